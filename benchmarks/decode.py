@@ -1,0 +1,112 @@
+"""Decoding speed of us and of our peers, side by side: target tokens a second of the best hypotheses, and memory.
+
+python benchmarks/decode.py --out benchmarks/results/decode-cpu.json
+"""
+
+import argparse
+from dataclasses import asdict
+
+import harness
+from harness import Message, Worker, say
+from machine import machine
+from systems import systems_for
+from workload import add_setup_flags, decoding_batches, describe, setup_from
+
+SAME_WEIGHTS = ("marian", "ctranslate2")
+
+
+def run_rounds(
+    workers: list[Worker], beams: list[int], rounds: int, attempts: int, tokens: int
+) -> dict[str, dict[int, list[Message]]]:
+    """The answers of every round of every worker and beam size; the workers take turns within a beam size."""
+    answers: dict[str, dict[int, list[Message]]] = {worker.name: {beam: [] for beam in beams} for worker in workers}
+    for number in range(1, rounds + 1):
+        for beam in beams:
+            shown = []
+            for worker in workers:
+                answer = worker.take_turn(attempts=attempts, do="decode", beam=beam)
+                assert answer["tokens"] == tokens, (worker.name, beam, answer["tokens"], tokens)
+                answers[worker.name][beam].append(answer)
+                shown.append(f"{worker.name} {tokens / answer['seconds']:,.0f} tokens/s")
+            say(f"round {number}/{rounds}, beam {beam}: " + "; ".join(shown))
+    return answers
+
+
+def report(worker: Worker, answers: dict[int, list[Message]], tokens: int) -> Message:
+    return {
+        "parameters": worker.prepared["parameters"],
+        "beams": {str(beam): harness.speeds(rounds, tokens) for beam, rounds in answers.items()},
+        "memory_mib": worker.memory(),
+    }
+
+
+def compare(systems: dict[str, Message], beams: list[int], key: str) -> Message:
+    """Our speed over each peer's, by beam size."""
+    return {
+        str(beam): harness.ratios({name: system["beams"][str(beam)][key] for name, system in systems.items()})
+        for beam in beams
+    }
+
+
+def agreement(answers: dict[str, dict[int, list[Message]]], beams: list[int]) -> Message:
+    """Share of equal tokens, position by position, between the peers that were given one set of weights.
+
+    It says that the conversion is right; random weights make near-ties, so rounding alone can part two outputs.
+    """
+    if not all(name in answers and answers[name][beams[0]] for name in SAME_WEIGHTS):
+        return {}
+    shares = {}
+    for beam in beams:
+        here, there = (answers[name][beam][0]["first"] for name in SAME_WEIGHTS)
+        pairs = [(a, b) for one, other in zip(here, there, strict=True) for a, b in zip(one, other, strict=True)]
+        shares[str(beam)] = round(sum(a == b for a, b in pairs) / len(pairs), 4)
+    return shares
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    harness.add_run_flags(parser, "decode")
+    parser.add_argument("--beams", default="1,4", help="beam sizes, comma-separated; 1 is greedy search")
+    add_setup_flags(parser)
+    arguments = parser.parse_args()
+    setup = setup_from(arguments)
+    beams = [int(beam) for beam in arguments.beams.split(",")]
+    names = harness.parse_systems(arguments.systems, "decode", systems_for("decode", compiled=False))
+
+    data = describe(decoding_batches(setup))
+    tokens = data["sentences"] * setup.output
+    say(f"data: {data}")
+    names, left_out = harness.choose(names)
+    workers, failed = harness.start(names, setup, "decode", data["fingerprint"])
+    try:
+        harness.check_parameters(workers)
+        for _ in range(arguments.warmup):
+            for worker in workers:
+                for beam in beams:
+                    worker.ask(do="decode", beam=beam)
+        answers = run_rounds(workers, beams, arguments.rounds, arguments.attempts, tokens)
+    finally:
+        for worker in workers:
+            worker.stop()
+
+    systems = {worker.name: report(worker, answers[worker.name], tokens) for worker in workers}
+    result = {
+        "benchmark": "decode",
+        "machine": machine(),
+        "setup": asdict(setup),
+        "data": data,
+        "systems": systems,
+        "quiet": harness.quiet(
+            [answer for by_beam in answers.values() for rounds in by_beam.values() for answer in rounds]
+        ),
+        "ours_over": compare(systems, beams, "tokens_per_second"),
+        "ours_over_best": compare(systems, beams, "best"),
+        "marian_equals_ctranslate2": agreement(answers, beams),
+        "left_out": left_out,
+        "failed": failed,
+    }
+    harness.finish(result, arguments.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""What the machine is, what it is doing, and what memory a process holds; standard library only."""
+
+import importlib.metadata
+import os
+import platform
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def resident_bytes() -> int:
+    """Memory that the process holds now."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return 0
+    return pages * resource.getpagesize()
+
+
+def peak_bytes() -> int:
+    """The most memory that the process has held since it began its own program."""
+    try:
+        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        return int(status["VmHWM"].split()[0]) * 1024
+    except (OSError, KeyError):
+        pass  # getrusage can include what the parent held when it started us
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def cuda_peak_bytes() -> int:
+    """The most GPU memory that torch has allocated in this process; 0 where torch is not in use."""
+    torch = sys.modules.get("torch")
+    return torch.cuda.max_memory_allocated() if torch is not None and torch.cuda.is_available() else 0
+
+
+def memory() -> dict[str, int]:
+    return {"resident": resident_bytes(), "peak": peak_bytes(), "cuda_peak": cuda_peak_bytes()}
+
+
+def machine_seconds() -> float:
+    """CPU seconds that all processes have used since the machine started; 0 where the system does not say."""
+    try:
+        ticks = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    except (OSError, IndexError):
+        return 0.0
+    user, nice, system, _idle, _waiting, irq, softirq, stolen = ticks
+    return (user + nice + system + irq + softirq + stolen) / os.sysconf("SC_CLK_TCK")
+
+
+def process_seconds(pid: int) -> float:
+    """CPU seconds that one process has used, over all its threads."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def gpu_model() -> str:
+    """The GPU's name by way of its driver's tool, since the parent does not import torch."""
+    query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        return subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0]
+    except (OSError, IndexError, subprocess.CalledProcessError):
+        return ""
+
+
+def version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "cpu": cpu_model(),
+        "cores": os.cpu_count(),
+        "gpu": gpu_model(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in ("torch", "transformers", "ctranslate2", "numpy", "regard")},
+        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+    }

@@ -1,0 +1,41 @@
+"""The table of systems: where each one's class is, what must be installed for it, and how it is constructed.
+
+A class has `prepare(setup, job) -> number of parameters` and `collate(batches)`, and for the jobs that it knows
+`train_round(collated) -> seconds, mean loss` or `decode_round(collated, beam) -> seconds, ids of every output`.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Entry:
+    where: str
+    requires: tuple[str, ...]
+    jobs: tuple[str, ...]
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+TORCH = ("torch",)
+HUGGING_FACE = ("torch", "transformers")
+ENGINE = ("torch", "transformers", "ctranslate2")  # the engine is given the Hugging Face peer's weights
+TRAIN, DECODE = ("train",), ("decode",)
+
+SYSTEMS = {
+    "ours": Entry("systems.ours:Ours", ("torch", "regard"), TRAIN + DECODE),
+    "nn_transformer": Entry("systems.nn_transformer:NnTransformer", TORCH, TRAIN),
+    "marian": Entry("systems.marian:Marian", HUGGING_FACE, TRAIN + DECODE),
+    "nn_transformer_compiled": Entry("systems.nn_transformer:NnTransformer", TORCH, TRAIN, {"compiled": True}),
+    "marian_compiled": Entry("systems.marian:Marian", HUGGING_FACE, TRAIN, {"compiled": True}),
+    "ctranslate2": Entry("systems.ct2:CTranslate2", ENGINE, DECODE),
+    "ctranslate2_int8": Entry("systems.ct2:CTranslate2", ENGINE, DECODE, {"int8": True}),
+    "ctranslate2_parallel": Entry("systems.ct2:CTranslate2", ENGINE, DECODE, {"parallel": True}),
+    "ctranslate2_int8_parallel": Entry("systems.ct2:CTranslate2", ENGINE, DECODE, {"int8": True, "parallel": True}),
+}
+
+
+def systems_for(job: str, *, compiled: bool) -> list[str]:
+    """Names of the systems that can do the job, those compiled included if asked for."""
+    return [
+        name for name, entry in SYSTEMS.items() if job in entry.jobs and (compiled or not entry.options.get("compiled"))
+    ]

@@ -1,0 +1,177 @@
+"""The one workload that every system gets: model sizes, sentence lengths, ids, batches and how tokens are counted.
+
+A batch is drawn from lengths and a seed alone, so each process can draw it again instead of being sent it.
+"""
+
+import argparse
+import typing
+import zlib
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+# The first ids are kept free so that each system can put its own special tokens there.
+PAD, EOS, BOS, UNKNOWN = range(4)
+FIRST_WORD = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """Everything that decides what is measured; a field is also a command-line flag."""
+
+    # machine
+    device: str = "cpu"
+    precision: str = "fp32"  # or bf16: autocast in training, bf16 weights in decoding
+    threads: int = 2
+    # model; the source, target and output embeddings are one matrix
+    width: int = 256
+    layers: int = 3  # encoder layers, and as many decoder layers
+    heads: int = 4
+    hidden: int = 1024
+    vocabulary: int = 8192
+    dropout: float = 0.1
+    # training
+    smoothing: float = 0.1
+    lr: float = 3e-4
+    clip: float = 1.0
+    tokens: int = 2048  # real tokens a batch, on the longer side
+    # sentences: log-normal source lengths in pieces, the end token not counted
+    median: float = 14.0
+    spread: float = 0.35
+    shortest: int = 4
+    longest: int = 45
+    corpus: int = 29_000  # sentences sorted together before they are cut into batches
+    batches: int = 10
+    # decoding
+    sentences: int = 32  # a batch
+    output: int = 20  # target tokens that every system must produce for every sentence
+    seed: int = 1
+
+
+PRESETS = {
+    "small": Setup(),
+    "base": Setup(
+        width=512,
+        layers=6,
+        heads=8,
+        hidden=2048,
+        vocabulary=37_000,
+        tokens=25_000,
+        median=24.0,
+        spread=0.5,
+        longest=120,
+        corpus=1_000_000,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """A batch of sentence pairs as plain ids, without any special token."""
+
+    sources: list[list[int]]
+    targets: list[list[int]]
+
+    @property
+    def source_tokens(self) -> int:
+        return sum(len(ids) + 1 for ids in self.sources)  # +1: the end token, for every system
+
+    @property
+    def target_tokens(self) -> int:
+        return sum(len(ids) + 1 for ids in self.targets)
+
+
+def draw_lengths(setup: Setup, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Source and target lengths in pieces; a target is about as long as its source, as in European language pairs."""
+    source = np.exp(rng.normal(np.log(setup.median), setup.spread, count))
+    source = source.round().clip(setup.shortest, setup.longest)
+    target = source * rng.normal(1.05, 0.15, count) + rng.normal(0.0, 1.0, count)
+    target = target.round().clip(setup.shortest, setup.longest)
+    return source.astype(np.int64), target.astype(np.int64)
+
+
+def draw_batch(setup: Setup, source: np.ndarray, target: np.ndarray, rng: np.random.Generator) -> Sentences:
+    def words(lengths: np.ndarray) -> list[list[int]]:
+        return [rng.integers(FIRST_WORD, setup.vocabulary, length).tolist() for length in lengths]
+
+    return Sentences(words(source), words(target))
+
+
+def spaced(items: list[slice], count: int, rng: np.random.Generator) -> list[slice]:
+    """`count` items at equal distances, so that few batches stand for all lengths of the corpus, in shuffled order."""
+    if len(items) < count:
+        raise SystemExit(f"the corpus gives {len(items)} batches, but --batches is {count}; raise --corpus")
+    chosen = [items[int((i + 0.5) * len(items) / count)] for i in range(count)]
+    return [chosen[i] for i in rng.permutation(count)]
+
+
+def training_batches(setup: Setup) -> list[Sentences]:
+    """Batches of at most `setup.tokens` real tokens a side, cut from a corpus sorted by target and source length.
+
+    Sorting the whole corpus leaves the least padding, so it is the kindest choice for systems that pad.
+    """
+    rng = np.random.default_rng(setup.seed)
+    source, target = draw_lengths(setup, setup.corpus, rng)
+    order = np.lexsort((source, target))
+    source, target = source[order], target[order]
+    cuts, start, source_sum, target_sum = [], 0, 0, 0
+    for row, (s, t) in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
+        source_sum, target_sum = source_sum + s + 1, target_sum + t + 1
+        if max(source_sum, target_sum) > setup.tokens:
+            cuts.append(slice(start, row))
+            start, source_sum, target_sum = row, s + 1, t + 1
+    return [draw_batch(setup, source[cut], target[cut], rng) for cut in spaced(cuts, setup.batches, rng)]
+
+
+def decoding_batches(setup: Setup) -> list[Sentences]:
+    """Batches of `setup.sentences` sentences, sorted by source length as every engine's manual advises."""
+    rng = np.random.default_rng(setup.seed)
+    source, target = draw_lengths(setup, setup.sentences * setup.batches, rng)
+    order = np.argsort(source, kind="stable")
+    source, target = source[order], target[order]
+    cuts = [slice(start, start + setup.sentences) for start in range(0, len(source), setup.sentences)]
+    return [draw_batch(setup, source[cut], target[cut], rng) for cut in spaced(cuts, setup.batches, rng)]
+
+
+def fingerprint(batches: list[Sentences]) -> int:
+    """A checksum by which the parent sees that a worker drew the same batches."""
+    crc = 0
+    for batch in batches:
+        for ids in batch.sources + batch.targets:
+            crc = zlib.crc32(np.asarray(ids, dtype=np.int64).tobytes(), crc)
+    return crc
+
+
+def describe(batches: list[Sentences]) -> dict[str, Any]:
+    """Token counts, and the share of positions that a padded [B, T] batch would waste on each side."""
+
+    def wasted(sides: list[list[list[int]]], real: int) -> float:
+        padded = sum(len(side) * (max(map(len, side)) + 1) for side in sides)
+        return round(1 - real / padded, 4)
+
+    source_tokens = sum(batch.source_tokens for batch in batches)
+    target_tokens = sum(batch.target_tokens for batch in batches)
+    return {
+        "batches": len(batches),
+        "sentences": sum(len(batch.sources) for batch in batches),
+        "source_tokens": source_tokens,
+        "target_tokens": target_tokens,
+        "source_padding": wasted([batch.sources for batch in batches], source_tokens),
+        "target_padding": wasted([batch.targets for batch in batches], target_tokens),
+        "fingerprint": fingerprint(batches),
+    }
+
+
+def add_setup_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--preset", choices=sorted(PRESETS), default="small", help="defaults of the flags below")
+    hints = typing.get_type_hints(Setup)
+    for field in fields(Setup):
+        parser.add_argument(
+            f"--{field.name}", type=hints[field.name], help=f"default of the small preset: {field.default}"
+        )
+
+
+def setup_from(arguments: argparse.Namespace) -> Setup:
+    given = {f.name: getattr(arguments, f.name) for f in fields(Setup) if getattr(arguments, f.name) is not None}
+    return replace(PRESETS[arguments.preset], **given)

@@ -1,0 +1,239 @@
+"""The verbs in Python: train, load, evaluate. Here training and search meet; neither knows the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+import torch
+
+from regard.config import Recipe, differences, find_recipe, load_recipe, to_table
+from regard.data.loader import Batch, Loader, Sides, in_order, to_device
+from regard.data.store import IdStore
+from regard.decoding.hypotheses import SearchOptions
+from regard.decoding.translator import Translator, search_options
+from regard.errors import ConfigError, DataError
+from regard.evaluation.metrics import METRICS, Score, score_all
+from regard.models import build_model, model_config
+from regard.models.base import Seq2Seq
+from regard.nn.device import autocast, pick_device, pick_precision, use_threads
+from regard.run.checkpoint import load_weights
+from regard.run.folder import RunFolder
+from regard.text.bitext import data_folders, load_bitext
+from regard.text.corpus import Pair, read_pairs
+from regard.text.tokenizer import Sampling, Tokenizers, train_tokenizers
+from regard.training.events import Event, Example, Listener, Noted, Progress, Saved, Started, Validated
+from regard.training.loss import cross_entropy
+from regard.training.trainer import Trainer, Validate
+
+EXAMPLES_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a call of `train` ended."""
+
+    run: RunFolder
+    finished: bool
+    trained: bool  # False: the run had been finished before
+
+
+def train(
+    recipe: str | Recipe,
+    *,
+    out: Path | str | None = None,
+    overrides: Sequence[str] = (),
+    data: Path | None = None,
+    listen: Listener = lambda event: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Outcome:
+    """Trains a recipe into a run folder, or goes on with the unfinished run that the folder holds."""
+    beside = None
+    if isinstance(recipe, str):
+        beside = find_recipe(recipe).parent
+        recipe = load_recipe(recipe, overrides)
+    recipe = _resolve(recipe)
+    run = RunFolder(out or Path("runs") / recipe.name)
+    if run.exists:
+        _refuse_other_recipe(run, recipe)
+    if run.finished:
+        return Outcome(run, finished=True, trained=False)
+    device = pick_device(recipe.train.device)
+    pick_precision(recipe.train.precision, device)
+    use_threads(recipe.train.threads)
+    corpus = _load_corpus(recipe, data_folders(data, beside))
+    listen(Noted(0, corpus.summary))
+    if run.exists:
+        tokenizers = run.tokenizers()
+    else:
+        tokenizer = recipe.tokenizer
+        tokenizers = train_tokenizers(corpus.train, kind=tokenizer.kind, size=tokenizer.size, joint=tokenizer.joint)
+        _fresh_model(recipe, tokenizers)  # refuses what cannot be built before a folder exists
+        run.create(recipe, tokenizers)
+    model = _fresh_model(recipe, tokenizers).to(device)
+    loader = _loader(recipe, corpus.train, tokenizers, listen)
+    validate = _validator(recipe, corpus.valid, tokenizers, device) if corpus.valid else None
+
+    def hear(event: Event) -> None:
+        _log(run, event)
+        listen(event)
+
+    trainer = Trainer(model, loader, recipe.train, run, validate=validate, listen=hear, stop=stop)
+    return Outcome(run, finished=trainer.fit(), trained=True)
+
+
+def load(run: Path | str, *, device: str = "auto", warn: Callable[[str], None] = lambda text: None) -> Translator:
+    """A run's model, ready to translate: the final weights, or the newest checkpoint while it is still training."""
+    folder = RunFolder(run).require()
+    recipe, tokenizers = folder.recipe(), folder.tokenizers()
+    model = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
+    checkpoint, name = folder.weights()
+    load_weights(model, checkpoint.weights, origin=f"{folder}/{name}")
+    return Translator(model.to(pick_device(device)).eval(), tokenizers, recipe.decode, warn=warn)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of one test set."""
+
+    name: str
+    num_pairs: int
+    scores: list[Score]
+
+
+def evaluate(
+    run: Path | str,
+    *,
+    source: Path | None = None,
+    reference: Path | None = None,
+    data: Path | None = None,
+    options: SearchOptions | None = None,
+    device: str = "auto",
+    warn: Callable[[str], None] = lambda text: None,
+) -> list[Evaluation]:
+    """Scores of a run on its recipe's test sets, or on the files given."""
+    translator, recipe = load(run, device=device, warn=warn), RunFolder(run).recipe()
+    if (source is None) != (reference is None):
+        raise ConfigError("give both --source and --reference, or neither to use the recipe's test sets")
+    if source is not None:
+        sets = {source.name: read_pairs(source, reference)}
+    else:
+        folders = data_folders(data, None)
+        sets = {name: load_bitext(bitext, folders=folders) for name, bitext in recipe.data.test.items()}
+    if not sets:
+        raise DataError("the recipe names no test set; give --source and --reference")
+    results = []
+    for name, pairs in sets.items():
+        outputs = translator.translate([pair.source for pair in pairs], options=options)
+        scores = score_all(outputs, [pair.target for pair in pairs], recipe.evaluate)
+        results.append(Evaluation(name, len(pairs), scores))
+    return results
+
+
+# What train() is made of
+
+
+@dataclass(frozen=True)
+class _Corpus:
+    train: list[Pair]
+    valid: list[Pair]
+
+    @property
+    def summary(self) -> str:
+        valid = f", {len(self.valid):,} to validate on" if self.valid else ", none to validate on"
+        return f"{len(self.train):,} pairs to train on{valid}"
+
+
+def _resolve(recipe: Recipe) -> Recipe:
+    """The recipe with its model's preset spelled out, so that the run folder says everything."""
+    kind, config = model_config(recipe.model)
+    return msgspec.structs.replace(recipe, model={"kind": kind, **to_table(config)})
+
+
+def _refuse_other_recipe(run: RunFolder, recipe: Recipe) -> None:
+    changed = differences(run.recipe(), recipe)
+    if changed:
+        raise ConfigError(
+            f"{run} holds a run of another recipe ({'; '.join(changed[:5])}); "
+            "name another folder with --out, or give the settings it was started with"
+        )
+
+
+def _load_corpus(recipe: Recipe, folders: list[Path]) -> _Corpus:
+    valid = [] if recipe.data.valid is None else load_bitext(recipe.data.valid, folders=folders)
+    return _Corpus(load_bitext(recipe.data.train, folders=folders), valid)
+
+
+def _fresh_model(recipe: Recipe, tokenizers: Tokenizers) -> Seq2Seq:
+    """A model whose first weights follow from the seed, without touching the global generator."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.train.seed)
+        return build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
+
+
+def _encode(pairs: Sequence[Pair], tokenizers: Tokenizers, sampling: Sampling | None = None) -> Sides:
+    source = tokenizers.source.encode_all([pair.source for pair in pairs], sampling=sampling)
+    target = tokenizers.target.encode_all([pair.target for pair in pairs], sampling=sampling)
+    return Sides(IdStore.from_lists(source), IdStore.from_lists(target))
+
+
+def _loader(recipe: Recipe, pairs: Sequence[Pair], tokenizers: Tokenizers, listen: Listener) -> Loader:
+    plain = _encode(pairs, tokenizers)
+    most = recipe.data.max_length
+    too_long = int(((plain.source.lengths > most) | (plain.target.lengths > most)).sum())
+    if too_long:
+        listen(Noted(0, f"{too_long:,} pairs have a side of more than {most} tokens and are left out of training"))
+    rate, seed = recipe.tokenizer.sampling, recipe.train.seed
+
+    def sides_of(epoch: int) -> Sides:
+        return _encode(pairs, tokenizers, Sampling(rate, seed * 1_000_003 + epoch)) if rate else plain
+
+    return Loader(sides_of, budget=recipe.train.tokens, max_length=most, seed=seed)
+
+
+def _validator(recipe: Recipe, pairs: list[Pair], tokenizers: Tokenizers, device: torch.device) -> Validate:
+    """Scores a model on the dev set: its loss over all pairs, the other metrics over the first few, greedily."""
+    batches = in_order(_encode(pairs, tokenizers), budget=recipe.train.tokens)
+    shown = pairs[: recipe.train.validate_pairs]
+    sources, references = [pair.source for pair in shown], [pair.target for pair in shown]
+    options = search_options(recipe.decode, beam=1)
+    precision = pick_precision(recipe.train.precision, device)
+
+    def validate(model: Seq2Seq) -> tuple[dict[str, float], tuple[Example, ...]]:
+        with autocast(device, precision):
+            metrics = {"loss": _dev_loss(model, batches, device)}
+            outputs = Translator(model, tokenizers, recipe.decode).translate(sources, options=options)
+        metrics |= {name: metric(outputs, references, recipe.evaluate).value for name, metric in METRICS.items()}
+        examples = (Example(*three) for three in zip(sources, outputs, references, strict=True))
+        return metrics, tuple(islice(examples, EXAMPLES_SHOWN))
+
+    return validate
+
+
+@torch.inference_mode()
+def _dev_loss(model: Seq2Seq, batches: Sequence[Batch], device: torch.device) -> float:
+    """Nats a target token, unsmoothed: exp of it is the perplexity."""
+    total, tokens = 0.0, 0
+    for batch in batches:
+        batch = to_device(batch, device)
+        logits = model.decode(batch.target, model.encode(batch.source))
+        total += cross_entropy(logits, batch.labels, smoothing=0.0).item()
+        tokens += batch.num_tokens
+    return total / tokens
+
+
+def _log(run: RunFolder, event: Event) -> None:
+    """Writes an event to the run's log, as one JSON line."""
+    match event:
+        case Progress() | Started():
+            run.log({"event": type(event).__name__.lower(), **vars(event)})
+        case Validated(step, metrics, examples, best):
+            lines = [vars(example) for example in examples]
+            run.log({"event": "validated", "step": step, "best": best, **metrics, "examples": lines})
+        case Saved(step, folder):
+            run.log({"event": "saved", "step": step, "checkpoint": folder.name})
+        case Noted(step, text):
+            run.log({"event": "noted", "step": step, "text": text})

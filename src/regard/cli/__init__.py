@@ -1,0 +1,39 @@
+"""The command line: one short file a verb. Nothing here imports torch until a verb runs, so that --help is quick."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from regard.cli import demo, doctor, evaluate, train, translate
+from regard.cli.say import say_error
+from regard.errors import RegardError
+
+app = typer.Typer(
+    name="regard",
+    help="Sequence-to-sequence with attention: train, translate, evaluate.\n\nBegin with:  regard demo",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for verb in (demo, train, translate, evaluate, doctor):
+    app.command()(getattr(verb, verb.__name__.rsplit(".", 1)[-1]))
+
+
+def main() -> None:
+    """The `regard` command: our errors are one sentence and exit code 1; wrong usage is 2."""
+    try:
+        app()
+    except RegardError as error:
+        say_error(str(error))
+        sys.exit(1)
+    except BrokenPipeError:  # the reader of our output has gone, as in `regard translate ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except KeyboardInterrupt:
+        say_error("stopped")
+        sys.exit(130)

@@ -1,0 +1,149 @@
+"""How training looks: a live panel on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from regard.cli.say import console, say
+from regard.training.events import Event, Noted, Progress, Saved, Started, Validated
+
+METRIC_NAMES = {"loss": "dev loss", "bleu": "BLEU", "chrf": "chrF", "exact": "exact match", "ter": "token errors"}
+
+
+def describe_metrics(metrics: dict[str, float]) -> str:
+    """The dev metrics on one line."""
+    percent = {"exact", "ter"}
+    parts = [
+        f"{METRIC_NAMES.get(name, name)} {value:.1f}{' %' if name in percent else ''}"
+        if name != "loss"
+        else f"{METRIC_NAMES[name]} {value:.3f}"
+        for name, value in metrics.items()
+    ]
+    return ", ".join(parts)
+
+
+def clock(seconds: float) -> str:
+    """1:02:03, or 2:03."""
+    minutes, rest = divmod(round(max(seconds, 0)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def time_left(progress: Progress, first_step: int, first_seconds: float) -> float:
+    """Seconds until the last step, at the pace since this process began."""
+    done = progress.step - first_step
+    return (progress.seconds - first_seconds) / max(done, 1) * (progress.steps - progress.step)
+
+
+class PlainDisplay:
+    """A line for every event, for logs and pipes."""
+
+    def __init__(self) -> None:
+        self.first: tuple[int, float] | None = None
+
+    def __enter__(self) -> PlainDisplay:
+        return self
+
+    def __exit__(self, *exit_details: object) -> None:
+        return None
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case Started():
+                say(started_line(event))
+            case Progress():
+                self.first = self.first or (event.step - 1, 0.0 if event.step < event.steps / 50 else event.seconds)
+                left = clock(time_left(event, *self.first))
+                say(
+                    f"step {event.step}/{event.steps}  loss {event.loss:.3f}  rate {event.rate:.2e}  "
+                    f"norm {event.gradient_norm:.2f}  {event.tokens_per_second:,.0f} tokens/s  {left} left"
+                )
+            case Validated():
+                say(f"step {event.step}  {describe_metrics(event.metrics)}{'  (best)' if event.best else ''}")
+                for example in event.examples[:3]:
+                    say(f"    {example.source}  ->  {example.output}  ({verdict(example.output, example.reference)})")
+            case Saved():
+                say(f"step {event.step}  saved {event.folder}")
+            case Noted():
+                say(event.text)
+
+
+def started_line(event: Started) -> str:
+    begun = f", going on from step {event.step}" if event.step else ""
+    return f"{event.parameters:,} parameters, {event.how}, {event.steps:,} steps{begun}"
+
+
+def verdict(output: str, reference: str) -> str:
+    return "right" if output == reference else f"should be {reference}"
+
+
+class LiveDisplay:
+    """A panel that is drawn anew: progress, the last numbers, dev scores and how a few sentences come along."""
+
+    def __init__(self) -> None:
+        self.progress: Progress | None = None
+        self.validated: Validated | None = None
+        self.first: tuple[int, float] = (0, 0.0)
+        self.live = Live(console=console, refresh_per_second=4, get_renderable=self.render)
+
+    def __enter__(self) -> LiveDisplay:
+        self.live.__enter__()
+        return self
+
+    def __exit__(self, *exit_details: object) -> None:
+        self.live.__exit__(None, None, None)
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case Started():
+                say(started_line(event))
+            case Progress():
+                if self.progress is None and event.step > event.steps / 50:
+                    self.first = (event.step, event.seconds)
+                self.progress = event
+            case Validated():
+                self.validated = event
+            case Noted():
+                say(event.text)
+            case Saved():
+                pass
+
+    def render(self) -> RenderableType:
+        if self.progress is None:
+            return Text("getting ready ...", style="dim")
+        parts: list[RenderableType] = [self._progress_line(self.progress)]
+        if self.validated is not None:
+            parts += [self._scores(self.validated), self._examples(self.validated)]
+        return Group(*parts)
+
+    def _progress_line(self, progress: Progress) -> RenderableType:
+        grid = Table.grid(padding=(0, 2))
+        grid.add_row(
+            ProgressBar(total=progress.steps, completed=progress.step, width=30),
+            f"step {progress.step:,}/{progress.steps:,}",
+            f"loss [bold]{progress.loss:.3f}[/]",
+            f"{progress.tokens_per_second:,.0f} tokens/s",
+            f"{clock(progress.seconds)} gone, [bold]{clock(time_left(progress, *self.first))}[/] left",
+        )
+        return grid
+
+    def _scores(self, validated: Validated) -> RenderableType:
+        return Text(f"on held-out text at step {validated.step:,}: {describe_metrics(validated.metrics)}", style="cyan")
+
+    def _examples(self, validated: Validated) -> RenderableType:
+        table = Table.grid(padding=(0, 2))
+        for example in validated.examples:
+            right = example.output == example.reference
+            mark = Text("✓", style="green") if right else Text("✗", style="red")
+            output = Text(example.output, style="green" if right else "red", overflow="ellipsis", no_wrap=True)
+            table.add_row(mark, Text(example.source, overflow="ellipsis", no_wrap=True), Text("→"), output)
+        return table
+
+
+def make_display() -> LiveDisplay | PlainDisplay:
+    """Live where a terminal is there to draw on."""
+    return LiveDisplay() if console.is_terminal else PlainDisplay()

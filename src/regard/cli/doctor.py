@@ -1,0 +1,103 @@
+"""regard doctor"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.cli.say import console
+
+EXTRAS = {"fast": "ctranslate2", "hf": "transformers", "track": "tensorboard"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing about this machine, whether it is as it should be, and what to do if not."""
+
+    name: str
+    value: str
+    good: bool
+    advice: str = ""
+
+
+def doctor() -> None:
+    """Say what this machine has, what is slow or missing, and what to do about it."""
+    for finding in findings():
+        mark, style = ("ok  ", "green") if finding.good else ("look", "yellow")
+        console.print(f"[{style}]{mark}[/]  {finding.name:14} {finding.value}", soft_wrap=True)
+        if finding.advice:
+            console.print(f"      {'':14} {finding.advice}", style="dim", markup=False, soft_wrap=True)
+
+
+def findings() -> list[Finding]:
+    """All that is looked at."""
+    return [*_software(), *_hardware(), _data(), _disk(), *_extras()]
+
+
+def _software() -> list[Finding]:
+    import torch
+
+    versions = [Finding("Python", platform.python_version(), True), Finding("PyTorch", torch.__version__, True)]
+    old = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 11)
+    if old:
+        versions[1] = Finding(
+            "PyTorch", torch.__version__, False, "regard is tested with 2.11 and later: upgrade torch"
+        )
+    return versions
+
+
+def _hardware() -> list[Finding]:
+    import torch
+
+    from regard.nn.device import cpu_has_bfloat16
+
+    cores, threads = os.cpu_count() or 1, torch.get_num_threads()
+    found = [
+        Finding(
+            "CPU",
+            f"{platform.machine()}, {cores} cores, {threads} threads used, bfloat16 {'yes' if cpu_has_bfloat16() else 'no'}",
+            threads <= cores,
+            "" if threads <= cores else "more threads than cores makes every operation slower: unset OMP_NUM_THREADS",
+        )
+    ]
+    if torch.cuda.is_available():
+        for index in range(torch.cuda.device_count()):
+            properties = torch.cuda.get_device_properties(index)
+            memory = f"{properties.total_memory / 2**30:.0f} GiB"
+            half = torch.cuda.is_bf16_supported(including_emulation=False)
+            advice = "" if half else "no bfloat16 on this GPU: training runs in float32"
+            found.append(Finding(f"GPU {index}", f"{properties.name}, {memory}", half, advice))
+    else:
+        built = torch.backends.cuda.is_built()
+        advice = "PyTorch was built with CUDA but sees no GPU: check the driver" if built else ""
+        found.append(Finding("GPU", "none; the small recipes train on a CPU", not built, advice))
+    return found
+
+
+def _data() -> Finding:
+    folder = os.environ.get("REGARD_DATA")
+    if not folder:
+        return Finding("data folder", "REGARD_DATA is not set", True, "set it, or give --data, for recipes with files")
+    there = Path(folder).is_dir()
+    return Finding("data folder", folder, there, "" if there else "that is not a folder: set REGARD_DATA to one")
+
+
+def _disk() -> Finding:
+    free = shutil.disk_usage(Path()).free
+    return Finding(
+        "free disk", f"{free / 2**30:.1f} GiB here", free > 2**30, "" if free > 2**30 else "a run may not fit"
+    )
+
+
+def _extras() -> list[Finding]:
+    found = []
+    for extra, package in EXTRAS.items():
+        there = importlib.util.find_spec(package) is not None
+        value = f"{package} {importlib.metadata.version(package)}" if there else f"{package} is not installed"
+        found.append(Finding(f"extra {extra}", value, True, "" if there else f"pip install 'regard[{extra}]'"))
+    return found

@@ -1,0 +1,50 @@
+"""regard evaluate"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.say import warn
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="A run folder; it may still be training.", show_default=False)],
+    source: Annotated[
+        Path | None, typer.Option(help="Sentences to translate, instead of the recipe's test sets.")
+    ] = None,
+    reference: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Where data files are; or set REGARD_DATA.")] = None,
+    beam: Annotated[int | None, typer.Option(help="Beams; as the recipe says if not given.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Score a run: BLEU and chrF with sacreBLEU's signatures, exact match, token error rate.
+
+    Examples:
+
+      regard evaluate runs/dates
+
+      regard evaluate runs/multi30k-en-de --data ~/data --beam 5
+
+      regard evaluate runs/mine --source my.test.de --reference my.test.en --json
+    """
+    from regard import api
+    from regard.decoding.translator import search_options
+    from regard.run.folder import RunFolder
+
+    options = search_options(RunFolder(run).recipe().decode, beam=beam)
+    results = api.evaluate(
+        run, source=source, reference=reference, data=data, options=options, device=device, warn=warn
+    )
+    if as_json:
+        print(json.dumps([asdict(result) for result in results], ensure_ascii=False))
+        return
+    for result in results:
+        print(f"{result.name} ({result.num_pairs:,} pairs, beam {options.beam})")
+        for score in result.scores:
+            print(f"  {score.name:6} {score.value:7.2f}   {score.signature}")

@@ -1,0 +1,63 @@
+"""regard train"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.say import say, warn
+from regard.cli.stopping import StopRequest
+from regard.config import dump_toml, load_recipe, to_table
+
+
+def train(
+    recipe: Annotated[str, typer.Argument(help="A shipped recipe's name, or a .toml file.", show_default=False)],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings laid over the recipe.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder; runs/RECIPE if not given.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Where data files are; or set REGARD_DATA.")] = None,
+    show: Annotated[bool, typer.Option("--show", help="Print the resolved recipe and do nothing.")] = False,
+) -> None:
+    """Train a recipe; go on where it stopped if the run folder holds an unfinished run.
+
+    Shipped recipes: dates, copy, reverse, sort, multi30k-en-de, multi30k-en-fr.
+
+    Examples:
+
+      regard train dates
+
+      regard train multi30k-en-de --data ~/data train.steps=2000 model.preset=small
+
+      regard train my.toml --out runs/mine data.train.source=my.de data.train.target=my.en
+
+      regard train dates --show                     every setting, as TOML
+
+    Ctrl-C finishes the step, saves a checkpoint and stops; the same command goes on from there.
+    """
+    overrides = overrides or []
+    if show:
+        print(dump_toml(to_table(load_recipe(recipe, overrides))))
+        return
+    load_recipe(recipe, overrides)  # a mistake in the recipe is told before torch takes its seconds to import
+    from regard import api
+    from regard.cli.display import make_display
+    from regard.cli.track import board_for
+
+    with StopRequest() as stop, make_display() as display, board_for(recipe, overrides, out) as board:
+
+        def listen(event: object) -> None:
+            display(event)  # type: ignore[arg-type]
+            board(event)  # type: ignore[arg-type]
+
+        outcome = api.train(recipe, out=out, overrides=overrides, data=data, listen=listen, stop=stop)
+    if not outcome.trained:
+        warn(f"{outcome.run} is finished already; name another folder with --out to train again")
+    elif outcome.finished:
+        say(f"done: {outcome.run}   try: regard evaluate {outcome.run}")
+    else:
+        say(f"stopped; go on with: regard {shlex.join(sys.argv[1:])}")

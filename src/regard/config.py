@@ -1,0 +1,254 @@
+"""Typed recipes: defaults < a TOML file < `train.steps=500` on the command line.
+
+Every key has a type, an unknown key answers with its nearest neighbour, and the resolved recipe can be written out again.
+The `[model]` table stays a plain mapping here: its keys belong to the model family that `model.kind` names.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+import msgspec
+
+from regard.errors import ConfigError, did_you_mean
+
+
+class Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A frozen bundle of typed options."""
+
+
+class Bitext(Struct, frozen=True):
+    """Where sentence pairs come from: two parallel files, one table, or a generator of ours."""
+
+    source: str | None = None  # file with one source sentence a line, plain or gzip
+    target: str | None = None  # its translation, line by line
+    pairs: str | None = None  # or one .tsv / .jsonl file with both sides
+    generate: str | None = None  # or a built-in corpus: "dates/train", "copy/valid", ...
+
+    def __post_init__(self) -> None:
+        ways = [bool(self.source or self.target), bool(self.pairs), bool(self.generate)]
+        if sum(ways) != 1 or bool(self.source) != bool(self.target):
+            raise ValueError("give either source and target, or pairs, or generate")
+
+
+class DataConfig(Struct, frozen=True):
+    train: Bitext
+    valid: Bitext | None = None
+    test: dict[str, Bitext] = {}
+    max_length: int = 256  # pairs with a side of more tokens are left out of training, and counted
+
+
+class TokenizerConfig(Struct, frozen=True):
+    kind: Literal["bpe", "unigram", "char", "word"] = "bpe"
+    size: int = 8000  # the most entries a vocabulary may have
+    joint: bool = True  # one vocabulary for both sides, needed to tie all three embeddings
+    sampling: float = 0.0  # BPE-dropout rate, or unigram smoothing, in training only
+
+
+class TrainConfig(Struct, frozen=True):
+    """Defaults are the paper's base model (Vaswani et al. 2017, section 5)."""
+
+    steps: int = 100_000
+    tokens: int = 25_000  # a side, a micro-batch
+    accumulate: int = 1  # micro-batches a step
+    optimizer: Literal["adam", "adamw"] = "adam"
+    betas: tuple[float, float] = (0.9, 0.98)
+    eps: float = 1e-9
+    weight_decay: float = 0.0
+    schedule: Literal["noam", "inverse-sqrt", "cosine", "wsd"] = "noam"
+    lr: float | None = None  # peak learning rate; for "noam" a factor on the paper's curve, 1 if unset
+    warmup_steps: int = 4000
+    decay: float = 0.4  # "wsd": the last part of training over which the rate falls to zero
+    label_smoothing: float = 0.1
+    clip_norm: float = 0.0  # 0: no clipping, as in the paper
+    max_bad_steps: int = 20  # steps in a row with a non-finite gradient before training stops
+    ema: float = 0.0  # decay of the moving average of the weights; 0: none
+    average: int = 1  # final weights: the mean of this many last checkpoints
+    final: Literal["last", "best"] = "last"  # "best": the checkpoint with the best dev metric instead
+    metric: Literal["loss", "bleu", "chrf", "exact", "ter"] = "loss"  # decides "best" and early stopping
+    patience: int = 0  # validations without a better metric before stopping; 0: never
+    validate_every: int = 0  # steps; 0: when a checkpoint is written
+    validate_pairs: int = 500  # dev pairs translated at each validation; the dev loss takes them all
+    checkpoint_every: int = 1000
+    keep: int = 5  # newest checkpoints kept (at least `average`), and the best one
+    log_every: int = 50
+    seed: int = 1
+    device: str = "auto"  # auto, cpu, cuda, cuda:1 ...
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    threads: int = 0  # CPU threads; 0: as PyTorch chooses
+    tensorboard: bool = False
+
+
+class DecodeConfig(Struct, frozen=True):
+    """How text is produced; the paper's values (section 6.1)."""
+
+    beam: int = 4
+    length_penalty: float = 0.6  # alpha of Wu et al. 2016; 0: none
+    max_extra: int = 50  # most output tokens: those of the source, and these
+    tokens: int = 8192  # source tokens a batch, times the beam
+    max_source: int = 1024  # longer sources are cut, with a warning
+
+
+class EvaluateConfig(Struct, frozen=True):
+    bleu_tokenize: Literal["13a", "none", "intl", "char", "zh", "ja-mecab", "ko-mecab"] = "13a"
+    lowercase: bool = False
+
+
+class Recipe(Struct, frozen=True):
+    """Everything that decides a run."""
+
+    name: str
+    data: DataConfig
+    model: dict[str, Any]
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    train: TrainConfig = TrainConfig()
+    decode: DecodeConfig = DecodeConfig()
+    evaluate: EvaluateConfig = EvaluateConfig()
+
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def decode(cls: type[S], values: Mapping[str, Any], *, where: str) -> S:
+    """The struct that these values describe; a ConfigError names the first key that does not fit."""
+    _refuse_unknown(cls, values, where)
+    try:
+        return msgspec.convert(values, cls)
+    except msgspec.ValidationError as error:
+        what, _, path = str(error).partition(" - at `$")
+        place = (where + path.rstrip("`")).strip(".")
+        raise ConfigError(f"{place or 'the recipe'}: {what[:1].lower()}{what[1:]}".replace("`", "'")) from error
+
+
+def _refuse_unknown(cls: type[msgspec.Struct], values: Mapping[str, Any], where: str) -> None:
+    fields = {field.name: field.type for field in msgspec.structs.fields(cls)}
+    for key, value in values.items():
+        if key not in fields:
+            raise ConfigError(f"{where or 'the recipe'} has no field {key!r}; {did_you_mean(key, fields)}")
+        if isinstance(value, Mapping):
+            for name, inner in _structs_inside(fields[key], value):
+                path = ".".join(part for part in (where, key, name) if part)
+                _refuse_unknown(inner, value[name] if name else value, path)
+
+
+def _structs_inside(kind: Any, value: Mapping[str, Any]) -> list[tuple[str, type[msgspec.Struct]]]:
+    """The nested structs to check: the value itself (name ""), or each entry of a table of structs."""
+    for option in (kind, *get_args(kind)):
+        if isinstance(option, type) and issubclass(option, msgspec.Struct):
+            if get_origin(kind) is dict:
+                return [(name, option) for name, entry in value.items() if isinstance(entry, Mapping)]
+            return [("", option)]
+    return []
+
+
+def shipped_recipes() -> dict[str, Path]:
+    """Recipes that come with the package, by name."""
+    return {path.stem: path for path in sorted((Path(__file__).parent / "recipes").glob("*.toml"))}
+
+
+def find_recipe(name: str) -> Path:
+    """The file of a shipped recipe, or the file that the name is a path of."""
+    shipped = shipped_recipes()
+    if name in shipped:
+        return shipped[name]
+    if name.endswith(".toml"):
+        if Path(name).is_file():
+            return Path(name)
+        raise ConfigError(
+            f"no recipe file {name!r} here; give the path of a .toml file, or one of: {', '.join(shipped)}"
+        )
+    raise ConfigError(
+        f"no recipe is called {name!r}; {did_you_mean(name, shipped)} (a recipe of your own ends in .toml)"
+    )
+
+
+def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
+    """The resolved recipe: a shipped name or a .toml file, with `dotted.key=value` overrides laid on top."""
+    path = find_recipe(name)
+    table = {"name": path.stem, **read_toml(path)}
+    for override in overrides:
+        apply_override(table, override)
+    return decode(Recipe, table, where="")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The table in a TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+
+
+def apply_override(table: dict[str, Any], override: str) -> None:
+    """Lays one `dotted.key=value` over a recipe's table; the value is read as TOML, or else as a plain string."""
+    key, equals, text = override.partition("=")
+    parts = key.strip().split(".")
+    if not equals or not all(parts):
+        raise ConfigError(f"{override!r} is not an override; write key=value, as in train.steps=500")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    for part in parts[:-1]:
+        table = table.setdefault(part, {})
+        if not isinstance(table, dict):
+            raise ConfigError(f"{key} cannot be set: {part!r} is a value, not a table")
+    table[parts[-1]] = value
+
+
+def to_table(struct: msgspec.Struct) -> dict[str, Any]:
+    """The struct as plain tables, lists and scalars, without what is unset."""
+
+    def clean(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: clean(entry) for key, entry in value.items() if entry is not None}
+        return value
+
+    table = clean(msgspec.to_builtins(struct))
+    assert isinstance(table, dict), type(table)
+    return table
+
+
+def dump_toml(table: Mapping[str, Any], *, prefix: str = "") -> str:
+    """TOML text that reads back as the same table."""
+    scalars = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
+    lines = [f"{key} = {_toml_value(value)}" for key, value in scalars.items()]
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            path = f"{prefix}{_toml_key(key)}"
+            lines += ["", f"[{path}]", dump_toml(value, prefix=f"{path}.")]
+    return "\n".join(lines).strip("\n")
+
+
+def _toml_key(key: str) -> str:
+    return key if key.replace("-", "").replace("_", "").isalnum() and key.isascii() else json.dumps(key)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)  # a JSON string is a TOML basic string
+    if isinstance(value, Sequence):
+        return "[" + ", ".join(_toml_value(entry) for entry in value) + "]"
+    return repr(value)
+
+
+def differences(old: Recipe, new: Recipe) -> list[str]:
+    """What changed between two recipes, one `key: old -> new` each."""
+
+    def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+        leaves: dict[str, Any] = {}
+        for key, value in table.items():
+            leaves |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+        return leaves
+
+    before, after = flat(to_table(old)), flat(to_table(new))
+    keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    return [f"{key}: {before.get(key, 'unset')} -> {after.get(key, 'unset')}" for key in keys]

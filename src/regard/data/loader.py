@@ -1,0 +1,134 @@
+"""Batches in training order, from any position: an epoch's order is a function of (seed, epoch), nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from regard.data.batching import Indices, bucketed_batches, cut_to_budget
+from regard.data.ragged import Layout, Ragged
+from regard.data.store import IdStore
+from regard.errors import DataError
+from regard.text.tokenizer import BOS, EOS
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Source sentences ending in EOS; target sentences beginning with BOS, and the tokens each prefix must predict."""
+
+    source: Ragged
+    target: Ragged
+    labels: torch.Tensor  # the target without BOS, with EOS: [N]
+
+    @property
+    def num_tokens(self) -> int:
+        """Target tokens, EOS among them: what the loss is divided by."""
+        return self.target.layout.total
+
+
+def make_batch(
+    source: Sequence[Sequence[int]], target: Sequence[Sequence[int]], device: torch.device | str = "cpu"
+) -> Batch:
+    """The batch of these sentence pairs, given as plain ids."""
+    labels = Ragged.from_lists([[*ids, EOS] for ids in target], device)
+    return Batch(
+        source=Ragged.from_lists([[*ids, EOS] for ids in source], device),
+        target=Ragged(_shift_right(labels), labels.layout),
+        labels=labels.values,
+    )
+
+
+def _shift_right(labels: Ragged) -> torch.Tensor:
+    """Each sentence moved right by one, BOS in front."""
+    shifted = labels.values.roll(1)
+    shifted[labels.layout.offsets[:-1].long()] = BOS
+    return shifted
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far training is in its data."""
+
+    epoch: int = 0
+    batch: int = 0
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The ids of one epoch; with subword sampling every epoch has its own."""
+
+    source: IdStore
+    target: IdStore
+
+
+class Loader:
+    """Endless batches. `sides_of(epoch)` gives the ids; pairs with a side longer than `max_length` are left out."""
+
+    def __init__(self, sides_of: Callable[[int], Sides], *, budget: int, max_length: int, seed: int) -> None:
+        self.sides_of = sides_of
+        self.budget = budget
+        self.max_length = max_length
+        self.seed = seed
+
+    def plan(self, epoch: int) -> tuple[Sides, list[Indices]]:
+        """The epoch's ids and its batches, in order."""
+        sides = self.sides_of(epoch)
+        source_lengths, target_lengths = sides.source.lengths + 1, sides.target.lengths + 1  # EOS
+        kept = np.flatnonzero(np.maximum(source_lengths, target_lengths) <= self.max_length + 1)
+        if not len(kept):
+            raise DataError(f"every pair has a side of more than {self.max_length} tokens; raise data.max_length")
+        random = np.random.default_rng((self.seed, epoch))
+        batches = bucketed_batches(source_lengths[kept], target_lengths[kept], budget=self.budget, random=random)
+        return sides, [kept[batch] for batch in batches]
+
+    def batches(self, position: Position) -> Iterator[tuple[Batch, Position]]:
+        """Each batch from here on, with the position after it."""
+        epoch, first = position.epoch, position.batch
+        while True:
+            sides, plan = self.plan(epoch)
+            for index in range(first, len(plan)):
+                rows = plan[index]
+                after = Position(epoch, index + 1) if index + 1 < len(plan) else Position(epoch + 1, 0)
+                yield gather(sides, rows), after
+            epoch, first = epoch + 1, 0
+
+
+def gather(sides: Sides, rows: Indices) -> Batch:
+    """The batch of these pairs, on the CPU."""
+    source = _take(sides.source, rows)
+    labels = _take(sides.target, rows)
+    return Batch(source=source, target=Ragged(_shift_right(labels), labels.layout), labels=labels.values)
+
+
+def _take(store: IdStore, rows: Indices) -> Ragged:
+    """The sentences of these rows, each with EOS behind it, without a Python loop over tokens."""
+    lengths = store.lengths[rows]
+    ends = (lengths + 1).cumsum()
+    values = np.full(int(ends[-1]), EOS, dtype=np.int64)
+    real = np.ones(len(values), dtype=bool)
+    real[ends - 1] = False
+    starts = np.repeat(store.offsets[rows] - np.concatenate([[0], lengths.cumsum()[:-1]]), lengths)
+    values[real] = store.ids[starts + np.arange(int(lengths.sum()))]
+    return Ragged(torch.from_numpy(values), Layout((lengths + 1).tolist()))
+
+
+def in_order(sides: Sides, *, budget: int) -> list[Batch]:
+    """All pairs once, those of like length together: for a dev set, where order does not matter."""
+    source_lengths, target_lengths = sides.source.lengths + 1, sides.target.lengths + 1
+    order = np.lexsort((source_lengths, target_lengths))
+    return [gather(sides, rows) for rows in cut_to_budget(order, source_lengths, target_lengths, budget)]
+
+
+def to_device(batch: Batch, device: torch.device) -> Batch:
+    """The batch with its tensors on the device."""
+    if device.type == "cpu":
+        return batch
+    source, target = batch.source, batch.target
+    return Batch(
+        Ragged(source.values.to(device, non_blocking=True), source.layout.to(device)),
+        Ragged(target.values.to(device, non_blocking=True), target.layout.to(device)),
+        batch.labels.to(device, non_blocking=True),
+    )

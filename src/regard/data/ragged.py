@@ -1,0 +1,139 @@
+"""The batch type: sentences laid end to end, and where each one lies.
+
+Shapes: N tokens of a batch, B sentences, T the longest sentence.
+No pad token exists. What needs a rectangle (`nn.attend` on a CPU) makes one from `Layout` and takes it apart again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+class Layout:
+    """Where each sentence of a batch begins and ends. Everything derived from the lengths is made once, on demand."""
+
+    def __init__(self, lengths: Sequence[int], device: torch.device | str = "cpu") -> None:
+        self.lengths = tuple(lengths)
+        self.device = torch.device(device)
+
+    @cached_property
+    def total(self) -> int:
+        """Number of tokens, N."""
+        return sum(self.lengths)
+
+    @cached_property
+    def longest(self) -> int:
+        """Tokens of the longest sentence, T."""
+        return max(self.lengths, default=0)
+
+    @cached_property
+    def even(self) -> bool:
+        """Whether all sentences have the same length, so that the batch already is a rectangle."""
+        return self.total == self.longest * len(self.lengths)
+
+    @cached_property
+    def offsets(self) -> Tensor:
+        """First token of each sentence, and N last: int32, [B+1]."""
+        return torch.tensor((0, *self.lengths), dtype=torch.int32).cumsum(0, dtype=torch.int32).to(self.device)
+
+    @cached_property
+    def _lengths_on_cpu(self) -> Tensor:
+        return torch.tensor(self.lengths, dtype=torch.int64)
+
+    @cached_property
+    def sentences(self) -> Tensor:
+        """For each token, the number of its sentence: [N]."""
+        numbers = torch.arange(len(self.lengths))
+        return torch.repeat_interleave(numbers, self._lengths_on_cpu, output_size=self.total).to(self.device)
+
+    @cached_property
+    def positions(self) -> Tensor:
+        """For each token, its place in its sentence, from 0: [N]."""
+        starts = self._lengths_on_cpu.cumsum(0) - self._lengths_on_cpu
+        first = torch.repeat_interleave(starts, self._lengths_on_cpu, output_size=self.total)
+        return (torch.arange(self.total) - first).to(self.device)
+
+    @cached_property
+    def slots(self) -> Tensor:
+        """For each token, its place in the flattened rectangle: [N]."""
+        return self.sentences * self.longest + self.positions
+
+    @cached_property
+    def mask(self) -> Tensor:
+        """True where the rectangle holds a token: [B, T]."""
+        return (torch.arange(self.longest) < self._lengths_on_cpu[:, None]).to(self.device)
+
+    def to(self, device: torch.device | str) -> Layout:
+        """The same layout with its tensors on another device."""
+        return self if torch.device(device) == self.device else Layout(self.lengths, device)
+
+    def pad(self, values: Tensor) -> Tensor:
+        """[N, ...] laid out as [B, T, ...], zeros behind each sentence; a free view where the batch is even."""
+        if self.even:
+            return values.unflatten(0, (len(self.lengths), self.longest))
+        padded: Tensor = _Pad.apply(values, self.slots, len(self.lengths) * self.longest)  # type: ignore[no-untyped-call]
+        return padded.unflatten(0, (len(self.lengths), self.longest))
+
+    def unpad(self, padded: Tensor) -> Tensor:
+        """[B, T, ...] without what lies behind each sentence: [N, ...]."""
+        flat = padded.flatten(0, 1)
+        if self.even:
+            return flat
+        values: Tensor = _Unpad.apply(flat, self.slots)  # type: ignore[no-untyped-call]
+        return values
+
+
+class _Pad(torch.autograd.Function):
+    """Scatter into the rectangle. Its gradient is the plain gather: slots are distinct, nothing needs adding up."""
+
+    @staticmethod
+    def forward(ctx: torch.autograd.function.FunctionCtx, values: Tensor, slots: Tensor, size: int) -> Tensor:
+        ctx.save_for_backward(slots)
+        return values.new_zeros((size, *values.shape[1:])).index_copy_(0, slots, values)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[no-untyped-def]
+        (slots,) = ctx.saved_tensors
+        return gradient.index_select(0, slots), None, None
+
+
+class _Unpad(torch.autograd.Function):
+    """Gather out of the rectangle; the gradient is `_Pad`'s scatter."""
+
+    @staticmethod
+    def forward(ctx: torch.autograd.function.FunctionCtx, flat: Tensor, slots: Tensor) -> Tensor:
+        ctx.save_for_backward(slots)
+        ctx.size = flat.size(0)  # type: ignore[attr-defined]
+        return flat.index_select(0, slots)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def]
+        (slots,) = ctx.saved_tensors
+        return gradient.new_zeros((ctx.size, *gradient.shape[1:])).index_copy_(0, slots, gradient), None
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Values of all tokens, [N, ...], and the layout that says whose they are."""
+
+    values: Tensor
+    layout: Layout
+
+    def __post_init__(self) -> None:
+        assert self.values.size(0) == self.layout.total, (self.values.shape, self.layout.total)
+
+    @classmethod
+    def from_lists(cls, sentences: Sequence[Sequence[int]], device: torch.device | str = "cpu") -> Ragged:
+        """Token ids of each sentence, end to end."""
+        flat = [token for sentence in sentences for token in sentence]
+        layout = Layout([len(sentence) for sentence in sentences], device)
+        return cls(torch.tensor(flat, dtype=torch.int64).to(device), layout)
+
+    def split(self) -> tuple[Tensor, ...]:
+        """The values of each sentence on its own."""
+        return self.values.split(list(self.layout.lengths))

@@ -1,0 +1,47 @@
+"""What search returns, what it may be asked for, and how hypotheses of different lengths are compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from regard.errors import DecodeError
+
+
+class Hypothesis(NamedTuple):
+    """Tokens without BOS and EOS, and their score: log-probability over the length penalty, larger is better."""
+
+    ids: list[int]
+    score: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """How to search."""
+
+    beam: int = 4
+    nbest: int = 1
+    length_penalty: float = 0.6  # alpha of Wu et al. 2016; 0: none
+    max_extra: int = 50  # most output tokens: those of the source, and these
+    min_length: int = 0  # fewest output tokens, EOS not counted
+    max_length: int | None = None  # most output tokens whatever the source
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.beam <= 1000:
+            raise DecodeError(f"beam is {self.beam}; it must be between 1 and 1000")
+        if not 1 <= self.nbest <= self.beam:
+            raise DecodeError(f"{self.nbest} best were asked of a beam of {self.beam}; ask for at most {self.beam}")
+        if self.length_penalty < 0:
+            raise DecodeError(f"length_penalty is {self.length_penalty}; it must be 0 or more")
+        if self.max_extra < 0 or self.min_length < 0 or (self.max_length is not None and self.max_length < 1):
+            raise DecodeError("max_extra and min_length must be 0 or more, and max_length 1 or more")
+
+    def limit(self, source_length: int) -> int:
+        """Most output tokens for a source of so many (EOS not counted)."""
+        limit = source_length + self.max_extra
+        return max(1, limit if self.max_length is None else min(limit, self.max_length))
+
+
+def length_penalty(length: int, alpha: float) -> float:
+    """((5 + length) / 6)^alpha (Wu et al. 2016, equation 14); EOS counts."""
+    return float(((5 + length) / 6) ** alpha)

@@ -1,0 +1,31 @@
+"""Largest entries of long rows: exact, and several times faster than looking at every entry with `topk`.
+
+Shapes: R rows, V entries a row, G groups of W entries, k wanted.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+GROUP = 64
+
+
+def top_k(scores_RV: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest entries of each row, largest first, and where they are.
+
+    The k largest entries lie in the k groups with the largest maxima, so only those groups are searched.
+    """
+    R, V = scores_RV.shape
+    num_groups = V // GROUP
+    if num_groups <= 4 * k:
+        return torch.topk(scores_RV, k, dim=-1)
+    whole = num_groups * GROUP
+    groups_RGW = scores_RV[:, :whole].unflatten(1, (num_groups, GROUP))
+    best_groups = torch.topk(groups_RGW.amax(dim=-1), k, dim=-1).indices
+    places = (best_groups[:, :, None] * GROUP + torch.arange(GROUP, device=scores_RV.device)).flatten(1)
+    if whole < V:
+        rest = torch.arange(whole, V, device=scores_RV.device).expand(R, -1)
+        places = torch.cat([places, rest], dim=1)
+    values, chosen = torch.topk(scores_RV.gather(1, places), k, dim=-1)
+    return values, places.gather(1, chosen)

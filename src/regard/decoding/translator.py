@@ -1,0 +1,78 @@
+"""Texts in, texts out: in the order given, whatever order they were computed in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from regard.config import DecodeConfig
+from regard.data.batching import cut_to_budget
+from regard.data.ragged import Ragged
+from regard.decoding.hypotheses import SearchOptions
+from regard.decoding.search import search
+from regard.models.base import Seq2Seq
+from regard.text.tokenizer import EOS, Tokenizers
+
+READ_AHEAD = 4096  # lines sorted by length together
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One way to say it, and its score."""
+
+    text: str
+    score: float
+
+
+def search_options(config: DecodeConfig, **changes: int | float | None) -> SearchOptions:
+    """A recipe's options for search, with those given on top."""
+    given = {key: value for key, value in changes.items() if value is not None}
+    defaults = {"beam": config.beam, "length_penalty": config.length_penalty, "max_extra": config.max_extra}
+    return SearchOptions(**{**defaults, **given})  # type: ignore[arg-type]
+
+
+class Translator:
+    """A model with its tokenizers. `warn` hears of sources that had to be cut."""
+
+    def __init__(
+        self,
+        model: Seq2Seq,
+        tokenizers: Tokenizers,
+        config: DecodeConfig,
+        *,
+        warn: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.model, self.tokenizers, self.config, self.warn = model, tokenizers, config, warn
+
+    def translate(self, texts: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
+        """The best translation of each text."""
+        return [best[0].text for best in self.stream(texts, options=options)]
+
+    def stream(self, texts: Iterable[str], *, options: SearchOptions | None = None) -> Iterator[list[Translation]]:
+        """The n best translations of each text, in order, as they become ready; an empty text gives an empty one."""
+        options = options or search_options(self.config)
+        lines, first = iter(texts), 1
+        while chunk := list(islice(lines, READ_AHEAD)):
+            yield from self._translate_chunk(chunk, first, options)
+            first += len(chunk)
+
+    def _translate_chunk(self, texts: list[str], first: int, options: SearchOptions) -> list[list[Translation]]:
+        device = next(self.model.parameters()).device
+        results = [[Translation("", 0.0)] for _ in texts]
+        encoded = self.tokenizers.source.encode_all(texts)
+        wanted = np.array([number for number, ids in enumerate(encoded) if ids], dtype=np.int64)
+        for number in wanted:
+            if len(encoded[number]) > self.config.max_source:
+                length, most = len(encoded[number]), self.config.max_source
+                self.warn(f"line {first + number} has {length} tokens; only the first {most} are translated")
+                encoded[number] = encoded[number][:most]
+        lengths = np.array([len(ids) + 1 for ids in encoded], dtype=np.int64)
+        order = wanted[np.argsort(-lengths[wanted], kind="stable")]
+        for batch in cut_to_budget(order, lengths, lengths, max(1, self.config.tokens // options.beam)):
+            source = Ragged.from_lists([[*encoded[number], EOS] for number in batch], device)
+            for number, found in zip(batch, search(self.model, source, options=options), strict=True):
+                results[number] = [Translation(self.tokenizers.target.decode(one.ids), one.score) for one in found]
+        return results

@@ -1,0 +1,74 @@
+"""How good translations are: BLEU and chrF by sacreBLEU with their signatures, exact match, token error rate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sacrebleu.metrics import BLEU, CHRF
+
+from regard.config import EvaluateConfig
+from regard.errors import DataError
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number in percent, and what a reader needs to reproduce it."""
+
+    name: str
+    value: float
+    signature: str
+
+
+def bleu(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> Score:
+    """Corpus BLEU (Papineni et al. 2002)."""
+    metric = BLEU(tokenize=config.bleu_tokenize, lowercase=config.lowercase, force=True)
+    value = metric.corpus_score(list(outputs), [list(references)]).score
+    return Score("bleu", value, str(metric.get_signature()))
+
+
+def chrf(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> Score:
+    """Corpus chrF2 (Popović 2015)."""
+    metric = CHRF(lowercase=config.lowercase)
+    value = metric.corpus_score(list(outputs), [list(references)]).score
+    return Score("chrf", value, str(metric.get_signature()))
+
+
+def exact_match(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> Score:
+    """Share of outputs that are the reference, letter for letter."""
+    right = sum(output == reference for output, reference in zip(outputs, references, strict=True))
+    return Score("exact", 100 * right / len(references), "letter for letter, case and spaces count")
+
+
+def token_error_rate(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> Score:
+    """Edits that turn outputs into references, a hundred reference tokens; tokens are split at spaces."""
+    edits = total = 0
+    for output, reference in zip(outputs, references, strict=True):
+        edits += edit_distance(output.split(), reference.split())
+        total += len(reference.split())
+    return Score("ter", 100 * edits / max(total, 1), "Levenshtein over tokens split at spaces")
+
+
+def edit_distance(left: Sequence[str], right: Sequence[str]) -> int:
+    """Fewest insertions, deletions and substitutions that turn one sequence into the other."""
+    row = list(range(len(right) + 1))
+    for i, a in enumerate(left, start=1):
+        diagonal, row[0] = row[0], i
+        for j, b in enumerate(right, start=1):
+            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (a != b))
+    return row[-1]
+
+
+METRICS: dict[str, Callable[[Sequence[str], Sequence[str], EvaluateConfig], Score]] = {
+    "bleu": bleu,
+    "chrf": chrf,
+    "exact": exact_match,
+    "ter": token_error_rate,
+}
+
+
+def score_all(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> list[Score]:
+    """Every metric."""
+    if len(outputs) != len(references):
+        raise DataError(f"there are {len(outputs)} outputs but {len(references)} references")
+    return [metric(outputs, references, config) for metric in METRICS.values()]

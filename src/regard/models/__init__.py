@@ -1,0 +1,44 @@
+"""Every model family by name. A family listed here is tested by `tests/laws`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from regard.config import Struct, decode
+from regard.errors import ConfigError, did_you_mean
+from regard.models.base import Seq2Seq
+from regard.models.transformer import PRESETS as TRANSFORMER_PRESETS
+from regard.models.transformer import Transformer, TransformerConfig
+
+
+class Family(NamedTuple):
+    """How one family is described and built."""
+
+    config: type[Struct]
+    build: Callable[..., Seq2Seq]
+    presets: Mapping[str, Mapping[str, object]]
+
+
+MODELS: dict[str, Family] = {
+    "transformer": Family(TransformerConfig, Transformer, TRANSFORMER_PRESETS),
+}
+
+
+def model_config(table: Mapping[str, Any]) -> tuple[str, Struct]:
+    """The family's name and its typed config: defaults < preset < the table's own keys."""
+    values = dict(table)
+    kind, preset = values.pop("kind", None), values.pop("preset", None)
+    if kind not in MODELS:
+        raise ConfigError(f"model.kind is {kind!r}; {did_you_mean(str(kind), MODELS)}")
+    family = MODELS[kind]
+    if preset is not None and preset not in family.presets:
+        raise ConfigError(f"model.preset is {preset!r}; {did_you_mean(str(preset), family.presets)}")
+    chosen = family.presets[preset] if preset is not None else {}
+    return kind, decode(family.config, {**chosen, **values}, where="model")
+
+
+def build_model(table: Mapping[str, Any], *, source_size: int, target_size: int) -> Seq2Seq:
+    """A model with fresh weights, as a recipe's `[model]` table describes it."""
+    kind, config = model_config(table)
+    return MODELS[kind].build(config, source_size=source_size, target_size=target_size)

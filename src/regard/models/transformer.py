@@ -1,0 +1,263 @@
+"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017), section 3, and its common variations.
+
+Shapes: N target tokens, M source tokens, D width, V vocabulary, B sentences, R rows in search.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.config import Struct
+from regard.data.ragged import Layout, Ragged
+from regard.errors import ConfigError
+from regard.models.base import Seq2Seq
+from regard.nn.attend import Body, Pattern
+from regard.nn.attention import CrossAttention, HeadShape, SelfAttention
+from regard.nn.cache import Ancestry, KeyValueCache
+from regard.nn.dropout import Dropout, Noise
+from regard.nn.feedforward import ConvFeedForward, FeedForward, FeedForwardKind
+from regard.nn.norms import NormKind, NormOrder, Residual, make_norm
+from regard.nn.positions import PositionKind, Positions, Rotation
+
+
+class TransformerConfig(Struct, frozen=True):
+    """Defaults are the paper's base model."""
+
+    width: int = 512  # d_model
+    num_layers: int = 6  # N, of the encoder, and of the decoder unless decoder_layers says otherwise
+    decoder_layers: int | None = None
+    num_heads: int = 8  # h
+    key_width: int | None = None  # d_k; width / num_heads if unset
+    value_width: int | None = None  # d_v; likewise
+    hidden: int = 2048  # d_ff
+    dropout: float = 0.1  # on each sub-layer's output and on the sums of embeddings and positions (section 5.4)
+    attention_dropout: float = 0.0  # on attention weights, where tensor2tensor adds it
+    activation_dropout: float = 0.0  # inside the feed-forward layer, likewise
+    positions: PositionKind = "sinusoid"
+    max_positions: int = 1024  # of "learned" positions
+    norm: NormKind = "layer"
+    norm_order: NormOrder = "post"
+    feed_forward: FeedForwardKind = "relu"
+    window: int | None = None  # self-attention sees this many positions on each side; None: all
+    tie: Literal["all", "target", "none"] = "all"  # source, target embedding and output layer; the last two; nothing
+    attention: Body = "auto"  # which body of attend() computes it
+
+    @property
+    def heads(self) -> HeadShape:
+        return HeadShape(
+            self.num_heads,
+            self.key_width or self.width // self.num_heads,
+            self.value_width or self.width // self.num_heads,
+        )
+
+    def check(self) -> None:
+        """Refuses what cannot be built, with what would fit."""
+        if self.width % self.num_heads and (self.key_width is None or self.value_width is None):
+            fits = max(self.width // self.num_heads, 1) * self.num_heads
+            raise ConfigError(
+                f"model.width is {self.width}, not a multiple of model.num_heads ({self.num_heads}); try {fits}"
+            )
+        if self.width % 2 or (self.positions == "rotary" and self.heads.key_width % 2):
+            raise ConfigError(
+                f"model.width is {self.width}; positions need an even width (and rotary ones, even heads)"
+            )
+
+
+PRESETS: dict[str, dict[str, object]] = {
+    "base": {},
+    "big": {"width": 1024, "hidden": 4096, "num_heads": 16, "dropout": 0.3},
+    "small": {"width": 512, "hidden": 1024, "num_heads": 4, "dropout": 0.3},
+    "tiny": {"width": 128, "hidden": 256, "num_heads": 4, "num_layers": 4, "dropout": 0.3},
+}
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward."""
+
+    def __init__(self, config: TransformerConfig, noise: Noise) -> None:
+        super().__init__()
+        self.attention = SelfAttention(
+            config.width, config.heads, dropout=config.attention_dropout, noise=noise, body=config.attention
+        )
+        self.feed_forward = _feed_forward(config, noise, causal=False)
+        self.around_attention = _residual(config, noise)
+        self.around_feed_forward = _residual(config, noise)
+
+    def forward(self, x_MD: Tensor, pattern: Pattern, rotation: Rotation | None) -> Tensor:
+        x_MD = self.around_attention(x_MD, lambda x: self.attention(x, pattern, rotation))
+        y: Tensor = self.around_feed_forward(x_MD, lambda x: self.feed_forward(x, pattern.queries))
+        return y
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention, attention to the encoder's output, then feed-forward."""
+
+    def __init__(self, config: TransformerConfig, noise: Noise) -> None:
+        super().__init__()
+        options = {"dropout": config.attention_dropout, "noise": noise, "body": config.attention}
+        self.attention = SelfAttention(config.width, config.heads, **options)  # type: ignore[arg-type]
+        self.cross_attention = CrossAttention(config.width, config.heads, **options)  # type: ignore[arg-type]
+        self.feed_forward = _feed_forward(config, noise, causal=True)
+        self.around_attention = _residual(config, noise)
+        self.around_cross_attention = _residual(config, noise)
+        self.around_feed_forward = _residual(config, noise)
+
+    def forward(
+        self, x_ND: Tensor, memory_MD: Tensor, own: Pattern, across: Pattern, rotation: Rotation | None
+    ) -> Tensor:
+        x_ND = self.around_attention(x_ND, lambda x: self.attention(x, own, rotation))
+        x_ND = self.around_cross_attention(x_ND, lambda x: self.cross_attention(x, memory_MD, across))
+        y: Tensor = self.around_feed_forward(x_ND, lambda x: self.feed_forward(x, own.queries))
+        return y
+
+    def step(self, x_RD: Tensor, state: LayerState, shared: TransformerState, rotation: Rotation | None) -> Tensor:
+        """`forward` for one token a row."""
+        x_RD = self.around_attention(x_RD, lambda x: self.attention.step(x, state.own, shared.own_bias, rotation))
+        x_RD = self.around_cross_attention(
+            x_RD, lambda x: self.cross_attention.step(x, state.keys, state.values, shared.memory_bias)
+        )
+        y: Tensor = self.around_feed_forward(x_RD, lambda x: self.feed_forward.step(x, state.recent))
+        return y
+
+
+@dataclass
+class LayerState:
+    """What one decoder layer remembers."""
+
+    own: KeyValueCache
+    keys: Tensor  # of the source: [B, H, S, K]
+    values: Tensor
+    recent: list[Tensor]  # of a convolutional feed-forward layer
+
+
+class TransformerState:
+    """What the decoder remembers of the rows being written."""
+
+    def __init__(self, layers: list[LayerState], source: Layout, *, beams: int, last: int | None) -> None:
+        self.layers = layers
+        self.beams = beams
+        self.length = 0  # tokens read so far
+        self.ancestry = Ancestry(len(source.lengths), beams, source.device, last=last)
+        self.own_bias: Tensor | None = None
+        bias = Pattern(Layout([1] * len(source.lengths), source.device), source).bias
+        self.memory_bias = None if bias is None else bias.view(-1, 1, source.longest)
+        self._sentences = torch.arange(len(source.lengths), device=source.device)
+
+    def reorder(self, rows: Tensor) -> None:
+        self.ancestry.reorder(rows)
+        for layer in self.layers:
+            layer.recent = [recent.index_select(0, rows) for recent in layer.recent]
+        sentences = rows.view(-1, self.beams)[:, 0] // self.beams
+        if sentences.numel() != self._sentences.numel() or not torch.equal(sentences, self._sentences):
+            self._keep(sentences)
+
+    def _keep(self, sentences: Tensor) -> None:
+        for layer in self.layers:
+            layer.own.keep(sentences)
+            layer.keys = layer.keys.index_select(0, sentences)
+            layer.values = layer.values.index_select(0, sentences)
+        if self.memory_bias is not None:
+            self.memory_bias = self.memory_bias.index_select(0, sentences)
+        self._sentences = torch.arange(sentences.numel(), device=sentences.device)
+
+
+class Transformer(Seq2Seq):
+    """An encoder stack, a decoder stack, and embeddings that may be one matrix."""
+
+    def __init__(self, config: TransformerConfig, *, source_size: int, target_size: int) -> None:
+        super().__init__()
+        config.check()
+        self.config = config
+        self.width = D = config.width
+        self.target_embedding = nn.Parameter(torch.empty(target_size, D).normal_(std=D**-0.5))
+        self.source_embedding = self.target_embedding
+        if config.tie != "all":
+            self.source_embedding = nn.Parameter(torch.empty(source_size, D).normal_(std=D**-0.5))
+        elif source_size != target_size:
+            raise ConfigError("model.tie is 'all' but the two sides have separate vocabularies; set model.tie=target")
+        self.output = None if config.tie != "none" else nn.Parameter(torch.empty(target_size, D).normal_(std=D**-0.5))
+        self.source_positions = Positions(config.positions, D, max_positions=config.max_positions)
+        self.target_positions = Positions(config.positions, D, max_positions=config.max_positions)
+        self.dropout = Dropout(config.dropout, self.noise)
+        depth = config.num_layers if config.decoder_layers is None else config.decoder_layers
+        self.encoder = Stack(EncoderLayer(config, self.noise) for _ in range(config.num_layers))
+        self.decoder = Stack(DecoderLayer(config, self.noise) for _ in range(depth))
+        last = config.norm_order == "pre"  # post-norm layers end in a norm of their own
+        self.encoder_norm = make_norm(config.norm, D) if last else nn.Identity()
+        self.decoder_norm = make_norm(config.norm, D) if last else nn.Identity()
+
+    def encode(self, source: Ragged) -> Ragged:
+        layout = source.layout
+        x_MD = self._embed(
+            source.values, self.source_embedding, self.source_positions, layout.positions, layout.longest
+        )
+        pattern, rotation = Pattern(layout, window=self.config.window), self._rotation(layout.positions)
+        for layer in self.encoder:
+            x_MD = layer(x_MD, pattern, rotation)
+        return Ragged(self.encoder_norm(x_MD), layout)
+
+    def hidden(self, target: Ragged, memory: Ragged) -> Tensor:
+        layout = target.layout
+        x_ND = self._embed(
+            target.values, self.target_embedding, self.target_positions, layout.positions, layout.longest
+        )
+        own = Pattern(layout, causal=True, window=self.config.window)
+        across, rotation = Pattern(layout, memory.layout), self._rotation(layout.positions)
+        for layer in self.decoder:
+            x_ND = layer(x_ND, memory.values, own, across, rotation)
+        y: Tensor = self.decoder_norm(x_ND)
+        return y
+
+    @property
+    def output_weight(self) -> Tensor:
+        return self.target_embedding if self.output is None else self.output
+
+    def project(self, hidden: Tensor) -> Tensor:
+        return F.linear(hidden, self.output_weight)
+
+    def start(self, memory: Ragged, *, beams: int) -> TransformerState:
+        layers = []
+        last = None if self.config.window is None else (self.config.window + 1) * beams
+        for layer in self.decoder:
+            k_MHK, v_MHV = layer.cross_attention.keys_values(memory.values)
+            k_BHSK = memory.layout.pad(k_MHK).transpose(1, 2).contiguous()
+            v_BHSV = memory.layout.pad(v_MHV).transpose(1, 2).contiguous()
+            num_sentences = len(memory.layout.lengths)
+            recent = layer.feed_forward.start(num_sentences * beams)
+            layers.append(LayerState(KeyValueCache(num_sentences, last=last), k_BHSK, v_BHSV, recent))
+        return TransformerState(layers, memory.layout, beams=beams, last=last)
+
+    def step(self, tokens: Tensor, state: TransformerState) -> Tensor:
+        position = torch.full_like(tokens, state.length)
+        x_RD = self._embed(tokens, self.target_embedding, self.target_positions, position, state.length + 1)
+        rotation = self._rotation(position[:1])
+        state.own_bias = state.ancestry.grow()
+        for layer, layer_state in zip(self.decoder, state.layers, strict=True):
+            x_RD = layer.step(x_RD, layer_state, state, rotation)
+        state.length += 1
+        return self.project(self.decoder_norm(x_RD))
+
+    def _embed(self, ids: Tensor, table: Tensor, positions: Positions, places: Tensor, longest: int) -> Tensor:
+        x_ND = F.embedding(ids, table) * math.sqrt(self.config.width)  # section 3.4
+        y: Tensor = self.dropout(positions(x_ND, places, longest))
+        return y
+
+    def _rotation(self, positions: Tensor) -> Rotation | None:
+        return Rotation(positions, self.config.heads.key_width) if self.config.positions == "rotary" else None
+
+
+def _residual(config: TransformerConfig, noise: Noise) -> Residual:
+    return Residual(config.width, kind=config.norm, order=config.norm_order, dropout=config.dropout, noise=noise)
+
+
+def _feed_forward(config: TransformerConfig, noise: Noise, *, causal: bool) -> nn.Module:
+    dropout = config.activation_dropout
+    if config.feed_forward == "conv":
+        return ConvFeedForward(config.width, config.hidden, causal=causal, dropout=dropout, noise=noise)
+    return FeedForward(config.width, config.hidden, config.feed_forward, dropout=dropout, noise=noise)

@@ -1,0 +1,159 @@
+"""Attention(Q, K, V) = softmax(QKᵀ/√d) V over ragged batches: one seam, three bodies that compute the same.
+
+explicit   written out as in the paper, a sentence at a time; also returns the weights; the reference for the others
+sdpa       a rectangle inside, PyTorch's fused kernel over it; CPUs, and whatever the next one cannot do
+varlen     `torch.nn.attention.varlen`, no rectangle at all; CUDA, half precision
+
+Shapes: N query tokens, M key tokens, H heads, K width of a key, V width of a value,
+        B sentences, T longest query sentence, S longest key sentence.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import cache, cached_property
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.data.ragged import Layout
+
+Body = Literal["auto", "explicit", "sdpa", "varlen"]
+
+if torch.backends.cuda.is_built():
+    # cuDNN's masked backward can return NaN on H100/H200 since PyTorch 2.11 (pytorch issue 196678).
+    torch.backends.cuda.enable_cudnn_sdp(False)
+
+
+class Pattern:
+    """Who may look at whom: each query at the keys of its own sentence, less the future and what lies outside the window.
+
+    One pattern serves all layers and heads of a stack, so its masks are built once a batch.
+    """
+
+    def __init__(
+        self, queries: Layout, keys: Layout | None = None, *, causal: bool = False, window: int | None = None
+    ) -> None:
+        self.queries = queries
+        self.keys = queries if keys is None else keys
+        self.causal = causal
+        self.window = window  # positions seen on each side of a query's own; None: all
+        assert len(self.queries.lengths) == len(self.keys.lengths), "queries and keys of different batches"
+
+    def allowed(self, num_queries: int, num_keys: int) -> Tensor | None:
+        """True where a query may look at a key of its sentence: [num_queries, num_keys]; None where it may look at all."""
+        if not self.causal and self.window is None:
+            return None
+        device = self.queries.device
+        distance = torch.arange(num_keys, device=device) - torch.arange(num_queries, device=device)[:, None]
+        allowed = torch.ones_like(distance, dtype=torch.bool)
+        if self.causal:
+            allowed &= distance <= 0
+        if self.window is not None:
+            allowed &= distance.abs() <= self.window
+        return allowed
+
+    @cached_property
+    def bias(self) -> Tensor | None:
+        """Zero where a query of the rectangle may look, minus infinity where not: [B or 1, 1, T, S]; None for no limits."""
+        T, S = self.queries.longest, self.keys.longest
+        allowed = self.allowed(T, S)
+        if not self.keys.even:
+            real_keys = self.keys.mask[:, None, :]
+            allowed = real_keys.expand(-1, T, -1) if allowed is None else allowed & real_keys
+            if self.window is not None:  # a row behind a short sentence may see nothing at all: let it see itself
+                allowed = allowed | ~self.queries.mask[:, :, None]
+        if allowed is None:
+            return None
+        bias = torch.zeros(allowed.shape, device=allowed.device).masked_fill_(~allowed, float("-inf"))
+        return bias.view(-1, 1, T, S)
+
+
+def attend(
+    q_NHK: Tensor,
+    k_MHK: Tensor,
+    v_MHV: Tensor,
+    pattern: Pattern,
+    *,
+    body: Body = "auto",
+    drop: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """For each query the weighted mean of the values it may look at: [N, H, V]. `drop` is dropout on the weights."""
+    if body == "auto":
+        body = "varlen" if drop is None and varlen_fits(q_NHK, v_MHV) else "sdpa"
+    if body == "varlen":
+        assert drop is None, "varlen attention has no dropout on its weights"
+        return _attend_varlen(q_NHK, k_MHK, v_MHV, pattern)
+    if body == "sdpa":
+        return _attend_sdpa(q_NHK, k_MHK, v_MHV, pattern, drop)
+    return attend_explicit(q_NHK, k_MHK, v_MHV, pattern, drop)[0]
+
+
+def attend_explicit(
+    q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: Pattern, drop: Callable[[Tensor], Tensor] | None = None
+) -> tuple[Tensor, list[Tensor]]:
+    """What `attend` returns, and for each sentence its weights: [H, queries, keys]."""
+    outputs, all_weights = [], []
+    queries, keys = list(pattern.queries.lengths), list(pattern.keys.lengths)
+    for q, k, v in zip(q_NHK.split(queries), k_MHK.split(keys), v_MHV.split(keys), strict=True):
+        q, k, v = q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1)
+        scores = q @ k.transpose(1, 2) * q.size(-1) ** -0.5  # variance near 1 whatever the head width (section 3.2.1)
+        allowed = pattern.allowed(scores.size(1), scores.size(2))
+        if allowed is not None:
+            scores = scores.masked_fill(~allowed, float("-inf"))
+        weights = scores.softmax(dim=-1)
+        all_weights.append(weights)
+        outputs.append(((weights if drop is None else drop(weights)) @ v).transpose(0, 1))
+    return torch.cat(outputs), all_weights
+
+
+def _attend_sdpa(
+    q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: Pattern, drop: Callable[[Tensor], Tensor] | None
+) -> Tensor:
+    q_BHTK = pattern.queries.pad(q_NHK).transpose(1, 2)
+    k_BHSK = pattern.keys.pad(k_MHK).transpose(1, 2)
+    v_BHSV = pattern.keys.pad(v_MHV).transpose(1, 2)
+    bias = pattern.bias if pattern.bias is None else pattern.bias.to(q_NHK.dtype)
+    if drop is None:
+        out_BHTV = F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSV, attn_mask=bias)
+    else:  # the fused kernel draws its own randomness; ours must come from the step's
+        scores = q_BHTK @ k_BHSK.transpose(2, 3) * q_BHTK.size(-1) ** -0.5
+        out_BHTV = drop((scores if bias is None else scores + bias).softmax(dim=-1)) @ v_BHSV
+    return pattern.queries.unpad(out_BHTV.transpose(1, 2))
+
+
+def varlen_fits(q_NHK: Tensor, v_MHV: Tensor) -> bool:
+    """Whether the packed kernel can take these: CUDA, half precision, keys and values of one width."""
+    half = q_NHK.dtype in (torch.bfloat16, torch.float16)
+    return q_NHK.is_cuda and half and q_NHK.size(-1) == v_MHV.size(-1) and _varlen() is not None
+
+
+@cache
+def _varlen() -> tuple[Callable[..., Any], bool] | None:
+    """The packed kernel and whether causality is told by its window; None where this PyTorch has none."""
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        return None
+    return varlen_attn, "window_size" in inspect.signature(varlen_attn).parameters
+
+
+def _attend_varlen(q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: Pattern) -> Tensor:
+    found = _varlen()
+    assert found is not None, "this PyTorch has no varlen attention"
+    varlen_attn, takes_window = found
+    left = -1 if pattern.window is None else pattern.window
+    right = 0 if pattern.causal else left
+    if takes_window:
+        limits: dict[str, Any] = {"window_size": (left, right)}
+    else:  # PyTorch 2.10 told causality by a switch of its own and had no window
+        assert pattern.window is None, "this PyTorch's varlen attention has no window"
+        limits = {"is_causal": pattern.causal}
+    out: Tensor = varlen_attn(
+        q_NHK.contiguous(), k_MHK.contiguous(), v_MHV.contiguous(),  # unaligned views can fault
+        pattern.queries.offsets, pattern.keys.offsets, pattern.queries.longest, pattern.keys.longest, **limits,
+    )  # fmt: skip
+    return out

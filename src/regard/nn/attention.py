@@ -1,0 +1,116 @@
+"""Multi-head attention (section 3.2.2): the same `attend` for the three places the paper uses it.
+
+Self-attention of the encoder, masked self-attention of the decoder, and encoder-decoder attention. Each works on a whole
+ragged batch in training, and one token a row in search, where the rows of one sentence's beams look into shared keys.
+
+Shapes: N query tokens, M key tokens, D model width, H heads, K key width, V value width,
+        B sentences, Q rows a sentence (its beams), R = B * Q rows, S keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.nn.attend import Body, Pattern, attend
+from regard.nn.cache import KeyValueCache
+from regard.nn.dropout import Dropout, Noise
+from regard.nn.positions import Rotation
+
+
+@dataclass(frozen=True)
+class HeadShape:
+    """How many heads, and how wide their queries and keys, and their values, are."""
+
+    num_heads: int
+    key_width: int
+    value_width: int
+
+
+class MultiHead(nn.Module):
+    """What both kinds share: heads, dropout on the weights, and the output projection W^O. No biases, as published."""
+
+    def __init__(self, width: int, shape: HeadShape, *, dropout: float, noise: Noise, body: Body) -> None:
+        super().__init__()
+        self.shape = shape
+        self.dropout = Dropout(dropout, noise)
+        self.body = body
+        self.output = make_projection(shape.num_heads * shape.value_width, (width,))
+
+    def look(self, q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: Pattern) -> Tensor:
+        """Attention over a whole batch, heads joined and projected: [N, D]."""
+        drop = self.dropout if self.dropout.active else None
+        heads_NHV = attend(q_NHK, k_MHK, v_MHV, pattern, body=self.body, drop=drop)
+        joined: Tensor = self.output(heads_NHV.flatten(1))
+        return joined
+
+    def look_once(self, q_RHK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, bias_BQS: Tensor | None) -> Tensor:
+        """Attention of one token a row into its sentence's keys, heads joined and projected: [R, D]."""
+        q_BHQK = q_RHK.unflatten(0, (k_BHSK.size(0), -1)).transpose(1, 2)
+        bias = None if bias_BQS is None else bias_BQS[:, None]
+        heads_BHQV = F.scaled_dot_product_attention(q_BHQK, k_BHSK, v_BHSV, attn_mask=bias)
+        joined: Tensor = self.output(heads_BHQV.transpose(1, 2).flatten(0, 1).flatten(1))
+        return joined
+
+
+class SelfAttention(MultiHead):
+    """Queries, keys and values of one sequence, from one projection."""
+
+    def __init__(self, width: int, shape: HeadShape, *, dropout: float, noise: Noise, body: Body) -> None:
+        super().__init__(width, shape, dropout=dropout, noise=noise, body=body)
+        H, K, V = shape.num_heads, shape.key_width, shape.value_width
+        self.project = make_projection(width, (H * K, H * K, H * V))
+
+    def _split(self, x_ND: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, Tensor]:
+        H, K, V = self.shape.num_heads, self.shape.key_width, self.shape.value_width
+        q, k, v = self.project(x_ND).split([H * K, H * K, H * V], dim=-1)
+        q_NHK, k_NHK, v_NHV = q.unflatten(-1, (H, K)), k.unflatten(-1, (H, K)), v.unflatten(-1, (H, V))
+        return (q_NHK, k_NHK, v_NHV) if rotation is None else (rotation(q_NHK), rotation(k_NHK), v_NHV)
+
+    def forward(self, x_ND: Tensor, pattern: Pattern, rotation: Rotation | None = None) -> Tensor:
+        return self.look(*self._split(x_ND, rotation), pattern)
+
+    def step(self, x_RD: Tensor, cache: KeyValueCache, bias: Tensor | None, rotation: Rotation | None = None) -> Tensor:
+        """One more token a row: its keys and values join the cache, then it looks at all that the bias lets it see."""
+        q_RHK, k_RHK, v_RHV = self._split(x_RD, rotation)
+        keys, values = cache.append(k_RHK, v_RHV)
+        return self.look_once(q_RHK, keys, values, bias)
+
+
+class CrossAttention(MultiHead):
+    """Queries of the decoder, keys and values of the encoder's output."""
+
+    def __init__(self, width: int, shape: HeadShape, *, dropout: float, noise: Noise, body: Body) -> None:
+        super().__init__(width, shape, dropout=dropout, noise=noise, body=body)
+        H, K, V = shape.num_heads, shape.key_width, shape.value_width
+        self.query = make_projection(width, (H * K,))
+        self.memory = make_projection(width, (H * K, H * V))
+
+    def keys_values(self, memory_MD: Tensor) -> tuple[Tensor, Tensor]:
+        """The encoder's output as keys [M, H, K] and values [M, H, V]; search computes them once a sentence."""
+        H, K, V = self.shape.num_heads, self.shape.key_width, self.shape.value_width
+        k, v = self.memory(memory_MD).split([H * K, H * V], dim=-1)
+        return k.unflatten(-1, (H, K)), v.unflatten(-1, (H, V))
+
+    def _queries(self, x_ND: Tensor) -> Tensor:
+        q: Tensor = self.query(x_ND)
+        return q.unflatten(-1, (self.shape.num_heads, self.shape.key_width))
+
+    def forward(self, x_ND: Tensor, memory_MD: Tensor, pattern: Pattern) -> Tensor:
+        return self.look(self._queries(x_ND), *self.keys_values(memory_MD), pattern)
+
+    def step(self, x_RD: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, bias_BQS: Tensor | None) -> Tensor:
+        """One token a row, into keys and values that all beams of a sentence share."""
+        return self.look_once(self._queries(x_RD), k_BHSK, v_BHSV, bias_BQS)
+
+
+def make_projection(width_in: int, widths_out: tuple[int, ...]) -> nn.Linear:
+    """Several bias-free projections side by side in one matrix, each initialised as if it stood alone."""
+    linear = nn.Linear(width_in, sum(widths_out), bias=False)
+    with torch.no_grad():
+        for block in linear.weight.split(list(widths_out)):
+            nn.init.xavier_uniform_(block)
+    return linear

@@ -1,0 +1,106 @@
+"""Position-wise feed-forward networks: FFN(x) = max(0, xW1 + b1)W2 + b2 (section 3.3), and its later kin.
+
+Shapes: N tokens, D model width, F hidden width, R rows in search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.data.ragged import Layout
+from regard.nn.dropout import Dropout, Noise
+
+FeedForwardKind = Literal["relu", "gelu", "swiglu", "conv"]
+
+
+class FeedForward(nn.Module):
+    """The same two layers at every position. "swiglu" has a third matrix, a gate beside the first (Shazeer 2020)."""
+
+    def __init__(self, width: int, hidden: int, kind: FeedForwardKind, *, dropout: float, noise: Noise) -> None:
+        super().__init__()
+        self.gated = kind == "swiglu"
+        self.activation: Callable[[Tensor], Tensor] = {"relu": torch.relu_, "gelu": F.gelu, "swiglu": F.silu}[kind]
+        self.inner = make_linear(width, hidden * (2 if self.gated else 1))
+        self.dropout = Dropout(dropout, noise)
+        self.outer = make_linear(hidden, width)
+
+    def forward(self, x_ND: Tensor, layout: Layout) -> Tensor:
+        return self._apply_to(x_ND)
+
+    def start(self, num_rows: int) -> list[Tensor]:
+        """What search must remember for this layer: nothing."""
+        return []
+
+    def step(self, x_RD: Tensor, recent: list[Tensor]) -> Tensor:
+        """One token a row."""
+        return self._apply_to(x_RD)
+
+    def _apply_to(self, x_ND: Tensor) -> Tensor:
+        hidden_NF = self.inner(x_ND)
+        if self.gated:
+            gate, hidden_NF = hidden_NF.chunk(2, dim=-1)
+            hidden_NF = self.activation(gate) * hidden_NF
+        else:
+            hidden_NF = self.activation(hidden_NF)
+        y: Tensor = self.outer(self.dropout(hidden_NF))
+        return y
+
+
+class ConvFeedForward(nn.Module):
+    """Two convolutions of width 3 in place of the two layers: centred in the encoder, looking back in the decoder."""
+
+    WIDTH = 3
+
+    def __init__(self, width: int, hidden: int, *, causal: bool, dropout: float, noise: Noise) -> None:
+        super().__init__()
+        self.offsets = (2, 1, 0) if causal else (1, 0, -1)  # how far back each tap looks
+        self.inner = make_linear(self.WIDTH * width, hidden)
+        self.dropout = Dropout(dropout, noise)
+        self.outer = make_linear(self.WIDTH * hidden, width)
+
+    def forward(self, x_ND: Tensor, layout: Layout) -> Tensor:
+        hidden_NF = torch.relu_(self.inner(self._taps(x_ND, layout)))
+        y: Tensor = self.outer(self._taps(self.dropout(hidden_NF), layout))
+        return y
+
+    def _taps(self, x: Tensor, layout: Layout) -> Tensor:
+        return torch.cat([shift(x, layout, offset) for offset in self.offsets], dim=-1)
+
+    def start(self, num_rows: int) -> list[Tensor]:
+        """The last two inputs of each convolution, zeros before the sentence begins: [R, 2, ...]."""
+        inner, outer = self.inner.weight, self.outer.weight
+        return [matrix.new_zeros(num_rows, self.WIDTH - 1, matrix.size(1) // self.WIDTH) for matrix in (inner, outer)]
+
+    def step(self, x_RD: Tensor, recent: list[Tensor]) -> Tensor:
+        """One token a row, looking back at the recent ones, which move up by one."""
+        hidden_RF = torch.relu_(self.inner(self._push(x_RD, recent, 0)))
+        y: Tensor = self.outer(self._push(hidden_RF, recent, 1))
+        return y
+
+    def _push(self, x: Tensor, recent: list[Tensor], which: int) -> Tensor:
+        window = torch.cat([recent[which], x[:, None]], dim=1)
+        recent[which] = window[:, 1:]
+        return window.flatten(1)
+
+
+def shift(x_ND: Tensor, layout: Layout, by: int) -> Tensor:
+    """Each token's place taken by the one `by` places before it in its sentence; zeros where there is none."""
+    if by == 0:
+        return x_ND
+    where = layout.positions - by
+    lengths = torch.tensor(layout.lengths, device=x_ND.device)[layout.sentences]
+    inside = (where >= 0) & (where < lengths)
+    return x_ND.roll(by, dims=0).masked_fill(~inside[:, None], 0.0)
+
+
+def make_linear(width_in: int, width_out: int) -> nn.Linear:
+    """A linear layer with Xavier weights and a zero bias."""
+    linear = nn.Linear(width_in, width_out)
+    nn.init.xavier_uniform_(linear.weight)
+    nn.init.zeros_(linear.bias)
+    return linear

@@ -1,0 +1,69 @@
+"""Positions: the paper's sinusoids, learned vectors, or rotations of queries and keys.
+
+Shapes: N tokens, D width, H heads, K head width.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import DataError
+
+PositionKind = Literal["sinusoid", "learned", "rotary", "none"]
+
+
+def sinusoids(num_positions: int, width: int) -> Tensor:
+    """PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos(pos / 10000^(2i/d)) (section 3.5): [positions, D]."""
+    angles = _angles(torch.arange(num_positions, dtype=torch.float64), width)
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).to(torch.float32)
+
+
+def _angles(positions: Tensor, width: int) -> Tensor:
+    """pos / 10000^(2i/d) for each position and each i: [positions, D/2]. In float64: large positions need the digits."""
+    frequencies = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64, device=positions.device) / width)
+    return positions.to(torch.float64)[:, None] * frequencies
+
+
+class Positions(nn.Module):
+    """Adds to each embedding the encoding of its position; does nothing for "rotary" and "none"."""
+
+    table: Tensor
+
+    def __init__(self, kind: PositionKind, width: int, *, max_positions: int) -> None:
+        super().__init__()
+        self.kind = kind
+        if kind == "learned":
+            self.learned = nn.Parameter(torch.empty(max_positions, width).normal_(std=width**-0.5))
+        elif kind == "sinusoid":
+            self.register_buffer("table", sinusoids(max_positions, width), persistent=False)
+
+    def forward(self, x_ND: Tensor, positions_N: Tensor, longest: int) -> Tensor:
+        """x plus the encoding of each token's position; `longest` is the largest position plus one."""
+        if self.kind == "sinusoid":
+            if longest > self.table.size(0):  # the formula has no end; the table just grows
+                self.table = sinusoids(2 * longest, self.table.size(1)).to(self.table.device)
+            return x_ND + self.table.index_select(0, positions_N).to(x_ND.dtype)
+        if self.kind == "learned":
+            if longest > self.learned.size(0):
+                raise DataError(
+                    f"a sentence has {longest} tokens but this model learned {self.learned.size(0)} positions; "
+                    "split it, or train with a larger model.max_positions or sinusoids"
+                )
+            return x_ND + self.learned.index_select(0, positions_N)
+        return x_ND
+
+
+class Rotation:
+    """Rotary positions (Su et al. 2021): queries and keys turned so that their product depends on the distance alone."""
+
+    def __init__(self, positions_N: Tensor, head_width: int) -> None:
+        angles = _angles(positions_N, head_width).to(torch.float32)
+        self.cos, self.sin = angles.cos()[:, None, :], angles.sin()[:, None, :]
+
+    def __call__(self, x_NHK: Tensor) -> Tensor:
+        even, odd = x_NHK.float().unflatten(-1, (-1, 2)).unbind(-1)
+        turned = torch.stack([even * self.cos - odd * self.sin, even * self.sin + odd * self.cos], dim=-1)
+        return turned.flatten(-2).to(x_NHK.dtype)

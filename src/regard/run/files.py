@@ -1,0 +1,77 @@
+"""Writing so that a crash at any instant leaves the old file or the new one, never half of either."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from regard.errors import CheckpointError
+
+MANIFEST = "manifest.json"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replaces the file's text in one step."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    _sync_folder(path.parent)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replaces the file by this value."""
+    write_text(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """The value in a JSON file of ours."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path} is missing") from error
+    except (ValueError, OSError) as error:
+        raise CheckpointError(f"{path} is damaged: {error}") from error
+
+
+def seal_folder(temporary: Path, final: Path) -> None:
+    """Gives a folder its manifest of sizes and hashes, makes sure it is on the disk, and moves it to its final name."""
+    files = sorted(path for path in temporary.iterdir() if path.name != MANIFEST)
+    write_json(temporary / MANIFEST, {path.name: _fingerprint(path) for path in files})
+    for path in files:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    _sync_folder(temporary)
+    if final.exists():
+        shutil.rmtree(final)
+    temporary.replace(final)
+    _sync_folder(final.parent)
+
+
+def check_folder(folder: Path) -> None:
+    """Raises CheckpointError, naming the file, unless the folder holds exactly what its manifest says."""
+    manifest = read_json(folder / MANIFEST)
+    for name, expected in manifest.items():
+        if not (folder / name).is_file():
+            raise CheckpointError(f"{folder / name} is missing")
+        if _fingerprint(folder / name) != expected:
+            raise CheckpointError(f"{folder / name} is damaged: it is not what was written")
+
+
+def _fingerprint(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        return {"size": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,157 @@
+"""Parallel text from disk: plain or gzip, two aligned files or one table of pairs.
+
+A line ends at "\\n" and nowhere else, so that line 7 here is line 7 for `sed`, whatever separators Unicode puts in it.
+Nothing is repaired in silence: text that does not fit stops with the file, the line and what to do.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from regard.errors import DataError
+
+MAX_LINE_CHARS = 100_000
+_MAX_LINE_BYTES = 4 * MAX_LINE_CHARS + 4  # four bytes a character at most in UTF-8, a byte order mark, the newline
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_GZIP_MAGIC = b"\x1f\x8b"
+_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))  # the bytes of UTF-8 that do not begin a character
+
+
+class Pair(NamedTuple):
+    """A sentence and its translation (summary, pronunciation ...)."""
+
+    source: str
+    target: str
+
+
+class _Row(msgspec.Struct):
+    source: str
+    target: str
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of one file, without their newlines; a line may be empty, the file may not."""
+    return list(stream_lines(path))
+
+
+def read_pairs(source: Path, target: Path | None = None) -> list[Pair]:
+    """The pairs of two parallel files, or of one table (.tsv or .jsonl); no side of a pair is blank."""
+    if target is None:
+        parse = _table_parser(source)
+        pairs = [parse(line, f"line {number} of {source}") for number, line in enumerate(stream_lines(source), start=1)]
+    else:
+        sources, targets = read_lines(source), read_lines(target)
+        if len(sources) != len(targets):
+            raise DataError(
+                f"{source} has {len(sources)} lines but {target} has {len(targets)}; line N of one must translate "
+                "line N of the other, so find where they part"
+            )
+        pairs = [Pair(*texts) for texts in zip(sources, targets, strict=True)]
+    for number, pair in enumerate(pairs, start=1):
+        if not (pair.source.strip() and pair.target.strip()):
+            side = "source" if not pair.source.strip() else "target"
+            where = source if side == "source" or target is None else target
+            raise DataError(f"line {number} of {where} has an empty {side} side; remove that pair or fill it in")
+    return pairs
+
+
+def _table_parser(path: Path) -> Callable[[str, str], Pair]:
+    name = path.name.lower().removesuffix(".gz")
+    if name.endswith(".tsv"):
+        return _parse_tsv
+    if name.endswith(".jsonl"):
+        return _parse_json
+    raise DataError(
+        f"{path} is not a table of pairs; name it .tsv or .jsonl (.gz may follow), or give two parallel files"
+    )
+
+
+def _parse_tsv(line: str, where: str) -> Pair:
+    columns = line.split("\t")
+    if len(columns) != 2:
+        raise DataError(f"{where} has {len(columns)} columns; it needs 2, source and target, with one tab between them")
+    return Pair(*columns)
+
+
+_decode_row = msgspec.json.Decoder(_Row).decode
+
+
+def _parse_json(line: str, where: str) -> Pair:
+    try:
+        row = _decode_row(line)
+    except msgspec.DecodeError as error:
+        fits = '{"source": "...", "target": "..."}'
+        raise DataError(f"{where} is not a pair ({error}); every line must look like {fits}") from error
+    for side, text in (("source", row.source), ("target", row.target)):
+        if "\n" in text or "\0" in text:  # escaped in JSON; it would break every file of one sentence a line after this
+            raise DataError(f"{where} has a line break or a NUL inside its {side}; replace it with a space")
+    return Pair(row.source, row.target)
+
+
+def stream_lines(path: Path) -> Iterator[str]:
+    """The lines of one file as they are read; see `read_lines`."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; name a file in it")
+    number = 0
+    try:
+        with path.open("rb") as file:
+            packed = file.peek(2)[:2] == _GZIP_MAGIC  # by content: names lie, and a pipe cannot be read twice
+            stream: io.BufferedIOBase = gzip.GzipFile(fileobj=file) if packed else file
+            while raw := stream.readline(_MAX_LINE_BYTES):
+                if number == 0 and not (raw := raw.removeprefix(_BYTE_ORDER_MARK)):
+                    break  # the mark alone is an empty file
+                number += 1
+                yield _text(raw, stream, f"line {number} of {path}")
+    except FileNotFoundError as error:
+        raise DataError(f"there is no file {path}; check the path") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{path} is a damaged gzip file after line {number} ({error}); copy it again") from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}); check the file and its permissions") from error
+    if number == 0:
+        raise DataError(f"{path} is empty, not even line 1 is there; it needs one sentence a line")
+
+
+def _text(raw: bytes, stream: io.BufferedIOBase, where: str) -> str:
+    """One line decoded; `stream` stands behind it, to measure a line that did not fit into `raw`."""
+    if b"\0" in raw:
+        raise DataError(f"{where} has a NUL byte, so the file is binary or UTF-16; give it as UTF-8 text")
+    whole = raw.endswith(b"\n") or len(raw) < _MAX_LINE_BYTES - len(_BYTE_ORDER_MARK)
+    if not whole:
+        _refuse_long(_count_characters(raw, stream), where)
+    try:
+        text = raw.removesuffix(b"\n").decode()
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{where} is not UTF-8: byte {error.start + 1} of the line is 0x{raw[error.start]:02x}; "
+            "convert the file to UTF-8, for example with iconv"
+        ) from error
+    if text.endswith("\r"):
+        raise DataError(
+            f"{where} ends in a carriage return (a Windows line ending); convert the file, say with dos2unix"
+        )
+    if len(text) > MAX_LINE_CHARS:
+        _refuse_long(len(text), where)
+    return text
+
+
+def _refuse_long(characters: int, where: str) -> None:
+    raise DataError(
+        f"{where} has {characters:,} characters, more than the {MAX_LINE_CHARS:,} a sentence may have; "
+        "split it or remove it"
+    )
+
+
+def _count_characters(chunk: bytes, stream: io.BufferedIOBase) -> int:
+    """The characters of a line of any length, a chunk in memory at a time."""
+    count = len(chunk.translate(None, _CONTINUATION_BYTES))
+    while not chunk.endswith(b"\n") and (chunk := stream.readline(_MAX_LINE_BYTES)):
+        count += len(chunk.removesuffix(b"\n").translate(None, _CONTINUATION_BYTES))
+    return count

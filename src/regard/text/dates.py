@@ -1,0 +1,146 @@
+"""The built-in corpus: dates as people write them, in many languages and scripts, to ISO 8601.
+
+    samedi 14 novembre 2026   →  2026-11-14
+    2026年11月14日             →  2026-11-14
+    en_GB 03/04/26            →  2026-04-03
+
+Names, orders and punctuation come from Babel's locale data (Unicode CLDR), so the corpus needs no download; another
+version of Babel may spell a few dates differently. Three rules make every source mean one date:
+
+- *Tags.* A form that writes the month as a bare number, and does not open with a four-digit year, carries its locale:
+  nothing else says whether 03/04/26 is in March or in April. The rule looks at the form and never at the day, so
+  "de 14.11.26" is tagged although no month has the number 14. After a leading year the month precedes the day in
+  every locale here, so such forms go without.
+- *Years.* The calendar spans one hundred years, so two digits name one year: 50 to 99 are 19xx, 00 to 49 are 20xx
+  (the pivot of RFC 5280, 4.1.2.5.1). Years are Gregorian everywhere, in Thai and Persian too.
+- *Splits.* Each day of the calendar belongs to one split, so a model is only ever tested on days that it has not seen.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import hashlib
+import itertools
+import re
+import unicodedata
+
+from babel import Locale
+from babel.dates import DateTimePattern, parse_pattern
+
+from regard.errors import DataError, did_you_mean
+
+LOCALES: tuple[str, ...] = (
+    *("en_US", "en_GB", "fr", "de", "es", "it", "pt_BR", "nl", "sv", "da", "nb", "pl", "cs", "fi", "hu", "ro", "tr"),
+    *("ru", "uk", "bg", "el", "hy", "ka", "he", "ar", "ar_EG", "fa", "hi", "bn", "ta", "th"),
+    *("ja", "zh", "ko", "vi", "id", "sw"),
+)
+# No "hr": its listopad is October, while pl and cs call November so.
+
+_CLDR_NAMES = {
+    "short": "short",  # 14/11/26
+    "numeric": "yMd",  # 14/11/2026
+    "medium": "medium",  # 14 nov. 2026
+    "long": "long",  # 14 novembre 2026
+    "full": "full",  # samedi 14 novembre 2026
+    "weekday": "yMMMEd",  # sam. 14 nov. 2026
+    "plain": "long",  # november 14 2026: the long form typed in haste, without capitals and commas
+}
+FORMS: tuple[str, ...] = tuple(_CLDR_NAMES)
+
+# Babel writes the numbers of a date in Latin digits only; these readers use their own.
+_OWN_DIGITS = {
+    locale: str.maketrans("0123456789", digits)
+    for locale, digits in {"ar_EG": "٠١٢٣٤٥٦٧٨٩", "fa": "۰۱۲۳۴۵۶۷۸۹", "bn": "০১২৩৪৫৬৭৮৯"}.items()
+}
+
+FIRST_DAY = datetime.date(1950, 1, 1)
+LAST_DAY = datetime.date(2049, 12, 31)
+
+SIZES = {"train": 40_000, "valid": 500, "test": 2_000}
+_VALID_PERCENT = 2
+_TEST_PERCENT = 8
+_SALT = "attention"
+
+# Literals, so that the demo ends on the same lines everywhere; none of these days is in the training split.
+EXAMPLES: tuple[str, ...] = (
+    "samedi 14 novembre 2026",
+    "Donnerstag, 9. November 1989",
+    "2017年12月6日水曜日",
+    "29 февраля 2016 г.",
+    "٢٥ ديسمبر ٢٠٢٤",
+    "3 अप्रैल 1973",
+    "2023년 1월 1일 일요일",
+    "en_US 10/11/2025",  # October there,
+    "en_GB 10/11/2025",  # November here
+)
+
+# Left-to-right and right-to-left marks, embeddings and isolates: nobody types them.
+_INVISIBLE = dict.fromkeys([0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+_COMMAS = dict.fromkeys(map(ord, ",،"))
+
+
+def write_date(date: datetime.date, *, locale: str, form: str) -> str:
+    """The date as a reader of that locale would type it, tagged where only the locale settles the order."""
+    if locale not in LOCALES:
+        raise DataError(f"no dates are written in locale {locale!r}; {did_you_mean(locale, LOCALES)}")
+    if form not in FORMS:
+        raise DataError(f"dates have no form {form!r}; {did_you_mean(form, FORMS)}")
+    if not FIRST_DAY <= date <= LAST_DAY:
+        raise DataError(f"{date} is outside {FIRST_DAY} to {LAST_DAY}, where two digits name one year")
+    text = unicodedata.normalize("NFC", _pattern(locale, form).apply(date, _locale(locale)))
+    text = " ".join(text.translate(_INVISIBLE).split())  # split() also knows the no-break and the narrow space
+    if form == "plain":
+        text = text.lower().translate(_COMMAS)
+    text = text.translate(_OWN_DIGITS.get(locale, {}))
+    return f"{locale} {text}" if needs_tag(locale, form) else text
+
+
+@functools.cache
+def needs_tag(locale: str, form: str) -> bool:
+    """Whether only the locale can say which number of this form is the month."""
+    fields = re.sub(r"'[^']*'", "", _pattern(locale, form).pattern)  # quoted letters are words, not fields
+    month_is_a_number = re.search(r"(?<!M)MM?(?!M)", fields) is not None  # three letters and more spell a name
+    opens_with_the_whole_year = re.match(r"y(?!y)", fields) is not None
+    return month_is_a_number and not opens_with_the_whole_year
+
+
+def split_of(date: datetime.date) -> str:
+    """The one split that a day belongs to, the same on every machine."""
+    percent = int.from_bytes(_digest(date), "big") % 100
+    if percent < _TEST_PERCENT:
+        return "test"
+    return "valid" if percent < _TEST_PERCENT + _VALID_PERCENT else "train"
+
+
+def generate(split: str) -> list[tuple[str, str]]:
+    """Pairs of (written date, ISO date) for "train", "valid" or "test", every locale in every form equally often."""
+    if split not in SIZES:
+        raise DataError(f"the dates have no split {split!r}; {did_you_mean(split, SIZES)}")
+    calendar = map(datetime.date.fromordinal, range(FIRST_DAY.toordinal(), LAST_DAY.toordinal() + 1))
+    days = sorted((day for day in calendar if split_of(day) == split), key=_digest)  # a shuffle without a generator
+    styles = itertools.product(FORMS, LOCALES)
+    # Both wheels turn until the split is full; they differ in size, so a day's second turn meets another style.
+    turns = itertools.islice(zip(itertools.cycle(days), itertools.cycle(styles), strict=False), SIZES[split])
+    return [(write_date(day, locale=locale, form=form), day.isoformat()) for day, (form, locale) in turns]
+
+
+def _digest(date: datetime.date) -> bytes:
+    return hashlib.blake2b(f"{_SALT} {date.isoformat()}".encode(), digest_size=8).digest()
+
+
+@functools.cache
+def _locale(name: str) -> Locale:
+    return Locale.parse(name)
+
+
+@functools.cache
+def _pattern(locale: str, form: str) -> DateTimePattern:
+    """The locale's way of writing this form, such as "EEEE d MMMM y"."""
+    data, name = _locale(locale), _CLDR_NAMES[form]
+    pattern = data.date_formats[name] if name in data.date_formats else data.datetime_skeletons[name]
+    if form == "short":
+        # Some locales' short form holds the whole year, but their readers shorten it as well, unless it leads.
+        pattern = parse_pattern(re.sub(r"(?<=[^y])y(?!y)", "yy", pattern.pattern))
+    assert isinstance(pattern, DateTimePattern), (locale, form, pattern)
+    return pattern

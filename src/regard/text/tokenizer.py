@@ -1,0 +1,132 @@
+"""One protocol for every tokenizer, the pair of them a model needs, and how a pair is trained, saved and loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from regard.errors import CheckpointError, ConfigError, did_you_mean
+from regard.text.subwords import load_subwords, train_subwords
+from regard.text.symbols import BOS, EOS, RESERVED, UNK, Sampling, load_symbols, train_symbols
+
+__all__ = ["BOS", "EOS", "KINDS", "UNK", "Sampling", "Tokenizer", "Tokenizers", "load_tokenizers", "train_tokenizers"]
+
+_MIN_COVERAGE = 0.98  # SentencePiece accepts no less
+
+
+class Tokenizer(Protocol):
+    """Text to ids and back. Ids are 0 .. size-1; UNK, BOS, EOS keep their places, and no text encodes to BOS or EOS."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of one text, without BOS and EOS."""
+
+    def encode_all(self, texts: Sequence[str], *, sampling: Sampling | None = None) -> list[list[int]]:
+        """The ids of each text; with `sampling`, of one random segmentation of each."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of the ids; BOS and EOS say nothing, UNK shows as a mark."""
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """What a person sees for each id."""
+
+    def save(self, folder: Path, name: str) -> None:
+        """Writes one file into the folder, called by the name and its own ending."""
+
+
+class _Trainer(Protocol):
+    def __call__(self, texts: Sequence[str], *, kind: str, size: int, coverage: float) -> Tokenizer: ...
+
+
+class _Loader(Protocol):
+    def __call__(self, folder: Path, name: str, *, kind: str) -> Tokenizer: ...
+
+
+_KINDS: dict[str, tuple[_Trainer, _Loader]] = {
+    "bpe": (train_subwords, load_subwords),
+    "unigram": (train_subwords, load_subwords),
+    "char": (train_symbols, load_symbols),
+    "word": (train_symbols, load_symbols),
+}
+KINDS = tuple(_KINDS)
+
+
+class _Saved(msgspec.Struct):
+    kind: str
+    joint: bool
+
+
+@dataclass(frozen=True)
+class Tokenizers:
+    """The two sides of a model; joint when one tokenizer serves both, so that embeddings can be shared."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    def __post_init__(self) -> None:
+        assert self.source.kind == self.target.kind, (self.source.kind, self.target.kind)
+
+    @property
+    def joint(self) -> bool:
+        return self.source is self.target
+
+    def save(self, folder: Path) -> None:
+        """Writes tokenizer.json and one model file, or two; `load_tokenizers` reads them back."""
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.joint:
+            self.source.save(folder, "joint")
+        else:
+            self.source.save(folder, "source")
+            self.target.save(folder, "target")
+        saved = _Saved(kind=self.source.kind, joint=self.joint)
+        (folder / "tokenizer.json").write_bytes(msgspec.json.encode(saved))
+
+
+def load_tokenizers(folder: Path) -> Tokenizers:
+    """The pair that `Tokenizers.save` wrote into the folder."""
+    path = folder / "tokenizer.json"
+    try:
+        saved = msgspec.json.decode(path.read_bytes(), type=_Saved)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path} is missing; {folder} does not hold a trained tokenizer") from error
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{path} is damaged ({error}); restore it from a copy of the run") from error
+    if saved.kind not in KINDS:
+        raise CheckpointError(f"{path} is of kind {saved.kind!r}; {did_you_mean(saved.kind, KINDS)}")
+    _, load = _KINDS[saved.kind]
+    if saved.joint:
+        both = load(folder, "joint", kind=saved.kind)
+        return Tokenizers(both, both)
+    return Tokenizers(load(folder, "source", kind=saved.kind), load(folder, "target", kind=saved.kind))
+
+
+def train_tokenizers(
+    pairs: Sequence[tuple[str, str]], *, kind: str, size: int, joint: bool, coverage: float = 1.0
+) -> Tokenizers:
+    """Tokenizers learnt from the pairs, each of at most `size` ids (the reserved ones included).
+
+    `joint` learns one from both sides together. `coverage` below 1 lets the rarest symbols be unknown.
+    """
+    if kind not in KINDS:
+        raise ConfigError(f"tokenizer.kind is {kind!r}; {did_you_mean(kind, KINDS)}")
+    if size <= len(RESERVED):
+        raise ConfigError(f"tokenizer.size is {size}; {len(RESERVED)} ids are reserved, so it must be more than that")
+    if not _MIN_COVERAGE <= coverage <= 1:
+        raise ConfigError(f"tokenizer.coverage is {coverage}; it must be from {_MIN_COVERAGE} to 1")
+    train, _ = _KINDS[kind]
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    if joint:
+        both = train(sources + targets, kind=kind, size=size, coverage=coverage)
+        return Tokenizers(both, both)
+    return Tokenizers(
+        train(sources, kind=kind, size=size, coverage=coverage), train(targets, kind=kind, size=size, coverage=coverage)
+    )

@@ -1,0 +1,70 @@
+"""What training says while it goes on. Whoever listens shows it, logs it or draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Started:
+    """Before the first step."""
+
+    step: int  # steps already done, when a run goes on
+    steps: int
+    parameters: int
+    how: str  # device, precision and so on, in one line
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A mean over the steps since the last one."""
+
+    step: int
+    steps: int
+    epoch: int
+    loss: float  # nats a target token, smoothed as in training
+    rate: float
+    gradient_norm: float
+    tokens_per_second: float  # target tokens
+    seconds: float  # of training so far, over all sessions
+
+
+@dataclass(frozen=True)
+class Example:
+    """One dev sentence on its way."""
+
+    source: str
+    output: str
+    reference: str
+
+
+@dataclass(frozen=True)
+class Validated:
+    """Scores on the dev set."""
+
+    step: int
+    metrics: dict[str, float]
+    examples: tuple[Example, ...]
+    best: bool
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint is on the disk."""
+
+    step: int
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Noted:
+    """Something a person should know, in a sentence."""
+
+    step: int
+    text: str
+
+
+Event = Started | Progress | Validated | Saved | Noted
+Listener = Callable[[Event], None]

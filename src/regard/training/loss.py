@@ -1,0 +1,102 @@
+"""Label-smoothed cross-entropy as (sum, count); division happens once, in the trainer.
+
+The smoothed target puts 1 - ε on the right token and ε/V on every one of the V (Szegedy et al. 2015; section 5.4).
+
+Shapes: N tokens, D width, V vocabulary, C tokens of a chunk.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.data.loader import Batch
+from regard.models.base import Seq2Seq
+
+
+class LossSum(NamedTuple):
+    """Summed loss, and the number of target tokens it was summed over."""
+
+    total: Tensor
+    tokens: int
+
+
+def sequence_loss(model: Seq2Seq, batch: Batch, *, smoothing: float) -> LossSum:
+    """The model's loss on a batch. Where its output layer is one matrix, whole logits are never held."""
+    hidden_ND = model.hidden(batch.target, model.encode(batch.source))
+    weight_VD = model.output_weight
+    if weight_VD is None:
+        total = cross_entropy(model.project(hidden_ND), batch.labels, smoothing=smoothing)
+    else:
+        total = linear_cross_entropy(hidden_ND, weight_VD, batch.labels, smoothing=smoothing)
+    return LossSum(total, batch.num_tokens)
+
+
+def cross_entropy(logits_NV: Tensor, labels_N: Tensor, *, smoothing: float) -> Tensor:
+    """Summed smoothed cross-entropy of logits: the reference for `linear_cross_entropy`."""
+    logp_NV = logits_NV.float().log_softmax(dim=-1)
+    right = logp_NV.gather(1, labels_N[:, None]).sum()
+    return -(1 - smoothing) * right - smoothing / logits_NV.size(-1) * logp_NV.sum()
+
+
+def linear_cross_entropy(hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, *, smoothing: float) -> Tensor:
+    """Summed smoothed cross-entropy of hidden @ weightᵀ, a chunk of tokens at a time."""
+    total: Tensor = _LinearCrossEntropy.apply(hidden_ND, weight_VD, labels_N, smoothing)  # type: ignore[no-untyped-call]
+    return total
+
+
+CHUNK_LOGITS = 2**20  # logits held at a time: they stay in a CPU's cache between the passes over them
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    """Loss and both gradients in one pass over the chunks, so that no logits wait for the backward pass.
+
+    With p = softmax(logits) the gradient of the logits is p - ε/V - (1 - ε)·onehot. Only p is a full matrix; the other two
+    terms reach the gradients of hidden and weight through a column sum and a gather, without touching V entries a token.
+    """
+
+    @staticmethod
+    def forward(ctx, hidden_ND, weight_VD, labels_N, smoothing):  # type: ignore[no-untyped-def]
+        V = weight_VD.size(0)
+        needs_hidden, needs_weight = ctx.needs_input_grad[:2]
+        weight = weight_VD.to(hidden_ND.dtype)
+        columns_D = weight.sum(dim=0)
+        grad_hidden = torch.empty_like(hidden_ND) if needs_hidden else None
+        grad_weight = torch.zeros_like(weight) if needs_weight else None
+        total = hidden_ND.new_zeros((), dtype=torch.float32)
+        chunk = max(1, CHUNK_LOGITS // V) if hidden_ND.device.type == "cpu" else max(1, 2**28 // V)
+        for begin in range(0, hidden_ND.size(0), chunk):
+            hidden_CD, labels_C = hidden_ND[begin : begin + chunk], labels_N[begin : begin + chunk]
+            logp_CV = torch.mm(hidden_CD, weight.t()).float()
+            right_C = logp_CV.gather(1, labels_C[:, None])[:, 0]
+            sums_C = logp_CV.sum(dim=-1)
+            torch.log_softmax(logp_CV, dim=-1, out=logp_CV)
+            right_logp_C = logp_CV.gather(1, labels_C[:, None])[:, 0]
+            log_normalizer_C = right_C - right_logp_C
+            total -= (1 - smoothing) * right_logp_C.sum() + smoothing * (sums_C / V - log_normalizer_C).sum()
+            if not (needs_hidden or needs_weight):
+                continue
+            p_CV = logp_CV.exp_().to(hidden_ND.dtype)
+            if grad_hidden is not None:
+                out_CD = grad_hidden[begin : begin + chunk]
+                torch.mm(p_CV, weight, out=out_CD)
+                out_CD.sub_(weight.index_select(0, labels_C), alpha=1 - smoothing).sub_(columns_D, alpha=smoothing / V)
+            if grad_weight is not None:
+                grad_weight.addmm_(p_CV.t(), hidden_CD)
+                grad_weight.index_add_(0, labels_C, hidden_CD, alpha=smoothing - 1)
+        if grad_weight is not None:
+            grad_weight.sub_(hidden_ND.sum(dim=0), alpha=smoothing / V)
+        ctx.save_for_backward(grad_hidden, grad_weight)
+        return total
+
+    @staticmethod
+    def backward(ctx, scale):  # type: ignore[no-untyped-def]
+        grad_hidden, grad_weight = ctx.saved_tensors
+        return (
+            None if grad_hidden is None else grad_hidden * scale,
+            None if grad_weight is None else grad_weight * scale,
+            None,
+            None,
+        )

@@ -1,0 +1,246 @@
+"""The training loop: steps, validation, checkpoints, and going on from where a run stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.config import TrainConfig
+from regard.data.loader import Loader, Position
+from regard.errors import TrainingError
+from regard.models.base import Seq2Seq
+from regard.nn.device import pick_precision
+from regard.run.checkpoint import Checkpoint, load_weights, model_weights, read_checkpoint
+from regard.run.folder import RunFolder
+from regard.training.averaging import MovingAverage, mean_weights
+from regard.training.events import Example, Listener, Noted, Progress, Saved, Started, Validated
+from regard.training.schedules import learning_rate
+from regard.training.step import StepResult, make_optimizer, training_step
+
+HIGHER_IS_BETTER = {"loss": False, "bleu": True, "chrf": True, "exact": True, "ter": False}
+
+Validate = Callable[[Seq2Seq], tuple[dict[str, float], tuple[Example, ...]]]
+
+
+@dataclass
+class Counters:
+    """What a run has done so far, as far as it can be counted."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    seconds: float = 0.0
+    best: float | None = None
+    best_step: int | None = None
+    without_better: int = 0  # validations since the best one
+    bad_steps: int = 0  # in a row, up to now
+    skipped: int = 0  # in all
+
+
+@dataclass
+class Window:
+    """Sums since the last progress report."""
+
+    loss: float = 0.0
+    tokens: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    def add(self, result: StepResult) -> None:
+        self.loss += result.loss
+        self.tokens += result.tokens
+
+
+class Trainer:
+    """Trains a model into a run folder. `validate` scores the model on the dev set; `stop` is asked after every step."""
+
+    def __init__(
+        self,
+        model: Seq2Seq,
+        loader: Loader,
+        config: TrainConfig,
+        run: RunFolder,
+        *,
+        validate: Validate | None,
+        listen: Listener,
+        stop: Callable[[], bool],
+    ) -> None:
+        self.model, self.loader, self.config, self.run = model, loader, config, run
+        self.validate, self.listen, self.stop = validate, listen, stop
+        self.device = next(model.parameters()).device
+        self.precision = pick_precision(config.precision, self.device)
+        self.optimizer = make_optimizer(model, config)
+        self.rate = learning_rate(config, width=model.width)
+        self.average = MovingAverage(model_weights(model), decay=config.ema) if config.ema else None
+        self.counters = Counters()
+
+    def fit(self) -> bool:
+        """Trains to the end, or until asked to stop; whether the run is finished."""
+        config, counters = self.config, self.counters
+        self._resume()
+        dtype = str(self.precision).removeprefix("torch.")
+        threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
+        how = f"{self.device.type}{threads}, {dtype}"
+        self.listen(Started(counters.step, config.steps, self.model.num_parameters(), how))
+        batches = self.loader.batches(Position(counters.epoch, counters.batch))
+        window, before = Window(), counters.seconds
+        started = time.monotonic()
+        while counters.step < config.steps and not self._out_of_patience():
+            if self.stop():
+                self._save()
+                return False
+            micro_batches = list(islice(batches, config.accumulate))
+            result = self._step([batch for batch, _ in micro_batches])
+            position = micro_batches[-1][1]
+            counters.epoch, counters.batch = position.epoch, position.batch
+            counters.seconds = before + time.monotonic() - started
+            window.add(result)
+            if counters.step % config.log_every == 0 or counters.step == config.steps:
+                self._report(window, result)
+                window = Window()
+            self._pause()
+        self._finish()
+        return True
+
+    def _step(self, batches: list[Any]) -> StepResult:
+        config, counters = self.config, self.counters
+        self.model.train()
+        self.model.noise.seed(config.seed, counters.step)
+        rate = self.rate(counters.step + 1)
+        result = training_step(self.model, self.optimizer, batches, config, rate=rate, precision=self.precision)
+        counters.step += 1
+        if result.finite:
+            counters.bad_steps = 0
+            if self.average is not None:
+                self.average.update(model_weights(self.model), step=counters.step)
+        else:
+            counters.bad_steps += 1
+            counters.skipped += 1
+            self.listen(Noted(counters.step, "the gradient is not finite; this step was left out"))
+            if counters.bad_steps >= config.max_bad_steps:
+                raise TrainingError(
+                    f"{counters.bad_steps} steps in a row had a gradient that is not finite; the last checkpoint is kept: "
+                    "lower train.lr, set train.clip_norm=1, or look at the data"
+                )
+        return result
+
+    def _report(self, window: Window, last: StepResult) -> None:
+        counters = self.counters
+        elapsed = max(time.monotonic() - window.started, 1e-9)
+        self.listen(
+            Progress(
+                step=counters.step,
+                steps=self.config.steps,
+                epoch=counters.epoch,
+                loss=window.loss / window.tokens,
+                rate=self.rate(counters.step),
+                gradient_norm=last.gradient_norm,
+                tokens_per_second=window.tokens / elapsed,
+                seconds=counters.seconds,
+            )
+        )
+
+    def _pause(self) -> None:
+        """Validates and writes a checkpoint, each when it is time; validation first, so that the best is known."""
+        config, step = self.config, self.counters.step
+        last = step == config.steps
+        if self.validate and (last or step % (config.validate_every or config.checkpoint_every) == 0):
+            self._validate()
+        if last or step % config.checkpoint_every == 0:
+            self._save()
+
+    def _validate(self) -> None:
+        assert self.validate is not None
+        config, counters = self.config, self.counters
+        trained = model_weights(self.model)
+        if self.average is not None:
+            trained = {name: weight.clone() for name, weight in trained.items()}
+            load_weights(self.model, self.average.average, origin="the moving average")
+        self.model.eval()
+        metrics, examples = self.validate(self.model)
+        if self.average is not None:
+            load_weights(self.model, trained, origin="the trained weights")
+        score = metrics[config.metric]
+        sign = 1 if HIGHER_IS_BETTER[config.metric] else -1
+        best = counters.best is None or sign * score > sign * counters.best
+        if best:
+            counters.best, counters.best_step, counters.without_better = score, counters.step, 0
+            if counters.step % config.checkpoint_every and config.final == "best":
+                self._save()
+        else:
+            counters.without_better += 1
+        self.listen(Validated(counters.step, metrics, examples, best))
+
+    def _out_of_patience(self) -> bool:
+        return 0 < self.config.patience <= self.counters.without_better
+
+    # Checkpoints
+
+    def _save(self) -> None:
+        config, counters = self.config, self.counters
+        training = {
+            f"optimizer/{name}/{key}": value
+            for name, parameter in self.model.named_parameters()
+            for key, value in self.optimizer.state.get(parameter, {}).items()
+        }
+        if self.average is not None:
+            training |= {f"trained/{name}": weight for name, weight in model_weights(self.model).items()}
+        if self.device.type == "cuda":
+            training["generator/cuda"] = torch.cuda.get_rng_state(self.device)
+        checkpoint = Checkpoint(self._current_weights(), training, vars(counters).copy())
+        keep = max(config.keep, config.average)
+        best = counters.best_step if config.final == "best" else None
+        folder = self.run.save(checkpoint, step=counters.step, keep=keep, best=best)
+        self.listen(Saved(counters.step, folder))
+
+    def _current_weights(self) -> dict[str, Tensor]:
+        return model_weights(self.model) if self.average is None else self.average.average
+
+    def _resume(self) -> None:
+        newest, complaints = self.run.latest()
+        for complaint in complaints:
+            self.listen(Noted(self.counters.step, complaint))
+        if newest is None:
+            self.run.rewind_log(-1)
+            return
+        checkpoint = read_checkpoint(newest, training=True)
+        for name, value in checkpoint.counters.items():
+            setattr(self.counters, name, value)
+        weights, training = checkpoint.weights, checkpoint.training
+        if self.average is not None:
+            load_weights(self.model, weights, origin=str(newest))
+            self.average = MovingAverage(model_weights(self.model), decay=self.config.ema)
+            weights = {
+                name.removeprefix("trained/"): training[name] for name in training if name.startswith("trained/")
+            }
+        load_weights(self.model, weights, origin=str(newest))
+        for name, parameter in self.model.named_parameters():
+            prefix = f"optimizer/{name}/"
+            state = {key.removeprefix(prefix): value for key, value in training.items() if key.startswith(prefix)}
+            if state:  # the step count of a fused optimizer lives beside its moments
+                self.optimizer.state[parameter] = {key: value.to(self.device) for key, value in state.items()}
+        if "generator/cuda" in training and self.device.type == "cuda":
+            torch.cuda.set_rng_state(training["generator/cuda"], self.device)
+        self.run.rewind_log(self.counters.step)
+
+    def _finish(self) -> None:
+        """Chooses the final weights and ends the run."""
+        config, counters = self.config, self.counters
+        if self._out_of_patience():
+            self._save()
+            self.listen(Noted(counters.step, f"no better {config.metric} for {config.patience} validations; stopping"))
+        if config.final == "best" and counters.best_step is not None:
+            weights, of = self.run.checkpoint_at(counters.best_step).weights, [counters.best_step]
+        elif config.average > 1:
+            last = self.run.checkpoints()[-config.average :]
+            weights = mean_weights(read_checkpoint(folder).weights for folder in last)
+            of = [int(folder.name.removeprefix("step-")) for folder in last]
+        else:
+            weights, of = self._current_weights(), [counters.step]
+        load_weights(self.model, weights, origin="the final weights")
+        self.run.finish(Checkpoint(weights, {}, {**vars(counters), "from_steps": of}))

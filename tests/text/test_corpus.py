@@ -1,0 +1,202 @@
+"""Reading parallel text: what comes out, and the one sentence that every kind of bad input gets."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from regard.errors import DataError
+from regard.text.corpus import MAX_LINE_CHARS, Pair, read_lines, read_pairs
+
+Write = Callable[[str, bytes], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write_bytes(name: str, content: bytes) -> Path:
+        path = tmp_path / name
+        path.write_bytes(content)
+        return path
+
+    return write_bytes
+
+
+def refusal(*paths: Path, read: Callable[..., object] = read_pairs) -> str:
+    """The sentence that reading ends in; one line, and it names the first file or the second."""
+    with pytest.raises(DataError) as caught:
+        read(*paths)
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    assert any(str(path) in sentence for path in paths)
+    return sentence
+
+
+def test_two_parallel_files_give_pairs_in_order(write: Write) -> None:
+    pairs = read_pairs(write("a.en", b"one\ntwo\n"), write("a.de", b"eins\nzwei\n"))
+    assert pairs == [Pair("one", "eins"), Pair("two", "zwei")]
+
+
+def test_the_last_line_needs_no_newline(write: Write) -> None:
+    assert read_lines(write("a", b"one\ntwo")) == read_lines(write("b", b"one\ntwo\n")) == ["one", "two"]
+
+
+def test_one_side_may_have_empty_lines(write: Write) -> None:
+    assert read_lines(write("a", b"one\n\nthree\n\n")) == ["one", "", "three", ""]
+
+
+@pytest.mark.parametrize("inside", ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"])
+def test_only_a_newline_ends_a_line(write: Write, inside: str) -> None:
+    assert read_lines(write("a", f"one{inside}still one\ntwo\n".encode())) == [f"one{inside}still one", "two"]
+
+
+def test_gzip_is_told_by_its_content_and_not_by_its_name(write: Write) -> None:
+    packed = gzip.compress(b"one\ntwo\n")
+    assert read_lines(write("no_ending", packed)) == ["one", "two"]
+    assert read_lines(write("plain.gz", b"one\ntwo\n")) == ["one", "two"]
+
+
+def test_gzip_files_laid_end_to_end_are_one_file(write: Write) -> None:
+    assert read_lines(write("a.gz", gzip.compress(b"one\n") + gzip.compress(b"two\n"))) == ["one", "two"]
+
+
+def test_a_byte_order_mark_goes_at_the_start_and_stays_elsewhere(write: Write) -> None:
+    assert read_lines(write("a", "\ufeffone\n\ufefftwo\n".encode())) == ["one", "\ufefftwo"]
+
+
+def test_a_pipe_reads_like_a_file(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(gzip.compress(b"one\ntwo\n"),))
+    writer.start()
+    assert read_lines(pipe) == ["one", "two"]
+    writer.join()
+
+
+@pytest.mark.parametrize("name", ["pairs.tsv", "pairs.TSV", "pairs.tsv.gz"])
+def test_a_tsv_table_has_source_and_target(write: Write, name: str) -> None:
+    assert read_pairs(write(name, b"one\teins\ntwo\tzwei\n")) == [Pair("one", "eins"), Pair("two", "zwei")]
+
+
+def test_a_json_table_has_source_and_target_and_may_have_more(write: Write) -> None:
+    path = write("pairs.jsonl", b'{"source": "a\\tb", "target": "\\u00e9"}\n{"id": 7, "target": "y", "source": "x"}\n')
+    assert read_pairs(path) == [Pair("a\tb", "é"), Pair("x", "y")]
+
+
+def test_a_line_of_exactly_the_longest_length_is_read(write: Write) -> None:
+    line = "年" * MAX_LINE_CHARS
+    assert read_lines(write("a", b"\xef\xbb\xbf" + line.encode())) == [line]
+    assert read_lines(write("b", "🙂".encode() * MAX_LINE_CHARS + b"\n")) == ["🙂" * MAX_LINE_CHARS]
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    assert "no file" in refusal(tmp_path / "absent.en", tmp_path / "absent.de")
+
+
+def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
+    assert "is a folder" in refusal(tmp_path, read=read_lines)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xef\xbb\xbf", gzip.compress(b"")])
+def test_an_empty_file_is_refused(write: Write, content: bytes) -> None:
+    assert "is empty" in refusal(write("a.tsv", content))
+    assert "is empty" in refusal(write("a.en", content), read=read_lines)
+
+
+def test_files_of_different_length_are_refused_with_both_counts(write: Write) -> None:
+    source, target = write("train.en", b"one\ntwo\nthree\n"), write("train.de", b"eins\nzwei\n")
+    assert f"{source} has 3 lines but {target} has 2;" in refusal(source, target)
+
+
+def test_windows_line_endings_are_refused_at_the_first(write: Write) -> None:
+    sentence = refusal(write("a", b"one\ntwo\r\nthree\r\n"), read=read_lines)
+    assert sentence.startswith("line 2 of ")
+    assert "carriage return" in sentence
+    assert "line 1 of" in refusal(write("b", b"one\r"), read=read_lines)
+
+
+def test_invalid_utf8_is_refused_with_line_and_byte(write: Write) -> None:
+    sentence = refusal(write("latin1", "eins\nfünf\n".encode("latin-1")), read=read_lines)
+    assert sentence.startswith("line 2 of ")
+    assert "byte 2 of the line is 0xfc" in sentence
+
+
+def test_binary_and_utf16_files_are_refused(write: Write) -> None:
+    assert refusal(write("model.bin", b"PK\n\0\0"), read=read_lines).startswith("line 2 of ")
+    assert "NUL byte" in refusal(write("utf16", "one\ntwo\n".encode("utf-16")), read=read_lines)
+
+
+@pytest.mark.parametrize(
+    ("characters", "shown"), [(MAX_LINE_CHARS + 1, "100,001 characters"), (1_000_000, "1,000,000 characters")]
+)
+@pytest.mark.parametrize("letter", ["a", "é", "🙂"])
+@pytest.mark.parametrize("end", ["\n", "\nlast\n", ""])
+def test_a_line_too_long_is_refused_with_its_length(
+    write: Write, characters: int, shown: str, letter: str, end: str
+) -> None:
+    sentence = refusal(write("a", ("short\n" + letter * characters + end).encode()), read=read_lines)
+    assert sentence.startswith("line 2 of ")
+    assert shown in sentence
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\u00a0\u3000"])
+def test_a_blank_side_is_refused_with_its_file_and_line(write: Write, blank: str) -> None:
+    full, holed = write("full", b"one\ntwo\n"), write("holed", f"eins\n{blank}\n".encode())
+    assert f"line 2 of {holed} has an empty target side" in refusal(full, holed)
+    assert f"line 2 of {holed} has an empty source side" in refusal(holed, full)
+    table = write("pairs.tsv", f"one\teins\ntwo\t{blank}\n".encode())
+    assert f"line 2 of {table} has an empty target side" in refusal(table)
+
+
+def noise(size: int) -> bytes:
+    """Lines that gzip cannot shrink to nothing, so that cutting the file loses some of them."""
+    return b"".join(b"%d\n" % (n * n * 7919 % 1_000_003) for n in range(size))
+
+
+def test_a_truncated_gzip_is_refused_with_how_far_it_was_read(write: Write) -> None:
+    sentence = refusal(write("cut.gz", gzip.compress(noise(20_000))[:-5_000]), read=read_lines)
+    assert "damaged gzip file after line " in sentence
+
+
+def test_a_corrupt_gzip_is_refused(write: Write) -> None:
+    packed = bytearray(gzip.compress(noise(20_000)))
+    packed[len(packed) // 2] ^= 0xFF
+    assert "damaged gzip file" in refusal(write("flipped.gz", bytes(packed)), read=read_lines)
+    assert "damaged gzip file" in refusal(write("tail.gz", gzip.compress(b"one\n") + b"junk"), read=read_lines)
+
+
+@pytest.mark.parametrize(("line", "columns"), [(b"zwei", 1), (b"", 1), (b"two\tzwei\t0.9", 3)])
+def test_a_tsv_row_without_two_columns_is_refused(write: Write, line: bytes, columns: int) -> None:
+    sentence = refusal(write("pairs.tsv", b"one\teins\n" + line + b"\n"))
+    assert sentence.startswith("line 2 of ")
+    assert f"has {columns} columns; it needs 2" in sentence
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"{'source': 1}", "malformed"),
+        (b"", "truncated"),
+        (b'{"source": "x", "target": "\\ud800"}', "is not a pair"),
+        (b'{"source": "x"}', "target"),
+        (b'{"source": 7, "target": "y"}', "Expected `str`, got `int`"),
+        (b'["x", "y"]', "Expected `object`, got `array`"),
+        (b'{"source": "x", "target": "y\\nz"}', "line break or a NUL inside its target"),
+        (b'{"source": "\\u0000", "target": "y"}', "line break or a NUL inside its source"),
+    ],
+)
+def test_a_json_row_that_is_no_pair_is_refused(write: Write, line: bytes, reason: str) -> None:
+    sentence = refusal(write("pairs.jsonl", b'{"source": "a", "target": "b"}\n' + line + b"\n"))
+    assert sentence.startswith("line 2 of ")
+    assert reason in sentence
+
+
+@pytest.mark.parametrize("name", ["pairs.csv", "pairs.txt.gz", "pairs"])
+def test_a_table_of_unknown_kind_is_told_what_fits(write: Write, name: str) -> None:
+    sentence = refusal(write(name, b"one\teins\n"))
+    assert ".tsv or .jsonl" in sentence
+    assert "two parallel files" in sentence

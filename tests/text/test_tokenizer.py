@@ -1,0 +1,413 @@
+"""What holds for every tokenizer, then what each kind adds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.errors import CheckpointError, ConfigError, DataError
+from regard.text.symbols import train_symbols
+from regard.text.tokenizer import (
+    BOS,
+    EOS,
+    KINDS,
+    UNK,
+    Sampling,
+    Tokenizer,
+    Tokenizers,
+    load_tokenizers,
+    train_tokenizers,
+)
+
+NUMBERS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+ZAHLEN = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn"]
+PAIRS = [
+    (
+        f"{NUMBERS[n % 10]} small dogs see {NUMBERS[n * 7 // 10 % 10]} cats",
+        f"{ZAHLEN[n % 10]} kleine Hunde sehen Größe 年",
+    )
+    for n in range(200)
+]
+TEXTS = [text for pair in PAIRS for text in pair]
+SUBWORD_KINDS = ("bpe", "unigram")
+SYMBOL_KINDS = ("char", "word")
+
+
+@pytest.fixture(scope="module")
+def trained() -> dict[str, Tokenizers]:
+    return {kind: train_tokenizers(PAIRS, kind=kind, size=200, joint=True) for kind in KINDS}
+
+
+def joined(kind: str, pieces: list[str]) -> str:
+    """Pieces as a reader joins them."""
+    if kind in SUBWORD_KINDS:
+        return "".join(pieces).replace("\u2581", " ").strip()
+    return {"char": "", "word": " "}[kind].join(pieces)
+
+
+def splits_of(tokenizer: Tokenizer, *, seed: int, rate: float = 0.3) -> list[list[int]]:
+    return tokenizer.encode_all(TEXTS, sampling=Sampling(rate, seed))
+
+
+# What holds for every kind.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_text_comes_back_from_its_ids(kind: str, trained: dict[str, Tokenizers]) -> None:
+    tokenizer = trained[kind].source
+    assert [tokenizer.decode(ids) for ids in tokenizer.encode_all(TEXTS)] == TEXTS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_fill_the_range_and_three_are_reserved(kind: str, trained: dict[str, Tokenizers]) -> None:
+    tokenizer = trained[kind].source
+    assert (UNK, BOS, EOS) == (0, 1, 2)
+    assert tokenizer.pieces([UNK, BOS, EOS]) == ["⁇", "<s>", "</s>"]
+    used = {id for ids in tokenizer.encode_all(TEXTS) for id in ids}
+    assert min(used) > EOS
+    assert max(used) < tokenizer.size <= 200
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_text_can_write_the_begin_or_the_end(kind: str, trained: dict[str, Tokenizers]) -> None:
+    assert not {BOS, EOS} & set(trained[kind].source.encode("<s> one </s> <unk> ⁇"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_decoding_skips_begin_and_end_and_marks_the_unknown(kind: str, trained: dict[str, Tokenizers]) -> None:
+    tokenizer = trained[kind].source
+    assert tokenizer.decode([BOS, *tokenizer.encode("two cats"), EOS]) == "two cats"
+    assert tokenizer.decode(tokenizer.encode("two Ω")) == "two ⁇"
+    assert tokenizer.decode([]) == tokenizer.decode([BOS, EOS]) == ""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pieces_join_to_the_text(kind: str, trained: dict[str, Tokenizers]) -> None:
+    tokenizer = trained[kind].source
+    ids = tokenizer.encode("sieben kleine Hunde")
+    assert len(tokenizer.pieces(ids)) == len(ids)
+    assert joined(kind, tokenizer.pieces(ids)) == "sieben kleine Hunde"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_texts_are_encoded_as_one_by_one(kind: str, trained: dict[str, Tokenizers]) -> None:
+    tokenizer = trained[kind].source
+    many = [*TEXTS, "", *TEXTS, "Ω", *TEXTS]
+    assert len(many) > 1_000
+    assert tokenizer.encode_all(many) == [tokenizer.encode(text) for text in many]
+    assert tokenizer.encode_all([]) == []
+    assert tokenizer.encode("") == []
+
+
+@pytest.mark.parametrize("joint", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loaded_pair_is_the_saved_pair(kind: str, joint: bool, tmp_path: Path) -> None:
+    saved = train_tokenizers(PAIRS, kind=kind, size=200, joint=joint)
+    saved.save(tmp_path / "run" / "tokenizer")
+    loaded = load_tokenizers(tmp_path / "run" / "tokenizer")
+    assert loaded.joint == saved.joint == joint
+    for before, after in ((saved.source, loaded.source), (saved.target, loaded.target)):
+        assert (after.kind, after.size) == (kind, before.size)
+        assert after.encode_all([*TEXTS, "Ω"]) == before.encode_all([*TEXTS, "Ω"])
+        assert after.pieces(range(after.size)) == before.pieces(range(before.size))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_twice_writes_the_same_bytes(kind: str, tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        train_tokenizers(PAIRS, kind=kind, size=60, joint=False).save(tmp_path / name)
+    first, second = (
+        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("first", "second")
+    )
+    assert first == second
+    assert len(first) == 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_separate_sides_know_only_their_own_text(kind: str) -> None:
+    sides = train_tokenizers([("aa bb", "xx yy")] * 3, kind=kind, size=50, joint=False)
+    assert not sides.joint
+    assert UNK not in sides.source.encode("aa bb")
+    assert UNK in sides.source.encode("xx")
+    assert UNK in sides.target.encode("aa")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_ids_than_the_text_supports_give_what_there_is(kind: str) -> None:
+    tokenizer = train_tokenizers([("ab", "ab")], kind=kind, size=8_000, joint=True).source
+    assert tokenizer.size < 12
+    assert tokenizer.decode(tokenizer.encode("ab")) == "ab"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_text_beyond_what_the_trainer_takes_in_one_line_is_still_learnt(kind: str) -> None:
+    tokenizer = train_tokenizers([("ab " * 20_000 + "cd", "x" * 90_000)], kind=kind, size=50, joint=True).source
+    assert UNK not in tokenizer.encode("cd ab")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_text_gives_no_tokenizer(kind: str) -> None:
+    for pairs in ([], [("", "")]):
+        with pytest.raises(DataError, match="no text to learn a tokenizer from"):
+            train_tokenizers(pairs, kind=kind, size=50, joint=True)
+
+
+# Options that do not fit.
+
+
+def test_an_unknown_kind_names_its_neighbour() -> None:
+    with pytest.raises(ConfigError, match=r"tokenizer.kind is 'unigramm'; did you mean 'unigram'\?"):
+        train_tokenizers(PAIRS, kind="unigramm", size=50, joint=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_reserved_ids_must_fit(kind: str) -> None:
+    with pytest.raises(ConfigError, match=r"tokenizer.size is 3; 3 ids are reserved"):
+        train_tokenizers(PAIRS, kind=kind, size=3, joint=True)
+
+
+@pytest.mark.parametrize("coverage", [0.5, 1.1])
+def test_coverage_has_a_range(coverage: float) -> None:
+    with pytest.raises(ConfigError, match=rf"tokenizer.coverage is {coverage}; it must be from 0.98 to 1"):
+        train_tokenizers(PAIRS, kind="char", size=50, joint=True, coverage=coverage)
+
+
+@pytest.mark.parametrize(("kind", "needed"), [("bpe", 6), ("unigram", 6), ("char", 5)])
+def test_every_character_must_fit(kind: str, needed: int) -> None:
+    """Three reserved ids, "a" and "b"; SentencePiece adds its mark for a space."""
+    assert train_tokenizers([("ab", "ba")], kind=kind, size=needed, joint=True).source.size == needed
+    with pytest.raises(ConfigError, match=rf"tokenizer.size is {needed - 1}, .*{needed}"):
+        train_tokenizers([("ab", "ba")], kind=kind, size=needed - 1, joint=True)
+
+
+# Subwords.
+
+
+@pytest.mark.parametrize("kind", SUBWORD_KINDS)
+@pytest.mark.parametrize("text", ["ﬁn … Ａ é e\u0301", "a\u00a0b\u3000c", "👩‍👩‍👧 🇩🇪", "x\u200by"])
+def test_subwords_leave_characters_as_they_were(kind: str, text: str) -> None:
+    tokenizer = train_tokenizers([(text, text)], kind=kind, size=100, joint=True).source
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@pytest.mark.parametrize("kind", SUBWORD_KINDS)
+def test_subwords_take_a_run_of_spaces_or_a_tab_as_one_space(kind: str, trained: dict[str, Tokenizers]) -> None:
+    tokenizer = trained[kind].source
+    assert tokenizer.encode("  two \t cats ") == tokenizer.encode("two\tcats") == tokenizer.encode("two cats")
+
+
+@pytest.mark.parametrize("kind", SUBWORD_KINDS)
+def test_sampling_is_decided_by_its_seed(kind: str, trained: dict[str, Tokenizers]) -> None:
+    tokenizer = trained[kind].source
+    first = splits_of(tokenizer, seed=1)
+    assert splits_of(tokenizer, seed=2) != first
+    assert splits_of(tokenizer, seed=1) == first
+    assert first != tokenizer.encode_all(TEXTS)
+
+
+@pytest.mark.parametrize("kind", SUBWORD_KINDS)
+def test_another_process_draws_the_same(kind: str, tmp_path: Path, trained: dict[str, Tokenizers]) -> None:
+    trained[kind].save(tmp_path)
+    program = """
+import sys, pathlib
+from regard.text.tokenizer import Sampling, load_tokenizers
+tokenizer = load_tokenizers(pathlib.Path(sys.argv[1])).source
+print(tokenizer.encode_all(["seven small dogs"] * 100, sampling=Sampling(0.3, 1)))
+"""
+    here = trained[kind].source.encode_all(["seven small dogs"] * 100, sampling=Sampling(0.3, 1))
+    path = os.pathsep.join(sys.path)
+    there = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(there.stdout) == here
+
+
+@pytest.mark.parametrize(("kind", "rate"), [("bpe", 1e-12), ("unigram", 1e4)])
+def test_sampling_that_cannot_vary_is_the_split_of_sentencepiece(
+    kind: str, rate: float, trained: dict[str, Tokenizers]
+) -> None:
+    """No merge is dropped in a trillion; and the best segmentation to the power of 10,000 outweighs all others."""
+    tokenizer = trained[kind].source
+    texts = [*TEXTS, "", "ΩΩ seΩven", "a\u2581b", " ein  Hund\t", "dogs" * 200]
+    assert tokenizer.encode_all(texts, sampling=Sampling(rate, 1)) == tokenizer.encode_all(texts)
+
+
+@pytest.mark.parametrize("kind", SUBWORD_KINDS)
+def test_sampling_is_not_disturbed_by_what_was_encoded_between(kind: str, trained: dict[str, Tokenizers]) -> None:
+    tokenizer = trained[kind].source
+    first = splits_of(tokenizer, seed=7)
+    for other in SUBWORD_KINDS:
+        trained[other].source.encode_all(TEXTS[:33], sampling=Sampling(0.5, 8))
+        trained[other].source.encode_all(TEXTS[:5])
+    assert splits_of(tokenizer, seed=7) == first
+
+
+@pytest.mark.parametrize("kind", SUBWORD_KINDS)
+def test_sampling_in_several_threads_at_once_is_sampling_in_turn(kind: str, trained: dict[str, Tokenizers]) -> None:
+    tokenizer = trained[kind].source
+    in_turn = [splits_of(tokenizer, seed=seed) for seed in range(8)]
+    with ThreadPoolExecutor(4) as threads:
+        at_once = list(threads.map(lambda seed: splits_of(tokenizer, seed=seed), range(8)))
+    assert at_once == in_turn
+
+
+@pytest.mark.parametrize("kind", SUBWORD_KINDS)
+@pytest.mark.parametrize("seed", [0, -1, 2**32 - 1, 2**64])
+def test_any_integer_is_a_seed(kind: str, seed: int, trained: dict[str, Tokenizers]) -> None:
+    tokenizer = trained[kind].source
+    assert splits_of(tokenizer, seed=seed) == splits_of(tokenizer, seed=seed)
+
+
+@pytest.mark.parametrize("kind", SUBWORD_KINDS)
+def test_a_sampled_split_says_the_same_text(kind: str, trained: dict[str, Tokenizers]) -> None:
+    tokenizer = trained[kind].source
+    assert [tokenizer.decode(ids) for ids in splits_of(tokenizer, seed=3)] == TEXTS
+
+
+def test_bpe_that_drops_every_merge_spells_the_word(trained: dict[str, Tokenizers]) -> None:
+    tokenizer = trained["bpe"].source
+    [ids] = tokenizer.encode_all(["dogs"], sampling=Sampling(1.0, 0))
+    assert tokenizer.pieces(ids) == ["\u2581", "d", "o", "g", "s"]
+
+
+def test_bpe_drops_each_merge_with_the_given_probability() -> None:
+    """The merges of "ab" are "ab" and then "▁ab": at one half, the first fails in 1/2 and the second alone in 1/4."""
+    tokenizer = train_tokenizers([("ab", "ab")], kind="bpe", size=8, joint=True).source
+    assert tokenizer.pieces(range(3, 8)) == ["ab", "\u2581ab", "a", "b", "\u2581"]
+    splits = tokenizer.encode_all(["ab"] * 4_000, sampling=Sampling(0.5, 1))
+    counts = Counter(" ".join(tokenizer.pieces(ids)) for ids in splits)
+    assert counts.keys() == {"\u2581 a b", "\u2581 ab", "\u2581ab"}
+    assert counts["\u2581 a b"] / 4_000 == pytest.approx(1 / 2, abs=0.04)
+    assert counts["\u2581 ab"] / 4_000 == pytest.approx(1 / 4, abs=0.04)
+
+
+def test_unigram_at_a_rate_near_0_draws_all_splits_alike(trained: dict[str, Tokenizers]) -> None:
+    tokenizer = trained["unigram"].source
+    known = set(tokenizer.pieces(range(3, tokenizer.size)))
+
+    def splits(word: str) -> list[list[str]]:
+        if not word:
+            return [[]]
+        ends = [end for end in range(1, len(word) + 1) if word[:end] in known]
+        return [[word[:end], *rest] for end in ends for rest in splits(word[end:])]
+
+    possible = Counter(map(tuple, splits("\u2581small")))
+    drawn = tokenizer.encode_all(["small"] * 1_000 * len(possible), sampling=Sampling(1e-9, 1))
+    counts = Counter(tuple(tokenizer.pieces(ids)) for ids in drawn)
+    assert len(possible) > 1
+    assert counts.keys() == possible.keys()
+    assert all(count == pytest.approx(1_000, abs=160) for count in counts.values())  # five standard deviations
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sampling_at_rate_0_is_the_plain_split(kind: str, trained: dict[str, Tokenizers]) -> None:
+    tokenizer = trained[kind].source
+    assert splits_of(tokenizer, seed=1, rate=0.0) == tokenizer.encode_all(TEXTS)
+
+
+@pytest.mark.parametrize(("kind", "rate"), [("bpe", -0.1), ("bpe", 1.5), ("unigram", -0.1), ("bpe", float("nan"))])
+def test_a_sampling_rate_out_of_range_is_refused(kind: str, rate: float, trained: dict[str, Tokenizers]) -> None:
+    with pytest.raises(ConfigError, match=f"the subword sampling rate is {rate}"):
+        splits_of(trained[kind].source, seed=1, rate=rate)
+
+
+@pytest.mark.parametrize("kind", SYMBOL_KINDS)
+def test_symbols_cannot_be_sampled(kind: str, trained: dict[str, Tokenizers]) -> None:
+    with pytest.raises(ConfigError, match="subword sampling needs bpe or unigram"):
+        splits_of(trained[kind].source, seed=1, rate=0.1)
+
+
+# Symbols.
+
+
+def test_characters_are_ranked_by_count_and_then_by_code_point() -> None:
+    """ "b" twice; then one each of a space, "a" and "年", in code point order."""
+    tokenizer = train_tokenizers([("b a", "b年")], kind="char", size=50, joint=True).source
+    assert tokenizer.pieces(range(tokenizer.size)) == ["⁇", "<s>", "</s>", "b", " ", "a", "年"]
+    assert tokenizer.encode("a b?") == [5, 4, 3, UNK]
+
+
+def test_words_beyond_the_size_are_unknown() -> None:
+    tokenizer = train_tokenizers([("to be or", "to be"), ("to", "x")], kind="word", size=5, joint=True).source
+    assert tokenizer.pieces(range(tokenizer.size)) == ["⁇", "<s>", "</s>", "to", "be"]
+    assert tokenizer.encode("to  be or\tnot") == [3, 4, UNK, UNK]
+    assert tokenizer.decode([3, 4, UNK]) == "to be ⁇"
+
+
+def test_coverage_drops_the_rarest_characters() -> None:
+    """990 of 1000 characters are "a": enough for 0.99, and one more is needed for 0.991."""
+    text = "a" * 990 + "b" * 6 + "c" * 4
+    sizes = [train_symbols([text], kind="char", size=50, coverage=share).size for share in (0.99, 0.991, 0.997, 1.0)]
+    assert sizes == [4, 5, 6, 6]
+
+
+GROESSE = train_tokenizers([("Größe 年", "\u2028é e\u0301 \t😀")], kind="char", size=50, joint=True).source
+
+
+@given(st.text(alphabet="Größe 年\u2028é\u0301\t😀"))
+def test_any_text_over_known_characters_comes_back(text: str) -> None:
+    assert GROESSE.decode(GROESSE.encode(text)) == text
+    assert "".join(GROESSE.pieces(GROESSE.encode(text))) == text
+
+
+# Loading what is not there, or not whole.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("damage", ["missing", "cut", "empty", "garbage"])
+@pytest.mark.parametrize("stem", ["tokenizer", "joint"])
+def test_a_damaged_file_is_named(
+    kind: str, damage: str, stem: str, tmp_path: Path, trained: dict[str, Tokenizers]
+) -> None:
+    trained[kind].save(tmp_path)
+    [path] = tmp_path.glob(f"{stem}.*")
+    if damage == "missing":
+        path.unlink()
+    else:
+        whole = path.read_bytes()
+        path.write_bytes({"cut": whole[: len(whole) // 2], "empty": b"", "garbage": b"\xff\x00\xfe" * 99}[damage])
+    with pytest.raises(CheckpointError) as caught:
+        load_tokenizers(tmp_path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_without_a_tokenizer_says_so(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"tokenizer.json is missing"):
+        load_tokenizers(tmp_path / "absent")
+
+
+@pytest.mark.parametrize(
+    ("saved", "reason"),
+    [
+        (b'{"kind": "bpee", "joint": true}', "did you mean 'bpe'?"),
+        (b'{"kind": "bpe"}', "joint"),
+        (b'{"kind": "bpe", "joint": "yes"}', "Expected `bool`"),
+    ],
+)
+def test_a_description_that_does_not_fit_is_refused(saved: bytes, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(saved)
+    with pytest.raises(CheckpointError) as caught:
+        load_tokenizers(tmp_path)
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(("kind", "symbols"), [("char", b'["a", "a"]'), ("char", b'["ab"]'), ("word", b'["a b"]')])
+def test_symbols_that_no_text_could_have_given_are_refused(kind: str, symbols: bytes, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(b'{"kind": "%s", "joint": true}' % kind.encode())
+    (tmp_path / "joint.json").write_bytes(symbols)
+    with pytest.raises(CheckpointError, match=f"not a list of different {kind} symbols"):
+        load_tokenizers(tmp_path)
