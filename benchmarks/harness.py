@@ -139,12 +139,12 @@ class Worker:
         self.process.wait()
 
     def memory(self) -> Message:
-        """In MiB: after the imports, after building, and at the peak; `work` is the peak above the imports."""
+        """In MiB: after the imports, after building, and at the peak; `work` is the peak above what was built."""
         steps = {
             "imported": self.prepared["imported"],
             "built": self.prepared["resident"],
             "peak": self.last["peak"],
-            "work": self.last["peak"] - self.prepared["imported"],
+            "work": self.last["peak"] - self.prepared["resident"],
             "cuda_peak": self.last["cuda_peak"],
         }
         return {name: round(size / 2**20, 1) for name, size in steps.items()}

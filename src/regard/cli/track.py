@@ -44,4 +44,4 @@ def board_for(recipe: str, overrides: list[str], out: Path | None) -> Board:
     from torch.utils.tensorboard import SummaryWriter
 
     folder = (out or Path("runs") / resolved.name) / "tensorboard"
-    return Board(SummaryWriter(str(folder)))  # type: ignore[no-untyped-call]
+    return Board(SummaryWriter(str(folder)))

@@ -84,8 +84,7 @@ class Layout:
         flat = padded.flatten(0, 1)
         if self.even:
             return flat
-        values: Tensor = _Unpad.apply(flat, self.slots)  # type: ignore[no-untyped-call]
-        return values
+        return _Unpad.apply(flat, self.slots)  # type: ignore[no-untyped-call]
 
 
 class _Pad(torch.autograd.Function):

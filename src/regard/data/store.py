@@ -31,8 +31,7 @@ class IdStore:
     def __getitem__(self, index: int) -> list[int]:
         if not 0 <= index < len(self):
             raise IndexError(f"sentence {index} of a store of {len(self)}")
-        sentence: list[int] = self.ids[self.offsets[index] : self.offsets[index + 1]].tolist()
-        return sentence
+        return self.ids[self.offsets[index] : self.offsets[index + 1]].tolist()
 
     @property
     def lengths(self) -> NDArray[np.int64]:

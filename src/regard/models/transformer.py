@@ -24,6 +24,7 @@ from regard.nn.dropout import Dropout, Noise
 from regard.nn.feedforward import ConvFeedForward, FeedForward, FeedForwardKind
 from regard.nn.norms import NormKind, NormOrder, Residual, make_norm
 from regard.nn.positions import PositionKind, Positions, Rotation
+from regard.nn.stack import Stack
 
 
 class TransformerConfig(Struct, frozen=True):
@@ -91,8 +92,7 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x_MD: Tensor, pattern: Pattern, rotation: Rotation | None) -> Tensor:
         x_MD = self.around_attention(x_MD, lambda x: self.attention(x, pattern, rotation))
-        y: Tensor = self.around_feed_forward(x_MD, lambda x: self.feed_forward(x, pattern.queries))
-        return y
+        return self.around_feed_forward(x_MD, lambda x: self.feed_forward(x, pattern.queries))
 
 
 class DecoderLayer(nn.Module):
@@ -113,8 +113,7 @@ class DecoderLayer(nn.Module):
     ) -> Tensor:
         x_ND = self.around_attention(x_ND, lambda x: self.attention(x, own, rotation))
         x_ND = self.around_cross_attention(x_ND, lambda x: self.cross_attention(x, memory_MD, across))
-        y: Tensor = self.around_feed_forward(x_ND, lambda x: self.feed_forward(x, own.queries))
-        return y
+        return self.around_feed_forward(x_ND, lambda x: self.feed_forward(x, own.queries))
 
     def step(self, x_RD: Tensor, state: LayerState, shared: TransformerState, rotation: Rotation | None) -> Tensor:
         """`forward` for one token a row."""
@@ -122,8 +121,7 @@ class DecoderLayer(nn.Module):
         x_RD = self.around_cross_attention(
             x_RD, lambda x: self.cross_attention.step(x, state.keys, state.values, shared.memory_bias)
         )
-        y: Tensor = self.around_feed_forward(x_RD, lambda x: self.feed_forward.step(x, state.recent))
-        return y
+        return self.around_feed_forward(x_RD, lambda x: self.feed_forward.step(x, state.recent))
 
 
 @dataclass
@@ -186,8 +184,8 @@ class Transformer(Seq2Seq):
         self.target_positions = Positions(config.positions, D, max_positions=config.max_positions)
         self.dropout = Dropout(config.dropout, self.noise)
         depth = config.num_layers if config.decoder_layers is None else config.decoder_layers
-        self.encoder = Stack(EncoderLayer(config, self.noise) for _ in range(config.num_layers))
-        self.decoder = Stack(DecoderLayer(config, self.noise) for _ in range(depth))
+        self.encoder: Stack[EncoderLayer] = Stack(EncoderLayer(config, self.noise) for _ in range(config.num_layers))
+        self.decoder: Stack[DecoderLayer] = Stack(DecoderLayer(config, self.noise) for _ in range(depth))
         last = config.norm_order == "pre"  # post-norm layers end in a norm of their own
         self.encoder_norm = make_norm(config.norm, D) if last else nn.Identity()
         self.decoder_norm = make_norm(config.norm, D) if last else nn.Identity()
@@ -211,8 +209,7 @@ class Transformer(Seq2Seq):
         across, rotation = Pattern(layout, memory.layout), self._rotation(layout.positions)
         for layer in self.decoder:
             x_ND = layer(x_ND, memory.values, own, across, rotation)
-        y: Tensor = self.decoder_norm(x_ND)
-        return y
+        return self.decoder_norm(x_ND)
 
     @property
     def output_weight(self) -> Tensor:
@@ -245,8 +242,7 @@ class Transformer(Seq2Seq):
 
     def _embed(self, ids: Tensor, table: Tensor, positions: Positions, places: Tensor, longest: int) -> Tensor:
         x_ND = F.embedding(ids, table) * math.sqrt(self.config.width)  # section 3.4
-        y: Tensor = self.dropout(positions(x_ND, places, longest))
-        return y
+        return self.dropout(positions(x_ND, places, longest))
 
     def _rotation(self, positions: Tensor) -> Rotation | None:
         return Rotation(positions, self.config.heads.key_width) if self.config.positions == "rotary" else None
@@ -256,7 +252,7 @@ def _residual(config: TransformerConfig, noise: Noise) -> Residual:
     return Residual(config.width, kind=config.norm, order=config.norm_order, dropout=config.dropout, noise=noise)
 
 
-def _feed_forward(config: TransformerConfig, noise: Noise, *, causal: bool) -> nn.Module:
+def _feed_forward(config: TransformerConfig, noise: Noise, *, causal: bool) -> FeedForward | ConvFeedForward:
     dropout = config.activation_dropout
     if config.feed_forward == "conv":
         return ConvFeedForward(config.width, config.hidden, causal=causal, dropout=dropout, noise=noise)

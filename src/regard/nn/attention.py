@@ -44,16 +44,14 @@ class MultiHead(nn.Module):
         """Attention over a whole batch, heads joined and projected: [N, D]."""
         drop = self.dropout if self.dropout.active else None
         heads_NHV = attend(q_NHK, k_MHK, v_MHV, pattern, body=self.body, drop=drop)
-        joined: Tensor = self.output(heads_NHV.flatten(1))
-        return joined
+        return self.output(heads_NHV.flatten(1))
 
     def look_once(self, q_RHK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, bias_BQS: Tensor | None) -> Tensor:
         """Attention of one token a row into its sentence's keys, heads joined and projected: [R, D]."""
         q_BHQK = q_RHK.unflatten(0, (k_BHSK.size(0), -1)).transpose(1, 2)
         bias = None if bias_BQS is None else bias_BQS[:, None]
         heads_BHQV = F.scaled_dot_product_attention(q_BHQK, k_BHSK, v_BHSV, attn_mask=bias)
-        joined: Tensor = self.output(heads_BHQV.transpose(1, 2).flatten(0, 1).flatten(1))
-        return joined
+        return self.output(heads_BHQV.transpose(1, 2).flatten(0, 1).flatten(1))
 
 
 class SelfAttention(MultiHead):

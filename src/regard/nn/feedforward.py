@@ -47,8 +47,7 @@ class FeedForward(nn.Module):
             hidden_NF = self.activation(gate) * hidden_NF
         else:
             hidden_NF = self.activation(hidden_NF)
-        y: Tensor = self.outer(self.dropout(hidden_NF))
-        return y
+        return self.outer(self.dropout(hidden_NF))
 
 
 class ConvFeedForward(nn.Module):
@@ -65,8 +64,7 @@ class ConvFeedForward(nn.Module):
 
     def forward(self, x_ND: Tensor, layout: Layout) -> Tensor:
         hidden_NF = torch.relu_(self.inner(self._taps(x_ND, layout)))
-        y: Tensor = self.outer(self._taps(self.dropout(hidden_NF), layout))
-        return y
+        return self.outer(self._taps(self.dropout(hidden_NF), layout))
 
     def _taps(self, x: Tensor, layout: Layout) -> Tensor:
         return torch.cat([shift(x, layout, offset) for offset in self.offsets], dim=-1)
@@ -79,8 +77,7 @@ class ConvFeedForward(nn.Module):
     def step(self, x_RD: Tensor, recent: list[Tensor]) -> Tensor:
         """One token a row, looking back at the recent ones, which move up by one."""
         hidden_RF = torch.relu_(self.inner(self._push(x_RD, recent, 0)))
-        y: Tensor = self.outer(self._push(hidden_RF, recent, 1))
-        return y
+        return self.outer(self._push(hidden_RF, recent, 1))
 
     def _push(self, x: Tensor, recent: list[Tensor], which: int) -> Tensor:
         window = torch.cat([recent[which], x[:, None]], dim=1)

@@ -34,5 +34,4 @@ class Residual(nn.Module):
     def forward(self, x_ND: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         if self.order == "pre":
             return self.dropout.add(x_ND, sublayer(self.norm(x_ND)))
-        y: Tensor = self.norm(self.dropout.add(x_ND, sublayer(x_ND)))
-        return y
+        return self.norm(self.dropout.add(x_ND, sublayer(x_ND)))

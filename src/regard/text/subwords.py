@@ -51,8 +51,7 @@ class SubwordTokenizer:
         return self._processor.GetPieceSize()
 
     def encode(self, text: str) -> list[int]:
-        ids: list[int] = self._processor.Encode(_plain(text))
-        return ids
+        return self._processor.Encode(_plain(text))
 
     def encode_all(self, texts: Sequence[str], *, sampling: Sampling | None = None) -> list[list[int]]:
         plain = [_plain(text) for text in texts]

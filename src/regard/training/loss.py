@@ -43,8 +43,7 @@ def cross_entropy(logits_NV: Tensor, labels_N: Tensor, *, smoothing: float) -> T
 
 def linear_cross_entropy(hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, *, smoothing: float) -> Tensor:
     """Summed smoothed cross-entropy of hidden @ weightᵀ, a chunk of tokens at a time."""
-    total: Tensor = _LinearCrossEntropy.apply(hidden_ND, weight_VD, labels_N, smoothing)  # type: ignore[no-untyped-call]
-    return total
+    return _LinearCrossEntropy.apply(hidden_ND, weight_VD, labels_N, smoothing)  # type: ignore[no-untyped-call]
 
 
 CHUNK_LOGITS = 2**20  # logits held at a time: they stay in a CPU's cache between the passes over them

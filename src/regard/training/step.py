@@ -52,7 +52,7 @@ def training_step(
     for batch in batches:
         with autocast(device, precision):
             loss = sequence_loss(model, to_device(batch, device), smoothing=config.label_smoothing)
-        (loss.total / tokens).backward()  # type: ignore[no-untyped-call]
+        (loss.total / tokens).backward()
         total += loss.total.detach()
     norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm or math.inf)
     result = StepResult(total.item(), tokens, norm.item())

@@ -1,0 +1,30 @@
+"""What all tests share. Tests run side by side, so each keeps to one CPU thread."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "gpu" in item.keywords and not torch.cuda.is_available():
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+@pytest.fixture
+def generator():
+    """Randomness of a test's own."""
+    return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture
+def data_folder():
+    """The folder of real data sets, where there is one."""
+    folder = os.environ.get("REGARD_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("set REGARD_DATA to a folder with the real data sets to run this test")
+    return Path(folder)

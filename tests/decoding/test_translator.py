@@ -1,0 +1,66 @@
+"""Texts in, texts out."""
+
+import pytest
+import torch
+
+from regard.config import DecodeConfig
+from regard.decoding.hypotheses import SearchOptions
+from regard.decoding.translator import Translator
+from regard.models import build_model
+from regard.text.tokenizer import train_tokenizers
+
+
+@pytest.fixture
+def make_translator():
+    tokenizers = train_tokenizers([("abcdefgh", "abcdefgh")], kind="char", size=100, joint=True)
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        table = {"kind": "transformer", "width": 16, "num_layers": 1, "num_heads": 2, "hidden": 16}
+        model = build_model(table, source_size=tokenizers.source.size, target_size=tokenizers.target.size).eval()
+        model.target_embedding.data *= 3  # strong opinions, so that outputs differ
+    return lambda warn=print, **keys: Translator(model, tokenizers, DecodeConfig(max_extra=5, **keys), warn=warn)
+
+
+TEXTS = ["abc", "", "hgfedcba", "a", "   "[:0], "bbbb", "ab"]
+
+
+def test_output_is_in_input_order_whatever_the_batches(make_translator):
+    one_batch = make_translator(tokens=10_000).translate(TEXTS)
+    many_batches = make_translator(tokens=4).translate(TEXTS)
+    alone = [make_translator().translate([text])[0] for text in TEXTS]
+    assert one_batch == many_batches == alone
+    assert len(set(one_batch)) > 2
+
+
+def test_an_empty_line_stays_empty(make_translator):
+    outputs = make_translator().translate(TEXTS)
+    assert [output == "" for output in outputs if output == ""] == [True] * outputs.count("")
+    assert outputs[1] == outputs[4] == ""
+
+
+def test_streaming_translates_lines_as_they_come(monkeypatch, make_translator):
+    monkeypatch.setattr("regard.decoding.translator.READ_AHEAD", 2)
+    read = []
+
+    def lines():
+        for text in TEXTS:
+            read.append(text)
+            yield text
+
+    stream = make_translator().stream(lines())
+    next(stream)
+    assert len(read) == 2
+    assert [found[0].text for found in stream] == make_translator().translate(TEXTS)[1:]
+
+
+def test_a_source_that_is_too_long_is_cut_with_a_warning_that_names_its_line(make_translator):
+    warnings = []
+    translator = make_translator(warn=warnings.append, max_source=4)
+    assert translator.translate(["ab", "abcdefgh"])[1] == translator.translate(["abcd"])[0]
+    assert warnings == ["line 2 has 8 tokens; only the first 4 are translated"]
+
+
+def test_n_best(make_translator):
+    [found] = make_translator().stream(["abc"], options=SearchOptions(beam=4, nbest=3))
+    assert len(found) == 3
+    assert found[0].score >= found[1].score >= found[2].score

@@ -1,0 +1,100 @@
+"""Laws that hold for every model family."""
+
+import pytest
+import torch
+
+from regard.data.loader import make_batch
+from regard.data.ragged import Ragged
+from regard.training.loss import sequence_loss
+
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+
+
+def logits(model, source, target):
+    with torch.no_grad():
+        return model.decode(target, model.encode(source))
+
+
+def test_no_position_sees_its_future(model, source, target):
+    before = logits(model, source, target)
+    changed = target.values.clone()
+    changed[2:4] = torch.tensor([10, 10])  # the last two tokens of the first sentence
+    after = logits(model, source, Ragged(changed, target.layout))
+    assert torch.equal(before[:2], after[:2])  # bit-identical, not merely close
+    assert not torch.allclose(before[2:4], after[2:4])
+    assert torch.equal(before[4:], after[4:])
+
+
+def test_a_sentence_does_not_depend_on_its_neighbours(model, source, target):
+    together = Ragged(logits(model, source, target), target.layout).split()
+    for number, (s, t) in enumerate(zip(source.split(), target.split(), strict=True)):
+        alone = logits(model, Ragged.from_lists([s.tolist()]), Ragged.from_lists([t.tolist()]))
+        torch.testing.assert_close(together[number], alone, **CLOSE)
+
+
+def test_the_order_of_sentences_changes_nothing(model, source, target):
+    order = [2, 0, 1]
+    forward = Ragged(logits(model, source, target), target.layout).split()
+    s = Ragged.from_lists([source.split()[i].tolist() for i in order])
+    t = Ragged.from_lists([target.split()[i].tolist() for i in order])
+    shuffled = Ragged(logits(model, s, t), t.layout).split()
+    for place, number in enumerate(order):
+        torch.testing.assert_close(shuffled[place], forward[number], **CLOSE)
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_one_token_at_a_time_equals_all_at_once(model, source, beams):
+    tokens = torch.randint(3, 11, (3 * beams, 6), generator=torch.Generator().manual_seed(5))
+    tokens[:, 0] = 1
+    repeated = Ragged.from_lists([ids.tolist() for ids in source.split() for _ in range(beams)])
+    whole = logits(model, repeated, Ragged.from_lists(tokens.tolist())).view(3 * beams, 6, -1)
+    with torch.no_grad():
+        state = model.start(model.encode(source), beams=beams)
+        for place in range(6):
+            torch.testing.assert_close(model.step(tokens[:, place], state), whole[:, place], **CLOSE)
+
+
+def test_reordered_rows_go_on_as_if_they_had_always_been_there(model, source):
+    beams = 2
+    rows_of_time = [
+        [0, 1, 2, 3, 4, 5],
+        [1, 0, 2, 2, 5, 5],
+        [1, 1, 3, 2],
+        [3, 2],
+    ]  # two sentences are dropped on the way
+    generator = torch.Generator().manual_seed(7)
+    prefixes = [[1] for _ in range(6)]
+    sentences = [0, 0, 1, 1, 2, 2]
+    with torch.no_grad():
+        memory = model.encode(source)
+        state = model.start(memory, beams=beams)
+        model.step(torch.tensor([1] * 6), state)
+        for rows in rows_of_time[1:]:
+            if len(rows) == 2:
+                rows = [2, 3]
+            state.reorder(torch.tensor(rows))
+            tokens = torch.randint(3, 11, (len(rows),), generator=generator)
+            prefixes = [[*prefixes[row], token] for row, token in zip(rows, tokens.tolist(), strict=True)]
+            sentences = [sentences[row] for row in rows]
+            stepped = model.step(tokens, state)
+            again = Ragged.from_lists([source.split()[number].tolist() for number in sentences])
+            whole = Ragged(logits(model, again, Ragged.from_lists(prefixes)), Ragged.from_lists(prefixes).layout)
+            expected = torch.stack([sentence[-1] for sentence in whole.split()])
+            torch.testing.assert_close(stepped, expected, **CLOSE)
+
+
+def test_gradients_reach_every_parameter_and_are_finite(model):
+    batch = make_batch([[5, 6, 7], [8]], [[4, 5, 6, 7], [9, 10]])
+    model.train()
+    sequence_loss(model, batch, smoothing=0.1).total.backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert torch.isfinite(parameter.grad).all(), name
+
+
+def test_the_loss_of_a_batch_is_the_sum_over_its_sentences(model):
+    sources, targets = [[5, 6, 7], [8], [9, 3]], [[4, 5, 6, 7], [9, 10], [3]]
+    together = sequence_loss(model, make_batch(sources, targets), smoothing=0.1)
+    alone = [sequence_loss(model, make_batch([s], [t]), smoothing=0.1) for s, t in zip(sources, targets, strict=True)]
+    torch.testing.assert_close(together.total, sum(one.total for one in alone), **CLOSE)
+    assert together.tokens == sum(one.tokens for one in alone) == 4 + 2 + 1 + 3  # each sentence has an EOS

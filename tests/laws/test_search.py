@@ -1,0 +1,54 @@
+"""Laws of search that hold for every model family."""
+
+import pytest
+import torch
+
+from regard.data.ragged import Ragged
+from regard.decoding.hypotheses import SearchOptions
+from regard.decoding.search import BeamSearch, search
+
+SOURCES = [[5, 6, 7, 8, 2], [9, 2], [3, 4, 5, 2], [10, 10, 2], [7, 2], [4, 4, 4, 4, 4, 4, 2]]
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_output_does_not_depend_on_batch_size_or_order(model, beam):
+    options = SearchOptions(beam=beam, max_extra=8)
+    together = [best[0] for best in search(model, Ragged.from_lists(SOURCES), options=options)]
+    backwards = [best[0] for best in search(model, Ragged.from_lists(SOURCES[::-1]), options=options)][::-1]
+    alone = [search(model, Ragged.from_lists([source]), options=options)[0][0] for source in SOURCES]
+    assert [one.ids for one in together] == [one.ids for one in alone] == [one.ids for one in backwards]
+    for one, other in zip(together, alone, strict=True):
+        assert one.score == pytest.approx(other.score, abs=1e-4)
+
+
+def test_a_beam_of_one_is_greedy(model):
+    source = Ragged.from_lists(SOURCES)
+    options = SearchOptions(beam=1, max_extra=8)
+    greedy = search(model, source, options=options)
+    limits = [options.limit(len(ids) - 1) for ids in SOURCES]
+    with torch.inference_mode():
+        beam = BeamSearch(model, model.encode(source), limits, source.layout.device, options).run()
+    for one, other in zip(greedy, beam, strict=True):
+        assert one[0].ids == other[0].ids
+        assert one[0].score == pytest.approx(other[0].score, abs=1e-4)
+
+
+def test_scores_are_those_of_the_model_and_sorted(model):
+    options = SearchOptions(beam=4, nbest=4, length_penalty=0.0, max_extra=3)
+    for source, found in zip(SOURCES, search(model, Ragged.from_lists(SOURCES), options=options), strict=True):
+        assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+        assert len({tuple(one.ids) for one in found}) == len(found)
+        for one in found:
+            labels = [*one.ids, 2] if len(one.ids) < len(source) - 1 + 3 else one.ids
+            target = Ragged.from_lists([[1, *labels[:-1]]])
+            with torch.no_grad():
+                logp = model.decode(target, model.encode(Ragged.from_lists([source]))).log_softmax(-1)
+            total = sum(logp[place, token].item() for place, token in enumerate(labels))
+            assert one.score == pytest.approx(total, abs=1e-3)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_output_is_at_most_the_input_and_the_extra(model, beam):
+    options = SearchOptions(beam=beam, max_extra=2, min_length=2)
+    for source, found in zip(SOURCES, search(model, Ragged.from_lists(SOURCES), options=options), strict=True):
+        assert 2 <= len(found[0].ids) <= len(source) - 1 + 2

@@ -1,0 +1,48 @@
+"""Imports point only back along the way of the data (docs/design.md): a file imports from lower layers or its own folder."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import regard
+
+ROOT = Path(regard.__file__).parent
+LAYERS = {
+    "errors": 0, "config": 0, "text": 1, "data": 2, "nn": 3, "models": 4, "run": 5,
+    "training": 6, "decoding": 6, "evaluation": 7, "api": 8, "cli": 9,
+}  # fmt: skip
+FILES = [path for path in sorted(ROOT.rglob("*.py")) if path != ROOT / "__init__.py"]
+
+
+def room(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imported_rooms(path: Path) -> set[str]:
+    names: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} has a relative import"
+            module = node.module or ""
+            names += [f"{module}.{alias.name}" for alias in node.names] if module == "regard" else [module]
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+    return {name.split(".")[1] for name in names if name.startswith("regard.")}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_imports_only_from_lower_layers_or_its_own_room(path):
+    for other in imported_rooms(path) - {room(path), "errors"}:
+        assert LAYERS[other] < LAYERS[room(path)], f"{room(path)} imports {other}"
+
+
+def test_every_room_has_a_layer():
+    assert {room(path) for path in FILES} == set(LAYERS)
+
+
+def test_nothing_is_pickled_evaluated_or_run_by_a_shell():
+    forbidden = ("pickle", "torch.load", "torch.save", "eval(", "exec(", "shell=True", "os.system")
+    for path in FILES:
+        text = path.read_text(encoding="utf-8").replace("model.eval()", "").replace(".eval()", "")
+        assert not [word for word in forbidden if word in text], path

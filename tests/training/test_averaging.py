@@ -1,0 +1,20 @@
+"""Means of weights."""
+
+import pytest
+import torch
+
+from regard.training.averaging import MovingAverage, mean_weights
+
+
+def test_the_mean_of_checkpoints():
+    mean = mean_weights([{"w": torch.tensor([1.0, 2.0])}, {"w": torch.tensor([3.0, 6.0])}])
+    assert mean["w"].tolist() == [2.0, 4.0]
+
+
+def test_the_moving_average_moves_slowly_once_it_is_warm():
+    average = MovingAverage({"w": torch.zeros(1)}, decay=0.75)
+    average.update({"w": torch.ones(1)}, step=1)  # at first the decay is (1 + step) / (10 + step)
+    assert average.average["w"].item() == pytest.approx(1 - 2 / 11)
+    before = average.average["w"].item()
+    average.update({"w": torch.zeros(1)}, step=1000)
+    assert average.average["w"].item() == pytest.approx(0.75 * before)
