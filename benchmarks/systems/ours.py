@@ -67,7 +67,7 @@ class Ours:
 
     def decode_round(self, batches: list[Batch], beam: int) -> tuple[float, list[list[list[int]]]]:
         length = self.setup.output
-        options = SearchOptions(beam=beam, min_length=length, max_length=length, max_extra=length)
+        options = SearchOptions(beam=beam, min_length=length, max_length=length, max_extra=length, scores=False)
         synchronize(self.setup.device)
         began = time.perf_counter()
         outputs = [search(self.model, batch.source, options=options) for batch in batches]

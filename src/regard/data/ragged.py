@@ -64,6 +64,18 @@ class Layout:
         return self.sentences * self.longest + self.positions
 
     @cached_property
+    def sources(self) -> Tensor:
+        """For each place of the flattened rectangle, the token that fills it; the first token where there is none: [B*T]."""
+        return torch.zeros(len(self.lengths) * self.longest, dtype=torch.int64, device=self.device).index_copy_(
+            0, self.slots, torch.arange(self.total, device=self.device)
+        )
+
+    @cached_property
+    def holes(self) -> Tensor:
+        """The places of the flattened rectangle that hold no token."""
+        return (~self.mask).flatten().nonzero()[:, 0]
+
+    @cached_property
     def mask(self) -> Tensor:
         """True where the rectangle holds a token: [B, T]."""
         return (torch.arange(self.longest) < self._lengths_on_cpu[:, None]).to(self.device)
@@ -73,47 +85,44 @@ class Layout:
         return self if torch.device(device) == self.device else Layout(self.lengths, device)
 
     def pad(self, values: Tensor) -> Tensor:
-        """[N, ...] laid out as [B, T, ...], zeros behind each sentence; a free view where the batch is even."""
-        if self.even:
-            return values.unflatten(0, (len(self.lengths), self.longest))
-        padded: Tensor = _Pad.apply(values, self.slots, len(self.lengths) * self.longest)  # type: ignore[no-untyped-call]
-        return padded.unflatten(0, (len(self.lengths), self.longest))
+        """[N, ...] laid out as [B, T, ...], a free view where the batch is even.
+
+        Behind a sentence stand copies of the first token: finite, and to be masked. They pass no gradient on.
+        """
+        if not self.even:
+            values = _Pad.apply(values, self)  # type: ignore[no-untyped-call]
+        return values.unflatten(0, (len(self.lengths), self.longest))
 
     def unpad(self, padded: Tensor) -> Tensor:
         """[B, T, ...] without what lies behind each sentence: [N, ...]."""
         flat = padded.flatten(0, 1)
-        if self.even:
-            return flat
-        return _Unpad.apply(flat, self.slots)  # type: ignore[no-untyped-call]
+        return flat if self.even else _Unpad.apply(flat, self)  # type: ignore[no-untyped-call]
 
 
 class _Pad(torch.autograd.Function):
-    """Scatter into the rectangle. Its gradient is the plain gather: slots are distinct, nothing needs adding up."""
+    """Tokens gathered into the rectangle. The gradient is a plain gather too: no token stands in two places that count."""
 
     @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, values: Tensor, slots: Tensor, size: int) -> Tensor:
-        ctx.save_for_backward(slots)
-        return values.new_zeros((size, *values.shape[1:])).index_copy_(0, slots, values)
-
-    @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[no-untyped-def]
-        (slots,) = ctx.saved_tensors
-        return gradient.index_select(0, slots), None, None
-
-
-class _Unpad(torch.autograd.Function):
-    """Gather out of the rectangle; the gradient is `_Pad`'s scatter."""
-
-    @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, flat: Tensor, slots: Tensor) -> Tensor:
-        ctx.save_for_backward(slots)
-        ctx.size = flat.size(0)  # type: ignore[attr-defined]
-        return flat.index_select(0, slots)
+    def forward(ctx, values: Tensor, layout: Layout) -> Tensor:  # type: ignore[no-untyped-def]
+        ctx.layout = layout
+        return values.index_select(0, layout.sources)
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def]
-        (slots,) = ctx.saved_tensors
-        return gradient.new_zeros((ctx.size, *gradient.shape[1:])).index_copy_(0, slots, gradient), None
+        return gradient.index_select(0, ctx.layout.slots), None
+
+
+class _Unpad(torch.autograd.Function):
+    """Tokens gathered out of the rectangle; the gradient of the holes is zero, so that they change nothing."""
+
+    @staticmethod
+    def forward(ctx, flat: Tensor, layout: Layout) -> Tensor:  # type: ignore[no-untyped-def]
+        ctx.layout = layout
+        return flat.index_select(0, layout.slots)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def]
+        return gradient.index_select(0, ctx.layout.sources).index_fill_(0, ctx.layout.holes, 0.0), None
 
 
 @dataclass(frozen=True)

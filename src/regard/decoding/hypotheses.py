@@ -25,6 +25,7 @@ class SearchOptions:
     max_extra: int = 50  # most output tokens: those of the source, and these
     min_length: int = 0  # fewest output tokens, EOS not counted
     max_length: int | None = None  # most output tokens whatever the source
+    scores: bool = True  # False lets greedy search leave them out, which saves it a pass over the vocabulary
 
     def __post_init__(self) -> None:
         if not 1 <= self.beam <= 1000:

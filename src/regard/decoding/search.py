@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import Hypothesis, SearchOptions, length_penalty
-from regard.decoding.topk import top_k
+from regard.decoding.topk import log_normalizer, top_k
 from regard.models.base import Seq2Seq
 from regard.text.tokenizer import BOS, EOS
 
@@ -46,10 +46,11 @@ def _greedy(
     writing = torch.ones(len(limits), dtype=torch.bool, device=device)
     for step in range(max(limits)):
         logits = model.step(tokens, state)
-        normalizer = logits.logsumexp(dim=-1)
+        normalizer = log_normalizer(logits) if options.scores else None
         best, places = top_k(_forbid(logits, eos=step < options.min_length), 1)
         tokens = torch.where(writing, places[:, 0], EOS)
-        logp[alive] += torch.where(writing, best[:, 0] - normalizer, 0.0)
+        if normalizer is not None:
+            logp[alive] += torch.where(writing, best[:, 0] - normalizer, 0.0)
         output[alive, step] = tokens
         writing = writing & (tokens != EOS) & (step + 1 < limit[alive])
         left = int(writing.sum())
@@ -105,7 +106,7 @@ class BeamSearch:
         """One more token for every beam."""
         B, Q = len(self.sentences), self.beams
         logits_RV = self.model.step(self.tokens, self.state)
-        normalizer_R = logits_RV.logsumexp(dim=-1)
+        normalizer_R = log_normalizer(logits_RV)
         _forbid(logits_RV, eos=step < self.options.min_length)
         count = min(2 * Q, logits_RV.size(-1))  # at most Q of them can be EOS, so Q remain to go on with
         best_RC, tokens_RC = top_k(logits_RV, count)

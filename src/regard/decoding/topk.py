@@ -21,11 +21,26 @@ def top_k(scores_RV: Tensor, k: int) -> tuple[Tensor, Tensor]:
     if num_groups <= 4 * k:
         return torch.topk(scores_RV, k, dim=-1)
     whole = num_groups * GROUP
-    groups_RGW = scores_RV[:, :whole].unflatten(1, (num_groups, GROUP))
-    best_groups = torch.topk(groups_RGW.amax(dim=-1), k, dim=-1).indices
+    best_groups = torch.topk(_group_maxima(scores_RV, num_groups), k, dim=-1).indices
     places = (best_groups[:, :, None] * GROUP + torch.arange(GROUP, device=scores_RV.device)).flatten(1)
     if whole < V:
         rest = torch.arange(whole, V, device=scores_RV.device).expand(R, -1)
         places = torch.cat([places, rest], dim=1)
     values, chosen = torch.topk(scores_RV.gather(1, places), k, dim=-1)
     return values, places.gather(1, chosen)
+
+
+def _group_maxima(scores_RV: Tensor, num_groups: int) -> Tensor:
+    """The largest entry of each group: [R, G]. Rows may lie one behind the other, or side by side."""
+    whole = num_groups * GROUP
+    if scores_RV.stride(0) == 1:
+        return scores_RV.t()[:whole].unflatten(0, (num_groups, GROUP)).amax(dim=1).t()
+    return scores_RV[:, :whole].unflatten(1, (num_groups, GROUP)).amax(dim=-1)
+
+
+def log_normalizer(logits_RV: Tensor) -> Tensor:
+    """log of the sum of exp of each row: [R]. In one pass where nothing overflows, which is the rule."""
+    sums_R = logits_RV.float().exp().sum(dim=-1)
+    if bool(((sums_R > 1e-30) & (sums_R < 1e37)).all()):
+        return sums_R.log_()
+    return logits_RV.float().logsumexp(dim=-1)

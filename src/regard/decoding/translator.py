@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -49,6 +49,7 @@ class Translator:
 
     def translate(self, texts: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
         """The best translation of each text."""
+        options = replace(options or search_options(self.config), scores=False)
         return [best[0].text for best in self.stream(texts, options=options)]
 
     def stream(self, texts: Iterable[str], *, options: SearchOptions | None = None) -> Iterator[list[Translation]]:

@@ -22,6 +22,7 @@ from regard.nn.attention import CrossAttention, HeadShape, SelfAttention
 from regard.nn.cache import Ancestry, KeyValueCache
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.feedforward import ConvFeedForward, FeedForward, FeedForwardKind
+from regard.nn.linear import logits_of
 from regard.nn.norms import NormKind, NormOrder, Residual, make_norm
 from regard.nn.positions import PositionKind, Positions, Rotation
 from regard.nn.stack import Stack
@@ -216,7 +217,7 @@ class Transformer(Seq2Seq):
         return self.target_embedding if self.output is None else self.output
 
     def project(self, hidden: Tensor) -> Tensor:
-        return F.linear(hidden, self.output_weight)
+        return logits_of(hidden, self.output_weight)
 
     def start(self, memory: Ragged, *, beams: int) -> TransformerState:
         layers = []

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.nn.attend import Body, Pattern, attend
 from regard.nn.cache import KeyValueCache
 from regard.nn.dropout import Dropout, Noise
+from regard.nn.linear import Linear
 from regard.nn.positions import Rotation
 
 
@@ -38,7 +37,7 @@ class MultiHead(nn.Module):
         self.shape = shape
         self.dropout = Dropout(dropout, noise)
         self.body = body
-        self.output = make_projection(shape.num_heads * shape.value_width, (width,))
+        self.output = Linear(shape.num_heads * shape.value_width, [width], bias=False)
 
     def look(self, q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: Pattern) -> Tensor:
         """Attention over a whole batch, heads joined and projected: [N, D]."""
@@ -48,10 +47,13 @@ class MultiHead(nn.Module):
 
     def look_once(self, q_RHK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, bias_BQS: Tensor | None) -> Tensor:
         """Attention of one token a row into its sentence's keys, heads joined and projected: [R, D]."""
-        q_BHQK = q_RHK.unflatten(0, (k_BHSK.size(0), -1)).transpose(1, 2)
-        bias = None if bias_BQS is None else bias_BQS[:, None]
-        heads_BHQV = F.scaled_dot_product_attention(q_BHQK, k_BHSK, v_BHSV, attn_mask=bias)
-        return self.output(heads_BHQV.transpose(1, 2).flatten(0, 1).flatten(1))
+        R, H, K = q_RHK.shape
+        q_BHQK = (q_RHK * K**-0.5).view(k_BHSK.size(0), -1, H, K).transpose(1, 2)
+        scores_BHQS = q_BHQK @ k_BHSK.transpose(2, 3)  # for so few queries two products beat the fused kernel
+        if bias_BQS is not None:
+            scores_BHQS += bias_BQS[:, None]
+        heads_BHQV = scores_BHQS.softmax(dim=-1) @ v_BHSV
+        return self.output(heads_BHQV.transpose(1, 2).reshape(R, -1))
 
 
 class SelfAttention(MultiHead):
@@ -60,12 +62,12 @@ class SelfAttention(MultiHead):
     def __init__(self, width: int, shape: HeadShape, *, dropout: float, noise: Noise, body: Body) -> None:
         super().__init__(width, shape, dropout=dropout, noise=noise, body=body)
         H, K, V = shape.num_heads, shape.key_width, shape.value_width
-        self.project = make_projection(width, (H * K, H * K, H * V))
+        self.project = Linear(width, [H * K, H * K, H * V], bias=False)
 
     def _split(self, x_ND: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, Tensor]:
         H, K, V = self.shape.num_heads, self.shape.key_width, self.shape.value_width
         q, k, v = self.project(x_ND).split([H * K, H * K, H * V], dim=-1)
-        q_NHK, k_NHK, v_NHV = q.unflatten(-1, (H, K)), k.unflatten(-1, (H, K)), v.unflatten(-1, (H, V))
+        q_NHK, k_NHK, v_NHV = q.view(-1, H, K), k.view(-1, H, K), v.view(-1, H, V)
         return (q_NHK, k_NHK, v_NHV) if rotation is None else (rotation(q_NHK), rotation(k_NHK), v_NHV)
 
     def forward(self, x_ND: Tensor, pattern: Pattern, rotation: Rotation | None = None) -> Tensor:
@@ -84,14 +86,14 @@ class CrossAttention(MultiHead):
     def __init__(self, width: int, shape: HeadShape, *, dropout: float, noise: Noise, body: Body) -> None:
         super().__init__(width, shape, dropout=dropout, noise=noise, body=body)
         H, K, V = shape.num_heads, shape.key_width, shape.value_width
-        self.query = make_projection(width, (H * K,))
-        self.memory = make_projection(width, (H * K, H * V))
+        self.query = Linear(width, [H * K], bias=False)
+        self.memory = Linear(width, [H * K, H * V], bias=False)
 
     def keys_values(self, memory_MD: Tensor) -> tuple[Tensor, Tensor]:
         """The encoder's output as keys [M, H, K] and values [M, H, V]; search computes them once a sentence."""
         H, K, V = self.shape.num_heads, self.shape.key_width, self.shape.value_width
         k, v = self.memory(memory_MD).split([H * K, H * V], dim=-1)
-        return k.unflatten(-1, (H, K)), v.unflatten(-1, (H, V))
+        return k.view(-1, H, K), v.view(-1, H, V)
 
     def _queries(self, x_ND: Tensor) -> Tensor:
         q: Tensor = self.query(x_ND)
@@ -103,12 +105,3 @@ class CrossAttention(MultiHead):
     def step(self, x_RD: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, bias_BQS: Tensor | None) -> Tensor:
         """One token a row, into keys and values that all beams of a sentence share."""
         return self.look_once(self._queries(x_RD), k_BHSK, v_BHSV, bias_BQS)
-
-
-def make_projection(width_in: int, widths_out: tuple[int, ...]) -> nn.Linear:
-    """Several bias-free projections side by side in one matrix, each initialised as if it stood alone."""
-    linear = nn.Linear(width_in, sum(widths_out), bias=False)
-    with torch.no_grad():
-        for block in linear.weight.split(list(widths_out)):
-            nn.init.xavier_uniform_(block)
-    return linear

@@ -24,8 +24,8 @@ class KeyValueCache:
 
     def append(self, k_RHK: Tensor, v_RHV: Tensor) -> tuple[Tensor, Tensor]:
         """The keys and values to look at, those of one more token a row among them."""
-        k = k_RHK.unflatten(0, (self.num_sentences, -1)).transpose(1, 2)
-        v = v_RHV.unflatten(0, (self.num_sentences, -1)).transpose(1, 2)
+        k = k_RHK.view(self.num_sentences, -1, *k_RHK.shape[1:]).transpose(1, 2)
+        v = v_RHV.view(self.num_sentences, -1, *v_RHV.shape[1:]).transpose(1, 2)
         end = self.used + k.size(2)
         self._keys = _write(self._keys, k, self.used)
         self._values = _write(self._values, v, self.used)

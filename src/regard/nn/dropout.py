@@ -31,7 +31,9 @@ class Noise:
         """Zero for `dropped` in 256 entries, 256 / (256 - dropped) for the rest."""
         count = math.prod(shape)
         noise = self._bytes.random_raw(-(-count // 8)).view(np.uint8)[:count]
-        kept = torch.from_numpy(np.greater_equal(noise, dropped)).to(torch.float32)
+        kept = torch.from_numpy(np.greater_equal(noise, dropped).view(np.uint8)).to(
+            torch.float32
+        )  # bool converts slowly
         return kept.mul_(256 / (256 - dropped)).view(shape)
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from regard.data.ragged import Layout
 from regard.nn.dropout import Dropout, Noise
+from regard.nn.linear import Linear
 
 FeedForwardKind = Literal["relu", "gelu", "swiglu", "conv"]
 
@@ -25,9 +26,9 @@ class FeedForward(nn.Module):
         super().__init__()
         self.gated = kind == "swiglu"
         self.activation: Callable[[Tensor], Tensor] = {"relu": torch.relu_, "gelu": F.gelu, "swiglu": F.silu}[kind]
-        self.inner = make_linear(width, hidden * (2 if self.gated else 1))
+        self.inner = Linear(width, [hidden * (2 if self.gated else 1)], bias=True)
         self.dropout = Dropout(dropout, noise)
-        self.outer = make_linear(hidden, width)
+        self.outer = Linear(hidden, [width], bias=True)
 
     def forward(self, x_ND: Tensor, layout: Layout) -> Tensor:
         return self._apply_to(x_ND)
@@ -58,9 +59,9 @@ class ConvFeedForward(nn.Module):
     def __init__(self, width: int, hidden: int, *, causal: bool, dropout: float, noise: Noise) -> None:
         super().__init__()
         self.offsets = (2, 1, 0) if causal else (1, 0, -1)  # how far back each tap looks
-        self.inner = make_linear(self.WIDTH * width, hidden)
+        self.inner = Linear(self.WIDTH * width, [hidden], bias=True)
         self.dropout = Dropout(dropout, noise)
-        self.outer = make_linear(self.WIDTH * hidden, width)
+        self.outer = Linear(self.WIDTH * hidden, [width], bias=True)
 
     def forward(self, x_ND: Tensor, layout: Layout) -> Tensor:
         hidden_NF = torch.relu_(self.inner(self._taps(x_ND, layout)))
@@ -93,11 +94,3 @@ def shift(x_ND: Tensor, layout: Layout, by: int) -> Tensor:
     lengths = torch.tensor(layout.lengths, device=x_ND.device)[layout.sentences]
     inside = (where >= 0) & (where < lengths)
     return x_ND.roll(by, dims=0).masked_fill(~inside[:, None], 0.0)
-
-
-def make_linear(width_in: int, width_out: int) -> nn.Linear:
-    """A linear layer with Xavier weights and a zero bias."""
-    linear = nn.Linear(width_in, width_out)
-    nn.init.xavier_uniform_(linear.weight)
-    nn.init.zeros_(linear.bias)
-    return linear

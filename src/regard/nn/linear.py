@@ -1,0 +1,31 @@
+"""Linear layers: several side by side in one matrix, and the output layer.
+
+Shapes: N rows, D width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Linear(nn.Linear):
+    """Projections of the given widths side by side, each initialised as if it stood alone (Xavier), biases zero."""
+
+    def __init__(self, width_in: int, widths_out: Sequence[int], *, bias: bool) -> None:
+        super().__init__(width_in, sum(widths_out), bias=bias)
+        with torch.no_grad():
+            for block in self.weight.split(list(widths_out)):
+                nn.init.xavier_uniform_(block)
+            if bias:
+                self.bias.zero_()
+
+
+def logits_of(hidden_ND: Tensor, weight_VD: Tensor) -> Tensor:
+    """hidden @ weightᵀ: [N, V]. For search on a CPU computed, and laid out, the other way round: faster for few rows."""
+    if torch.is_inference_mode_enabled() and hidden_ND.dim() == 2 and not hidden_ND.is_cuda:
+        return torch.mm(weight_VD, hidden_ND.t()).t()
+    return F.linear(hidden_ND, weight_VD)
