@@ -66,13 +66,7 @@ def train(
     use_threads(recipe.train.threads)
     corpus = _load_corpus(recipe, data_folders(data, beside))
     listen(Noted(0, corpus.summary))
-    if run.exists:
-        tokenizers = run.tokenizers()
-    else:
-        tokenizer = recipe.tokenizer
-        tokenizers = train_tokenizers(corpus.train, kind=tokenizer.kind, size=tokenizer.size, joint=tokenizer.joint)
-        _fresh_model(recipe, tokenizers)  # refuses what cannot be built before a folder exists
-        run.create(recipe, tokenizers)
+    tokenizers = run.tokenizers() if run.exists else _fresh_tokenizers(recipe, corpus.train)
     model = _fresh_model(recipe, tokenizers).to(device)
     loader = _loader(recipe, corpus.train, tokenizers, listen)
     validate = _validator(recipe, corpus.valid, tokenizers, device) if corpus.valid else None
@@ -82,6 +76,8 @@ def train(
         listen(event)
 
     trainer = Trainer(model, loader, recipe.train, run, validate=validate, listen=hear, stop=stop)
+    if not run.exists:  # all that can be refused has been: only now is anything written
+        run.create(recipe, tokenizers)
     return Outcome(run, finished=trainer.fit(), trained=True)
 
 
@@ -163,8 +159,16 @@ def _refuse_other_recipe(run: RunFolder, recipe: Recipe) -> None:
 
 
 def _load_corpus(recipe: Recipe, folders: list[Path]) -> _Corpus:
+    config = recipe.train
+    if recipe.data.valid is None and (config.patience or config.final == "best"):
+        raise ConfigError("train.patience and train.final=best need dev pairs to judge by; name them in data.valid")
     valid = [] if recipe.data.valid is None else load_bitext(recipe.data.valid, folders=folders)
     return _Corpus(load_bitext(recipe.data.train, folders=folders), valid)
+
+
+def _fresh_tokenizers(recipe: Recipe, pairs: Sequence[Pair]) -> Tokenizers:
+    config = recipe.tokenizer
+    return train_tokenizers(pairs, kind=config.kind, size=config.size, joint=config.joint)
 
 
 def _fresh_model(recipe: Recipe, tokenizers: Tokenizers) -> Seq2Seq:
@@ -191,7 +195,9 @@ def _loader(recipe: Recipe, pairs: Sequence[Pair], tokenizers: Tokenizers, liste
     def sides_of(epoch: int) -> Sides:
         return _encode(pairs, tokenizers, Sampling(rate, seed * 1_000_003 + epoch)) if rate else plain
 
-    return Loader(sides_of, budget=recipe.train.tokens, max_length=most, seed=seed)
+    loader = Loader(sides_of, budget=recipe.train.tokens, max_length=most, seed=seed)
+    loader.plan(0)  # refuses a corpus that no batch can be made of
+    return loader
 
 
 def _validator(recipe: Recipe, pairs: list[Pair], tokenizers: Tokenizers, device: torch.device) -> Validate:

@@ -21,6 +21,11 @@ class Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A frozen bundle of typed options."""
 
 
+def _at_least(options: Struct, name: str, least: int) -> None:
+    if getattr(options, name) < least:
+        raise ValueError(f"{name} is {getattr(options, name)}; it must be {least} or more")
+
+
 class Bitext(Struct, frozen=True):
     """Where sentence pairs come from: two parallel files, one table, or a generator of ours."""
 
@@ -82,6 +87,34 @@ class TrainConfig(Struct, frozen=True):
     threads: int = 0  # CPU threads; 0: as PyTorch chooses
     tensorboard: bool = False
 
+    def __post_init__(self) -> None:
+        for name in (
+            "steps",
+            "tokens",
+            "accumulate",
+            "average",
+            "checkpoint_every",
+            "keep",
+            "log_every",
+            "max_bad_steps",
+        ):
+            _at_least(self, name, 1)
+        for name in (
+            "warmup_steps",
+            "patience",
+            "validate_every",
+            "validate_pairs",
+            "threads",
+            "clip_norm",
+            "weight_decay",
+        ):
+            _at_least(self, name, 0)
+        for name in ("label_smoothing", "ema"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0 and below 1")
+        if not 0 < self.decay <= 1:
+            raise ValueError(f"decay is {self.decay}; it is the share of all steps at the end, above 0 and at most 1")
+
 
 class DecodeConfig(Struct, frozen=True):
     """How text is produced; the paper's values (section 6.1)."""
@@ -91,6 +124,12 @@ class DecodeConfig(Struct, frozen=True):
     max_extra: int = 50  # most output tokens: those of the source, and these
     tokens: int = 8192  # source tokens a batch, times the beam
     max_source: int = 1024  # longer sources are cut, with a warning
+
+    def __post_init__(self) -> None:
+        for name in ("beam", "tokens", "max_source"):
+            _at_least(self, name, 1)
+        for name in ("length_penalty", "max_extra"):
+            _at_least(self, name, 0)
 
 
 class EvaluateConfig(Struct, frozen=True):

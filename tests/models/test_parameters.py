@@ -79,7 +79,7 @@ def test_a_model_that_cannot_be_built_says_what_would_fit(table, sentence):
 
 
 def test_separate_vocabularies_cannot_be_tied_three_ways():
-    with pytest.raises(ConfigError, match="set model.tie=target"):
+    with pytest.raises(ConfigError, match=r"set model.tie=target"):
         build_model({"kind": "transformer", "preset": "tiny"}, source_size=10, target_size=12)
     model = build_model({"kind": "transformer", "preset": "tiny", "tie": "target"}, source_size=10, target_size=12)
     assert model.output_weight is model.target_embedding

@@ -48,7 +48,7 @@ def test_the_table_grows_with_the_sentence():
 
 def test_learned_positions_refuse_what_they_never_learned():
     positions = Positions("learned", 8, max_positions=4)
-    with pytest.raises(DataError, match="5 tokens .* 4 positions"):
+    with pytest.raises(DataError, match=r"5 tokens .* 4 positions"):
         positions(torch.zeros(5, 8), torch.arange(5), 5)
 
 

@@ -31,6 +31,6 @@ def test_warmup_stable_decay():
 
 
 def test_a_schedule_with_a_peak_asks_for_one():
-    with pytest.raises(ConfigError, match="set train.lr"):
+    with pytest.raises(ConfigError, match=r"set train.lr"):
         learning_rate(TrainConfig(schedule="cosine"), width=512)
     assert learning_rate(TrainConfig(lr=2.0), width=512)(4000) == pytest.approx(2 * 512**-0.5 * 4000**-0.5)

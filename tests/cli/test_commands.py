@@ -1,0 +1,132 @@
+"""The commands as a person types them, in processes of their own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.cli.test_bad_input import regard
+
+FAST = [
+    "train.steps=40",
+    "train.checkpoint_every=20",
+    "train.validate_pairs=20",
+    "train.log_every=10",
+    "train.threads=1",
+]
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory):
+    """A short run of the copy recipe."""
+    folder = tmp_path_factory.mktemp("commands")
+    result = regard("train", "copy", *FAST, "--out", "run", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    assert "try: regard evaluate run" in result.stderr
+    assert result.stdout == ""
+    return folder
+
+
+def test_help_does_not_import_torch():
+    code = "import sys; sys.argv = ['regard', '--help']\nfrom regard.cli import app\n" \
+        "try: app()\nexcept SystemExit: pass\nassert 'torch' not in sys.modules, 'torch was imported'"  # fmt: skip
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize("verb", ["demo", "train", "translate", "evaluate", "doctor"])
+def test_every_verb_explains_itself(verb, tmp_path):
+    result = regard(verb, "--help", cwd=tmp_path)
+    assert result.returncode == 0
+    assert "Usage" in result.stdout
+    if verb in ("train", "translate", "evaluate"):
+        assert "Examples" in result.stdout
+
+
+def test_the_log_is_json_lines_and_the_recipe_is_whole(copied):
+    events = [json.loads(line) for line in (copied / "run" / "log.jsonl").read_text().splitlines()]
+    assert [event["step"] for event in events if event["event"] == "progress"] == [10, 20, 30, 40]
+    assert [event["step"] for event in events if event["event"] == "saved"] == [20, 40]
+    validated = [event for event in events if event["event"] == "validated"]
+    assert {"loss", "bleu", "chrf", "exact", "ter"} <= validated[-1].keys()
+    shown = regard("train", str(copied / "run" / "recipe.toml"), "--show", cwd=copied).stdout
+    assert "width = 64" in shown and "steps = 40" in shown
+
+
+def test_lines_out_are_lines_in(copied):
+    lines = "a b c\n\nd\nb b b b\n"
+    result = regard("translate", "run", cwd=copied, text=lines)
+    assert result.returncode == 0
+    assert len(result.stdout.split("\n")) == len(lines.split("\n"))
+    assert result.stdout.split("\n")[1] == ""
+    (copied / "in.txt").write_text(lines)
+    assert regard("translate", "run", "in.txt", cwd=copied).stdout == result.stdout
+    best = regard("translate", "run", "in.txt", "--beam", "3", "--nbest", "2", cwd=copied).stdout.splitlines()
+    assert [line.split(" ||| ")[0] for line in best] == ["0", "0", "1", "2", "2", "3", "3"]
+
+
+def test_evaluate_prints_scores_with_signatures(copied):
+    table = regard("evaluate", "run", cwd=copied).stdout
+    assert "test (1,000 pairs, beam 1)" in table
+    assert "tok:13a" in table
+    [result] = json.loads(regard("evaluate", "run", "--json", cwd=copied).stdout)
+    assert [score["name"] for score in result["scores"]] == ["bleu", "chrf", "exact", "ter"]
+
+
+def test_a_finished_run_is_not_trained_again(copied):
+    before = (copied / "run" / "final" / "weights.safetensors").stat().st_mtime_ns
+    result = regard("train", "copy", *FAST, "--out", "run", cwd=copied)
+    assert result.returncode == 0
+    assert "is finished already" in result.stderr
+    assert (copied / "run" / "final" / "weights.safetensors").stat().st_mtime_ns == before
+
+
+def test_the_doctor_finds_this_machine(tmp_path):
+    result = regard("doctor", cwd=tmp_path)
+    assert result.returncode == 0
+    assert "PyTorch" in result.stderr and "CPU" in result.stderr
+
+
+def test_ctrl_c_saves_and_the_same_command_goes_on_while_others_translate(tmp_path):
+    command = [
+        "train",
+        "copy",
+        "train.steps=100000",
+        "train.checkpoint_every=100000",
+        "train.log_every=5",
+        "train.threads=1",
+    ]
+    code = "from regard.cli import main; main()"
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *command], cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("step 10/"):
+            break
+    process.send_signal(signal.SIGINT)
+    rest = process.stderr.read()
+    assert process.wait(timeout=60) == 0
+    assert "stopped; go on with: regard train copy" in rest
+    [checkpoint] = (tmp_path / "runs" / "copy" / "checkpoints").iterdir()
+    step = int(checkpoint.name.removeprefix("step-"))
+    assert step >= 10
+    assert regard("translate", "runs/copy", cwd=tmp_path, text="a b\n").returncode == 0
+    again = subprocess.Popen(
+        [sys.executable, "-c", code, *command], cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    assert again.stderr is not None
+    for line in again.stderr:
+        if "going on from step" in line:
+            assert f"going on from step {step}" in line
+            break
+    else:
+        pytest.fail("the run did not go on")
+    time.sleep(0.5)
+    again.send_signal(signal.SIGTERM)
+    again.stderr.read()
+    assert again.wait(timeout=60) == 0
