@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -213,8 +212,8 @@ def _validator(recipe: Recipe, pairs: list[Pair], tokenizers: Tokenizers, device
             metrics = {"loss": _dev_loss(model, batches, device)}
             outputs = Translator(model, tokenizers, recipe.decode).translate(sources, options=options)
         metrics |= {name: metric(outputs, references, recipe.evaluate).value for name, metric in METRICS.items()}
-        examples = (Example(*three) for three in zip(sources, outputs, references, strict=True))
-        return metrics, tuple(islice(examples, EXAMPLES_SHOWN))
+        examples = [Example(*three) for three in zip(sources, outputs, references, strict=True)]
+        return metrics, tuple(examples[:: -(-len(examples) // EXAMPLES_SHOWN)])
 
     return validate
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.cells import cell_len, set_cell_size
 
 from regard.cli.say import console, say
 from regard.cli.stopping import StopRequest
@@ -38,9 +39,9 @@ def demo(
     exact = next(score for score in result.scores if score.name == "exact")
     say(f"{exact.value:.2f} % of {result.num_pairs:,} dates never seen in training come out right\n")
     outputs = api.load(out).translate(EXAMPLES)
-    width = max(len(text) for text in EXAMPLES)
+    width = max(cell_len(text) for text in EXAMPLES)
     for text, output in zip(EXAMPLES, outputs, strict=True):
-        console.print(f"  {text:{width}}  [dim]→[/]  [bold green]{output}[/]")
+        console.print(f"  {set_cell_size(text, width)}  [dim]→[/]  [bold green]{output}[/]")
     say(
         f'\nThe run is in {out}. Now try:\n  echo "3 de mayo de 1999" | regard translate {out}\n  regard evaluate {out}'
     )

@@ -64,7 +64,7 @@ class PlainDisplay:
                 )
             case Validated():
                 say(f"step {event.step}  {describe_metrics(event.metrics)}{'  (best)' if event.best else ''}")
-                for example in event.examples[:3]:
+                for example in event.examples:
                     say(f"    {example.source}  ->  {example.output}  ({verdict(example.output, example.reference)})")
             case Saved():
                 say(f"step {event.step}  saved {event.folder}")

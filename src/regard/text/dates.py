@@ -7,10 +7,10 @@
 Names, orders and punctuation come from Babel's locale data (Unicode CLDR), so the corpus needs no download; another
 version of Babel may spell a few dates differently. Three rules make every source mean one date:
 
-- *Tags.* A form that writes the month as a bare number, and does not open with a four-digit year, carries its locale:
-  nothing else says whether 03/04/26 is in March or in April. The rule looks at the form and never at the day, so
-  "de 14.11.26" is tagged although no month has the number 14. After a leading year the month precedes the day in
-  every locale here, so such forms go without.
+- *Tags.* A form carries its locale where only that can settle the order: 03/04/26 is in March for en_US and in April for
+  en_GB. Two forms look alike when they differ in nothing but the order of their fields, and every form that looks like
+  one of another order is tagged, whatever the day: "fr 14/11/26" too, although no month has the number 14. All who
+  write 14.11.26 put the day first, so that goes without.
 - *Years.* The calendar spans one hundred years, so two digits name one year: 50 to 99 are 19xx, 00 to 49 are 20xx
   (the pivot of RFC 5280, 4.1.2.5.1). Years are Gregorian everywhere, in Thai and Persian too.
 - *Splits.* Each day of the calendar belongs to one split, so a model is only ever tested on days that it has not seen.
@@ -98,11 +98,25 @@ def write_date(date: datetime.date, *, locale: str, form: str) -> str:
 
 @functools.cache
 def needs_tag(locale: str, form: str) -> bool:
-    """Whether only the locale can say which number of this form is the month."""
-    fields = re.sub(r"'[^']*'", "", _pattern(locale, form).pattern)  # quoted letters are words, not fields
-    month_is_a_number = re.search(r"(?<!M)MM?(?!M)", fields) is not None  # three letters and more spell a name
-    opens_with_the_whole_year = re.match(r"y(?!y)", fields) is not None
-    return month_is_a_number and not opens_with_the_whole_year
+    """Whether another locale writes what looks like this form in another order."""
+    look, order = _look_and_order(locale, form)
+    styles = itertools.product(LOCALES, FORMS)
+    return any(
+        look == other_look and order != other for other_look, other in itertools.starmap(_look_and_order, styles)
+    )
+
+
+@functools.cache
+def _look_and_order(locale: str, form: str) -> tuple[str, str]:
+    """What a form looks like to one who does not know what its numbers mean, and the order of day, month and year."""
+    pattern = _pattern(locale, form).pattern.translate(_INVISIBLE)
+    fields = re.sub(
+        r"'[^']*'", lambda quoted: re.sub("[yMd]", "", quoted[0]), pattern
+    )  # words, whose letters are no fields
+    order = re.sub(r"(.)\1*", r"\1", re.sub(r"[^yMd]", "", fields))
+    look = re.sub(r"(?<![yMd])(yy|MM?|dd?)(?![yMd])", "#", fields)  # y alone is a year of four digits and looks it
+    digits = locale if locale in _OWN_DIGITS else "Latin"
+    return f"{digits} {''.join(look.split())}", order
 
 
 def split_of(date: datetime.date) -> str:

@@ -103,7 +103,9 @@ class Trainer:
             if counters.step % config.log_every == 0 or counters.step == config.steps:
                 self._report(window, result)
                 window = Window()
+            paused = time.monotonic()
             self._pause()
+            window.started += time.monotonic() - paused  # tokens a second are those of training alone
         self._finish()
         return True
 

@@ -1,0 +1,102 @@
+"""Validation, early stopping, the best checkpoint, and the guard against numbers that are not finite."""
+
+import pytest
+import torch
+
+import regard
+from regard.errors import ConfigError, TrainingError
+from regard.run.folder import RunFolder
+from regard.training.events import Noted, Progress, Started, Validated
+from regard.training.trainer import Trainer
+
+SMALL = [
+    *(
+        "train.checkpoint_every=5",
+        "train.validate_every=5",
+        "train.validate_pairs=10",
+        "train.log_every=1",
+        "train.tokens=128",
+    ),
+    *("model.width=16", "model.num_layers=1", "model.hidden=16", "train.threads=1"),
+]
+
+
+def train(tmp_path, *settings, name="run"):
+    events = []
+    outcome = regard.train("copy", out=tmp_path / name, overrides=[*SMALL, *settings], listen=events.append)
+    return outcome, events
+
+
+def test_patience_ends_a_run_that_gets_no_better(tmp_path):
+    outcome, events = train(tmp_path, "train.steps=1000", "train.lr=0.0", "train.metric=loss", "train.patience=3")
+    assert outcome.finished
+    steps = [event.step for event in events if isinstance(event, Validated)]
+    assert steps == [5, 10, 15, 20]  # the first one is the best, three more are not better
+    assert any("no better loss for 3 validations" in event.text for event in events if isinstance(event, Noted))
+
+
+def test_the_best_checkpoint_is_kept_and_becomes_final(tmp_path, monkeypatch):
+    scores = iter([5.0, 1.0, 3.0, 4.0, 2.0, 6.0])
+    original = Trainer._validate
+
+    def validate(self):
+        loss = next(scores)
+        self.validate = lambda model: ({"loss": loss}, ())
+        original(self)
+
+    monkeypatch.setattr(Trainer, "_validate", validate)
+    outcome, _ = train(tmp_path, "train.steps=30", "train.metric=loss", "train.final=best", "train.keep=2")
+    final, _ = outcome.run.weights()
+    assert final.counters["from_steps"] == [10]
+    assert [int(path.name[5:]) for path in outcome.run.checkpoints()] == [10, 25, 30]
+
+
+def test_final_weights_are_the_mean_of_the_last_checkpoints(tmp_path):
+    outcome, _ = train(tmp_path, "train.steps=15", "train.average=3", "train.keep=1")
+    final, name = outcome.run.weights()
+    assert name == "final" and final.counters["from_steps"] == [5, 10, 15]
+    each = [outcome.run.checkpoint_at(step).weights for step in (5, 10, 15)]
+    for name, weight in final.weights.items():
+        torch.testing.assert_close(weight, sum(one[name] for one in each) / 3)
+
+
+def test_a_loss_that_is_not_finite_is_skipped_counted_and_in_the_end_stops_training(tmp_path):
+    with pytest.raises(TrainingError, match="4 steps in a row"):
+        train(
+            tmp_path,
+            "train.steps=50",
+            "train.lr=1e30",
+            "train.schedule=inverse-sqrt",
+            "train.warmup_steps=1",
+            "train.max_bad_steps=4",
+        )
+    assert RunFolder(tmp_path / "run").exists
+    assert not RunFolder(tmp_path / "run").finished
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):
+    def losses(name, seed):
+        _, events = train(tmp_path, "train.steps=6", f"train.seed={seed}", "model.dropout=0.3", name=name)
+        return [event.loss for event in events if isinstance(event, Progress)]
+
+    assert losses("a", 1) == losses("b", 1) != losses("c", 2)
+
+
+def test_the_global_generator_is_left_alone(tmp_path):
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    train(tmp_path, "train.steps=3", "model.dropout=0.3")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_first_line_says_what_was_chosen(tmp_path):
+    _, events = train(tmp_path, "train.steps=1", "train.device=cpu")
+    [started] = [event for event in events if isinstance(event, Started)]
+    assert started.how == "cpu, 1 threads, float32"
+
+
+def test_best_needs_something_to_judge_by(tmp_path):
+    (tmp_path / "pairs.tsv").write_text("a\tb\n")
+    (tmp_path / "my.toml").write_text('[data]\ntrain = { pairs = "pairs.tsv" }\n[model]\nkind = "transformer"\n')
+    with pytest.raises(ConfigError, match=r"name them in data.valid"):
+        regard.train(str(tmp_path / "my.toml"), out=tmp_path / "run", overrides=["train.final=best"])
