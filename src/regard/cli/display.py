@@ -33,17 +33,17 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def time_left(progress: Progress, first_step: int, first_seconds: float) -> float:
+def time_left(started: Started, now: Progress) -> float:
     """Seconds until the last step, at the pace since this process began."""
-    done = progress.step - first_step
-    return (progress.seconds - first_seconds) / max(done, 1) * (progress.steps - progress.step)
+    pace = (now.seconds - started.seconds) / max(now.step - started.step, 1)
+    return pace * (now.steps - now.step)
 
 
 class PlainDisplay:
     """A line for every event, for logs and pipes."""
 
     def __init__(self) -> None:
-        self.first: tuple[int, float] | None = None
+        self.started: Started | None = None
 
     def __enter__(self) -> PlainDisplay:
         return self
@@ -54,10 +54,11 @@ class PlainDisplay:
     def __call__(self, event: Event) -> None:
         match event:
             case Started():
+                self.started = event
                 say(started_line(event))
             case Progress():
-                self.first = self.first or (event.step - 1, 0.0 if event.step < event.steps / 50 else event.seconds)
-                left = clock(time_left(event, *self.first))
+                assert self.started is not None, "training reports progress after it has started"
+                left = clock(time_left(self.started, event))
                 say(
                     f"step {event.step}/{event.steps}  loss {event.loss:.3f}  rate {event.rate:.2e}  "
                     f"norm {event.gradient_norm:.2f}  {event.tokens_per_second:,.0f} tokens/s  {left} left"
@@ -87,7 +88,7 @@ class LiveDisplay:
     def __init__(self) -> None:
         self.progress: Progress | None = None
         self.validated: Validated | None = None
-        self.first: tuple[int, float] = (0, 0.0)
+        self.started: Started | None = None
         self.live = Live(console=console, refresh_per_second=4, get_renderable=self.render)
 
     def __enter__(self) -> LiveDisplay:
@@ -100,10 +101,9 @@ class LiveDisplay:
     def __call__(self, event: Event) -> None:
         match event:
             case Started():
+                self.started = event
                 say(started_line(event))
             case Progress():
-                if self.progress is None and event.step > event.steps / 50:
-                    self.first = (event.step, event.seconds)
                 self.progress = event
             case Validated():
                 self.validated = event
@@ -113,21 +113,21 @@ class LiveDisplay:
                 pass
 
     def render(self) -> RenderableType:
-        if self.progress is None:
+        if self.progress is None or self.started is None:
             return Text("getting ready ...", style="dim")
-        parts: list[RenderableType] = [self._progress_line(self.progress)]
+        parts: list[RenderableType] = [self._progress_line(self.started, self.progress)]
         if self.validated is not None:
             parts += [self._scores(self.validated), self._examples(self.validated)]
         return Group(*parts)
 
-    def _progress_line(self, progress: Progress) -> RenderableType:
+    def _progress_line(self, started: Started, progress: Progress) -> RenderableType:
         grid = Table.grid(padding=(0, 2))
         grid.add_row(
             ProgressBar(total=progress.steps, completed=progress.step, width=30),
             f"step {progress.step:,}/{progress.steps:,}",
             f"loss [bold]{progress.loss:.3f}[/]",
             f"{progress.tokens_per_second:,.0f} tokens/s",
-            f"{clock(progress.seconds)} gone, [bold]{clock(time_left(progress, *self.first))}[/] left",
+            f"{clock(progress.seconds)} gone, [bold]{clock(time_left(started, progress))}[/] left",
         )
         return grid
 

@@ -15,6 +15,7 @@ class Started:
     steps: int
     parameters: int
     how: str  # device, precision and so on, in one line
+    seconds: float  # of training so far
 
 
 @dataclass(frozen=True)

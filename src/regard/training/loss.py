@@ -47,6 +47,7 @@ def linear_cross_entropy(hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor,
 
 
 CHUNK_LOGITS = 2**20  # logits held at a time: they stay in a CPU's cache between the passes over them
+CHUNK_LOGITS_GPU = 2**28  # large enough to fill a GPU, small enough to fit on it
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -58,44 +59,55 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, hidden_ND, weight_VD, labels_N, smoothing):  # type: ignore[no-untyped-def]
-        V = weight_VD.size(0)
-        needs_hidden, needs_weight = ctx.needs_input_grad[:2]
-        weight = weight_VD.to(hidden_ND.dtype)
-        columns_D = weight.sum(dim=0)
-        grad_hidden = torch.empty_like(hidden_ND) if needs_hidden else None
-        grad_weight = torch.zeros_like(weight) if needs_weight else None
-        total = hidden_ND.new_zeros((), dtype=torch.float32)
-        chunk = max(1, CHUNK_LOGITS // V) if hidden_ND.device.type == "cpu" else max(1, 2**28 // V)
-        for begin in range(0, hidden_ND.size(0), chunk):
-            hidden_CD, labels_C = hidden_ND[begin : begin + chunk], labels_N[begin : begin + chunk]
-            logp_CV = torch.mm(hidden_CD, weight.t()).float()
-            right_C = logp_CV.gather(1, labels_C[:, None])[:, 0]
-            sums_C = logp_CV.sum(dim=-1)
-            torch.log_softmax(logp_CV, dim=-1, out=logp_CV)
-            right_logp_C = logp_CV.gather(1, labels_C[:, None])[:, 0]
-            log_normalizer_C = right_C - right_logp_C
-            total -= (1 - smoothing) * right_logp_C.sum() + smoothing * (sums_C / V - log_normalizer_C).sum()
-            if not (needs_hidden or needs_weight):
-                continue
-            p_CV = logp_CV.exp_().to(hidden_ND.dtype)
-            if grad_hidden is not None:
-                out_CD = grad_hidden[begin : begin + chunk]
-                torch.mm(p_CV, weight, out=out_CD)
-                out_CD.sub_(weight.index_select(0, labels_C), alpha=1 - smoothing).sub_(columns_D, alpha=smoothing / V)
-            if grad_weight is not None:
-                grad_weight.addmm_(p_CV.t(), hidden_CD)
-                grad_weight.index_add_(0, labels_C, hidden_CD, alpha=smoothing - 1)
-        if grad_weight is not None:
-            grad_weight.sub_(hidden_ND.sum(dim=0), alpha=smoothing / V)
+        device = hidden_ND.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden_ND.dtype
+        with torch.autocast(
+            device, enabled=False
+        ):  # the casts are ours: products in `dtype`, everything else in float32
+            hidden, weight = hidden_ND.to(dtype), weight_VD.to(dtype)
+            total, grad_hidden, grad_weight = _loss_and_gradients(
+                hidden, weight, labels_N, smoothing, gradients=any(ctx.needs_input_grad[:2])
+            )
         ctx.save_for_backward(grad_hidden, grad_weight)
+        ctx.dtypes = hidden_ND.dtype, weight_VD.dtype
         return total
 
     @staticmethod
     def backward(ctx, scale):  # type: ignore[no-untyped-def]
         grad_hidden, grad_weight = ctx.saved_tensors
-        return (
-            None if grad_hidden is None else grad_hidden * scale,
-            None if grad_weight is None else grad_weight * scale,
-            None,
-            None,
-        )
+        return (grad_hidden * scale).to(ctx.dtypes[0]), (grad_weight * scale).to(ctx.dtypes[1]), None, None
+
+
+def _loss_and_gradients(
+    hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float, *, gradients: bool
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The summed loss, and its gradients with respect to hidden and weight where asked for."""
+    V = weight_VD.size(0)
+    total = hidden_ND.new_zeros((), dtype=torch.float32)
+    grad_hidden = torch.empty_like(hidden_ND) if gradients else None
+    grad_weight = torch.zeros_like(weight_VD, dtype=torch.float32) if gradients else None
+    columns_D = weight_VD.sum(dim=0)
+    chunk = max(1, (CHUNK_LOGITS if hidden_ND.device.type == "cpu" else CHUNK_LOGITS_GPU) // V)
+    for begin in range(0, hidden_ND.size(0), chunk):
+        hidden_CD, labels_C = hidden_ND[begin : begin + chunk], labels_N[begin : begin + chunk]
+        logits_CV = torch.mm(hidden_CD, weight_VD.t()).float()
+        right_C = logits_CV.gather(1, labels_C[:, None])[:, 0]
+        sums_C = logits_CV.sum(dim=-1)
+        logp_CV = torch.log_softmax(logits_CV, dim=-1, out=logits_CV)
+        right_logp_C = logp_CV.gather(1, labels_C[:, None])[:, 0]
+        mean_logp_C = sums_C / V - (right_C - right_logp_C)  # the difference is the log of the normalizer
+        total -= (1 - smoothing) * right_logp_C.sum() + smoothing * mean_logp_C.sum()
+        if grad_hidden is None or grad_weight is None:
+            continue
+        p_CV = logp_CV.exp_().to(hidden_ND.dtype)
+        out_CD = grad_hidden[begin : begin + chunk]
+        torch.mm(p_CV, weight_VD, out=out_CD)
+        out_CD.sub_(weight_VD.index_select(0, labels_C), alpha=1 - smoothing).sub_(columns_D, alpha=smoothing / V)
+        if p_CV.dtype == torch.float32:
+            grad_weight.addmm_(p_CV.t(), hidden_CD)
+        else:
+            grad_weight += torch.mm(p_CV.t(), hidden_CD)
+        grad_weight.index_add_(0, labels_C, hidden_CD.float(), alpha=smoothing - 1)
+    if grad_weight is not None:
+        grad_weight.sub_(hidden_ND.float().sum(dim=0), alpha=smoothing / V)
+    return total, grad_hidden, grad_weight

@@ -86,7 +86,7 @@ class Trainer:
         dtype = str(self.precision).removeprefix("torch.")
         threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
         how = f"{self.device.type}{threads}, {dtype}"
-        self.listen(Started(counters.step, config.steps, self.model.num_parameters(), how))
+        self.listen(Started(counters.step, config.steps, self.model.num_parameters(), how, counters.seconds))
         batches = self.loader.batches(Position(counters.epoch, counters.batch))
         window, before = Window(), counters.seconds
         started = time.monotonic()

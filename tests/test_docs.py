@@ -1,0 +1,65 @@
+"""Every snippet in the README and in docs/ runs, in the order it stands there."""
+
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+WORDS = {
+    "das": "the",
+    "ein": "a",
+    "haus": "house",
+    "hund": "dog",
+    "ist": "is",
+    "klein": "small",
+    "rot": "red",
+    "und": "and",
+}
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    return re.findall(r"^```(\w+)\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+
+
+def write_bitext(folder: Path) -> None:
+    """Small parallel files under the names that the pages use."""
+    generator = random.Random(1)
+    for name, size in {"train": 200, "dev": 20, "test": 20}.items():
+        lines = [generator.choices(list(WORDS), k=generator.randint(2, 7)) for _ in range(size)]
+        (folder / f"{name}.de").write_text("".join(" ".join(line) + "\n" for line in lines))
+        (folder / f"{name}.en").write_text("".join(" ".join(WORDS[word] for word in line) + "\n" for line in lines))
+
+
+def recipe() -> str:
+    [text] = [text for kind, text in blocks(ROOT / "README.md") if kind == "toml"]
+    assert "steps = 8000" in text
+    return text.replace("steps = 8000", "steps = 4\nthreads = 1")  # it must run here, not become good
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_snippets_of(page, tmp_path):
+    write_bitext(tmp_path)
+    (tmp_path / "my.toml").write_text(recipe())
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    for kind, text in blocks(page):
+        if kind == "sh" and not text.startswith("make "):  # the make targets are what runs this test
+            command = ["bash", "-euo", "pipefail", "-c", text]
+        elif kind == "python":
+            command = [sys.executable, "-c", text]
+        else:
+            assert kind in ("sh", "toml", "text"), f"nobody runs a {kind!r} snippet"
+            continue
+        result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+        assert result.returncode == 0, f"{text}\n{result.stderr}"
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
