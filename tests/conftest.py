@@ -5,13 +5,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 torch.set_num_threads(1)
+settings.register_profile("unhurried", deadline=None)  # a busy machine is not a wrong answer
+settings.load_profile("unhurried")
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        if "gpu" in item.keywords and not torch.cuda.is_available():
+        if item.get_closest_marker("gpu") and not torch.cuda.is_available():
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
 
 

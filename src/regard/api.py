@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
@@ -21,11 +22,11 @@ from regard.models.base import Seq2Seq
 from regard.nn.device import autocast, pick_device, pick_precision, use_threads
 from regard.run.checkpoint import load_weights
 from regard.run.folder import RunFolder
-from regard.text.bitext import data_folders, load_bitext
+from regard.text.bitext import anchor, data_folders, load_bitext, named_folder, pairs_fingerprint
 from regard.text.corpus import Pair, read_pairs
 from regard.text.tokenizer import Sampling, Tokenizers, train_tokenizers
 from regard.training.events import Event, Example, Listener, Noted, Progress, Saved, Started, Validated
-from regard.training.loss import cross_entropy
+from regard.training.loss import sequence_loss
 from regard.training.trainer import Trainer, Validate
 
 EXAMPLES_SHOWN = 5
@@ -45,7 +46,7 @@ def train(
     *,
     out: Path | str | None = None,
     overrides: Sequence[str] = (),
-    data: Path | None = None,
+    data: Path | str | None = None,
     listen: Listener = lambda event: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Outcome:
@@ -54,17 +55,19 @@ def train(
     if isinstance(recipe, str):
         beside = find_recipe(recipe).parent
         recipe = load_recipe(recipe, overrides)
-    recipe = _resolve(recipe)
+    folders = data_folders(data, beside)
+    recipe = resolve(msgspec.structs.replace(recipe, data=anchor(recipe.data, folders, named=named_folder(data))))
     run = RunFolder(out or Path("runs") / recipe.name)
     if run.exists:
         _refuse_other_recipe(run, recipe)
     if run.finished:
         return Outcome(run, finished=True, trained=False)
     device = pick_device(recipe.train.device)
-    pick_precision(recipe.train.precision, device)
     use_threads(recipe.train.threads)
-    corpus = _load_corpus(recipe, data_folders(data, beside))
+    corpus = _load_corpus(recipe, folders)
     listen(Noted(0, corpus.summary))
+    if run.exists and run.corpus() != corpus.fingerprint():
+        raise DataError(f"the text has changed since {run} was begun; put it back, or name another folder with --out")
     tokenizers = run.tokenizers() if run.exists else _fresh_tokenizers(recipe, corpus.train)
     model = _fresh_model(recipe, tokenizers).to(device)
     loader = _loader(recipe, corpus.train, tokenizers, listen)
@@ -75,9 +78,12 @@ def train(
         listen(event)
 
     trainer = Trainer(model, loader, recipe.train, run, validate=validate, listen=hear, stop=stop)
-    if not run.exists:  # all that can be refused has been: only now is anything written
-        run.create(recipe, tokenizers)
-    return Outcome(run, finished=trainer.fit(), trained=True)
+    if stop():
+        return Outcome(run, finished=False, trained=True)
+    with run.locked():
+        if not run.exists:  # all that can be refused has been: only now is anything written
+            run.create(recipe, tokenizers, corpus.fingerprint())
+        return Outcome(run, finished=trainer.fit(), trained=True)
 
 
 def load(run: Path | str, *, device: str = "auto", warn: Callable[[str], None] = lambda text: None) -> Translator:
@@ -102,9 +108,9 @@ class Evaluation:
 def evaluate(
     run: Path | str,
     *,
-    source: Path | None = None,
-    reference: Path | None = None,
-    data: Path | None = None,
+    source: Path | str | None = None,
+    reference: Path | str | None = None,
+    data: Path | str | None = None,
     options: SearchOptions | None = None,
     device: str = "auto",
     warn: Callable[[str], None] = lambda text: None,
@@ -113,8 +119,8 @@ def evaluate(
     translator, recipe = load(run, device=device, warn=warn), RunFolder(run).recipe()
     if (source is None) != (reference is None):
         raise ConfigError("give both --source and --reference, or neither to use the recipe's test sets")
-    if source is not None:
-        sets = {source.name: read_pairs(source, reference)}
+    if source is not None and reference is not None:
+        sets = {Path(source).name: read_pairs(Path(source), Path(reference))}
     else:
         folders = data_folders(data, None)
         sets = {name: load_bitext(bitext, folders=folders) for name, bitext in recipe.data.test.items()}
@@ -141,15 +147,23 @@ class _Corpus:
         valid = f", {len(self.valid):,} to validate on" if self.valid else ", none to validate on"
         return f"{len(self.train):,} pairs to train on{valid}"
 
+    def fingerprint(self) -> dict[str, Any]:
+        """Sizes and hashes: what a later run can be held against."""
+        return {name: pairs_fingerprint(pairs) for name, pairs in (("train", self.train), ("valid", self.valid))}
 
-def _resolve(recipe: Recipe) -> Recipe:
+
+def resolve(recipe: Recipe) -> Recipe:
     """The recipe with its model's preset spelled out, so that the run folder says everything."""
     kind, config = model_config(recipe.model)
     return msgspec.structs.replace(recipe, model={"kind": kind, **to_table(config)})
 
 
+# Settings of the machine and of the display: a run may go on with others.
+NOT_THE_RUN = ("train.threads", "train.device", "train.log_every", "train.tensorboard", "train.keep")
+
+
 def _refuse_other_recipe(run: RunFolder, recipe: Recipe) -> None:
-    changed = differences(run.recipe(), recipe)
+    changed = [change for change in differences(run.recipe(), recipe) if not change.startswith(NOT_THE_RUN)]
     if changed:
         raise ConfigError(
             f"{run} holds a run of another recipe ({'; '.join(changed[:5])}); "
@@ -167,14 +181,20 @@ def _load_corpus(recipe: Recipe, folders: list[Path]) -> _Corpus:
 
 def _fresh_tokenizers(recipe: Recipe, pairs: Sequence[Pair]) -> Tokenizers:
     config = recipe.tokenizer
-    return train_tokenizers(pairs, kind=config.kind, size=config.size, joint=config.joint)
+    return train_tokenizers(pairs, kind=config.kind, size=config.size, joint=config.joint, coverage=config.coverage)
 
 
 def _fresh_model(recipe: Recipe, tokenizers: Tokenizers) -> Seq2Seq:
     """A model whose first weights follow from the seed, without touching the global generator."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(recipe.train.seed)
-        return build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
+        torch.default_generator.manual_seed(recipe.train.seed)
+        model = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
+    if model.max_length is not None and recipe.data.max_length + 1 > model.max_length:
+        fits = model.max_length - 1
+        raise ConfigError(
+            f"the model takes at most {fits} tokens and EOS; set data.max_length={fits}, or more model.max_positions"
+        )
+    return model
 
 
 def _encode(pairs: Sequence[Pair], tokenizers: Tokenizers, sampling: Sampling | None = None) -> Sides:
@@ -201,7 +221,8 @@ def _loader(recipe: Recipe, pairs: Sequence[Pair], tokenizers: Tokenizers, liste
 
 def _validator(recipe: Recipe, pairs: list[Pair], tokenizers: Tokenizers, device: torch.device) -> Validate:
     """Scores a model on the dev set: its loss over all pairs, the other metrics over the first few, greedily."""
-    batches = in_order(_encode(pairs, tokenizers), budget=recipe.train.tokens)
+    score_all(["a"], ["a"], recipe.evaluate)  # refuses a metric that cannot be computed here
+    batches = in_order(_encode(pairs, tokenizers), budget=recipe.train.tokens, max_length=recipe.data.max_length)
     shown = pairs[: recipe.train.validate_pairs]
     sources, references = [pair.source for pair in shown], [pair.target for pair in shown]
     options = search_options(recipe.decode, beam=1)
@@ -223,11 +244,9 @@ def _dev_loss(model: Seq2Seq, batches: Sequence[Batch], device: torch.device) ->
     """Nats a target token, unsmoothed: exp of it is the perplexity."""
     total, tokens = 0.0, 0
     for batch in batches:
-        batch = to_device(batch, device)
-        logits = model.decode(batch.target, model.encode(batch.source))
-        total += cross_entropy(logits, batch.labels, smoothing=0.0).item()
-        tokens += batch.num_tokens
-    return total / tokens
+        loss = sequence_loss(model, to_device(batch, device), smoothing=0.0)
+        total, tokens = total + loss.total.item(), tokens + loss.tokens
+    return total / max(tokens, 1)
 
 
 def _log(run: RunFolder, event: Event) -> None:

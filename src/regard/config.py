@@ -21,9 +21,18 @@ class Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A frozen bundle of typed options."""
 
 
-def _at_least(options: Struct, name: str, least: int) -> None:
-    if getattr(options, name) < least:
-        raise ValueError(f"{name} is {getattr(options, name)}; it must be {least} or more")
+def at_least(options: Struct, name: str, least: int) -> None:
+    """Refuses a smaller value; None passes."""
+    value = getattr(options, name)
+    if value is not None and not value >= least:  # so that not-a-number is refused too
+        raise ValueError(f"{name} is {value}; it must be {least} or more")
+
+
+def below_one(options: Struct, name: str) -> None:
+    """Refuses what is no share: a value below 0, or 1 and more."""
+    value = getattr(options, name)
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} is {value}; it must be at least 0 and below 1")
 
 
 class Bitext(Struct, frozen=True):
@@ -35,8 +44,9 @@ class Bitext(Struct, frozen=True):
     generate: str | None = None  # or a built-in corpus: "dates/train", "copy/valid", ...
 
     def __post_init__(self) -> None:
-        ways = [bool(self.source or self.target), bool(self.pairs), bool(self.generate)]
-        if sum(ways) != 1 or bool(self.source) != bool(self.target):
+        ways = [(self.source, self.target), (self.pairs,), (self.generate,)]
+        given = [way for way in ways if any(name is not None for name in way)]
+        if len(given) != 1 or not all(given[0]):
             raise ValueError("give either source and target, or pairs, or generate")
 
 
@@ -51,6 +61,7 @@ class TokenizerConfig(Struct, frozen=True):
     kind: Literal["bpe", "unigram", "char", "word"] = "bpe"
     size: int = 8000  # the most entries a vocabulary may have
     joint: bool = True  # one vocabulary for both sides, needed to tie all three embeddings
+    coverage: float = 1.0  # share of running characters (or words) that get an entry; the rarest beyond it are unknown
     sampling: float = 0.0  # BPE-dropout rate, or unigram smoothing, in training only
 
 
@@ -74,7 +85,7 @@ class TrainConfig(Struct, frozen=True):
     ema: float = 0.0  # decay of the moving average of the weights; 0: none
     average: int = 1  # final weights: the mean of this many last checkpoints
     final: Literal["last", "best"] = "last"  # "best": the checkpoint with the best dev metric instead
-    metric: Literal["loss", "bleu", "chrf", "exact", "ter"] = "loss"  # decides "best" and early stopping
+    metric: Literal["loss", "bleu", "chrf", "exact", "token_errors"] = "loss"  # decides "best" and early stopping
     patience: int = 0  # validations without a better metric before stopping; 0: never
     validate_every: int = 0  # steps; 0: when a checkpoint is written
     validate_pairs: int = 500  # dev pairs translated at each validation; the dev loss takes them all
@@ -88,30 +99,18 @@ class TrainConfig(Struct, frozen=True):
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
-        for name in (
-            "steps",
-            "tokens",
-            "accumulate",
-            "average",
-            "checkpoint_every",
-            "keep",
-            "log_every",
-            "max_bad_steps",
-        ):
-            _at_least(self, name, 1)
-        for name in (
-            "warmup_steps",
-            "patience",
-            "validate_every",
-            "validate_pairs",
-            "threads",
-            "clip_norm",
-            "weight_decay",
-        ):
-            _at_least(self, name, 0)
+        for name in ("steps", "tokens", "accumulate", "average", "checkpoint_every", "keep", "log_every"):
+            at_least(self, name, 1)
+        for name in ("max_bad_steps", "validate_pairs"):
+            at_least(self, name, 1)
+        for name in ("warmup_steps", "patience", "validate_every", "threads", "seed", "clip_norm", "weight_decay"):
+            at_least(self, name, 0)
         for name in ("label_smoothing", "ema"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0 and below 1")
+            below_one(self, name)
+        if not self.eps > 0 or not (self.lr is None or self.lr >= 0):
+            raise ValueError(f"eps is {self.eps} and lr is {self.lr}; eps must be above 0 and lr 0 or more")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas are {self.betas}; each must be at least 0 and below 1")
         if not 0 < self.decay <= 1:
             raise ValueError(f"decay is {self.decay}; it is the share of all steps at the end, above 0 and at most 1")
 
@@ -127,9 +126,11 @@ class DecodeConfig(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for name in ("beam", "tokens", "max_source"):
-            _at_least(self, name, 1)
+            at_least(self, name, 1)
         for name in ("length_penalty", "max_extra"):
-            _at_least(self, name, 0)
+            at_least(self, name, 0)
+        if self.beam > 1000:
+            raise ValueError(f"beam is {self.beam}; it must be 1000 or less")
 
 
 class EvaluateConfig(Struct, frozen=True):
@@ -159,8 +160,28 @@ def decode(cls: type[S], values: Mapping[str, Any], *, where: str) -> S:
         return msgspec.convert(values, cls)
     except msgspec.ValidationError as error:
         what, _, path = str(error).partition(" - at `$")
-        place = (where + path.rstrip("`")).strip(".")
+        path = path.rstrip("`").strip(".")
+        place = ".".join(part for part in (where, path) if part)
+        if what.startswith("Invalid enum value"):
+            value = what.removeprefix("Invalid enum value ").strip("'")
+            raise ConfigError(f"{place} is {value!r}; {did_you_mean(value, _choices(cls, path.split('.')))}") from error
         raise ConfigError(f"{place or 'the recipe'}: {what[:1].lower()}{what[1:]}".replace("`", "'")) from error
+
+
+def _choices(kind: Any, path: list[str]) -> list[str]:
+    """The values that the field at this path may have."""
+    for name in path:
+        structs = [option for option in (kind, *get_args(kind)) if isinstance(option, type)]
+        fields = {
+            field.name: field.type
+            for one in structs
+            if issubclass(one, msgspec.Struct)
+            for field in msgspec.structs.fields(one)
+        }
+        kind = fields.get(name, kind)
+    return [
+        str(value) for option in (kind, *get_args(kind)) if get_origin(option) is Literal for value in get_args(option)
+    ]
 
 
 def _refuse_unknown(cls: type[msgspec.Struct], values: Mapping[str, Any], where: str) -> None:
@@ -257,7 +278,7 @@ def to_table(struct: msgspec.Struct) -> dict[str, Any]:
 def dump_toml(table: Mapping[str, Any], *, prefix: str = "") -> str:
     """TOML text that reads back as the same table."""
     scalars = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
-    lines = [f"{key} = {_toml_value(value)}" for key, value in scalars.items()]
+    lines = [f"{_toml_key(key)} = {_toml_value(value)}" for key, value in scalars.items()]
     for key, value in table.items():
         if isinstance(value, Mapping):
             path = f"{prefix}{_toml_key(key)}"
@@ -266,14 +287,14 @@ def dump_toml(table: Mapping[str, Any], *, prefix: str = "") -> str:
 
 
 def _toml_key(key: str) -> str:
-    return key if key.replace("-", "").replace("_", "").isalnum() and key.isascii() else json.dumps(key)
+    return key if key.replace("-", "").replace("_", "").isalnum() and key.isascii() else _toml_value(key)
 
 
 def _toml_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)  # a JSON string is a TOML basic string
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML wants this one escaped too
     if isinstance(value, Sequence):
         return "[" + ", ".join(_toml_value(entry) for entry in value) + "]"
     return repr(value)

@@ -58,6 +58,20 @@ MISTAKES = {
     "sampling from characters": (["my.toml", "tokenizer.sampling=0.1"], None, "char"),
     "patience with no dev pairs": (["my.toml", "train.patience=3"], None, "name them in data.valid"),
     "pairs that are all too long": (["my.toml", "data.max_length=1"], None, "raise data.max_length"),
+    "no heads": (["my.toml", "model.num_heads=0"], None, "num_heads is 0; it must be 1 or more"),
+    "a value that is not one of a few": (
+        ["my.toml", "model.norm=batch"],
+        None,
+        "model.norm is 'batch'; known: layer, rms",
+    ),
+    "a beam too wide": (["my.toml", "decode.beam=2000"], None, "beam is 2000"),
+    "a seed below zero": (["my.toml", "train.seed=-1"], None, "seed is -1"),
+    "more tokens than positions": (
+        ["my.toml", "model.positions=learned", "model.max_positions=9"],
+        None,
+        "max_length=8",
+    ),
+    "a folder that is a file": (["my.toml", "--out", "train.de"], None, "train.de"),
     "a data folder that is none": (["my.toml", "--data", "nowhere"], None, "'nowhere' is not a folder"),
 }
 

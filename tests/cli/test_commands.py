@@ -51,7 +51,7 @@ def test_the_log_is_json_lines_and_the_recipe_is_whole(copied):
     assert [event["step"] for event in events if event["event"] == "progress"] == [10, 20, 30, 40]
     assert [event["step"] for event in events if event["event"] == "saved"] == [20, 40]
     validated = [event for event in events if event["event"] == "validated"]
-    assert {"loss", "bleu", "chrf", "exact", "ter"} <= validated[-1].keys()
+    assert {"loss", "bleu", "chrf", "exact", "token_errors"} <= validated[-1].keys()
     shown = regard("train", str(copied / "run" / "recipe.toml"), "--show", cwd=copied).stdout
     assert "width = 64" in shown and "steps = 40" in shown
 
@@ -68,12 +68,40 @@ def test_lines_out_are_lines_in(copied):
     assert [line.split(" ||| ")[0] for line in best] == ["0", "0", "1", "2", "2", "3", "3"]
 
 
+def test_nothing_in_is_nothing_out_and_the_rest_of_a_pipe_is_read_from_where_it_stands(copied):
+    assert regard("translate", "run", cwd=copied, text="").stdout == ""
+    code = "from regard.cli import main; main()"
+    shell = f"{{ read first; {sys.executable} -c '{code}' translate run; }} < in.txt"
+    (copied / "in.txt").write_text("a b\nc\nd\n")
+    result = subprocess.run(["bash", "-c", shell], cwd=copied, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("\n") == 2
+
+
+def test_evaluate_finds_the_text_beside_the_recipe_from_anywhere(tmp_path):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "pairs.tsv").write_text("a b\tb a\nc d\td c\n")
+    recipe = (
+        '[data]\ntrain = { pairs = "pairs.tsv" }\ntest = { t = { pairs = "pairs.tsv" } }\n[tokenizer]\nkind = "word"\n'
+    )
+    (tmp_path / "here" / "my.toml").write_text(recipe + '[model]\nkind = "transformer"\npreset = "tiny"\n')
+    settings = ["train.steps=1", "train.threads=1"]
+    assert regard("train", "here/my.toml", *settings, "--out", "run", cwd=tmp_path).returncode == 0
+    assert "t (2 pairs" in regard("evaluate", "../run", cwd=tmp_path / "here").stdout
+
+
+def test_tensorboard_gets_curves(tmp_path):
+    settings = ["train.tensorboard=true", "train.steps=2", "train.log_every=1", "train.threads=1"]
+    assert regard("train", "copy", *settings, cwd=tmp_path).returncode == 0
+    assert list((tmp_path / "runs" / "copy" / "tensorboard").glob("events*"))
+
+
 def test_evaluate_prints_scores_with_signatures(copied):
     table = regard("evaluate", "run", cwd=copied).stdout
     assert "test (1,000 pairs, beam 1)" in table
     assert "tok:13a" in table
     [result] = json.loads(regard("evaluate", "run", "--json", cwd=copied).stdout)
-    assert [score["name"] for score in result["scores"]] == ["bleu", "chrf", "exact", "ter"]
+    assert [score["name"] for score in result["scores"]] == ["bleu", "chrf", "exact", "token_errors"]
 
 
 def test_a_finished_run_is_not_trained_again(copied):

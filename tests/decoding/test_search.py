@@ -80,7 +80,7 @@ def test_top_k_is_torchs(generator, width, k):
     ("wrong", "sentence"),
     [
         ({"beam": 0}, "between 1 and 1000"),
-        ({"beam": 2, "nbest": 3}, "at most 2"),
+        ({"beam": 2, "nbest": 3}, "or for a wider beam"),
         ({"length_penalty": -1.0}, "0 or more"),
     ],
 )

@@ -6,6 +6,7 @@ import torch
 from regard.config import DecodeConfig
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.translator import Translator
+from regard.errors import DecodeError
 from regard.models import build_model
 from regard.text.tokenizer import train_tokenizers
 
@@ -64,3 +65,29 @@ def test_n_best(make_translator):
     [found] = make_translator().stream(["abc"], options=SearchOptions(beam=4, nbest=3))
     assert len(found) == 3
     assert found[0].score >= found[1].score >= found[2].score
+
+
+def test_a_model_with_learned_positions_cuts_what_it_never_learned_and_goes_on():
+    tokenizers = train_tokenizers([("ab", "ab")], kind="char", size=10, joint=True)
+    table = {
+        "kind": "transformer",
+        "width": 8,
+        "num_layers": 1,
+        "num_heads": 1,
+        "positions": "learned",
+        "max_positions": 6,
+    }
+    model = build_model(table, source_size=tokenizers.source.size, target_size=tokenizers.target.size).eval()
+    warnings = []
+    outputs = Translator(model, tokenizers, DecodeConfig(), warn=warnings.append).translate(["ab", "ab" * 10])
+    assert len(outputs) == 2 and all(len(output) <= 6 for output in outputs)
+    assert warnings == ["line 2 has 20 tokens; only the first 5 are translated"]
+
+
+def test_one_text_that_is_no_list_is_refused(make_translator):
+    with pytest.raises(DecodeError, match="takes a list"):
+        make_translator().translate("abc")
+
+
+def test_a_line_of_spaces_is_an_empty_line(make_translator):
+    assert make_translator().translate(["   "]) == [""]

@@ -69,7 +69,7 @@ def test_presets_are_the_papers():
         ({"kind": "transfromer"}, "did you mean 'transformer'"),
         ({"kind": "transformer", "preset": "bigg"}, "did you mean 'big'"),
         ({"kind": "transformer", "widht": 64}, "did you mean 'width'"),
-        ({"kind": "transformer", "width": 100, "num_heads": 8}, "not a multiple of model.num_heads .8.; try 96"),
+        ({"kind": "transformer", "width": 100, "num_heads": 8}, "not a multiple of num_heads .8.; try 96"),
         ({"kind": "transformer", "width": "wide"}, "model.width: expected 'int', got 'str'"),
     ],
 )

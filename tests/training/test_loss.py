@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from regard.nn.device import cpu_has_bfloat16
 from regard.training.loss import cross_entropy, linear_cross_entropy
 
 
@@ -44,3 +45,23 @@ def test_the_fused_loss_and_its_gradients_equal_the_written_out_ones(monkeypatch
 def test_a_hopeless_token_costs_much_but_never_infinity():
     hidden, weight = torch.tensor([[1000.0]]), torch.tensor([[1.0], [-1.0]])
     assert linear_cross_entropy(hidden, weight, torch.tensor([1]), smoothing=0.0).item() == pytest.approx(2000.0)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_in_half_precision_the_gradient_of_a_nearly_certain_token_is_still_right(smoothing):
+    if not cpu_has_bfloat16():
+        pytest.skip("this CPU would emulate bfloat16")
+    generator = torch.Generator().manual_seed(1)
+    hidden, weight = torch.randn(8, 16, generator=generator), torch.randn(8, 16, generator=generator)
+    weight = (hidden * 0.9).clone()  # each token's own row is by far the likeliest
+    labels = torch.arange(8)
+
+    def gradients(dtype):
+        h, w = hidden.clone().requires_grad_(), weight.clone().requires_grad_()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
+            linear_cross_entropy(h, w, labels, smoothing=smoothing).backward()
+        return h.grad, w.grad
+
+    for half, whole in zip(gradients(torch.bfloat16), gradients(torch.float32), strict=True):
+        assert half.dtype == torch.float32
+        assert ((half - whole).norm() / whole.norm()).item() < 0.1

@@ -10,7 +10,7 @@ import pytest
 from safetensors.torch import load_file
 
 import regard
-from regard.errors import ConfigError
+from regard.errors import CheckpointError, ConfigError, DataError
 from regard.run.folder import RunFolder
 from regard.training.events import Noted, Progress
 
@@ -24,8 +24,12 @@ SETTINGS = [
     ),
     *("model.width=16", "model.num_layers=1", "model.hidden=16", "model.dropout=0.1", "train.threads=1"),
 ]
-PLAIN: list[str] = []
-WITH_AVERAGE = ["train.ema=0.9", "train.accumulate=2", "train.average=2"]
+VARIANTS = {
+    "plain": [],
+    "ema, accumulation, averaging": ["train.ema=0.9", "train.accumulate=2", "train.average=2"],
+    "best": ["train.final=best", "train.metric=loss", "train.keep=1"],
+    "sampled pieces": ["tokenizer.kind=bpe", "tokenizer.size=40", "tokenizer.sampling=0.3", "train.tokens=256"],
+}
 
 
 def weights(run):
@@ -47,10 +51,11 @@ def stop_after(step):
     return listen, lambda: bool(seen) and seen[-1] >= step
 
 
-@pytest.mark.parametrize("extra", [PLAIN, WITH_AVERAGE], ids=["plain", "ema, accumulation, averaging"])
-def test_stopped_and_resumed_equals_never_stopped_bit_for_bit(tmp_path, extra):
+@pytest.mark.parametrize("stop_at", [13, 25])
+@pytest.mark.parametrize("extra", VARIANTS.values(), ids=VARIANTS.keys())
+def test_stopped_and_resumed_equals_never_stopped_bit_for_bit(tmp_path, extra, stop_at):
     regard.train("reverse", out=tmp_path / "whole", overrides=[*SETTINGS, *extra])
-    listen, stop = stop_after(13)
+    listen, stop = stop_after(stop_at)
     first = regard.train("reverse", out=tmp_path / "parts", overrides=[*SETTINGS, *extra], listen=listen, stop=stop)
     assert not first.finished
     assert regard.train("reverse", out=tmp_path / "parts", overrides=[*SETTINGS, *extra]).finished
@@ -101,3 +106,44 @@ def test_another_recipe_is_refused_with_what_differs(tmp_path):
     regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS)
     with pytest.raises(ConfigError, match=r"train\.seed: 1 -> 2"):
         regard.train("reverse", out=tmp_path / "run", overrides=[*SETTINGS, "train.seed=2"])
+
+
+def test_a_stop_before_the_first_step_leaves_a_run_that_can_begin(tmp_path):
+    answers = iter([False, True, True])  # the stop comes when the folder is there and no step has been taken
+    first = regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS, stop=lambda: next(answers))
+    assert not first.finished
+    assert regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS).finished
+
+
+def test_checkpoints_of_another_run_are_not_taken_for_ones_own(tmp_path):
+    regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS)
+    (tmp_path / "run" / "recipe.toml").unlink()
+    assert not RunFolder(tmp_path / "run").finished
+    with pytest.raises(CheckpointError, match=r"has checkpoints but no recipe\.toml"):
+        regard.train("sort", out=tmp_path / "run", overrides=SETTINGS)
+
+
+def test_changed_text_is_noticed(tmp_path):
+    (tmp_path / "pairs.tsv").write_text("a b\tb a\nc d\td c\n")
+    recipe = '[data]\ntrain = { pairs = "pairs.tsv" }\n[tokenizer]\nkind = "word"\n[model]\nkind = "transformer"\n'
+    (tmp_path / "my.toml").write_text(recipe)
+    listen, stop = stop_after(3)
+    settings = [*SETTINGS, "model.num_heads=2"]
+    regard.train(str(tmp_path / "my.toml"), out=tmp_path / "run", overrides=settings, listen=listen, stop=stop)
+    (tmp_path / "pairs.tsv").write_text("a b\tb a\nc d\td d\n")
+    with pytest.raises(DataError, match="the text has changed"):
+        regard.train(str(tmp_path / "my.toml"), out=tmp_path / "run", overrides=settings)
+
+
+def test_two_processes_do_not_write_one_run(tmp_path):
+    run = RunFolder(tmp_path / "run")
+    with run.locked(), pytest.raises(CheckpointError, match="another process is training"):
+        regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS)
+    assert regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS).finished
+
+
+def test_other_threads_and_another_display_do_not_make_another_run(tmp_path):
+    listen, stop = stop_after(3)
+    regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS, listen=listen, stop=stop)
+    other = [*SETTINGS, "train.log_every=7", "train.keep=9"]
+    assert regard.train("reverse", out=tmp_path / "run", overrides=other).finished

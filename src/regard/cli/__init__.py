@@ -34,6 +34,9 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output has gone, as in `regard translate ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:  # a full disk, a folder that may not be written: the system's words are the best there are
+        say_error(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+        sys.exit(1)
     except KeyboardInterrupt:
         say_error("stopped")
         sys.exit(130)

@@ -11,12 +11,18 @@ from rich.text import Text
 from regard.cli.say import console, say
 from regard.training.events import Event, Noted, Progress, Saved, Started, Validated
 
-METRIC_NAMES = {"loss": "dev loss", "bleu": "BLEU", "chrf": "chrF", "exact": "exact match", "ter": "token errors"}
+METRIC_NAMES = {
+    "loss": "dev loss",
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "exact": "exact match",
+    "token_errors": "token errors",
+}
 
 
 def describe_metrics(metrics: dict[str, float]) -> str:
     """The dev metrics on one line."""
-    percent = {"exact", "ter"}
+    percent = {"exact", "token_errors"}
     parts = [
         f"{METRIC_NAMES.get(name, name)} {value:.1f}{' %' if name in percent else ''}"
         if name != "loss"

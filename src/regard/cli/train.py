@@ -40,19 +40,23 @@ def train(
     Ctrl-C finishes the step, saves a checkpoint and stops; the same command goes on from there.
     """
     overrides = overrides or []
-    if show:
-        print(dump_toml(to_table(load_recipe(recipe, overrides))))
-        return
-    load_recipe(recipe, overrides)  # a mistake in the recipe is told before torch takes its seconds to import
+    resolved = load_recipe(recipe, overrides)  # a mistake in it is told before torch takes its seconds to import
     from regard import api
     from regard.cli.display import make_display
-    from regard.cli.track import board_for
+    from regard.cli.track import Board
+    from regard.training.events import Event
 
-    with StopRequest() as stop, make_display() as display, board_for(recipe, overrides, out) as board:
+    if show:
+        print(dump_toml(to_table(api.resolve(resolved))))
+        return
+    out = out or Path("runs") / resolved.name
+    board = Board(out / "tensorboard") if resolved.train.tensorboard else None
+    with StopRequest() as stop, make_display() as display:
 
-        def listen(event: object) -> None:
-            display(event)  # type: ignore[arg-type]
-            board(event)  # type: ignore[arg-type]
+        def listen(event: Event) -> None:
+            display(event)
+            if board is not None:
+                board(event)
 
         outcome = api.train(recipe, out=out, overrides=overrides, data=data, listen=listen, stop=stop)
     if not outcome.trained:

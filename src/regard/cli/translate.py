@@ -50,6 +50,8 @@ def translate(
 
 
 def _lines(file: str) -> Iterator[str]:
-    from regard.text.corpus import stream_lines
+    from regard.text.corpus import decode_lines, stream_lines
 
-    return stream_lines(Path("/dev/stdin" if file == "-" else file))
+    if file == "-":
+        return decode_lines(sys.stdin.buffer, "the standard input")  # type: ignore[arg-type]
+    return stream_lines(Path(file))

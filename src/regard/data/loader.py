@@ -115,10 +115,11 @@ def _take(store: IdStore, rows: Indices) -> Ragged:
     return Ragged(torch.from_numpy(values), Layout((lengths + 1).tolist()))
 
 
-def in_order(sides: Sides, *, budget: int) -> list[Batch]:
-    """All pairs once, those of like length together: for a dev set, where order does not matter."""
+def in_order(sides: Sides, *, budget: int, max_length: int) -> list[Batch]:
+    """All pairs up to the length once, those of like length together: for a dev set, where order does not matter."""
     source_lengths, target_lengths = sides.source.lengths + 1, sides.target.lengths + 1
     order = np.lexsort((source_lengths, target_lengths))
+    order = order[np.maximum(source_lengths, target_lengths)[order] <= max_length + 1]
     return [gather(sides, rows) for rows in cut_to_budget(order, source_lengths, target_lengths, budget)]
 
 

@@ -31,7 +31,9 @@ class SearchOptions:
         if not 1 <= self.beam <= 1000:
             raise DecodeError(f"beam is {self.beam}; it must be between 1 and 1000")
         if not 1 <= self.nbest <= self.beam:
-            raise DecodeError(f"{self.nbest} best were asked of a beam of {self.beam}; ask for at most {self.beam}")
+            raise DecodeError(
+                f"{self.nbest} best were asked of a beam of {self.beam}; ask for fewer, or for a wider beam"
+            )
         if self.length_penalty < 0:
             raise DecodeError(f"length_penalty is {self.length_penalty}; it must be 0 or more")
         if self.max_extra < 0 or self.min_length < 0 or (self.max_length is not None and self.max_length < 1):

@@ -27,6 +27,8 @@ COMPACT_BELOW = 0.75  # rows are dropped once this share of them, or less, is st
 def search(model: Seq2Seq, source: Ragged, *, options: SearchOptions) -> list[list[Hypothesis]]:
     """The `nbest` best translations of each source sentence (which ends in EOS), best first."""
     limits = [options.limit(length - 1) for length in source.layout.lengths]
+    if model.max_length is not None:
+        limits = [min(limit, model.max_length) for limit in limits]
     memory = model.encode(source)
     if options.beam == 1:
         return [[hypothesis] for hypothesis in _greedy(model, memory, limits, source.layout.device, options)]

@@ -13,6 +13,7 @@ from regard.data.batching import cut_to_budget
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.search import search
+from regard.errors import DecodeError
 from regard.models.base import Seq2Seq
 from regard.text.tokenizer import EOS, Tokenizers
 
@@ -49,6 +50,8 @@ class Translator:
 
     def translate(self, texts: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
         """The best translation of each text."""
+        if isinstance(texts, str):
+            raise DecodeError("translate() takes a list of texts; put the one text into brackets")
         options = replace(options or search_options(self.config), scores=False)
         return [best[0].text for best in self.stream(texts, options=options)]
 
@@ -64,10 +67,13 @@ class Translator:
         device = next(self.model.parameters()).device
         results = [[Translation("", 0.0)] for _ in texts]
         encoded = self.tokenizers.source.encode_all(texts)
-        wanted = np.array([number for number, ids in enumerate(encoded) if ids], dtype=np.int64)
+        wanted = np.array([n for n, ids in enumerate(encoded) if ids and texts[n].strip()], dtype=np.int64)
+        most = min(
+            self.config.max_source, (self.model.max_length or self.config.max_source + 1) - 1
+        )  # EOS needs a place too
         for number in wanted:
-            if len(encoded[number]) > self.config.max_source:
-                length, most = len(encoded[number]), self.config.max_source
+            if len(encoded[number]) > most:
+                length = len(encoded[number])
                 self.warn(f"line {first + number} has {length} tokens; only the first {most} are translated")
                 encoded[number] = encoded[number][:most]
         lengths = np.array([len(ids) + 1 for ids in encoded], dtype=np.int64)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sacrebleu.metrics import BLEU, CHRF
 
 from regard.config import EvaluateConfig
-from regard.errors import DataError
+from regard.errors import ConfigError, DataError
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,10 @@ class Score:
 
 def bleu(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> Score:
     """Corpus BLEU (Papineni et al. 2002)."""
-    metric = BLEU(tokenize=config.bleu_tokenize, lowercase=config.lowercase, force=True)
+    try:
+        metric = BLEU(tokenize=config.bleu_tokenize, lowercase=config.lowercase, force=True)
+    except (RuntimeError, ImportError) as error:
+        raise ConfigError(f"evaluate.bleu_tokenize={config.bleu_tokenize} needs a package: {error}") from error
     value = metric.corpus_score(list(outputs), [list(references)]).score
     return Score("bleu", value, str(metric.get_signature()))
 
@@ -46,7 +49,7 @@ def token_error_rate(outputs: Sequence[str], references: Sequence[str], config: 
     for output, reference in zip(outputs, references, strict=True):
         edits += edit_distance(output.split(), reference.split())
         total += len(reference.split())
-    return Score("ter", 100 * edits / max(total, 1), "Levenshtein over tokens split at spaces")
+    return Score("token_errors", 100 * edits / max(total, 1), "Levenshtein over tokens split at spaces")
 
 
 def edit_distance(left: Sequence[str], right: Sequence[str]) -> int:
@@ -63,7 +66,7 @@ METRICS: dict[str, Callable[[Sequence[str], Sequence[str], EvaluateConfig], Scor
     "bleu": bleu,
     "chrf": chrf,
     "exact": exact_match,
-    "ter": token_error_rate,
+    "token_errors": token_error_rate,
 }
 
 
@@ -71,4 +74,6 @@ def score_all(outputs: Sequence[str], references: Sequence[str], config: Evaluat
     """Every metric."""
     if len(outputs) != len(references):
         raise DataError(f"there are {len(outputs)} outputs but {len(references)} references")
+    if not references:
+        raise DataError("there is nothing to score: the test set is empty")
     return [metric(outputs, references, config) for metric in METRICS.values()]

@@ -32,6 +32,7 @@ class Seq2Seq(nn.Module, ABC):
     """A model that reads one sequence and writes another, token by token."""
 
     width: int  # d_model: the paper's learning rate scales with it
+    max_length: int | None = None  # most tokens of a sequence, EOS among them; None: no limit
 
     def __init__(self) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.config import Struct
+from regard.config import Struct, at_least, below_one
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
 from regard.models.base import Seq2Seq
@@ -58,17 +58,22 @@ class TransformerConfig(Struct, frozen=True):
             self.value_width or self.width // self.num_heads,
         )
 
-    def check(self) -> None:
-        """Refuses what cannot be built, with what would fit."""
+    def __post_init__(self) -> None:
+        for name in ("width", "num_heads", "hidden", "max_positions"):
+            at_least(self, name, 1)
+        for name in ("num_layers", "decoder_layers", "window"):
+            at_least(self, name, 0)
+        for name in ("key_width", "value_width"):
+            at_least(self, name, 1)
+        for name in ("dropout", "attention_dropout", "activation_dropout"):
+            below_one(self, name)
         if self.width % self.num_heads and (self.key_width is None or self.value_width is None):
             fits = max(self.width // self.num_heads, 1) * self.num_heads
-            raise ConfigError(
-                f"model.width is {self.width}, not a multiple of model.num_heads ({self.num_heads}); try {fits}"
-            )
+            raise ValueError(f"width is {self.width}, not a multiple of num_heads ({self.num_heads}); try {fits}")
         if self.width % 2 or (self.positions == "rotary" and self.heads.key_width % 2):
-            raise ConfigError(
-                f"model.width is {self.width}; positions need an even width (and rotary ones, even heads)"
-            )
+            raise ValueError(f"width is {self.width}; positions need an even width (and rotary ones, even heads)")
+        if self.attention == "varlen" and self.attention_dropout:
+            raise ValueError("attention is 'varlen', which has no attention_dropout; set one of them otherwise")
 
 
 PRESETS: dict[str, dict[str, object]] = {
@@ -171,9 +176,9 @@ class Transformer(Seq2Seq):
 
     def __init__(self, config: TransformerConfig, *, source_size: int, target_size: int) -> None:
         super().__init__()
-        config.check()
         self.config = config
         self.width = D = config.width
+        self.max_length = config.max_positions if config.positions == "learned" else None
         self.target_embedding = nn.Parameter(torch.empty(target_size, D).normal_(std=D**-0.5))
         self.source_embedding = self.target_embedding
         if config.tie != "all":

@@ -64,7 +64,9 @@ class Pattern:
         if not self.keys.even:
             real_keys = self.keys.mask[:, None, :]
             allowed = real_keys.expand(-1, T, -1) if allowed is None else allowed & real_keys
-            if self.window is not None:  # a row behind a short sentence may see nothing at all: let it see itself
+            if (
+                self.window is not None
+            ):  # a hole behind a short sentence may see no key at all: let it see some, for a finite softmax
                 allowed = allowed | ~self.queries.mask[:, :, None]
         if allowed is None:
             return None
@@ -127,8 +129,9 @@ def _attend_sdpa(
 
 def varlen_fits(q_NHK: Tensor, v_MHV: Tensor) -> bool:
     """Whether the packed kernel can take these: CUDA, half precision, keys and values of one width."""
-    half = q_NHK.dtype in (torch.bfloat16, torch.float16)
-    return q_NHK.is_cuda and half and q_NHK.size(-1) == v_MHV.size(-1) and _varlen() is not None
+    half, width = q_NHK.dtype in (torch.bfloat16, torch.float16), q_NHK.size(-1)
+    fits = width == v_MHV.size(-1) and width % 8 == 0 and width <= 256  # what flash kernels are built for
+    return q_NHK.is_cuda and half and fits and _varlen() is not None
 
 
 @cache

@@ -29,7 +29,10 @@ def pick_device(name: str) -> torch.device:
 
 
 def pick_precision(wanted: Precision, device: torch.device) -> torch.dtype:
-    """The dtype that matrix products run in. bfloat16 only where the hardware has it: emulated, it is ~200 times slower."""
+    """The dtype that matrix products run in. On a GPU "auto" is bfloat16 where the hardware has it.
+
+    On a CPU "auto" is float32, which resumes bit for bit; bfloat16 is for the asking, but not emulated (~200 times slower).
+    """
     if device.type == "cuda":
         has_bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
         return torch.bfloat16 if wanted == "bfloat16" or (wanted == "auto" and has_bfloat16) else torch.float32

@@ -45,7 +45,7 @@ class Dropout(nn.Module):
         if not 0 <= rate < 1:
             raise ConfigError(f"a dropout rate is {rate}; it must be at least 0 and below 1")
         self.rate = rate
-        self.dropped = round(rate * 256)
+        self.dropped = min(max(round(rate * 256), 1), 255) if rate else 0
         self.noise = noise
 
     @property

@@ -43,7 +43,7 @@ def read_checkpoint(folder: Path, *, training: bool = False) -> Checkpoint:
     """The checkpoint, verified against its manifest; with what training needs only where asked."""
     check_folder(folder)
     checkpoint = Checkpoint(read_tensors(folder / "weights.safetensors"), {}, read_json(folder / "counters.json"))
-    if training:
+    if training and (folder / "training.safetensors").exists():
         checkpoint.training = read_tensors(folder / "training.safetensors")
     return checkpoint
 

@@ -48,19 +48,39 @@ def seal_folder(temporary: Path, final: Path) -> None:
         with path.open("rb") as file:
             os.fsync(file.fileno())
     _sync_folder(temporary)
-    if final.exists():
-        shutil.rmtree(final)
+    old = _set_aside(final) if final.exists() else None
     temporary.replace(final)
     _sync_folder(final.parent)
+    if old is not None:
+        shutil.rmtree(old)
+
+
+def remove_folder(folder: Path) -> None:
+    """Takes the folder away in one step, so that a reader finds it whole or not at all; then deletes it."""
+    shutil.rmtree(_set_aside(folder))
+
+
+def _set_aside(folder: Path) -> Path:
+    aside = folder.with_name(f".{folder.name}.gone")
+    if aside.exists():
+        shutil.rmtree(aside)
+    folder.replace(aside)
+    return aside
 
 
 def check_folder(folder: Path) -> None:
-    """Raises CheckpointError, naming the file, unless the folder holds exactly what its manifest says."""
+    """Raises CheckpointError, naming the file, unless the folder holds what its manifest says."""
     manifest = read_json(folder / MANIFEST)
+    if not isinstance(manifest, dict):
+        raise CheckpointError(f"{folder / MANIFEST} is damaged: it is no table")
     for name, expected in manifest.items():
         if not (folder / name).is_file():
             raise CheckpointError(f"{folder / name} is missing")
-        if _fingerprint(folder / name) != expected:
+        try:
+            found = _fingerprint(folder / name)
+        except OSError as error:
+            raise CheckpointError(f"{folder / name} cannot be read: {error.strerror}") from error
+        if found != expected:
             raise CheckpointError(f"{folder / name} is damaged: it is not what was written")
 
 

@@ -2,7 +2,8 @@
 
 runs/NAME/
   recipe.toml                 the resolved recipe
-  tokenizer/                  vocabularies
+  corpus.json                 sizes and hashes of the text
+  tokenizer/                  vocabularies, manifest.json
   log.jsonl                   one event a line
   checkpoints/step-00000500/  weights.safetensors, training.safetensors, counters.json, manifest.json
   final/                      weights.safetensors, counters.json, manifest.json; there when training has ended
@@ -10,15 +11,18 @@ runs/NAME/
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from regard.config import Recipe, decode, dump_toml, read_toml, to_table
 from regard.errors import CheckpointError, ConfigError
 from regard.run.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from regard.run.files import check_folder, write_text
+from regard.run.files import check_folder, read_json, remove_folder, seal_folder, write_json, write_text
 from regard.text.tokenizer import Tokenizers, load_tokenizers
 
 
@@ -37,7 +41,7 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        return (self.path / "final" / "manifest.json").is_file()
+        return self.exists and (self.path / "final" / "manifest.json").is_file()
 
     def require(self) -> RunFolder:
         """Itself, if it is a run."""
@@ -47,12 +51,31 @@ class RunFolder:
             )
         return self
 
-    def create(self, recipe: Recipe, tokenizers: Tokenizers) -> None:
+    def create(self, recipe: Recipe, tokenizers: Tokenizers, corpus: dict[str, Any]) -> None:
         """Begins the folder. The recipe goes in last: a folder with a recipe is a run."""
+        if self.checkpoints() or (self.path / "final").exists():
+            raise CheckpointError(f"{self.path} has checkpoints but no recipe.toml; name another folder with --out")
         self.path.mkdir(parents=True, exist_ok=True)
-        (self.path / "tokenizer").mkdir(exist_ok=True)
-        tokenizers.save(self.path / "tokenizer")
+        temporary = self.path / ".tokenizer.tmp"
+        if temporary.exists():
+            shutil.rmtree(temporary)
+        tokenizers.save(temporary)
+        seal_folder(temporary, self.path / "tokenizer")
+        write_json(self.path / "corpus.json", corpus)
         write_text(self.path / "recipe.toml", dump_toml(to_table(recipe)) + "\n")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Holds the folder against a second writer. The lock goes with the process, however that ends."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise CheckpointError(
+                    f"another process is training {self.path}; wait for it, or name another --out"
+                ) from error
+            yield
 
     def recipe(self) -> Recipe:
         """The resolved recipe of this run."""
@@ -62,23 +85,34 @@ class RunFolder:
             raise CheckpointError(f"{self.path / 'recipe.toml'} is damaged: {error}") from error
 
     def tokenizers(self) -> Tokenizers:
-        return load_tokenizers(self.require().path / "tokenizer")
+        check_folder(self.require().path / "tokenizer")
+        return load_tokenizers(self.path / "tokenizer")
+
+    def corpus(self) -> Any:
+        """Sizes and hashes of the text that this run is trained on."""
+        return read_json(self.require().path / "corpus.json")
 
     # Checkpoints
 
     def checkpoints(self) -> list[Path]:
         """Whole or damaged, oldest first."""
-        return sorted((self.path / "checkpoints").glob("step-*"))
+        found = (self.path / "checkpoints").glob("step-*")
+        return sorted(path for path in found if path.name.removeprefix("step-").isdecimal())
 
-    def save(self, checkpoint: Checkpoint, *, step: int, keep: int, best: int | None) -> Path:
-        """Writes a checkpoint, then lets go of old ones: the newest `keep` stay, and the best."""
+    def steps(self) -> list[int]:
+        """The steps that have a checkpoint, oldest first."""
+        return [int(path.name.removeprefix("step-")) for path in self.checkpoints()]
+
+    def save(self, checkpoint: Checkpoint, *, step: int) -> Path:
+        """Writes a checkpoint."""
         folder = self._checkpoint_path(step)
         write_checkpoint(folder, checkpoint)
-        spared = {folder.name, *([self._checkpoint_path(best).name] if best is not None else [])}
-        for old in self.checkpoints()[:-keep]:
-            if old.name not in spared:
-                shutil.rmtree(old)
         return folder
+
+    def keep(self, steps: set[int]) -> None:
+        """Lets go of all checkpoints but those of these steps."""
+        for step in set(self.steps()) - steps:
+            remove_folder(self._checkpoint_path(step))
 
     def _checkpoint_path(self, step: int) -> Path:
         return self.path / "checkpoints" / f"step-{step:08d}"
@@ -106,16 +140,16 @@ class RunFolder:
         """The weights to translate with, and their name: the final ones, or while training goes on the newest."""
         if self.require().finished:
             return read_checkpoint(self.path / "final"), "final"
+        problem = CheckpointError(f"{self.path} has no checkpoint yet; let it train until the first one is written")
         for _ in range(5):  # training may let go of a checkpoint between our finding and our reading it
             newest, _ = self.latest()
             if newest is None:
                 break
             try:
                 return read_checkpoint(newest), newest.name
-            except CheckpointError:
-                if newest.exists():
-                    raise
-        raise CheckpointError(f"{self.path} has no checkpoint yet; let it train until the first one is written")
+            except CheckpointError as error:
+                problem = error
+        raise problem
 
     # The log
 
@@ -127,7 +161,7 @@ class RunFolder:
     def read_log(self) -> list[dict[str, Any]]:
         """All events so far; a last line cut off by a crash is left out."""
         path = self.path / "log.jsonl"
-        lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else []
+        lines = path.read_bytes().split(b"\n") if path.exists() else []
         return [json.loads(line) for line in lines[:-1]]
 
     def rewind_log(self, step: int) -> None:

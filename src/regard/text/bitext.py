@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from regard.config import Bitext
+import msgspec
+
+from regard.config import Bitext, DataConfig
 from regard.errors import DataError, did_you_mean
 from regard.text import dates, toys
 from regard.text.corpus import Pair, read_pairs
@@ -31,12 +34,48 @@ def load_bitext(bitext: Bitext, *, folders: list[Path]) -> list[Pair]:
     return read_pairs(find_file(bitext.source, folders), find_file(bitext.target, folders))
 
 
-def data_folders(given: Path | None, recipe_folder: Path | None) -> list[Path]:
-    """Where data files are looked for: --data, or else $REGARD_DATA; then beside the recipe; then here."""
-    named = given or (Path(os.environ["REGARD_DATA"]) if os.environ.get("REGARD_DATA") else None)
-    if named is not None and not named.is_dir():
-        raise DataError(f"the data folder {str(named)!r} is not a folder; give an existing one with --data")
-    return [folder for folder in (named, recipe_folder, Path()) if folder is not None]
+def pairs_fingerprint(pairs: Iterable[Pair]) -> dict[str, int | str]:
+    """Number and hash of the pairs."""
+    count, digest = 0, hashlib.sha256()
+    for pair in pairs:
+        count += 1
+        digest.update(f"{pair.source}\t{pair.target}\n".encode())
+    return {"pairs": count, "sha256": digest.hexdigest()}
+
+
+def anchor(data: DataConfig, folders: list[Path], *, named: Path | None) -> DataConfig:
+    """The same data, found from anywhere: what lies beside the recipe, or here, gets its full path.
+
+    What lies in the data folder that was named keeps its name within it.
+    """
+
+    def whole(name: str | None) -> str | None:
+        found = next((folder for folder in folders if name is not None and (folder / name).exists()), None)
+        return name if name is None or found is None or found == named else str((found / name).resolve())
+
+    def anchored(bitext: Bitext) -> Bitext:
+        source, target, pairs = whole(bitext.source), whole(bitext.target), whole(bitext.pairs)
+        return msgspec.structs.replace(bitext, source=source, target=target, pairs=pairs)
+
+    return msgspec.structs.replace(
+        data,
+        train=anchored(data.train),
+        valid=None if data.valid is None else anchored(data.valid),
+        test={name: anchored(bitext) for name, bitext in data.test.items()},
+    )
+
+
+def named_folder(given: Path | str | None) -> Path | None:
+    """The data folder that --data names, or else REGARD_DATA."""
+    place = given or os.environ.get("REGARD_DATA")
+    if place and not Path(place).is_dir():
+        raise DataError(f"the data folder {str(place)!r} is not a folder; give an existing one with --data")
+    return Path(place) if place else None
+
+
+def data_folders(given: Path | str | None, recipe_folder: Path | None) -> list[Path]:
+    """Where data files are looked for: the named folder; then beside the recipe; then here."""
+    return [folder for folder in (named_folder(given), recipe_folder, Path()) if folder is not None]
 
 
 def find_file(name: str, folders: list[Path]) -> Path:

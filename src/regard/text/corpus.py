@@ -99,24 +99,33 @@ def stream_lines(path: Path) -> Iterator[str]:
     """The lines of one file as they are read; see `read_lines`."""
     if path.is_dir():
         raise DataError(f"{path} is a folder; name a file in it")
-    number = 0
+    empty = True
     try:
         with path.open("rb") as file:
-            packed = file.peek(2)[:2] == _GZIP_MAGIC  # by content: names lie, and a pipe cannot be read twice
-            stream: io.BufferedIOBase = gzip.GzipFile(fileobj=file) if packed else file
-            while raw := stream.readline(_MAX_LINE_BYTES):
-                if number == 0 and not (raw := raw.removeprefix(_BYTE_ORDER_MARK)):
-                    break  # the mark alone is an empty file
-                number += 1
-                yield _text(raw, stream, f"line {number} of {path}")
+            for line in decode_lines(file, str(path)):
+                empty = False
+                yield line
     except FileNotFoundError as error:
         raise DataError(f"there is no file {path}; check the path") from error
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path} is a damaged gzip file after line {number} ({error}); copy it again") from error
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}); check the file and its permissions") from error
-    if number == 0:
+    if empty:
         raise DataError(f"{path} is empty, not even line 1 is there; it needs one sentence a line")
+
+
+def decode_lines(file: io.BufferedReader, name: str) -> Iterator[str]:
+    """The lines of an open file or pipe, plain or gzip; errors call it by the name."""
+    packed = file.peek(2)[:2] == _GZIP_MAGIC  # by content: names lie, and a pipe cannot be read twice
+    stream: io.BufferedIOBase = gzip.GzipFile(fileobj=file) if packed else file
+    number = 0
+    try:
+        while raw := stream.readline(_MAX_LINE_BYTES):
+            if number == 0 and not (raw := raw.removeprefix(_BYTE_ORDER_MARK)):
+                break  # the mark alone is an empty file
+            number += 1
+            yield _text(raw, stream, f"line {number} of {name}")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{name} is a damaged gzip file after line {number} ({error}); copy it again") from error
 
 
 def _text(raw: bytes, stream: io.BufferedIOBase, where: str) -> str:

@@ -53,8 +53,8 @@ CHUNK_LOGITS_GPU = 2**28  # large enough to fill a GPU, small enough to fit on i
 class _LinearCrossEntropy(torch.autograd.Function):
     """Loss and both gradients in one pass over the chunks, so that no logits wait for the backward pass.
 
-    With p = softmax(logits) the gradient of the logits is p - ε/V - (1 - ε)·onehot. Only p is a full matrix; the other two
-    terms reach the gradients of hidden and weight through a column sum and a gather, without touching V entries a token.
+    With p = softmax(logits) the gradient of the logits is p - ε/V - (1 - ε)·onehot. Only p is a full matrix; in float32 the
+    other two terms reach the gradients through a column sum and a gather, without touching V entries a token.
     """
 
     @staticmethod
@@ -99,15 +99,18 @@ def _loss_and_gradients(
         total -= (1 - smoothing) * right_logp_C.sum() + smoothing * mean_logp_C.sum()
         if grad_hidden is None or grad_weight is None:
             continue
-        p_CV = logp_CV.exp_().to(hidden_ND.dtype)
-        out_CD = grad_hidden[begin : begin + chunk]
-        torch.mm(p_CV, weight_VD, out=out_CD)
-        out_CD.sub_(weight_VD.index_select(0, labels_C), alpha=1 - smoothing).sub_(columns_D, alpha=smoothing / V)
-        if p_CV.dtype == torch.float32:
-            grad_weight.addmm_(p_CV.t(), hidden_CD)
-        else:
-            grad_weight += torch.mm(p_CV.t(), hidden_CD)
-        grad_weight.index_add_(0, labels_C, hidden_CD.float(), alpha=smoothing - 1)
-    if grad_weight is not None:
-        grad_weight.sub_(hidden_ND.float().sum(dim=0), alpha=smoothing / V)
+        p_CV, out_CD = logp_CV.exp_(), grad_hidden[begin : begin + chunk]
+        if hidden_ND.dtype == torch.float32:
+            torch.mm(p_CV, weight_VD, out=out_CD)
+            out_CD.sub_(weight_VD.index_select(0, labels_C), alpha=1 - smoothing).sub_(columns_D, alpha=smoothing / V)
+            grad_weight.addmm_(p_CV.t(), hidden_CD).index_add_(0, labels_C, hidden_CD, alpha=smoothing - 1)
+        else:  # near p = 1 the difference must be taken before rounding to half precision
+            p_CV.sub_(smoothing / V).scatter_add_(
+                1, labels_C[:, None], p_CV.new_full((len(labels_C), 1), smoothing - 1)
+            )
+            gradient_CV = p_CV.to(hidden_ND.dtype)
+            torch.mm(gradient_CV, weight_VD, out=out_CD)
+            grad_weight += torch.mm(gradient_CV.t(), hidden_CD)
+    if grad_weight is not None and hidden_ND.dtype == torch.float32:
+        grad_weight.sub_(hidden_ND.sum(dim=0), alpha=smoothing / V)
     return total, grad_hidden, grad_weight

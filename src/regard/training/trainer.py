@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from regard.training.events import Example, Listener, Noted, Progress, Saved, St
 from regard.training.schedules import learning_rate
 from regard.training.step import StepResult, make_optimizer, training_step
 
-HIGHER_IS_BETTER = {"loss": False, "bleu": True, "chrf": True, "exact": True, "ter": False}
+HIGHER_IS_BETTER = {"loss": False, "bleu": True, "chrf": True, "exact": True, "token_errors": False}
 
 Validate = Callable[[Seq2Seq], tuple[dict[str, float], tuple[Example, ...]]]
 
@@ -52,8 +53,9 @@ class Window:
     started: float = field(default_factory=time.monotonic)
 
     def add(self, result: StepResult) -> None:
-        self.loss += result.loss
-        self.tokens += result.tokens
+        if result.finite:
+            self.loss += result.loss
+            self.tokens += result.tokens
 
 
 class Trainer:
@@ -78,6 +80,7 @@ class Trainer:
         self.rate = learning_rate(config, width=model.width)
         self.average = MovingAverage(model_weights(model), decay=config.ema) if config.ema else None
         self.counters = Counters()
+        self.saved_step = 0
 
     def fit(self) -> bool:
         """Trains to the end, or until asked to stop; whether the run is finished."""
@@ -92,7 +95,8 @@ class Trainer:
         started = time.monotonic()
         while counters.step < config.steps and not self._out_of_patience():
             if self.stop():
-                self._save()
+                if self.saved_step != counters.step:
+                    self._save()
                 return False
             micro_batches = list(islice(batches, config.accumulate))
             result = self._step([batch for batch, _ in micro_batches])
@@ -100,7 +104,7 @@ class Trainer:
             counters.epoch, counters.batch = position.epoch, position.batch
             counters.seconds = before + time.monotonic() - started
             window.add(result)
-            if counters.step % config.log_every == 0 or counters.step == config.steps:
+            if window.tokens and (counters.step % config.log_every == 0 or counters.step == config.steps):
                 self._report(window, result)
                 window = Window()
             paused = time.monotonic()
@@ -127,7 +131,7 @@ class Trainer:
             if counters.bad_steps >= config.max_bad_steps:
                 raise TrainingError(
                     f"{counters.bad_steps} steps in a row had a gradient that is not finite; the last checkpoint is kept: "
-                    "lower train.lr, set train.clip_norm=1, or look at the data"
+                    "begin a new run (--out) with a lower train.lr or with train.clip_norm=1, or look at the data"
                 )
         return result
 
@@ -169,7 +173,7 @@ class Trainer:
             load_weights(self.model, trained, origin="the trained weights")
         score = metrics[config.metric]
         sign = 1 if HIGHER_IS_BETTER[config.metric] else -1
-        best = counters.best is None or sign * score > sign * counters.best
+        best = math.isfinite(score) and (counters.best is None or sign * score > sign * counters.best)
         if best:
             counters.best, counters.best_step, counters.without_better = score, counters.step, 0
             if counters.step % config.checkpoint_every and config.final == "best":
@@ -195,24 +199,34 @@ class Trainer:
         if self.device.type == "cuda":
             training["generator/cuda"] = torch.cuda.get_rng_state(self.device)
         checkpoint = Checkpoint(self._current_weights(), training, vars(counters).copy())
-        keep = max(config.keep, config.average)
-        best = counters.best_step if config.final == "best" else None
-        folder = self.run.save(checkpoint, step=counters.step, keep=keep, best=best)
+        folder = self.run.save(checkpoint, step=counters.step)
+        self.saved_step = counters.step
+        best = {counters.best_step} if config.final == "best" and counters.best_step is not None else set()
+        self.run.keep({counters.step, *self._regular_steps()[-max(config.keep, config.average) :], *best})
         self.listen(Saved(counters.step, folder))
+
+    def _regular_steps(self) -> list[int]:
+        """Checkpoints that an uninterrupted run has too; those of a stop in between take no part in the average."""
+        steps = self.run.steps()
+        return [step for step in steps if step % self.config.checkpoint_every == 0 or step == self.config.steps]
 
     def _current_weights(self) -> dict[str, Tensor]:
         return model_weights(self.model) if self.average is None else self.average.average
 
     def _resume(self) -> None:
         newest, complaints = self.run.latest()
+        step = -1 if newest is None else int(newest.name.removeprefix("step-"))
+        self.run.rewind_log(step)
         for complaint in complaints:
-            self.listen(Noted(self.counters.step, complaint))
+            self.listen(Noted(max(step, 0), complaint))
         if newest is None:
-            self.run.rewind_log(-1)
+            if self.device.type == "cuda":  # dropout on a GPU draws from the device's own generator
+                torch.cuda.manual_seed(self.config.seed)
             return
         checkpoint = read_checkpoint(newest, training=True)
         for name, value in checkpoint.counters.items():
             setattr(self.counters, name, value)
+        self.saved_step = self.counters.step
         weights, training = checkpoint.weights, checkpoint.training
         if self.average is not None:
             load_weights(self.model, weights, origin=str(newest))
@@ -228,20 +242,19 @@ class Trainer:
                 self.optimizer.state[parameter] = {key: value.to(self.device) for key, value in state.items()}
         if "generator/cuda" in training and self.device.type == "cuda":
             torch.cuda.set_rng_state(training["generator/cuda"], self.device)
-        self.run.rewind_log(self.counters.step)
 
     def _finish(self) -> None:
         """Chooses the final weights and ends the run."""
         config, counters = self.config, self.counters
         if self._out_of_patience():
-            self._save()
+            if self.saved_step != counters.step:
+                self._save()
             self.listen(Noted(counters.step, f"no better {config.metric} for {config.patience} validations; stopping"))
         if config.final == "best" and counters.best_step is not None:
             weights, of = self.run.checkpoint_at(counters.best_step).weights, [counters.best_step]
         elif config.average > 1:
-            last = self.run.checkpoints()[-config.average :]
-            weights = mean_weights(read_checkpoint(folder).weights for folder in last)
-            of = [int(folder.name.removeprefix("step-")) for folder in last]
+            of = sorted({*self._regular_steps(), counters.step})[-config.average :]
+            weights = mean_weights(self.run.checkpoint_at(step).weights for step in of)
         else:
             weights, of = self._current_weights(), [counters.step]
         load_weights(self.model, weights, origin="the final weights")

@@ -1,0 +1,192 @@
+"""What training looks like: plain lines for logs, a panel for terminals."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from regard.cli import display, say
+from regard.cli.display import LiveDisplay, PlainDisplay, clock, describe_metrics, make_display, time_left
+from regard.training.events import Example, Noted, Progress, Saved, Started, Validated
+
+RIGHT = Example(source="b a", output="a b", reference="a b")
+WRONG = Example(source="d [c]", output="d [c]", reference="[c] d")  # brackets are text here and must not be markup
+STARTED = Started(step=0, steps=1_000, seconds=0.0, parameters=1_234_567, how="cpu, float32")
+SAVED = Saved(step=100, folder=Path("runs/mine/checkpoints/step-00000100"))
+VALIDATED = Validated(step=100, metrics={"loss": 1.5, "exact": 50.0}, examples=(RIGHT, WRONG), best=True)
+NOTED = Noted(step=100, text="something [bold] to know")
+
+
+def started(step=0, steps=1_000, seconds=0.0):
+    return Started(step=step, steps=steps, seconds=seconds, parameters=10, how="cpu")
+
+
+def progress(step=100, steps=1_000, seconds=50.0):
+    return Progress(
+        step=step,
+        steps=steps,
+        epoch=0,
+        loss=1.2345,
+        rate=3e-4,
+        gradient_norm=0.5,
+        tokens_per_second=12_345.6,
+        seconds=seconds,
+    )
+
+
+@pytest.fixture
+def console(monkeypatch):
+    """A terminal that remembers what was written on it."""
+    recording = Console(record=True, file=io.StringIO(), force_terminal=True, width=100, highlight=False)
+    monkeypatch.setattr(display, "console", recording)
+    monkeypatch.setattr(say, "console", recording)
+    return recording
+
+
+@pytest.fixture
+def lines(console):
+    """What a plain display writes for these events, line by line."""
+
+    def shown(*events):
+        with PlainDisplay() as plain:
+            for event in events:
+                plain(event)
+        return console.export_text().splitlines()
+
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "0:00"), (-5, "0:00"), (59.4, "0:59"), (59.6, "1:00"), (123, "2:03"), (3_599, "59:59"), (3_723, "1:02:03")],
+)
+def test_a_clock_shows_hours_only_when_there_are_some(seconds, shown):
+    assert clock(seconds) == shown
+
+
+def test_the_time_left_is_at_the_pace_since_this_process_began():
+    # 40 steps in 20 seconds, 60 to go
+    begun = started(step=10, steps=110, seconds=100.0)
+    assert time_left(begun, progress(step=50, steps=110, seconds=120.0)) == 30.0
+    assert time_left(begun, progress(step=110, steps=110, seconds=120.0)) == 0.0
+
+
+def test_metrics_are_described_by_name_and_in_their_unit():
+    metrics = {"loss": 1.23456, "bleu": 34.56, "chrf": 60.0, "exact": 99.96, "token_errors": 7.0}
+    assert describe_metrics(metrics) == "dev loss 1.235, BLEU 34.6, chrF 60.0, exact match 100.0 %, token errors 7.0 %"
+
+
+# Plain lines
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (STARTED, "1,234,567 parameters, cpu, float32, 1,000 steps"),
+        (started(step=40), "10 parameters, cpu, 1,000 steps, going on from step 40"),
+        (SAVED, f"step 100  saved {Path('runs/mine/checkpoints/step-00000100')}"),
+        (NOTED, "something [bold] to know"),
+        (Validated(7, {"loss": 2.0}, (), False), "step 7  dev loss 2.000"),
+        (Validated(7, {"loss": 2.0}, (), True), "step 7  dev loss 2.000  (best)"),
+    ],
+)
+def test_an_event_is_one_line(lines, event, line):
+    assert lines(event) == [line]
+
+
+def test_progress_is_one_line_however_narrow_the_terminal(lines, console):
+    console.width = 20
+    _, line = lines(STARTED, progress())
+    assert line.startswith("step 100/1000  loss 1.234  rate 3.00e-04  norm 0.50  12,346 tokens/s  ")
+    assert line.endswith(" left")
+
+
+def test_each_example_is_a_line_below_its_scores_and_says_whether_it_is_right(lines):
+    assert lines(VALIDATED) == [
+        "step 100  dev loss 1.500, exact match 50.0 %  (best)",
+        "    b a  ->  a b  (right)",
+        "    d [c]  ->  d [c]  (should be [c] d)",
+    ]
+
+
+def test_people_read_stderr_and_stdout_stays_free_for_data(capsys):
+    with PlainDisplay() as plain:
+        plain(NOTED)
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "something [bold] to know\n")
+
+
+@pytest.mark.parametrize("steps", [800, 100])
+def test_the_first_line_of_a_fresh_run_tells_the_time_left(lines, steps):
+    # half a second a step; the first line comes after ten of them
+    _, line = lines(started(steps=steps), progress(step=10, steps=steps, seconds=5.0))
+    assert line.endswith(f"  {clock((steps - 10) / 2)} left")
+
+
+def test_a_run_that_goes_on_is_timed_by_its_own_pace_and_not_by_earlier_sessions(lines):
+    # 100 steps in 10 seconds, after 500 that took an hour
+    last = lines(started(step=500, seconds=3_600.0), progress(step=600, seconds=3_610.0))[-1]
+    assert last.endswith("  0:40 left")  # 400 steps of a tenth of a second each
+
+
+# The panel
+
+
+def drawn(console, live):
+    console.export_text()  # forgets what was said before
+    console.print(live.render())
+    return console.export_text()
+
+
+def test_a_panel_is_drawn_before_anything_has_happened(console):
+    assert drawn(console, LiveDisplay()).strip() == "getting ready ..."
+
+
+def test_a_panel_shows_the_last_numbers_scores_and_examples(console):
+    live = LiveDisplay()
+    for event in (STARTED, progress(step=50), VALIDATED, progress(step=150, seconds=75.0)):
+        live(event)
+    text = drawn(console, live)
+    assert "step 150/1,000" in text and "step 50" not in text
+    assert "loss 1.234" in text and "12,346 tokens/s" in text and "1:15 gone" in text
+    assert "on held-out text at step 100: dev loss 1.500, exact match 50.0 %" in text
+    marks = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line[:1] in "✓✗"}
+    assert marks == {"✓": ["b", "a", "→", "a", "b"], "✗": ["d", "[c]", "→", "d", "[c]"]}
+
+
+def test_a_panel_tells_the_time_left(console):
+    live = LiveDisplay()
+    live(STARTED)
+    live(progress(step=10, seconds=5.0))
+    assert "0:05 gone, 8:15 left" in drawn(console, live)  # 990 steps of half a second each
+
+
+def test_sentences_of_any_script_and_length_stay_on_their_line(console):
+    live = LiveDisplay()
+    live(STARTED)
+    live(progress())
+    live(Validated(1, {"loss": 1.0}, (Example("年" * 300, "é" * 300, ""), Example("", "", "")), False))
+    assert len(drawn(console, live).splitlines()) == 1 + 1 + 2
+
+
+def test_a_live_panel_goes_through_a_whole_run(console):
+    with LiveDisplay() as live:
+        for event in (STARTED, progress(), VALIDATED, SAVED, NOTED, progress(step=1_000)):
+            live(event)
+    text = console.export_text()
+    assert "1,234,567 parameters" in text
+    assert "something [bold] to know" in text
+    assert "step 1,000/1,000" in text
+
+
+def test_a_panel_lets_an_error_through(console):
+    with pytest.raises(KeyError), LiveDisplay():
+        raise KeyError
+    assert not console._live_stack
+
+
+def test_a_terminal_gets_the_panel_and_a_pipe_the_lines(console, monkeypatch):
+    assert isinstance(make_display(), LiveDisplay)
+    monkeypatch.setattr(display, "console", Console(file=io.StringIO()))
+    assert isinstance(make_display(), PlainDisplay)

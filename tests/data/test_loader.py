@@ -1,0 +1,178 @@
+"""Training batches: what a model sees of a pair, and that any position leads to the same batches."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.data.loader import Loader, Position, Sides, gather, in_order, make_batch, to_device
+from regard.data.store import IdStore
+from regard.errors import DataError
+from regard.text.tokenizer import BOS, EOS
+
+SENTENCES = st.lists(st.integers(3, 99), max_size=8)
+PAIRS = st.lists(st.tuples(SENTENCES, SENTENCES), min_size=1, max_size=20)
+
+
+def store_of(sentences):
+    return IdStore.from_lists(sentences)
+
+
+def sides_of(pairs):
+    return Sides(store_of([source for source, _ in pairs]), store_of([target for _, target in pairs]))
+
+
+def loader_of(pairs, *, budget=20, max_length=50, seed=1):
+    sides = sides_of(pairs)
+    return Loader(lambda epoch: sides, budget=budget, max_length=max_length, seed=seed)
+
+
+def lists(ragged):
+    return [part.tolist() for part in ragged.split()]
+
+
+def plain(batch):
+    """A batch as lists, to compare."""
+    return lists(batch.source), lists(batch.target), batch.labels.tolist()
+
+
+def pairs_of(batch):
+    """The sentence pairs that went into a batch."""
+    labels = batch.labels.split(list(batch.target.layout.lengths))
+    return [(s[:-1], t.tolist()[:-1]) for s, t in zip(lists(batch.source), labels, strict=True)]
+
+
+# The store
+
+
+def test_a_store_gives_back_each_sentence():
+    store = store_of([[5, 6], [], [7, 8, 9]])
+    assert (len(store), store.lengths.tolist()) == (3, [2, 0, 3])
+    assert [store[i] for i in range(3)] == [[5, 6], [], [7, 8, 9]]
+
+
+@pytest.mark.parametrize("index", [-1, 3])
+def test_a_store_has_no_sentence_before_its_first_or_behind_its_last(index):
+    with pytest.raises(IndexError, match=f"sentence {index} of a store of 3"):
+        store_of([[5], [6], [7]])[index]
+
+
+# One batch
+
+
+def test_the_target_is_the_labels_moved_right_by_one_with_bos_in_front():
+    batch = make_batch([[5, 6], [7]], [[8, 9, 10], [11]])
+    assert lists(batch.source) == [[5, 6, EOS], [7, EOS]]
+    assert lists(batch.target) == [[BOS, 8, 9, 10], [BOS, 11]]
+    assert batch.labels.tolist() == [8, 9, 10, EOS, 11, EOS]
+    assert batch.num_tokens == 4 + 2
+
+
+def test_an_empty_target_still_has_its_end_to_predict():
+    batch = make_batch([[5]], [[]])
+    assert (lists(batch.target), batch.labels.tolist()) == ([[BOS]], [EOS])
+
+
+@given(PAIRS, st.randoms(use_true_random=False))
+def test_gathering_rows_of_a_store_equals_making_a_batch_of_lists(pairs, random):
+    rows = random.choices(range(len(pairs)), k=len(pairs))
+    gathered = gather(sides_of(pairs), np.array(rows))
+    made = make_batch([pairs[row][0] for row in rows], [pairs[row][1] for row in rows])
+    assert plain(gathered) == plain(made)
+    assert gathered.source.values.dtype == gathered.labels.dtype == torch.int64
+
+
+def test_a_batch_for_the_cpu_is_not_copied():
+    batch = make_batch([[5]], [[6]])
+    assert to_device(batch, torch.device("cpu")) is batch
+
+
+def test_a_batch_moves_to_a_device_whole():
+    moved = to_device(make_batch([[5]], [[6]]), torch.device("meta"))
+    parts = [moved.source.values, moved.target.values, moved.labels, moved.source.layout, moved.target.layout]
+    assert {part.device.type for part in parts} == {"meta"}
+
+
+# An epoch
+
+
+@given(PAIRS, st.integers(1, 40), st.integers(0, 3))
+def test_every_pair_is_seen_once_an_epoch_and_no_batch_of_several_is_over_the_budget(pairs, budget, epoch):
+    loader = loader_of(pairs, budget=budget)
+    _, plan = loader.plan(epoch)
+    batches = [batch for batch, _ in islice(loader.batches(Position(epoch, 0)), len(plan))]
+    assert sorted(pair for batch in batches for pair in pairs_of(batch)) == sorted(pairs)
+    for batch in batches:
+        alone = len(batch.source.layout.lengths) == 1
+        assert alone or max(batch.source.layout.total, batch.target.layout.total) <= budget  # EOS is counted
+
+
+@given(PAIRS, st.integers(0, 30))
+def test_from_the_position_after_any_batch_the_same_batches_follow(pairs, done):
+    loader = loader_of(pairs)
+    whole = list(islice(loader.batches(Position()), done + 6))
+    position = whole[done][1]
+    rest = list(islice(loader_of(pairs).batches(position), 5))
+    assert [(plain(batch), after) for batch, after in rest] == [
+        (plain(batch), after) for batch, after in whole[done + 1 :]
+    ]
+
+
+def test_the_position_behind_the_last_batch_is_the_beginning_of_the_next_epoch():
+    loader = loader_of([([5] * 8, [6] * 8)] * 4, budget=18)  # 9 tokens with EOS: two pairs a batch
+    positions = [after for _, after in islice(loader.batches(Position()), 4)]
+    assert positions == [Position(0, 1), Position(1, 0), Position(1, 1), Position(2, 0)]
+
+
+def test_every_epoch_has_an_order_of_its_own_and_so_has_every_seed():
+    pairs = [([token], [token]) for token in range(3, 99)]
+
+    def order(seed, epoch):
+        return [rows.tolist() for rows in loader_of(pairs, seed=seed).plan(epoch)[1]]
+
+    assert order(1, 0) == order(1, 0)
+    assert order(1, 0) != order(1, 1)
+    assert order(1, 0) != order(2, 0)
+
+
+def test_each_epoch_asks_for_its_own_ids():
+    asked = []
+
+    def ids(epoch):
+        asked.append(epoch)
+        return sides_of([([10 + epoch], [20 + epoch])])
+
+    batches = islice(Loader(ids, budget=10, max_length=10, seed=1).batches(Position(2, 0)), 3)
+    assert [pairs_of(batch) for batch, _ in batches] == [[([12], [22])], [([13], [23])], [([14], [24])]]
+    assert asked == [2, 3, 4]
+
+
+def test_pairs_with_a_side_over_the_limit_are_left_out_and_those_at_it_stay():
+    pairs = [([5] * 3, [6]), ([5] * 4, [6]), ([5], [6] * 3), ([5], [6] * 4)]
+    _, plan = loader_of(pairs, max_length=3).plan(0)
+    assert sorted(row for rows in plan for row in rows) == [0, 2]
+
+
+def test_a_limit_that_leaves_nothing_is_refused():
+    with pytest.raises(DataError, match=r"every pair has a side of more than 2 tokens; raise data\.max_length"):
+        next(loader_of([([5] * 3, [6])], max_length=2).batches(Position()))
+
+
+@given(PAIRS, st.integers(1, 40))
+def test_a_dev_set_is_seen_once_whole_and_always_alike(pairs, budget):
+    batches = in_order(sides_of(pairs), budget=budget, max_length=50)
+    assert sorted(pair for batch in batches for pair in pairs_of(batch)) == sorted(pairs)
+    lengths = [length for batch in batches for length in batch.target.layout.lengths]
+    assert lengths == sorted(lengths)
+    again = in_order(sides_of(pairs), budget=budget, max_length=50)
+    assert [plain(batch) for batch in again] == [plain(batch) for batch in batches]
+
+
+def test_a_dev_set_too_leaves_out_pairs_with_a_side_over_the_limit():
+    pairs = [([5] * 3, [6]), ([5] * 4, [6]), ([5], [6] * 3), ([5], [6] * 4)]
+    batches = in_order(sides_of(pairs), budget=100, max_length=3)
+    assert [pair for batch in batches for pair in pairs_of(batch)] == [pairs[0], pairs[2]]
+    assert in_order(sides_of(pairs), budget=100, max_length=0) == []

@@ -1,0 +1,129 @@
+"""Scores: perfect, by hand, and as sacreBLEU itself gives them."""
+
+from functools import cache
+
+import pytest
+import sacrebleu
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.config import EvaluateConfig
+from regard.errors import DataError
+from regard.evaluation.metrics import METRICS, bleu, chrf, edit_distance, exact_match, score_all, token_error_rate
+
+PLAIN = EvaluateConfig()
+REFERENCES = ["The cat sat on the mat .", "A dog, a bone; nothing else!", "Ein Mädchen liest ein Buch."]
+OUTPUTS = ["the cat sat on a mat .", "A dog, a bone; nothing more!", "Ein Mädchen liest das Buch."]
+WORDS = st.lists(st.sampled_from("abc"), max_size=6)
+
+
+def value(name, outputs, references, config=PLAIN):
+    return METRICS[name](outputs, references, config).value
+
+
+@pytest.mark.parametrize(("name", "perfect"), [("bleu", 100), ("chrf", 100), ("exact", 100), ("token_errors", 0)])
+def test_references_themselves_score_perfectly(name, perfect):
+    assert value(name, REFERENCES, REFERENCES) == pytest.approx(perfect)
+
+
+@pytest.mark.parametrize(("name", "worst"), [("bleu", 0), ("chrf", 0), ("exact", 0), ("token_errors", 100)])
+def test_saying_nothing_scores_nothing(name, worst):
+    assert value(name, [""] * 3, REFERENCES) == pytest.approx(worst)
+
+
+def test_every_metric_is_named_as_it_is_listed_and_says_how_it_was_measured():
+    scores = score_all(OUTPUTS, REFERENCES, PLAIN)
+    assert [score.name for score in scores] == list(METRICS)
+    assert all(score.signature for score in scores)
+
+
+def test_bleu_and_chrf_are_sacrebleus():
+    assert value("bleu", OUTPUTS, REFERENCES) == sacrebleu.corpus_bleu(OUTPUTS, [REFERENCES]).score
+    assert value("chrf", OUTPUTS, REFERENCES) == sacrebleu.corpus_chrf(OUTPUTS, [REFERENCES]).score
+
+
+@pytest.mark.parametrize("tokenize", ["13a", "none", "intl", "char", "zh"])
+def test_bleu_cuts_tokens_as_the_recipe_says(tokenize):
+    score = bleu(OUTPUTS, REFERENCES, EvaluateConfig(bleu_tokenize=tokenize))
+    assert score.value == sacrebleu.corpus_bleu(OUTPUTS, [REFERENCES], tokenize=tokenize).score
+    assert f"tok:{tokenize}" in score.signature
+
+
+def test_bleu_by_hand():
+    # 5 of 6 words, 3 of 5 pairs, 2 of 4 triples and 1 of 3 quadruples are right; both sides have 6 words.
+    score = value("bleu", ["a b c d x f"], ["a b c d e f"], EvaluateConfig(bleu_tokenize="none"))
+    assert score == pytest.approx(100 * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** 0.25)
+
+
+def test_case_counts_unless_the_recipe_says_it_does_not():
+    shouted = [reference.upper() for reference in REFERENCES]
+    ignoring = EvaluateConfig(lowercase=True)
+    for metric in (bleu, chrf):
+        assert metric(shouted, REFERENCES, PLAIN).value < 50
+        assert metric(shouted, REFERENCES, ignoring).value == pytest.approx(100)
+    assert "case:lc" in bleu(shouted, REFERENCES, ignoring).signature
+    assert exact_match(shouted, REFERENCES, ignoring).value == 0  # letter for letter
+
+
+def test_exact_match_counts_outputs_that_are_the_reference_letter_for_letter():
+    assert value("exact", ["a b", "a  b", "A b", "a b"], ["a b"] * 4) == 50
+
+
+@pytest.mark.parametrize(
+    ("output", "reference", "rate"),
+    [
+        ("a b c d", "a b c d", 0),
+        ("a x c d", "a b c d", 25),  # one substitution
+        ("a c d", "a b c d", 25),  # one insertion
+        ("a b b c d", "a b c d", 25),  # one deletion
+        ("b a", "a b", 100),  # two substitutions: moving a word is not one edit
+        ("a a a", "a", 200),  # there may be more mistakes than words
+        ("a   b", "a b", 0),  # spaces only separate
+    ],
+)
+def test_token_error_rate_by_hand(output, reference, rate):
+    assert value("token_errors", [output], [reference]) == rate
+
+
+def test_token_errors_are_summed_before_they_are_divided():
+    # 1 error in 1 word and 0 in 3: a mean of rates would be 50
+    assert token_error_rate(["x", "a b c"], ["a", "a b c"], PLAIN).value == 25
+
+
+def test_a_different_number_of_references_is_refused_with_both():
+    with pytest.raises(DataError, match="there are 2 outputs but 3 references"):
+        score_all(["a", "b"], ["a", "b", "c"], PLAIN)
+
+
+# Edit distance
+
+
+def by_recursion(left, right):
+    """The definition: drop a token from either side, or pair the two last ones."""
+
+    @cache
+    def distance(i, j):
+        if not i or not j:
+            return i + j
+        paired = distance(i - 1, j - 1) + (left[i - 1] != right[j - 1])
+        return min(distance(i - 1, j) + 1, distance(i, j - 1) + 1, paired)
+
+    return distance(len(left), len(right))
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "edits"), [("", "", 0), ("abc", "", 3), ("", "abc", 3), ("kitten", "sitting", 3), ("ab", "ba", 2)]
+)
+def test_edit_distance_by_hand(left, right, edits):
+    assert edit_distance(left, right) == edits
+
+
+@given(WORDS, WORDS)
+def test_edit_distance_is_that_of_its_definition(left, right):
+    assert edit_distance(left, right) == by_recursion(left, right)
+
+
+@given(WORDS, WORDS, WORDS)
+def test_a_detour_is_never_shorter(left, middle, right):
+    assert edit_distance(left, right) == edit_distance(right, left)
+    assert edit_distance(left, right) <= edit_distance(left, middle) + edit_distance(middle, right)

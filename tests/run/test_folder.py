@@ -1,0 +1,255 @@
+"""The run folder: which checkpoints stay, which one is read, and a log without doubles."""
+
+import json
+
+import pytest
+import torch
+
+from regard.config import load_recipe
+from regard.errors import CheckpointError
+from regard.run.checkpoint import Checkpoint
+from regard.run.folder import RunFolder
+from regard.text.tokenizer import train_tokenizers
+
+
+def checkpoint(value):
+    return Checkpoint({"w": torch.tensor([float(value)])}, {"m": torch.tensor([0.0])}, {"step": value})
+
+
+@pytest.fixture(scope="module")
+def tokenizers():
+    return train_tokenizers([("a b", "b a")], kind="word", size=10, joint=True)
+
+
+@pytest.fixture
+def run(tmp_path, tokenizers):
+    folder = RunFolder(tmp_path / "runs" / "mine")
+    folder.create(load_recipe("copy", ["train.steps=30"]), tokenizers, {"train": 20_000})
+    return folder
+
+
+def save(run, *steps):
+    for step in steps:
+        run.save(checkpoint(step), step=step)
+
+
+def damage(path, name="weights.safetensors"):
+    (path / name).write_bytes((path / name).read_bytes()[:-1])
+
+
+# What makes a run
+
+
+def test_a_new_run_gives_back_its_recipe_and_its_tokenizers(run):
+    assert run.exists and not run.finished
+    assert run.recipe() == load_recipe("copy", ["train.steps=30"])
+    assert run.tokenizers().source.encode("a b") != run.tokenizers().source.encode("b a")
+    assert run.corpus() == {"train": 20_000}
+    assert str(run).endswith("mine")
+
+
+def test_a_folder_without_a_recipe_is_no_run(tmp_path):
+    run = RunFolder(tmp_path)
+    assert not run.exists
+    for act in (run.require, run.recipe, run.tokenizers, run.weights):
+        with pytest.raises(CheckpointError) as caught:
+            act()
+        assert f"{tmp_path} is not a run folder" in str(caught.value)
+
+
+def test_the_recipe_is_written_last_so_that_half_a_run_is_no_run(tmp_path):
+    class Broken:
+        def save(self, folder):
+            raise OSError("no space left")
+
+    run = RunFolder(tmp_path / "run")
+    with pytest.raises(OSError, match="no space left"):
+        run.create(load_recipe("copy"), Broken(), {})
+    assert not run.exists
+
+
+@pytest.mark.parametrize("text", ["name = ", "name = 'x'\n", "name = 'x'\nstepps = 3\n"])
+def test_a_damaged_recipe_is_named(run, text):
+    (run.path / "recipe.toml").write_text(text)
+    with pytest.raises(CheckpointError) as caught:
+        run.recipe()
+    assert str(caught.value).startswith(f"{run.path / 'recipe.toml'} is damaged: ")
+
+
+def test_half_a_run_is_begun_again(run, tokenizers):
+    recipe = run.recipe()
+    (run.path / "recipe.toml").unlink()
+    (run.path / ".tokenizer.tmp").mkdir()
+    run.create(recipe, tokenizers, {"train": 5})
+    assert run.exists
+    assert run.corpus() == {"train": 5}
+
+
+def test_checkpoints_without_a_recipe_are_not_written_over(run, tokenizers):
+    recipe = run.recipe()
+    save(run, 10)
+    (run.path / "recipe.toml").unlink()
+    with pytest.raises(CheckpointError, match=r"has checkpoints but no recipe\.toml"):
+        run.create(recipe, tokenizers, {})
+
+
+def test_a_damaged_vocabulary_is_named(run):
+    path = next(path for path in (run.path / "tokenizer").iterdir() if path.name != "manifest.json")
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(CheckpointError) as caught:
+        run.tokenizers()
+    assert str(caught.value) == f"{path} is damaged: it is not what was written"
+
+
+def test_a_run_has_one_writer_at_a_time(run):
+    with run.locked(), pytest.raises(CheckpointError, match="another process is training"), run.locked():
+        pass
+    with run.locked():  # free again
+        pass
+
+
+# Which checkpoints stay
+
+
+def test_steps_are_in_the_order_of_numbers(run):
+    save(run, 9, 1_000, 20, 100)
+    assert run.steps() == [9, 20, 100, 1_000]
+
+
+def test_checkpoints_stay_until_they_are_let_go(run):
+    save(run, 10, 20, 30, 40)
+    run.keep({10, 40, 99})  # the best, the newest, and one that was never written
+    assert run.steps() == [10, 40]
+    assert sorted(path.name for path in (run.path / "checkpoints").iterdir()) == ["step-00000010", "step-00000040"]
+
+
+def test_saving_a_step_again_replaces_its_checkpoint(run):
+    save(run, 10)
+    run.save(checkpoint(99), step=10)
+    assert run.steps() == [10]
+    assert run.checkpoint_at(10).weights["w"].item() == 99.0
+
+
+def test_half_a_checkpoint_is_not_among_them(run):
+    save(run, 10)
+    (run.path / "checkpoints" / ".step-00000020.tmp").mkdir()
+    assert run.steps() == [10]
+
+
+# Which one is read
+
+
+def test_a_run_without_checkpoints_has_no_latest_and_no_weights(run):
+    assert run.latest() == (None, [])
+    with pytest.raises(CheckpointError, match="has no checkpoint yet"):
+        run.weights()
+
+
+def test_the_newest_checkpoint_is_read_while_training_goes_on_and_the_final_one_afterwards(run):
+    save(run, 10, 20)
+    read, name = run.weights()
+    assert (read.weights["w"].item(), name) == (20.0, "step-00000020")
+    run.finish(Checkpoint({"w": torch.tensor([99.0])}))
+    assert run.finished
+    read, name = run.weights()
+    assert (read.weights["w"].item(), name) == (99.0, "final")
+
+
+def test_a_damaged_checkpoint_is_passed_over_with_a_complaint_each(run):
+    save(run, 10, 20, 30)
+    damage(run.checkpoints()[2])
+    damage(run.checkpoints()[1], "counters.json")
+    newest, complaints = run.latest()
+    assert newest == run.checkpoints()[0]
+    assert len(complaints) == 2
+    assert complaints[0].startswith("checkpoint step-00000030 is not used: ")
+    assert "weights.safetensors is damaged" in complaints[0]
+    assert "counters.json is damaged" in complaints[1]
+    assert run.weights()[1] == "step-00000010"
+
+
+def test_where_all_are_damaged_there_is_none(run):
+    save(run, 10)
+    damage(run.checkpoints()[0])
+    newest, complaints = run.latest()
+    assert newest is None and len(complaints) == 1
+
+
+def test_damaged_final_weights_are_named_and_not_replaced_by_others(run):
+    save(run, 10)
+    run.finish(checkpoint(99))
+    damage(run.path / "final")
+    with pytest.raises(CheckpointError, match=r"final.weights\.safetensors is damaged"):
+        run.weights()
+
+
+def test_a_checkpoint_that_vanishes_while_it_is_read_gives_way_to_the_next(run, monkeypatch):
+    save(run, 10, 20)
+    gone = run.checkpoints()[0]
+    found = iter([(gone.with_name("step-00000015"), []), (run.checkpoints()[1], [])])
+    monkeypatch.setattr(run, "latest", lambda: next(found))
+    assert run.weights()[1] == "step-00000020"
+
+
+def test_a_checkpoint_is_found_by_its_step(run):
+    save(run, 10, 20)
+    assert run.checkpoint_at(10).counters == {"step": 10}
+
+
+# The log
+
+
+def test_events_are_read_in_the_order_they_were_logged(run):
+    events = [{"step": 1, "loss": 0.5}, {"step": 2, "text": "é 年 \u2028 \n"}]
+    for event in events:
+        run.log(event)
+    assert run.read_log() == events
+    assert len((run.path / "log.jsonl").read_bytes().split(b"\n")) == 2 + 1
+
+
+def test_a_run_that_logged_nothing_has_an_empty_log(run):
+    assert run.read_log() == []
+
+
+def test_a_last_line_cut_off_anywhere_is_left_out(run):
+    run.log({"step": 1, "loss": 0.5})
+    kept = (run.path / "log.jsonl").read_bytes()
+    run.log({"step": 2, "loss": 0.25})
+    whole = (run.path / "log.jsonl").read_bytes()
+    for size in range(len(kept), len(whole)):
+        (run.path / "log.jsonl").write_bytes(whole[:size])
+        assert run.read_log() == [{"step": 1, "loss": 0.5}], size
+    (run.path / "log.jsonl").write_bytes(whole)
+    assert len(run.read_log()) == 2
+
+
+def test_a_last_line_cut_off_inside_a_letter_is_left_out(run):
+    run.log({"step": 1})
+    line = json.dumps({"step": 2, "text": "é"}, ensure_ascii=False).encode()
+    with (run.path / "log.jsonl").open("ab") as file:
+        file.write(line[: line.index(b"\xc3") + 1])
+    assert run.read_log() == [{"step": 1}]
+
+
+def test_rewinding_forgets_what_came_after_a_step(run):
+    for step in (1, 2, 2, 3):
+        run.log({"step": step})
+    run.log({"event": "without a step"})
+    run.rewind_log(2)
+    assert run.read_log() == [{"step": 1}, {"step": 2}, {"step": 2}, {"event": "without a step"}]
+
+
+def test_rewinding_drops_a_line_cut_off_so_that_the_next_begins_a_new_one(run):
+    run.log({"step": 1})
+    with (run.path / "log.jsonl").open("a") as file:
+        file.write('{"step": 2, "lo')
+    run.rewind_log(1)
+    run.log({"step": 2})
+    assert run.read_log() == [{"step": 1}, {"step": 2}]
+
+
+def test_rewinding_to_before_the_first_step_forgets_everything(run):
+    run.log({"step": 0})
+    run.log({"step": 1})
+    run.rewind_log(-1)
+    assert run.read_log() == []

@@ -1,0 +1,312 @@
+"""Recipes: what is laid over what, and the one sentence that a wrong key or value gets."""
+
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.config import (
+    Bitext,
+    DataConfig,
+    DecodeConfig,
+    Recipe,
+    TrainConfig,
+    apply_override,
+    decode,
+    differences,
+    dump_toml,
+    find_recipe,
+    load_recipe,
+    read_toml,
+    shipped_recipes,
+    to_table,
+)
+from regard.errors import ConfigError
+from regard.models import model_config
+
+SMALL = """
+model = { kind = "transformer", width = 64 }
+
+[data]
+train = { generate = "copy/train" }
+test = { easy = { generate = "copy/test" } }
+
+[train]
+steps = 10
+"""
+
+
+@pytest.fixture
+def small(tmp_path):
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL, encoding="utf-8")
+    return str(path)
+
+
+def overlaid(*overrides, table=None):
+    table = {} if table is None else table
+    for override in overrides:
+        apply_override(table, override)
+    return table
+
+
+def refusal(act, *arguments, **options):
+    """The sentence that a call ends in."""
+    with pytest.raises(ConfigError) as caught:
+        act(*arguments, **options)
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    return sentence
+
+
+# What is laid over what
+
+
+def test_the_file_beats_the_default_and_the_command_line_beats_the_file(small):
+    default = TrainConfig()
+    recipe = load_recipe(small, ["train.seed=7"])
+    assert (default.steps, recipe.train.steps) == (100_000, 10)
+    assert (default.seed, recipe.train.seed) == (1, 7)
+    assert load_recipe(small, ["train.steps=20", "train.steps=30"]).train.steps == 30
+
+
+def test_a_recipe_is_named_after_its_file_unless_it_says_otherwise(small):
+    assert load_recipe(small).name == "small"
+    assert load_recipe(small, ["name=other"]).name == "other"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("5", 5),
+        (" 5 ", 5),
+        ("1e-3", 0.001),
+        ("true", True),
+        ('"5"', "5"),
+        ("[0.9, 0.98]", [0.9, 0.98]),
+        ("wsd", "wsd"),
+        ("runs/a=b", "runs/a=b"),
+        ("", ""),
+    ],
+)
+def test_an_override_is_read_as_toml_or_else_as_a_plain_string(text, value):
+    assert overlaid(f"key={text}") == {"key": value}
+
+
+def test_dots_lead_into_tables_and_make_those_that_are_missing():
+    table = overlaid("a.b.c=1", "a.d=2", table={"a": {"b": {"e": 3}}})
+    assert table == {"a": {"b": {"e": 3, "c": 1}, "d": 2}}
+
+
+@pytest.mark.parametrize("override", ["train.steps", "=5", "train.=5", ".steps=5", "train..steps=5"])
+def test_what_is_not_key_equals_value_is_told_what_an_override_looks_like(override):
+    assert refusal(overlaid, override) == (f"{override!r} is not an override; write key=value, as in train.steps=500")
+
+
+def test_a_value_cannot_be_used_as_a_table():
+    assert refusal(overlaid, "train.steps=5", "train.steps.fast=1") == (
+        "train.steps.fast cannot be set: 'steps' is a value, not a table"
+    )
+
+
+# Unknown names
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("modle.width=8", "the recipe has no field 'modle'; did you mean 'model'?"),
+        ("train.warmup=10", "train has no field 'warmup'; did you mean 'warmup_steps'?"),
+        ("data.train.genrate=copy/train", "data.train has no field 'genrate'; did you mean 'generate'?"),
+        ("data.valid.sorce=a", "data.valid has no field 'sorce'; did you mean 'source'?"),
+        ("data.test.easy.sorce=a", "data.test.easy has no field 'sorce'; did you mean 'source'?"),
+        ("data.test.other.tagret=a", "data.test.other has no field 'tagret'; did you mean 'target'?"),
+    ],
+)
+def test_an_unknown_key_answers_with_its_place_and_the_nearest_known_one(small, override, sentence):
+    assert refusal(load_recipe, small, [override]) == sentence
+
+
+def test_a_key_that_is_like_no_other_answers_with_all_of_them(small):
+    sentence = refusal(load_recipe, small, ["evaluate.xyz=1"])
+    assert sentence == "evaluate has no field 'xyz'; known: bleu_tokenize, lowercase"
+
+
+def test_the_model_table_is_checked_by_the_family_it_names(small):
+    recipe = load_recipe(small, ["model.num_head=4"])  # the recipe does not know the family's keys
+    assert recipe.model == {"kind": "transformer", "width": 64, "num_head": 4}
+    assert refusal(model_config, recipe.model) == "model has no field 'num_head'; did you mean 'num_heads'?"
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        ({"kind": "transfomer"}, "model.kind is 'transfomer'; did you mean 'transformer'?"),
+        ({"width": 8}, "model.kind is None; known: transformer"),
+        ({"kind": "transformer", "preset": "bigg"}, "model.preset is 'bigg'; did you mean 'big'?"),
+        ({"kind": "transformer", "width": "8"}, "model.width: expected 'int', got 'str'"),
+    ],
+)
+def test_a_model_that_is_not_known_is_refused(table, sentence):
+    assert refusal(model_config, table) == sentence
+
+
+def test_the_keys_of_the_model_table_beat_its_preset_and_the_preset_the_defaults():
+    _, config = model_config({"kind": "transformer", "preset": "tiny", "hidden": 99})
+    assert (config.hidden, config.width, config.num_layers) == (99, 128, 4)  # own key, tiny, tiny
+    assert config.positions == "sinusoid"  # the default
+
+
+def test_a_recipe_that_does_not_exist_answers_with_the_nearest_one(tmp_path):
+    assert "no recipe is called 'date'; did you mean 'dates'?" in refusal(find_recipe, "date")
+    assert "absent.toml' here" in refusal(find_recipe, str(tmp_path / "absent.toml"))
+
+
+# Values that do not fit
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("train.steps=many", "train.steps: expected 'int', got 'str'"),
+        ("train.steps=1.5", "train.steps: expected 'int', got 'float'"),
+        ("train.betas=[0.9]", "train.betas: expected 'array' of length 2, got 1"),
+        ("train.schedule=cosin", "train.schedule is 'cosin'; did you mean 'cosine'?"),
+        ("train.optimizer=xyz", "train.optimizer is 'xyz'; known: adam, adamw"),
+        ("train.betas=[0.9, 1.0]", "train: betas are (0.9, 1.0); each must be at least 0 and below 1"),
+        ("decode.beam=1001", "decode: beam is 1001; it must be 1000 or less"),
+        ("data.train=files", "data.train: expected 'object', got 'str'"),
+        ("train=fast", "train: expected 'object', got 'str'"),
+        ("train.steps=0", "train: steps is 0; it must be 1 or more"),
+        ("train.warmup_steps=-1", "train: warmup_steps is -1; it must be 0 or more"),
+        ("train.ema=1.0", "train: ema is 1.0; it must be at least 0 and below 1"),
+        ("train.label_smoothing=-0.5", "train: label_smoothing is -0.5; it must be at least 0 and below 1"),
+        ("train.decay=0", "train: decay is 0.0; it is the share of all steps at the end, above 0 and at most 1"),
+        ("decode.beam=0", "decode: beam is 0; it must be 1 or more"),
+        ("decode.max_extra=-1", "decode: max_extra is -1; it must be 0 or more"),
+        ("data.train.pairs=a.tsv", "data.train: give either source and target, or pairs, or generate"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_named_with_what_fits(small, override, sentence):
+    assert refusal(load_recipe, small, [override]) == sentence
+
+
+def test_a_missing_table_is_named():
+    table = {"name": "x", "data": {"train": {"generate": "copy/train"}}}
+    assert refusal(decode, Recipe, table, where="") == "the recipe: object missing required field 'model'"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"source": "a"},
+        {"target": "a"},
+        {"source": "a", "pairs": "b"},
+        {"pairs": "a", "generate": "copy/train"},
+        {"source": "a", "target": "b", "generate": "copy/train"},
+    ],
+)
+def test_a_bitext_comes_from_exactly_one_place(given):
+    assert "give either source and target, or pairs, or generate" in refusal(decode, Bitext, given, where="data.train")
+
+
+def test_options_cannot_be_changed_once_made():
+    with pytest.raises(AttributeError):
+        TrainConfig().steps = 5
+
+
+# Files
+
+
+@pytest.mark.parametrize("content", [b"steps = ", b"a = 1\na = 2\n", b"name = '\xff'\n"])
+def test_a_file_that_is_not_toml_is_named(tmp_path, content):
+    path = tmp_path / "bad.toml"
+    path.write_bytes(content)
+    assert refusal(read_toml, path).startswith(f"{path} is not valid TOML: ")
+
+
+def test_a_folder_cannot_be_read_as_a_recipe(tmp_path):
+    assert refusal(read_toml, tmp_path).startswith(f"cannot read {tmp_path}: ")
+
+
+@pytest.mark.parametrize("name", shipped_recipes())
+def test_every_shipped_recipe_is_read_builds_a_model_config_and_survives_being_written_out(name):
+    recipe = load_recipe(name)
+    assert recipe.name == name
+    model_config(recipe.model)
+    assert decode(Recipe, tomllib.loads(dump_toml(to_table(recipe))), where="") == recipe
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x7f"), max_size=20)
+NAMES = st.from_regex(r"[A-Za-z0-9_-]{1,8}", fullmatch=True)
+SCALARS = st.one_of(st.booleans(), st.integers(), st.floats(allow_nan=False), TEXTS)
+VALUES = st.one_of(SCALARS, st.lists(SCALARS, max_size=3), st.lists(st.lists(SCALARS, max_size=2), max_size=2))
+TABLES = st.recursive(
+    st.dictionaries(NAMES, VALUES, max_size=4),
+    lambda inner: st.dictionaries(NAMES, st.one_of(VALUES, inner), max_size=4),
+    max_leaves=6,
+)
+
+
+@given(TABLES)
+def test_toml_that_was_written_reads_back_as_the_same_table(table):
+    assert tomllib.loads(dump_toml(table)) == table
+
+
+@pytest.mark.parametrize("name", ["a b", "a.b", "[a]", "#", '"', "é", ""])
+def test_a_table_may_have_any_name_of_common_letters(name):
+    assert tomllib.loads(dump_toml({"test": {name: {"x": 1}}})) == {"test": {name: {"x": 1}}}
+
+
+def test_a_table_may_have_a_name_from_beyond_the_basic_plane():
+    assert tomllib.loads(dump_toml({"🙂": {"x": 1}})) == {"🙂": {"x": 1}}
+
+
+@pytest.mark.parametrize("name", ["a b", "a.b", "é", ""])
+def test_a_value_may_have_any_name(name):
+    assert tomllib.loads(dump_toml({name: 1})) == {name: 1}
+
+
+def test_a_string_may_hold_a_delete_character():
+    assert tomllib.loads(dump_toml({"a": "\x7f"})) == {"a": "\x7f"}
+
+
+def test_what_is_unset_is_not_written():
+    table = to_table(DataConfig(train=Bitext(generate="copy/train")))
+    assert table == {"train": {"generate": "copy/train"}, "test": {}, "max_length": 256}
+
+
+def test_written_recipes_keep_what_the_command_line_changed(small):
+    recipe = load_recipe(small, ["data.test.hard.pairs=hard set.tsv", "train.betas=[0.5, 0.75]", "model.dropout=0.25"])
+    again = decode(Recipe, tomllib.loads(dump_toml(to_table(recipe))), where="")
+    assert again == recipe
+    assert again.data.test["hard"].pairs == "hard set.tsv"
+    assert again.train.betas == (0.5, 0.75)
+    assert again.model["dropout"] == 0.25
+
+
+# Differences
+
+
+def test_differences_name_each_key_with_its_old_and_new_value(small):
+    old = load_recipe(small, ["model.dropout=0.1"])
+    new = load_recipe(small, ["train.steps=20", "data.test.easy.generate=sort/test", "train.lr=0.5"])
+    assert sorted(differences(old, new)) == [
+        "data.test.easy.generate: copy/test -> sort/test",
+        "model.dropout: 0.1 -> unset",
+        "train.lr: unset -> 0.5",
+        "train.steps: 10 -> 20",
+    ]
+
+
+def test_equal_recipes_do_not_differ(small):
+    assert differences(load_recipe(small), load_recipe(small, ["train.steps=10"])) == []
+
+
+def test_the_defaults_are_the_papers():
+    # Vaswani et al. 2017, sections 5.3, 5.4 and 6.1
+    train, decoding = TrainConfig(), DecodeConfig()
+    assert (train.betas, train.eps, train.warmup_steps, train.label_smoothing) == ((0.9, 0.98), 1e-9, 4000, 0.1)
+    assert (decoding.beam, decoding.length_penalty, decoding.max_extra) == (4, 0.6, 50)

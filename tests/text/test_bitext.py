@@ -1,0 +1,159 @@
+"""The pairs that a recipe names: generated, in one file or in two, and where files are looked for."""
+
+from pathlib import Path
+
+import pytest
+
+from regard.config import Bitext, DataConfig
+from regard.errors import DataError
+from regard.text.bitext import GENERATORS, anchor, data_folders, find_file, load_bitext, pairs_fingerprint
+from regard.text.corpus import Pair
+from regard.text.toys import TASKS
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "a.en").write_text("one\ntwo\n")
+    (tmp_path / "a.de").write_text("eins\nzwei\n")
+    (tmp_path / "a.tsv").write_text("three\tdrei\n")
+    return tmp_path
+
+
+def test_two_files_are_read_side_by_side(folder):
+    assert load_bitext(Bitext(source="a.en", target="a.de"), folders=[folder]) == [
+        Pair("one", "eins"),
+        Pair("two", "zwei"),
+    ]
+
+
+def test_the_two_sides_may_lie_in_two_folders(folder):
+    other = folder / "other"
+    other.mkdir()
+    (folder / "a.de").rename(other / "b.de")
+    pairs = load_bitext(Bitext(source="a.en", target="b.de"), folders=[folder, other])
+    assert pairs[0] == Pair("one", "eins")
+
+
+def test_a_table_is_read_as_pairs(folder):
+    assert load_bitext(Bitext(pairs="a.tsv"), folders=[folder]) == [Pair("three", "drei")]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_built_in_corpus_is_generated_without_any_file(task):
+    pairs = load_bitext(Bitext(generate=f"{task}/valid"), folders=[])
+    assert len(pairs) == 500
+    for pair in pairs:
+        assert pair.target == " ".join(TASKS[task](pair.source.split()))
+
+
+def test_dates_and_all_toys_are_built_in():
+    assert GENERATORS.keys() == {"dates", "copy", "reverse", "sort"}
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("date/train", "no built-in corpus is called 'date'; did you mean 'dates'?"),
+        ("wikipedia/train", "no built-in corpus is called 'wikipedia'; known: copy, dates, reverse, sort"),
+        ("copy/tests", "no split 'tests'; did you mean 'test'?"),
+        ("copy", "no split ''"),
+    ],
+)
+def test_a_corpus_that_is_not_built_in_answers_with_the_nearest_one(name, sentence):
+    with pytest.raises(DataError) as caught:
+        load_bitext(Bitext(generate=name), folders=[])
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize("emptied", ["pairs", "generate"])
+def test_an_empty_name_is_refused(emptied):
+    with pytest.raises(ValueError, match="give either source and target, or pairs, or generate"):
+        Bitext(source="a.en", target="a.de", **{emptied: ""})
+    with pytest.raises(ValueError, match="give either"):
+        Bitext(source="a.en", target="")
+
+
+# Where files are looked for
+
+
+def test_the_first_folder_that_has_the_file_is_taken(folder):
+    other = folder / "other"
+    other.mkdir()
+    (other / "a.en").write_text("another\n")
+    assert find_file("a.en", [other, folder]) == other / "a.en"
+    assert find_file("a.en", [folder, other]) == folder / "a.en"
+    assert find_file("a.de", [other, folder]) == folder / "a.de"
+
+
+def test_a_whole_path_needs_no_folder(folder):
+    assert find_file(str(folder / "a.en"), [Path("elsewhere")]) == folder / "a.en"
+
+
+def test_a_file_that_is_nowhere_is_named_with_where_it_was_looked_for():
+    with pytest.raises(DataError) as caught:
+        find_file("a.en", [Path("here"), Path("there")])
+    assert str(caught.value) == (
+        "no file 'a.en' in 'here', 'there'; name the folder that holds it with --data or REGARD_DATA"
+    )
+
+
+def test_the_folder_given_comes_before_the_recipes_and_that_before_the_present_one(tmp_path, monkeypatch):
+    monkeypatch.delenv("REGARD_DATA", raising=False)
+    assert data_folders(tmp_path, Path("recipes")) == [tmp_path, Path("recipes"), Path()]
+    assert data_folders(None, Path("recipes")) == [Path("recipes"), Path()]
+    assert data_folders(None, None) == [Path()]
+
+
+def test_the_environment_names_the_folder_unless_one_is_given(tmp_path, monkeypatch):
+    given = tmp_path / "given"
+    given.mkdir()
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path))
+    assert data_folders(None, None) == [tmp_path, Path()]
+    assert data_folders(given, None) == [given, Path()]
+
+
+def test_an_empty_environment_variable_is_as_good_as_none(monkeypatch):
+    monkeypatch.setenv("REGARD_DATA", "")
+    assert data_folders(None, None) == [Path()]
+
+
+def test_a_data_folder_that_is_not_one_is_refused(folder, monkeypatch):
+    monkeypatch.delenv("REGARD_DATA", raising=False)
+    for wrong in (folder / "absent", folder / "a.en"):
+        with pytest.raises(DataError) as caught:
+            data_folders(wrong, None)
+        assert str(caught.value) == f"the data folder {str(wrong)!r} is not a folder; give an existing one with --data"
+    monkeypatch.setenv("REGARD_DATA", str(folder / "absent"))
+    with pytest.raises(DataError, match="is not a folder"):
+        data_folders(None, None)
+
+
+# What a run remembers of its text
+
+
+def test_data_beside_the_recipe_is_found_from_anywhere_once_anchored(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    train, test = Bitext(source="a.en", target="a.de"), {"table": Bitext(pairs="a.tsv")}
+    data = anchor(DataConfig(train=train, test=test), [Path()], named=None)
+    monkeypatch.chdir(folder.parent)
+    assert load_bitext(data.train, folders=[Path()]) == load_bitext(train, folders=[folder])
+    assert load_bitext(data.test["table"], folders=[Path()]) == [Pair("three", "drei")]
+
+
+def test_data_in_the_folder_that_was_named_keeps_its_name_so_that_the_folder_may_move(folder):
+    data = DataConfig(train=Bitext(source="a.en", target="a.de"), valid=Bitext(pairs="a.tsv"))
+    assert anchor(data, [folder, Path()], named=folder) == data
+
+
+def test_what_is_generated_or_nowhere_stays_as_it_is(folder):
+    data = DataConfig(train=Bitext(generate="copy/train"), valid=Bitext(pairs="absent.tsv"))
+    assert anchor(data, [folder], named=None) == data
+
+
+def test_a_fingerprint_counts_the_pairs_and_changes_with_every_letter_and_with_their_order():
+    pairs = [Pair("one", "eins"), Pair("two", "zwei")]
+    whole = pairs_fingerprint(pairs)
+    assert whole["pairs"] == 2
+    assert pairs_fingerprint(iter(pairs)) == whole
+    assert pairs_fingerprint(pairs[::-1]) != whole
+    assert pairs_fingerprint([pairs[0], Pair("two", "zwej")])["sha256"] != whole["sha256"]
