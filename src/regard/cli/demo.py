@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.cells import cell_len, set_cell_size
 
-from regard.cli.say import console, say
+from regard.cli.say import console, own_name, say
 from regard.cli.stopping import StopRequest
 
 
@@ -29,7 +29,7 @@ def demo(
     with StopRequest() as stop, make_display() as display:
         outcome = api.train("dates", out=out, listen=display, stop=stop)
     if not outcome.finished:
-        say(f"stopped; go on with: regard demo --out {out}")
+        say(f"stopped; go on with: {own_name()} demo --out {out}")
         return
     if outcome.trained:
         say(f"trained in {clock(time.monotonic() - started)}")
@@ -42,6 +42,6 @@ def demo(
     width = max(cell_len(text) for text in EXAMPLES)
     for text, output in zip(EXAMPLES, outputs, strict=True):
         console.print(f"  {set_cell_size(text, width)}  [dim]→[/]  [bold green]{output}[/]")
-    say(
-        f'\nThe run is in {out}. Now try:\n  echo "3 de mayo de 1999" | regard translate {out}\n  regard evaluate {out}'
-    )
+    say(f"\nThe run is in {out}. Now try:")
+    say(f'  echo "3 de mayo de 1999" | {own_name()} translate {out}')
+    say(f"  {own_name()} evaluate {out}")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.say import say, warn
+from regard.cli.say import own_name, say, warn
 from regard.cli.stopping import StopRequest
 from regard.config import dump_toml, load_recipe, to_table
 
@@ -62,6 +62,6 @@ def train(
     if not outcome.trained:
         warn(f"{outcome.run} is finished already; name another folder with --out to train again")
     elif outcome.finished:
-        say(f"done: {outcome.run}   try: regard evaluate {outcome.run}")
+        say(f"done: {outcome.run}   try: {own_name()} evaluate {outcome.run}")
     else:
-        say(f"stopped; go on with: regard {shlex.join(sys.argv[1:])}")
+        say(f"stopped; go on with: {own_name()} {shlex.join(sys.argv[1:])}")
