@@ -124,8 +124,9 @@ class DecoderLayer(nn.Module):
     def step(self, x_RD: Tensor, state: LayerState, shared: TransformerState, rotation: Rotation | None) -> Tensor:
         """`forward` for one token a row."""
         x_RD = self.around_attention(x_RD, lambda x: self.attention.step(x, state.own, shared.own_bias, rotation))
+        memory_bias = shared.memory_bias.flatten(0, 1)
         x_RD = self.around_cross_attention(
-            x_RD, lambda x: self.cross_attention.step(x, state.keys, state.values, shared.memory_bias)
+            x_RD, lambda x: self.cross_attention.step(x, state.keys, state.values, memory_bias)
         )
         return self.around_feed_forward(x_RD, lambda x: self.feed_forward.step(x, state.recent))
 
@@ -148,9 +149,12 @@ class TransformerState:
         self.beams = beams
         self.length = 0  # tokens read so far
         self.ancestry = Ancestry(len(source.lengths), beams, source.device, last=last)
-        self.own_bias: Tensor | None = None
-        bias = Pattern(Layout([1] * len(source.lengths), source.device), source).bias
-        self.memory_bias = None if bias is None else bias.view(-1, 1, source.longest)
+        self.own_bias = torch.zeros(1, 1, 1, device=source.device)  # who may look at what of the past: [B * H, Q, S]
+        holes_BS = ~source.mask  # the source's keys that are no tokens
+        bias_B11S = torch.zeros(holes_BS.shape, device=source.device).masked_fill_(holes_BS, float("-inf"))[
+            :, None, None
+        ]
+        self.memory_bias = bias_B11S.repeat(1, layers[0].keys.size(1) if layers else 1, 1, 1)  # [B, H, 1, S]
         self._sentences = torch.arange(len(source.lengths), device=source.device)
 
     def reorder(self, rows: Tensor) -> None:
@@ -166,8 +170,7 @@ class TransformerState:
             layer.own.keep(sentences)
             layer.keys = layer.keys.index_select(0, sentences)
             layer.values = layer.values.index_select(0, sentences)
-        if self.memory_bias is not None:
-            self.memory_bias = self.memory_bias.index_select(0, sentences)
+        self.memory_bias = self.memory_bias.index_select(0, sentences)
         self._sentences = torch.arange(sentences.numel(), device=sentences.device)
 
 
@@ -240,7 +243,7 @@ class Transformer(Seq2Seq):
         position = torch.full_like(tokens, state.length)
         x_RD = self._embed(tokens, self.target_embedding, self.target_positions, position, state.length + 1)
         rotation = self._rotation(position[:1])
-        state.own_bias = state.ancestry.grow()
+        state.own_bias = state.ancestry.grow(self.config.num_heads)
         for layer, layer_state in zip(self.decoder, state.layers, strict=True):
             x_RD = layer.step(x_RD, layer_state, state, rotation)
         state.length += 1

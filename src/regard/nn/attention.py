@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from regard.nn.attend import Body, Pattern, attend
@@ -45,15 +46,16 @@ class MultiHead(nn.Module):
         heads_NHV = attend(q_NHK, k_MHK, v_MHV, pattern, body=self.body, drop=drop)
         return self.output(heads_NHV.flatten(1))
 
-    def look_once(self, q_RHK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, bias_BQS: Tensor | None) -> Tensor:
-        """Attention of one token a row into its sentence's keys, heads joined and projected: [R, D]."""
-        R, H, K = q_RHK.shape
-        q_BHQK = (q_RHK * K**-0.5).view(k_BHSK.size(0), -1, H, K).transpose(1, 2)
-        scores_BHQS = q_BHQK @ k_BHSK.transpose(2, 3)  # for so few queries two products beat the fused kernel
-        if bias_BQS is not None:
-            scores_BHQS += bias_BQS[:, None]
-        heads_BHQV = scores_BHQS.softmax(dim=-1) @ v_BHSV
-        return self.output(heads_BHQV.transpose(1, 2).reshape(R, -1))
+    def look_once(self, q_RHK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, bias_GQS: Tensor) -> Tensor:
+        """Attention of one token a row into its sentence's keys, heads joined and projected: [R, D].
+
+        For so few queries two plain products beat the fused kernel (LOG.md). G = B * H; the bias may be wider than long.
+        """
+        (R, H, K), B = q_RHK.shape, k_BHSK.size(0)
+        q_GQK = q_RHK.view(B, -1, H, K).transpose(1, 2).reshape(B * H, -1, K)
+        scores_GQS = torch.baddbmm(bias_GQS.to(q_GQK.dtype), q_GQK, k_BHSK.flatten(0, 1).transpose(1, 2), alpha=K**-0.5)
+        heads_GQV = torch.bmm(scores_GQS.softmax(dim=-1), v_BHSV.flatten(0, 1))
+        return self.output(heads_GQV.view(B, H, R // B, -1).transpose(1, 2).reshape(R, -1))
 
 
 class SelfAttention(MultiHead):
@@ -73,11 +75,11 @@ class SelfAttention(MultiHead):
     def forward(self, x_ND: Tensor, pattern: Pattern, rotation: Rotation | None = None) -> Tensor:
         return self.look(*self._split(x_ND, rotation), pattern)
 
-    def step(self, x_RD: Tensor, cache: KeyValueCache, bias: Tensor | None, rotation: Rotation | None = None) -> Tensor:
+    def step(self, x_RD: Tensor, cache: KeyValueCache, bias_GQS: Tensor, rotation: Rotation | None = None) -> Tensor:
         """One more token a row: its keys and values join the cache, then it looks at all that the bias lets it see."""
         q_RHK, k_RHK, v_RHV = self._split(x_RD, rotation)
         keys, values = cache.append(k_RHK, v_RHV)
-        return self.look_once(q_RHK, keys, values, bias)
+        return self.look_once(q_RHK, keys, values, bias_GQS)
 
 
 class CrossAttention(MultiHead):
@@ -102,6 +104,6 @@ class CrossAttention(MultiHead):
     def forward(self, x_ND: Tensor, memory_MD: Tensor, pattern: Pattern) -> Tensor:
         return self.look(self._queries(x_ND), *self.keys_values(memory_MD), pattern)
 
-    def step(self, x_RD: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, bias_BQS: Tensor | None) -> Tensor:
+    def step(self, x_RD: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, bias_GQS: Tensor) -> Tensor:
         """One token a row, into keys and values that all beams of a sentence share."""
-        return self.look_once(self._queries(x_RD), k_BHSK, v_BHSV, bias_BQS)
+        return self.look_once(self._queries(x_RD), k_BHSK, v_BHSV, bias_GQS)

@@ -60,18 +60,17 @@ class Ancestry:
     def __init__(self, num_sentences: int, beams: int, device: torch.device, *, last: int | None = None) -> None:
         self.beams = beams
         self.last = last  # as the caches'
-
         self._own = torch.full((beams, beams), float("-inf"), device=device).fill_diagonal_(0.0)
         self.bias = self._own.new_empty(num_sentences, beams, 0)
 
-    def grow(self) -> Tensor | None:
-        """The bias with each beam's own new slot; None with a single beam, which may look at everything."""
+    def grow(self, num_heads: int) -> Tensor:
+        """The bias with each beam's own new slot, for every head: [B * H, Q, S]; a plain zero for a single beam."""
         if self.beams == 1:
-            return None
+            return self._own[None]
         self.bias = torch.cat([self.bias, self._own.expand(self.bias.size(0), -1, -1)], dim=-1)
         if self.last is not None:
             self.bias = self.bias[:, :, -self.last :]
-        return self.bias
+        return self.bias.repeat_interleave(num_heads, dim=0)
 
     def reorder(self, rows: Tensor) -> None:
         """Lets each row go on from the row it names."""
