@@ -68,14 +68,16 @@ class _LinearCrossEntropy(torch.autograd.Function):
             total, grad_hidden, grad_weight = _loss_and_gradients(
                 hidden, weight, labels_N, smoothing, gradients=any(ctx.needs_input_grad[:2])
             )
-        ctx.save_for_backward(grad_hidden, grad_weight)
+        ctx.gradients = grad_hidden, grad_weight
         ctx.dtypes = hidden_ND.dtype, weight_VD.dtype
         return total
 
     @staticmethod
     def backward(ctx, scale):  # type: ignore[no-untyped-def]
-        grad_hidden, grad_weight = ctx.saved_tensors
-        return (grad_hidden * scale).to(ctx.dtypes[0]), (grad_weight * scale).to(ctx.dtypes[1]), None, None
+        assert ctx.gradients is not None, "the gradient of this loss can be asked for once"
+        grad_hidden, grad_weight = ctx.gradients
+        ctx.gradients = None  # scaled in place: they are as large as the output layer
+        return grad_hidden.mul_(scale).to(ctx.dtypes[0]), grad_weight.mul_(scale).to(ctx.dtypes[1]), None, None
 
 
 def _loss_and_gradients(
@@ -92,10 +94,10 @@ def _loss_and_gradients(
         hidden_CD, labels_C = hidden_ND[begin : begin + chunk], labels_N[begin : begin + chunk]
         logits_CV = torch.mm(hidden_CD, weight_VD.t()).float()
         right_C = logits_CV.gather(1, labels_C[:, None])[:, 0]
-        sums_C = logits_CV.sum(dim=-1)
         logp_CV = torch.log_softmax(logits_CV, dim=-1, out=logits_CV)
         right_logp_C = logp_CV.gather(1, labels_C[:, None])[:, 0]
-        mean_logp_C = sums_C / V - (right_C - right_logp_C)  # the difference is the log of the normalizer
+        mean_logit_C = (hidden_CD @ columns_D).float() / V
+        mean_logp_C = mean_logit_C - (right_C - right_logp_C)  # the difference is the log of the normalizer
         total -= (1 - smoothing) * right_logp_C.sum() + smoothing * mean_logp_C.sum()
         if grad_hidden is None or grad_weight is None:
             continue

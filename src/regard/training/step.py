@@ -54,9 +54,12 @@ def training_step(
             loss = sequence_loss(model, to_device(batch, device), smoothing=config.label_smoothing)
         (loss.total / tokens).backward()
         total += loss.total.detach()
-    norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm or math.inf)
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    norm = nn.utils.get_total_norm(gradients)
     result = StepResult(total.item(), tokens, norm.item())
     if result.finite:
+        if 0 < config.clip_norm < result.gradient_norm:
+            nn.utils.clip_grads_with_norm_(model.parameters(), config.clip_norm, norm)
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.step()
