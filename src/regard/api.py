@@ -11,7 +11,7 @@ import msgspec
 import torch
 
 from regard.config import Recipe, differences, find_recipe, load_recipe, to_table
-from regard.data.loader import Batch, Loader, Sides, in_order, to_device
+from regard.data.loader import Batch, Loader, Sides, gather, in_order, to_device
 from regard.data.store import IdStore
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.translator import Translator, search_options
@@ -78,6 +78,7 @@ def train(
         listen(event)
 
     trainer = Trainer(model, loader, recipe.train, run, validate=validate, listen=hear, stop=stop)
+    _try_one_pair(model.eval(), loader, device, trainer.precision)
     if stop():
         return Outcome(run, finished=False, trained=True)
     with run.locked():
@@ -214,9 +215,14 @@ def _loader(recipe: Recipe, pairs: Sequence[Pair], tokenizers: Tokenizers, liste
     def sides_of(epoch: int) -> Sides:
         return _encode(pairs, tokenizers, Sampling(rate, seed * 1_000_003 + epoch)) if rate else plain
 
-    loader = Loader(sides_of, budget=recipe.train.tokens, max_length=most, seed=seed)
-    loader.plan(0)  # refuses a corpus that no batch can be made of
-    return loader
+    return Loader(sides_of, budget=recipe.train.tokens, max_length=most, seed=seed)
+
+
+def _try_one_pair(model: Seq2Seq, loader: Loader, device: torch.device, precision: torch.dtype) -> None:
+    """Runs one pair through the model, so that what cannot run on this machine is told before a folder exists."""
+    sides, plan = loader.plan(0)
+    with torch.inference_mode(), autocast(device, precision):
+        sequence_loss(model, to_device(gather(sides, plan[0][:1]), device), smoothing=0.0)
 
 
 def _validator(recipe: Recipe, pairs: list[Pair], tokenizers: Tokenizers, device: torch.device) -> Validate:

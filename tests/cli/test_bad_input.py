@@ -58,6 +58,11 @@ MISTAKES = {
     "sampling from characters": (["my.toml", "tokenizer.sampling=0.1"], None, "char"),
     "patience with no dev pairs": (["my.toml", "train.patience=3"], None, "name them in data.valid"),
     "pairs that are all too long": (["my.toml", "data.max_length=1"], None, "raise data.max_length"),
+    "packed attention on a CPU": (
+        ["my.toml", "model.attention=varlen", "train.device=cpu"],
+        None,
+        "use attention=auto",
+    ),
     "no heads": (["my.toml", "model.num_heads=0"], None, "num_heads is 0; it must be 1 or more"),
     "a value that is not one of a few": (
         ["my.toml", "model.norm=batch"],

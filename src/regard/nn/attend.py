@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.ragged import Layout
+from regard.errors import ConfigError
 
 Body = Literal["auto", "explicit", "sdpa", "varlen"]
 
@@ -88,6 +89,10 @@ def attend(
         body = "varlen" if drop is None and varlen_fits(q_NHK, v_MHV) else "sdpa"
     if body == "varlen":
         assert drop is None, "varlen attention has no dropout on its weights"
+        if not varlen_fits(q_NHK, v_MHV):
+            raise ConfigError(
+                "varlen attention needs a GPU, bfloat16 and heads of one width up to 256; use attention=auto"
+            )
         return _attend_varlen(q_NHK, k_MHK, v_MHV, pattern)
     if body == "sdpa":
         return _attend_sdpa(q_NHK, k_MHK, v_MHV, pattern, drop)

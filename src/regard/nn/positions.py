@@ -44,7 +44,8 @@ class Positions(nn.Module):
         """x plus the encoding of each token's position; `longest` is the largest position plus one."""
         if self.kind == "sinusoid":
             if longest > self.table.size(0):  # the formula has no end; the table just grows
-                self.table = sinusoids(2 * longest, self.table.size(1)).to(self.table.device)
+                with torch.inference_mode(False):  # a table grown in search must serve training too
+                    self.table = sinusoids(2 * longest, self.table.size(1)).to(self.table.device)
             return x_ND + self.table.index_select(0, positions_N).to(x_ND.dtype)
         if self.kind == "learned":
             if longest > self.learned.size(0):
