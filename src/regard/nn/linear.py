@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+FEW_ROWS = 64
+
 
 class Linear(nn.Linear):
     """Projections of the given widths side by side, each initialised as if it stood alone (Xavier), biases zero."""
@@ -25,7 +27,7 @@ class Linear(nn.Linear):
 
 
 def logits_of(hidden_ND: Tensor, weight_VD: Tensor) -> Tensor:
-    """hidden @ weightᵀ: [N, V]. For search on a CPU computed, and laid out, the other way round: faster for few rows."""
-    if torch.is_inference_mode_enabled() and hidden_ND.dim() == 2 and not hidden_ND.is_cuda:
+    """hidden @ weightᵀ: [N, V]. For few rows on a CPU computed, and laid out, the other way round: that is faster."""
+    if torch.is_inference_mode_enabled() and not hidden_ND.is_cuda and hidden_ND.size(0) <= FEW_ROWS:
         return torch.mm(weight_VD, hidden_ND.t()).t()
     return F.linear(hidden_ND, weight_VD)

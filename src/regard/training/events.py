@@ -29,7 +29,7 @@ class Progress:
     rate: float
     gradient_norm: float
     tokens_per_second: float  # target tokens
-    seconds: float  # of training so far, over all sessions
+    seconds: float  # of training so far, pauses between its processes left out
 
 
 @dataclass(frozen=True)
