@@ -95,6 +95,8 @@ class TrainConfig(Struct, frozen=True):
     seed: int = 1
     device: str = "auto"  # auto, cpu, cuda, cuda:1 ...
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    kernels: bool = True  # our own GPU kernels, where Triton is installed
+    graph: bool = True  # on a GPU, the step recorded as one CUDA graph
     threads: int = 0  # CPU threads; 0: as PyTorch chooses
     tensorboard: bool = False
 

@@ -22,11 +22,7 @@ class Batch:
     source: Ragged
     target: Ragged
     labels: torch.Tensor  # the target without BOS, with EOS: [N]
-
-    @property
-    def num_tokens(self) -> int:
-        """Target tokens, EOS among them: what the loss is divided by."""
-        return self.target.layout.total
+    num_tokens: int  # target tokens, EOS among them: what the loss is divided by; dummy ones behind them do not count
 
 
 def make_batch(
@@ -38,6 +34,7 @@ def make_batch(
         source=Ragged.from_lists([[*ids, EOS] for ids in source], device),
         target=Ragged(_shift_right(labels), labels.layout),
         labels=labels.values,
+        num_tokens=labels.layout.total,
     )
 
 
@@ -100,7 +97,7 @@ def gather(sides: Sides, rows: Indices) -> Batch:
     """The batch of these pairs, on the CPU."""
     source = _take(sides.source, rows)
     labels = _take(sides.target, rows)
-    return Batch(source=source, target=Ragged(_shift_right(labels), labels.layout), labels=labels.values)
+    return Batch(source, Ragged(_shift_right(labels), labels.layout), labels.values, labels.layout.total)
 
 
 def _take(store: IdStore, rows: Indices) -> Ragged:
@@ -132,4 +129,5 @@ def to_device(batch: Batch, device: torch.device) -> Batch:
         Ragged(source.values.to(device, non_blocking=True), source.layout.to(device)),
         Ragged(target.values.to(device, non_blocking=True), target.layout.to(device)),
         batch.labels.to(device, non_blocking=True),
+        batch.num_tokens,
     )

@@ -21,6 +21,11 @@ class Layout:
         self.lengths = tuple(lengths)
         self.device = torch.device(device)
 
+    @property
+    def num_sentences(self) -> int:
+        """Number of sentences, B."""
+        return len(self.lengths)
+
     @cached_property
     def total(self) -> int:
         """Number of tokens, N."""
@@ -97,6 +102,26 @@ class Layout:
         """[B, T, ...] without what lies behind each sentence: [N, ...]."""
         flat = padded.flatten(0, 1)
         return flat if self.even else _Unpad.apply(flat, self)  # type: ignore[no-untyped-call]
+
+
+class FixedLayout(Layout):
+    """A layout whose tensors keep their shapes from batch to batch, so that a recorded step can be played again.
+
+    The lengths are known to the device alone. Behind the last sentence stands one of dummy tokens, behind that empty ones.
+    """
+
+    def __init__(self, positions: Tensor, sentences: Tensor, offsets: Tensor, *, longest: int) -> None:
+        self.device = positions.device
+        self.positions, self.sentences, self.offsets = positions, sentences, offsets
+        self.total, self.longest = positions.size(0), longest
+
+    @property
+    def lengths(self) -> tuple[int, ...]:  # type: ignore[override]
+        raise AssertionError("the lengths of a fixed layout are not known on the host")
+
+    @property
+    def num_sentences(self) -> int:
+        return self.offsets.size(0) - 1
 
 
 class _Pad(torch.autograd.Function):

@@ -55,6 +55,11 @@ class Seq2Seq(nn.Module, ABC):
         """The output layer's matrix [V, D] where that is all it is; lets the loss be computed without whole logits."""
         return None
 
+    @property
+    def fixed_shapes(self) -> bool:
+        """Whether training needs no sentence lengths on the host, so that one recorded step serves all batches."""
+        return False
+
     def decode(self, target: Ragged, memory: Any) -> Tensor:
         """Logits of the token that follows each target prefix: [N, V]."""
         return self.project(self.hidden(target, memory))

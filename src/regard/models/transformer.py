@@ -17,13 +17,14 @@ from regard.config import Struct, at_least, below_one
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
 from regard.models.base import Seq2Seq
-from regard.nn.attend import Body, Pattern
+from regard.nn.attend import Body, Pattern, pick_body
 from regard.nn.attention import CrossAttention, HeadShape, SelfAttention
 from regard.nn.cache import Ancestry, KeyValueCache
+from regard.nn.device import stream
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.feedforward import ConvFeedForward, FeedForward, FeedForwardKind
 from regard.nn.linear import logits_of
-from regard.nn.norms import NormKind, NormOrder, Residual, make_norm
+from regard.nn.norms import Norm, NormKind, NormOrder, Residual
 from regard.nn.positions import PositionKind, Positions, Rotation
 from regard.nn.stack import Stack
 
@@ -196,8 +197,8 @@ class Transformer(Seq2Seq):
         self.encoder: Stack[EncoderLayer] = Stack(EncoderLayer(config, self.noise) for _ in range(config.num_layers))
         self.decoder: Stack[DecoderLayer] = Stack(DecoderLayer(config, self.noise) for _ in range(depth))
         last = config.norm_order == "pre"  # post-norm layers end in a norm of their own
-        self.encoder_norm = make_norm(config.norm, D) if last else nn.Identity()
-        self.decoder_norm = make_norm(config.norm, D) if last else nn.Identity()
+        self.encoder_norm = Norm(config.norm, D) if last else nn.Identity()
+        self.decoder_norm = Norm(config.norm, D) if last else nn.Identity()
 
     def encode(self, source: Ragged) -> Ragged:
         layout = source.layout
@@ -223,6 +224,15 @@ class Transformer(Seq2Seq):
     @property
     def output_weight(self) -> Tensor:
         return self.target_embedding if self.output is None else self.output
+
+    @property
+    def fixed_shapes(self) -> bool:
+        heads = self.config.heads
+        q, v = (self.target_embedding.new_empty(0, 1, width, dtype=torch.bfloat16) for width in (heads.key_width, heads.value_width))
+        body = self.config.attention
+        if body == "auto":
+            body = pick_body(q, v, Dropout(self.config.attention_dropout, self.noise) if self.config.attention_dropout else None)
+        return body in ("tiled", "varlen")
 
     def project(self, hidden: Tensor) -> Tensor:
         return logits_of(hidden, self.output_weight)
@@ -251,7 +261,7 @@ class Transformer(Seq2Seq):
 
     def _embed(self, ids: Tensor, table: Tensor, positions: Positions, places: Tensor, longest: int) -> Tensor:
         x_ND = F.embedding(ids, table) * math.sqrt(self.config.width)  # section 3.4
-        return self.dropout(positions(x_ND, places, longest))
+        return self.dropout(stream(positions(x_ND, places, longest)))
 
     def _rotation(self, positions: Tensor) -> Rotation | None:
         return Rotation(positions, self.config.heads.key_width) if self.config.positions == "rotary" else None

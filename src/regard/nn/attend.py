@@ -1,8 +1,9 @@
-"""Attention(Q, K, V) = softmax(QKᵀ/√d) V over ragged batches: one seam, three bodies that compute the same.
+"""Attention(Q, K, V) = softmax(QKᵀ/√d) V over ragged batches: one seam, four bodies that compute the same.
 
 explicit   written out as in the paper, a sentence at a time; also returns the weights; the reference for the others
 sdpa       a rectangle inside, PyTorch's fused kernel over it; CPUs, and whatever the next one cannot do
 varlen     `torch.nn.attention.varlen`, no rectangle at all; CUDA, half precision
+tiled      our kernel, several short sentences in a tile (`kernels.attention`); likewise, where Triton is installed
 
 Shapes: N query tokens, M key tokens, H heads, K width of a key, V width of a value,
         B sentences, T longest query sentence, S longest key sentence.
@@ -19,10 +20,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard import kernels
 from regard.data.ragged import Layout
 from regard.errors import ConfigError
+from regard.kernels.ranges import Ranges
+from regard.nn.dropout import Dropout
 
-Body = Literal["auto", "explicit", "sdpa", "varlen"]
+Body = Literal["auto", "explicit", "sdpa", "varlen", "tiled"]
 
 if torch.backends.cuda.is_built():
     # cuDNN's masked backward can return NaN on H100/H200 since PyTorch 2.11 (pytorch issue 196678).
@@ -42,7 +46,7 @@ class Pattern:
         self.keys = queries if keys is None else keys
         self.causal = causal
         self.window = window  # positions seen on each side of a query's own; None: all
-        assert len(self.queries.lengths) == len(self.keys.lengths), "queries and keys of different batches"
+        assert self.queries.num_sentences == self.keys.num_sentences, "queries and keys of different batches"
 
     def allowed(self, num_queries: int, num_keys: int) -> Tensor | None:
         """True where a query may look at a key of its sentence: [num_queries, num_keys]; None where it may look at all."""
@@ -74,6 +78,33 @@ class Pattern:
         bias = torch.zeros(allowed.shape, device=allowed.device).masked_fill_(~allowed, float("-inf"))
         return bias.view(-1, 1, T, S)
 
+    @cached_property
+    def ranges(self) -> Ranges:
+        """The pattern as the range of keys each query sees, and the range of queries each key is seen by."""
+        seen = _range_of_each(self.queries, self.keys)
+        seen_by = _range_of_each(self.keys, self.queries)
+        if self.causal or self.window is not None:
+            place = torch.arange(self.queries.total, dtype=torch.int32, device=self.queries.device)
+            before = after = self.window
+            if self.causal:
+                after = 0
+            seen = _narrow(seen, place, before, after)
+            seen_by = _narrow(seen_by, place, after, before)
+        return Ranges(*seen, *seen_by)
+
+
+def _range_of_each(tokens: Layout, others: Layout) -> tuple[Tensor, Tensor]:
+    """For each token, where the other side of its sentence begins and ends."""
+    offsets, sentences = others.offsets, tokens.sentences
+    return offsets.index_select(0, sentences), offsets.index_select(0, sentences + 1)
+
+
+def _narrow(limits: tuple[Tensor, Tensor], place: Tensor, before: int | None, after: int | None) -> tuple[Tensor, Tensor]:
+    """The ranges without what lies more than so far before or after each token's own place."""
+    first, end = limits
+    first = first if before is None else torch.maximum(first, place - before)
+    return first, end if after is None else torch.minimum(end, place + after + 1)
+
 
 def attend(
     q_NHK: Tensor,
@@ -82,11 +113,19 @@ def attend(
     pattern: Pattern,
     *,
     body: Body = "auto",
-    drop: Callable[[Tensor], Tensor] | None = None,
+    drop: Dropout | None = None,
 ) -> Tensor:
     """For each query the weighted mean of the values it may look at: [N, H, V]. `drop` is dropout on the weights."""
     if body == "auto":
-        body = "varlen" if drop is None and varlen_fits(q_NHK, v_MHV) else "sdpa"
+        body = pick_body(q_NHK, v_MHV, drop)
+    if body == "tiled":
+        if not tiled_fits(q_NHK, v_MHV):
+            raise ConfigError(
+                "tiled attention needs a GPU, Triton, bfloat16 and heads of width 16, 32, 64 or 128; use attention=auto"
+            )
+        from regard.kernels.attention import attend_tiled
+
+        return attend_tiled(q_NHK, k_MHK, v_MHV, pattern.ranges, None if drop is None else drop.draw(q_NHK.device))
     if body == "varlen":
         assert drop is None, "varlen attention has no dropout on its weights"
         if not varlen_fits(q_NHK, v_MHV):
@@ -99,8 +138,21 @@ def attend(
     return attend_explicit(q_NHK, k_MHK, v_MHV, pattern, drop)[0]
 
 
+def pick_body(q_NHK: Tensor, v_MHV: Tensor, drop: Dropout | None = None) -> Body:
+    """The fastest body that can take these."""
+    if tiled_fits(q_NHK, v_MHV):
+        return "tiled"
+    return "varlen" if drop is None and varlen_fits(q_NHK, v_MHV) else "sdpa"
+
+
+def tiled_fits(q_NHK: Tensor, v_MHV: Tensor) -> bool:
+    """Whether our kernel can take these."""
+    half = q_NHK.dtype in (torch.bfloat16, torch.float16) or kernels.interpreted()
+    return half and kernels.usable(q_NHK) and all(x.size(-1) in kernels.HEAD_WIDTHS for x in (q_NHK, v_MHV))
+
+
 def attend_explicit(
-    q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: Pattern, drop: Callable[[Tensor], Tensor] | None = None
+    q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: Pattern, drop: Dropout | None = None
 ) -> tuple[Tensor, list[Tensor]]:
     """What `attend` returns, and for each sentence its weights: [H, queries, keys]."""
     outputs, all_weights = [], []
@@ -118,7 +170,7 @@ def attend_explicit(
 
 
 def _attend_sdpa(
-    q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: Pattern, drop: Callable[[Tensor], Tensor] | None
+    q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: Pattern, drop: Dropout | None
 ) -> Tensor:
     q_BHTK = pattern.queries.pad(q_NHK).transpose(1, 2)
     k_BHSK = pattern.keys.pad(k_MHK).transpose(1, 2)

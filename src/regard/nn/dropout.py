@@ -1,8 +1,8 @@
-"""Dropout whose randomness is handed in: on a CPU the masks are a function of (seed, step), nothing else.
+"""Dropout whose randomness is handed in: the masks are a function of (seed, step), nothing else.
 
 PyTorch draws its CPU masks one Bernoulli at a time; here they are bytes of a fast generator, compared with a threshold.
 A rate is therefore rounded to a multiple of 1/256, and what is kept is scaled by the rounded rate, so means stay exact.
-On a GPU PyTorch's own dropout is used, with the device's generator.
+On a GPU our kernels compute them; where those cannot run, PyTorch's own dropout is used, with the device's generator.
 """
 
 from __future__ import annotations
@@ -14,18 +14,33 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard import kernels
 from regard.errors import ConfigError
+from regard.kernels.drop import Drop
 
 
 class Noise:
-    """A source of random bytes, set anew for each training step."""
+    """A source of random bytes, set anew for each training step, and of the seeds from which kernels make their own."""
 
     def __init__(self) -> None:
+        self._on_device: Tensor | None = None
         self.seed(0, 0)
 
     def seed(self, seed: int, step: int) -> None:
         """Begins the noise of one step."""
-        self._bytes = np.random.SFC64(np.random.SeedSequence((seed, step)))
+        sequence = np.random.SeedSequence((seed, step))
+        self._bytes = np.random.SFC64(sequence)
+        self._key = int(sequence.generate_state(1)[0]) >> 1
+        self._sites = 0
+        if self._on_device is not None:
+            self._on_device.fill_(self._key)
+
+    def draw(self, rate: float, device: torch.device) -> Drop:
+        """The next dropout of this step, for a kernel."""
+        if self._on_device is None or self._on_device.device != device:
+            self._on_device = torch.tensor([self._key], dtype=torch.int32, device=device)
+        self._sites += 1
+        return Drop(self._on_device, self._sites, rate)
 
     def mask(self, shape: torch.Size, dropped: int) -> Tensor:
         """Zero for `dropped` in 256 entries, 256 / (256 - dropped) for the rest."""
@@ -55,15 +70,30 @@ class Dropout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.active:
             return x
+        if kernels.usable(x):
+            return self._fused(None, x)
         if x.is_cuda:
             return F.dropout(x, self.rate)
         return x * self.noise.mask(x.shape, self.dropped)
 
     def add(self, x: Tensor, branch: Tensor) -> Tensor:
         """x + dropout(branch), in one pass."""
-        if not self.active or x.is_cuda:
+        if not self.active:
+            return x + branch
+        if kernels.usable(x):
+            return self._fused(x, branch)
+        if x.is_cuda:
             return x + self(branch)
         return torch.addcmul(x, branch, self.noise.mask(branch.shape, self.dropped))
+
+    def draw(self, device: torch.device) -> Drop:
+        """This dropout, for a kernel that applies it itself."""
+        return self.noise.draw(self.rate, device)
+
+    def _fused(self, x: Tensor | None, branch: Tensor) -> Tensor:
+        from regard.kernels.residual import add_dropout
+
+        return add_dropout(x, branch, self.draw(branch.device))
 
     def extra_repr(self) -> str:
         return f"rate={self.rate}"

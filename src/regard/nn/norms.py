@@ -9,17 +9,44 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard import kernels
 from regard.nn.dropout import Dropout, Noise
 
 NormKind = Literal["layer", "rms"]
 NormOrder = Literal["post", "pre"]
 
 
-def make_norm(kind: NormKind, width: int) -> nn.Module:
+class Norm(nn.Module):
     """LayerNorm or RMSNorm over the width, with tensor2tensor's epsilon (the paper names none)."""
-    return nn.LayerNorm(width, eps=1e-6) if kind == "layer" else nn.RMSNorm(width, eps=1e-6)
+
+    EPS = 1e-6
+
+    def __init__(self, kind: NormKind, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width)) if kind == "layer" else None
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        if kernels.usable(x_ND):
+            from regard.kernels.residual import norm
+
+            return norm(x_ND, self.weight, self.bias, eps=self.EPS)
+        if self.bias is None:
+            return F.rms_norm(x_ND, self.weight.shape, self.weight, self.EPS)
+        return F.layer_norm(x_ND, self.weight.shape, self.weight, self.bias, self.EPS)
+
+    def of_sum(self, x_ND: Tensor, branch_ND: Tensor, dropout: Dropout) -> Tensor:
+        """The norm of x + Dropout(branch)."""
+        if kernels.usable(x_ND):
+            from regard.kernels.residual import add_norm
+
+            drop = dropout.draw(x_ND.device) if dropout.active else None
+            return add_norm(x_ND, branch_ND, self.weight, self.bias, eps=self.EPS, drop=drop)
+        return self(dropout.add(x_ND, branch_ND))
 
 
 class Residual(nn.Module):
@@ -27,11 +54,11 @@ class Residual(nn.Module):
 
     def __init__(self, width: int, *, kind: NormKind, order: NormOrder, dropout: float, noise: Noise) -> None:
         super().__init__()
-        self.norm = make_norm(kind, width)
+        self.norm = Norm(kind, width)
         self.dropout = Dropout(dropout, noise)
         self.order = order
 
     def forward(self, x_ND: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         if self.order == "pre":
             return self.dropout.add(x_ND, sublayer(self.norm(x_ND)))
-        return self.norm(self.dropout.add(x_ND, sublayer(x_ND)))
+        return self.norm.of_sum(x_ND, sublayer(x_ND), self.dropout)

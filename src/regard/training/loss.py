@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from regard import kernels
 from regard.data.loader import Batch
 from regard.models.base import Seq2Seq
 
@@ -26,11 +27,13 @@ class LossSum(NamedTuple):
 def sequence_loss(model: Seq2Seq, batch: Batch, *, smoothing: float) -> LossSum:
     """The model's loss on a batch. Where its output layer is one matrix, whole logits are never held."""
     hidden_ND = model.hidden(batch.target, model.encode(batch.source))
-    weight_VD = model.output_weight
+    labels_N, weight_VD = batch.labels, model.output_weight
+    if weight_VD is None or not kernels.usable(hidden_ND):  # these know no dummy tokens: they get the real ones, in front
+        hidden_ND, labels_N = hidden_ND[: batch.num_tokens], labels_N[: batch.num_tokens]
     if weight_VD is None:
-        total = cross_entropy(model.project(hidden_ND), batch.labels, smoothing=smoothing)
+        total = cross_entropy(model.project(hidden_ND), labels_N, smoothing=smoothing)
     else:
-        total = linear_cross_entropy(hidden_ND, weight_VD, batch.labels, smoothing=smoothing)
+        total = linear_cross_entropy(hidden_ND, weight_VD, labels_N, smoothing=smoothing)
     return LossSum(total, batch.num_tokens)
 
 
@@ -65,7 +68,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
             device, enabled=False
         ):  # the casts are ours: products in `dtype`, everything else in float32
             hidden, weight = hidden_ND.to(dtype), weight_VD.to(dtype)
-            total, grad_hidden, grad_weight = _loss_and_gradients(
+            compute = _fused_loss_and_gradients if kernels.usable(hidden) else _loss_and_gradients
+            total, grad_hidden, grad_weight = compute(
                 hidden, weight, labels_N, smoothing, gradients=any(ctx.needs_input_grad[:2])
             )
         ctx.gradients = grad_hidden, grad_weight
@@ -115,4 +119,27 @@ def _loss_and_gradients(
             grad_weight += torch.mm(gradient_CV.t(), hidden_CD)
     if grad_weight is not None and hidden_ND.dtype == torch.float32:
         grad_weight.sub_(hidden_ND.sum(dim=0), alpha=smoothing / V)
+    return total, grad_hidden, grad_weight
+
+
+def _fused_loss_and_gradients(
+    hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float, *, gradients: bool
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The same by a kernel that turns logits into their gradient in place; tokens with a negative label do not count."""
+    from regard.kernels.loss import cross_entropy_
+
+    N, V = hidden_ND.size(0), weight_VD.size(0)
+    total = hidden_ND.new_zeros((), dtype=torch.float32)
+    grad_hidden = torch.empty_like(hidden_ND) if gradients else None
+    grad_weight = None
+    num_chunks = max(1, -(-N * V // CHUNK_LOGITS_GPU))
+    chunk = -(-N // num_chunks)
+    for begin in range(0, N, chunk):
+        hidden_CD, labels_C = hidden_ND[begin : begin + chunk], labels_N[begin : begin + chunk]
+        slope_CV = torch.mm(hidden_CD, weight_VD.t())
+        total += cross_entropy_(slope_CV, labels_C, smoothing=smoothing, gradient=gradients).sum()
+        if grad_hidden is not None:
+            torch.mm(slope_CV, weight_VD, out=grad_hidden[begin : begin + chunk])
+            of_chunk = torch.mm(slope_CV.t(), hidden_CD).float()
+            grad_weight = of_chunk if grad_weight is None else grad_weight.add_(of_chunk)
     return total, grad_hidden, grad_weight

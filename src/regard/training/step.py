@@ -1,4 +1,4 @@
-"""One training step: micro-batches in, one change of the weights out."""
+"""One training step: micro-batches in, one change of the weights out. Nothing here waits for the device."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.config import TrainConfig
 from regard.data.loader import Batch, to_device
@@ -18,6 +18,14 @@ from regard.training.loss import sequence_loss
 
 @dataclass(frozen=True)
 class StepResult:
+    """What a step cost, still on the device: loss summed over target tokens, and gradient norm before clipping."""
+
+    numbers: Tensor  # [2]
+    tokens: int
+
+
+@dataclass(frozen=True)
+class StepCost:
     """What a step cost."""
 
     loss: float  # summed over target tokens
@@ -29,11 +37,31 @@ class StepResult:
         return math.isfinite(self.loss) and math.isfinite(self.gradient_norm)
 
 
+def read(results: Sequence[StepResult]) -> list[StepCost]:
+    """Waits for the device once, and reads the costs of several steps."""
+    numbers = torch.stack([result.numbers for result in results]).tolist()
+    return [StepCost(loss, one.tokens, norm) for (loss, norm), one in zip(numbers, results, strict=True)]
+
+
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
     """Adam as in section 5.3, its update fused into one pass."""
     kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
+    device = next(model.parameters()).device
+    on_gpu = device.type == "cuda"  # where the rate is a number on the device, so that a recorded step can use it
+    rate = torch.zeros((), device=device) if on_gpu else 0.0
     decay = config.weight_decay
-    return kind(model.parameters(), lr=0.0, betas=config.betas, eps=config.eps, weight_decay=decay, fused=True)
+    return kind(
+        model.parameters(), lr=rate, betas=config.betas, eps=config.eps, weight_decay=decay, fused=True, capturable=on_gpu
+    )
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """The learning rate of the next step."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
 
 
 def training_step(
@@ -48,20 +76,32 @@ def training_step(
     """Gradient of the mean loss over the tokens of all micro-batches; applied unless something in it is not finite."""
     device = next(model.parameters()).device
     tokens = sum(batch.num_tokens for batch in batches)
+    set_rate(optimizer, rate)
+    on_device = [to_device(batch, device) for batch in batches]
+    return StepResult(change_weights(model, optimizer, on_device, tokens, config, precision), tokens)
+
+
+def change_weights(
+    model: Seq2Seq,
+    optimizer: torch.optim.Optimizer,
+    batches: Sequence[Batch],
+    tokens: int | Tensor,
+    config: TrainConfig,
+    precision: torch.dtype,
+) -> Tensor:
+    """The step itself, all of it work for the device: [summed loss, gradient norm]."""
+    device = next(model.parameters()).device
     total = torch.zeros((), device=device)
     for batch in batches:
         with autocast(device, precision):
-            loss = sequence_loss(model, to_device(batch, device), smoothing=config.label_smoothing)
+            loss = sequence_loss(model, batch, smoothing=config.label_smoothing)
         (loss.total / tokens).backward()
         total += loss.total.detach()
-    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    norm = nn.utils.get_total_norm(gradients)
-    result = StepResult(total.item(), tokens, norm.item())
-    if result.finite:
-        if 0 < config.clip_norm < result.gradient_norm:
-            nn.utils.clip_grads_with_norm_(model.parameters(), config.clip_norm, norm)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-        optimizer.step()
+    norm = nn.utils.get_total_norm([one.grad for one in model.parameters() if one.grad is not None])
+    numbers = torch.stack([total, norm])
+    # A fused optimizer divides gradients by grad_scale, and changes nothing where found_inf is 1.
+    optimizer.grad_scale = (norm / config.clip_norm).clamp(min=1) if config.clip_norm else None  # type: ignore[attr-defined]
+    optimizer.found_inf = (~numbers.isfinite().all()).float()  # type: ignore[attr-defined]
+    optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    return result
+    return numbers

@@ -1,0 +1,192 @@
+"""Batches of one fixed shape: both sides filled to a token budget with whole sentences, a few dummy tokens at the end.
+
+Nothing is padded inside a batch, so sentences need not be of like length; they are taken in random order, and near the end
+of a batch the next ones that still fit are preferred. A batch is one row of int32 numbers: one copy takes it to a device.
+
+Shapes: S source tokens, T target tokens, B sentences of a batch, the dummy one and empty ones among them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.data.batching import Indices
+from regard.data.loader import Batch, Position, Sides
+from regard.data.ragged import FixedLayout, Ragged
+from regard.data.store import IdStore
+from regard.errors import ConfigError, DataError
+from regard.text.tokenizer import BOS, EOS
+
+LOOK_AHEAD = 128  # sentences tried for the room that is left
+NO_LABEL = -1  # of dummy tokens
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What all batches of a run have in common."""
+
+    source_tokens: int  # S
+    target_tokens: int  # T
+    sentences: int  # B
+    longest: int  # tokens of a sentence, EOS among them
+
+    @property
+    def parts(self) -> list[int]:
+        """Lengths of a row's parts: source ids, positions, sentences; target ids, labels, positions, sentences; ..."""
+        S, T = self.source_tokens, self.target_tokens
+        return [S, S, S, T, T, T, T, self.sentences + 1, self.sentences + 1, 1]  # ... both offsets, real target tokens
+
+
+def shape_for(source_lengths: Indices, target_lengths: Indices, budget: int) -> Shape:
+    """The shape for sentences of these lengths (EOS among them), with `budget` tokens on the larger side."""
+    longest = int(max(source_lengths.max(), target_lengths.max()))
+    if longest > budget:
+        raise ConfigError(f"train.tokens is {budget} but a sentence has {longest} tokens; raise it, or lower data.max_length")
+    ratio = source_lengths.sum() / target_lengths.sum()
+    source, target = (budget, round(budget / ratio)) if ratio > 1 else (round(budget * ratio), budget)
+    source, target = (max(-(-tokens // 64) * 64, longest) for tokens in (source, target))
+    return Shape(source, target, int(1.25 * target / target_lengths.mean()) + 9, longest)
+
+
+def fill(source_lengths: Indices, target_lengths: Indices, shape: Shape, random: np.random.Generator) -> list[Indices]:
+    """All sentences in random order, in batches that fit the shape; what would leave the last one half empty is left out."""
+    order = random.permutation(len(source_lengths))
+    waiting = deque(zip(order.tolist(), source_lengths[order].tolist(), target_lengths[order].tolist(), strict=True))
+    batches: list[Indices] = []
+    while waiting:
+        chosen, passed = [], []
+        room_s, room_t = shape.source_tokens, shape.target_tokens
+        while waiting and len(passed) < LOOK_AHEAD and len(chosen) < shape.sentences - 1:
+            sentence = waiting.popleft()
+            if sentence[1] <= room_s and sentence[2] <= room_t:
+                chosen.append(sentence[0])
+                room_s, room_t = room_s - sentence[1], room_t - sentence[2]
+            else:
+                passed.append(sentence)
+        waiting.extendleft(reversed(passed))
+        full = bool(passed) or len(chosen) == shape.sentences - 1
+        if full or not batches:
+            batches.append(np.array(chosen, dtype=np.int64))
+    return batches
+
+
+def write_row(row: NDArray[np.int32], sides: Sides, chosen: Indices, shape: Shape) -> None:
+    """Writes the batch of these pairs into a row."""
+    parts = np.split(row, np.cumsum(shape.parts)[:-1])
+    _write_side(parts[0], parts[1], parts[2], parts[7], sides.source.lengths[chosen], EOS)
+    _write_side(parts[4], parts[5], parts[6], parts[8], sides.target.lengths[chosen], NO_LABEL)
+    _put_ids(parts[0], sides.source, chosen)
+    real = _put_ids(parts[4], sides.target, chosen)
+    labels, inputs = parts[4], parts[3]
+    inputs[1:] = labels[:-1]
+    inputs[parts[8][: len(chosen)]] = BOS
+    inputs[real:] = EOS
+    parts[9][0] = real
+
+
+def _write_side(
+    ids: NDArray[np.int32], positions: NDArray[np.int32], sentences: NDArray[np.int32], offsets: NDArray[np.int32],
+    lengths: Indices, dummy: int,
+) -> None:  # fmt: skip
+    """Everything of one side but the real ids: the dummies behind them make a sentence of their own, at position 0."""
+    ends = (lengths + 1).cumsum()
+    real = int(ends[-1])
+    offsets[0], offsets[1 : len(ends) + 1], offsets[len(ends) + 1 :] = 0, ends, len(ids)
+    sentences[:real] = np.repeat(np.arange(len(ends), dtype=np.int32), lengths + 1)
+    sentences[real:] = len(ends)
+    positions[:real] = np.arange(real, dtype=np.int32) - offsets[sentences[:real]]
+    positions[real:] = 0
+    ids[real:] = dummy
+
+
+def _put_ids(ids: NDArray[np.int32], store: IdStore, chosen: Indices) -> int:
+    """The ids of these sentences, each with EOS behind it; how many there are."""
+    lengths = store.lengths[chosen]
+    ends = (lengths + 1).cumsum()
+    real = int(ends[-1])
+    starts = np.repeat(store.offsets[chosen] - (ends - lengths - 1), lengths + 1)
+    places = starts + np.arange(real)
+    places[ends - 1] = 0
+    ids[:real] = store.ids[places]
+    ids[ends - 1] = EOS
+    return real
+
+
+@dataclass(frozen=True)
+class PackedBatch:
+    """A batch as one row, on any device."""
+
+    row: Tensor
+    shape: Shape
+    num_tokens: int
+
+    def unpack(self) -> Batch:
+        """The batch itself: views of the row."""
+        return unpack(self.row, self.shape, self.num_tokens)
+
+
+def unpack(row: Tensor, shape: Shape, num_tokens: int) -> Batch:
+    """The batch that a row holds."""
+    source, s_at, s_of, target, labels, t_at, t_of, s_offsets, t_offsets, _ = row.split(shape.parts)
+    return Batch(
+        Ragged(source, FixedLayout(s_at, s_of, s_offsets, longest=shape.longest)),
+        Ragged(target, FixedLayout(t_at, t_of, t_offsets, longest=shape.longest)),
+        labels,
+        num_tokens,
+    )
+
+
+class PackedLoader:
+    """`Loader` for fixed shapes: endless batches from any position, written ahead in blocks of rows."""
+
+    BLOCK = 2**22  # numbers of a block
+
+    def __init__(self, sides_of, *, budget: int, max_length: int, seed: int) -> None:  # type: ignore[no-untyped-def]
+        self.sides_of, self.budget, self.max_length, self.seed = sides_of, budget, max_length, seed
+        sides = sides_of(0)
+        lengths = np.maximum(sides.source.lengths, sides.target.lengths)
+        kept = lengths <= max_length
+        if not kept.any():
+            raise DataError(f"every pair has a side of more than {max_length} tokens; raise data.max_length")
+        self.shape = shape_for(sides.source.lengths[kept] + 1, sides.target.lengths[kept] + 1, budget)
+
+    def plan(self, epoch: int) -> tuple[Sides, list[Indices]]:
+        """The epoch's ids and its batches, in order."""
+        sides = self.sides_of(epoch)
+        longest = min(self.max_length + 1, self.shape.longest)
+        source_lengths, target_lengths = sides.source.lengths + 1, sides.target.lengths + 1  # EOS
+        kept = np.flatnonzero(np.maximum(source_lengths, target_lengths) <= longest)
+        random = np.random.default_rng((self.seed, epoch))
+        batches = fill(source_lengths[kept], target_lengths[kept], self.shape, random)
+        return sides, [kept[batch] for batch in batches]
+
+    def batches(self, position: Position) -> Iterator[tuple[PackedBatch, Position]]:
+        """Each batch from here on, with the position after it."""
+        for rows, positions in self.blocks(position):
+            for row, after in zip(rows, positions, strict=True):
+                yield PackedBatch(row, self.shape, int(row[-1])), after
+
+    def blocks(self, position: Position) -> Iterator[tuple[Tensor, list[Position]]]:
+        """Rows of many batches at a time, [rows, numbers], and the position after each."""
+        epoch, first = position.epoch, position.batch
+        most = max(1, self.BLOCK // sum(self.shape.parts))
+        while True:
+            sides, plan = self.plan(epoch)
+            for begin in range(first, len(plan), most):
+                chosen = plan[begin : begin + most]
+                block = np.empty((len(chosen), sum(self.shape.parts)), dtype=np.int32)
+                for row, rows in zip(block, chosen, strict=True):
+                    write_row(row, sides, rows, self.shape)
+                indices = range(begin + 1, begin + len(chosen) + 1)
+                yield (
+                    torch.from_numpy(block),
+                    [Position(epoch, index) if index < len(plan) else Position(epoch + 1, 0) for index in indices],
+                )
+            epoch, first = epoch + 1, 0

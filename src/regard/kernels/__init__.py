@@ -1,0 +1,43 @@
+"""Kernels for the GPU, in Triton: several whole sentences in one attention tile, and passes over memory joined into one.
+
+Each computes what a few lines of PyTorch elsewhere in the house compute (`nn`, `training.loss`), which remain the reference
+and the fallback. They run on NVIDIA GPUs where Triton is installed, and in Triton's interpreter for tests.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+from torch import Tensor
+
+HEAD_WIDTHS = (16, 32, 64, 128)  # that attention is written for
+
+_allowed = True
+
+
+def allow(yes: bool) -> None:
+    """Switches all kernels on or off, for this process."""
+    global _allowed
+    _allowed = yes
+
+
+@cache
+def installed() -> bool:
+    """Whether Triton can be imported here."""
+    try:
+        import triton  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+@cache
+def interpreted() -> bool:
+    """Whether kernels run in Triton's interpreter, on any device: slow, for tests."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def usable(x: Tensor) -> bool:
+    """Whether kernels can work on this tensor."""
+    return _allowed and (x.is_cuda or interpreted()) and installed()

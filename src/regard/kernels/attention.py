@@ -1,0 +1,194 @@
+"""Attention over sentences laid end to end, several short ones in one tile.
+
+Every pattern the house knows (own sentence, causal, window, encoder-decoder) lets a query see an unbroken range of keys, and
+a key be seen by an unbroken range of queries, and both ranges only move forward. So a tile of queries needs the keys from
+the first range's begin to the last one's end, whatever sentences they belong to, and a comparison masks the rest.
+
+Shapes: N query tokens, M key tokens, H heads, K width of a key, V width of a value.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from regard.kernels.noise import Drop, drop_arguments, kept
+from regard.kernels.ranges import Ranges
+
+LOG2_E = 1.4426950408889634
+
+
+def attend_tiled(q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, ranges: Ranges, drop: Drop | None = None) -> Tensor:
+    """softmax(QKᵀ/√K) V over each query's range of keys: [N, H, V]; zeros for a query that sees none."""
+    return _Tiled.apply(q_NHK, k_MHK, v_MHV, ranges, drop)  # type: ignore[no-untyped-call]
+
+
+@triton.jit
+def _weight_kept(i, j, head, N, seed, site, threshold):  # type: ignore[no-untyped-def]
+    """Whether dropout keeps the weight of query i for key j."""
+    return kept((head * N + i).to(tl.uint32) * 0x85EBCA6B + j.to(tl.uint32), tl.load(seed), site, threshold)
+
+
+@triton.jit(do_not_specialize=["site"])
+def _forward(  # type: ignore[no-untyped-def]
+    q, k, v, out, lse, first_key, end_key, q_row, q_head, k_row, k_head, v_row, v_head, N, scale,
+    seed, site, threshold, gain, DROP: tl.constexpr, H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
+):  # fmt: skip
+    head = tl.program_id(1)
+    i = tl.program_id(0) * QUERIES + tl.arange(0, QUERIES)
+    real = i < N
+    first = tl.load(first_key + i, mask=real, other=2147483647)
+    end = tl.load(end_key + i, mask=real, other=0)
+    dk, dv = tl.arange(0, K), tl.arange(0, V)
+    queries = tl.load(q + head * q_head + i[:, None] * q_row + dk[None, :], mask=real[:, None], other=0.0)
+    peak = tl.full([QUERIES], float("-inf"), tl.float32)
+    total = tl.zeros([QUERIES], tl.float32)
+    mean = tl.zeros([QUERIES, V], tl.float32)
+    last = tl.max(end, axis=0)
+    for start in range(tl.min(first, axis=0), last, KEYS):
+        j = start + tl.arange(0, KEYS)
+        keys = tl.load(k + head * k_head + j[None, :] * k_row + dk[:, None], mask=(j < last)[None, :], other=0.0)
+        scores = tl.dot(queries, keys) * scale
+        seen = (j[None, :] >= first[:, None]) & (j[None, :] < end[:, None])
+        scores = tl.where(seen, scores, float("-inf"))
+        higher = tl.maximum(peak, tl.max(scores, axis=1))
+        base = tl.where(higher > float("-inf"), higher, 0.0)
+        p = tl.exp2(scores - base[:, None])
+        fade = tl.exp2(peak - base)
+        total = total * fade + tl.sum(p, axis=1)
+        values = tl.load(v + head * v_head + j[:, None] * v_row + dv[None, :], mask=(j < last)[:, None], other=0.0)
+        if DROP:
+            p = tl.where(_weight_kept(i[:, None], j[None, :], head, N, seed, site, threshold), p * gain, 0.0)
+        mean = tl.dot(p.to(values.dtype), values, mean * fade[:, None])
+        peak = higher
+    sees = total > 0
+    mean = mean / tl.where(sees, total, 1.0)[:, None]
+    tl.store(out + (i[:, None] * H + head) * V + dv[None, :], mean.to(out.dtype.element_ty), mask=real[:, None])
+    tl.store(lse + head * N + i, tl.where(sees, peak + tl.log2(tl.where(sees, total, 1.0)), 0.0), mask=real)
+
+
+@triton.jit(do_not_specialize=["site"])
+def _backward_queries(  # type: ignore[no-untyped-def]
+    q, k, v, out, lse, slope, delta, to_q, first_key, end_key, q_row, q_head, k_row, k_head, v_row, v_head, N, scale,
+    seed, site, threshold, gain, DROP: tl.constexpr, H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
+):  # fmt: skip
+    head = tl.program_id(1)
+    i = tl.program_id(0) * QUERIES + tl.arange(0, QUERIES)
+    real = i < N
+    first = tl.load(first_key + i, mask=real, other=2147483647)
+    end = tl.load(end_key + i, mask=real, other=0)
+    dk, dv = tl.arange(0, K), tl.arange(0, V)
+    queries = tl.load(q + head * q_head + i[:, None] * q_row + dk[None, :], mask=real[:, None], other=0.0)
+    place = (i[:, None] * H + head) * V + dv[None, :]
+    slopes = tl.load(slope + place, mask=real[:, None], other=0.0)
+    outs = tl.load(out + place, mask=real[:, None], other=0.0)
+    deltas = tl.sum(slopes.to(tl.float32) * outs.to(tl.float32), axis=1)
+    tl.store(delta + head * N + i, deltas, mask=real)
+    logs = tl.load(lse + head * N + i, mask=real, other=0.0)
+    change = tl.zeros([QUERIES, K], tl.float32)
+    last = tl.max(end, axis=0)
+    for start in range(tl.min(first, axis=0), last, KEYS):
+        j = start + tl.arange(0, KEYS)
+        there = j < last
+        keys = tl.load(k + head * k_head + j[:, None] * k_row + dk[None, :], mask=there[:, None], other=0.0)
+        values = tl.load(v + head * v_head + j[:, None] * v_row + dv[None, :], mask=there[:, None], other=0.0)
+        seen = (j[None, :] >= first[:, None]) & (j[None, :] < end[:, None])
+        scores = tl.where(seen, tl.dot(queries, tl.trans(keys)) * scale, float("-inf"))
+        p = tl.exp2(scores - logs[:, None])
+        to_p = tl.dot(slopes, tl.trans(values))
+        if DROP:
+            to_p = tl.where(_weight_kept(i[:, None], j[None, :], head, N, seed, site, threshold), to_p * gain, 0.0)
+        to_scores = p * (to_p - deltas[:, None])
+        change = tl.dot(to_scores.to(keys.dtype), keys, change)
+    change *= scale / 1.4426950408889634
+    tl.store(to_q + (i[:, None] * H + head) * K + dk[None, :], change.to(to_q.dtype.element_ty), mask=real[:, None])
+
+
+@triton.jit(do_not_specialize=["site"])
+def _backward_keys(  # type: ignore[no-untyped-def]
+    q, k, v, lse, slope, delta, to_k, to_v, first_key, end_key, first_query, end_query,
+    q_row, q_head, k_row, k_head, v_row, v_head, N, M, scale,
+    seed, site, threshold, gain, DROP: tl.constexpr, H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
+):  # fmt: skip
+    head = tl.program_id(1)
+    j = tl.program_id(0) * KEYS + tl.arange(0, KEYS)
+    real = j < M
+    dk, dv = tl.arange(0, K), tl.arange(0, V)
+    keys = tl.load(k + head * k_head + j[:, None] * k_row + dk[None, :], mask=real[:, None], other=0.0)
+    values = tl.load(v + head * v_head + j[:, None] * v_row + dv[None, :], mask=real[:, None], other=0.0)
+    change_k = tl.zeros([KEYS, K], tl.float32)
+    change_v = tl.zeros([KEYS, V], tl.float32)
+    last = tl.max(tl.load(end_query + j, mask=real, other=0), axis=0)
+    for start in range(tl.min(tl.load(first_query + j, mask=real, other=2147483647), axis=0), last, QUERIES):
+        i = start + tl.arange(0, QUERIES)
+        there = i < last
+        queries = tl.load(q + head * q_head + i[:, None] * q_row + dk[None, :], mask=there[:, None], other=0.0)
+        slopes = tl.load(slope + (i[:, None] * H + head) * V + dv[None, :], mask=there[:, None], other=0.0)
+        first = tl.load(first_key + i, mask=there, other=2147483647)
+        end = tl.load(end_key + i, mask=there, other=0)
+        logs = tl.load(lse + head * N + i, mask=there, other=0.0)
+        deltas = tl.load(delta + head * N + i, mask=there, other=0.0)
+        seen = (j[:, None] >= first[None, :]) & (j[:, None] < end[None, :])
+        scores = tl.where(seen, tl.dot(keys, tl.trans(queries)) * scale, float("-inf"))
+        p = tl.exp2(scores - logs[None, :])
+        to_p = tl.dot(values, tl.trans(slopes))
+        dropped = p
+        if DROP:
+            stays = _weight_kept(i[None, :], j[:, None], head, N, seed, site, threshold)
+            to_p = tl.where(stays, to_p * gain, 0.0)
+            dropped = tl.where(stays, p * gain, 0.0)
+        change_v = tl.dot(dropped.to(slopes.dtype), slopes, change_v)
+        to_scores = p * (to_p - deltas[None, :])
+        change_k = tl.dot(to_scores.to(queries.dtype), queries, change_k)
+    change_k *= scale / 1.4426950408889634
+    tl.store(to_k + (j[:, None] * H + head) * K + dk[None, :], change_k.to(to_k.dtype.element_ty), mask=real[:, None])
+    tl.store(to_v + (j[:, None] * H + head) * V + dv[None, :], change_v.to(to_v.dtype.element_ty), mask=real[:, None])
+
+
+TILE = {"QUERIES": 64, "KEYS": 64, "num_warps": 4, "num_stages": 2}
+
+
+class _Tiled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, ranges: Ranges, drop: Drop | None) -> Tensor:
+        q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
+        (N, H, K), V = q.shape, v.size(-1)
+        out = torch.empty(N, H, V, dtype=q.dtype, device=q.device)
+        lse = torch.empty(H, N, dtype=torch.float32, device=q.device)
+        _forward[(triton.cdiv(N, TILE["QUERIES"]), H)](
+            q, k, v, out, lse, ranges.first_key, ranges.end_key, *_strides(q, k, v), N, K**-0.5 * LOG2_E,
+            *drop_arguments(drop), DROP=drop is not None, H=H, K=K, V=V, **TILE,
+        )  # fmt: skip
+        ctx.save_for_backward(q, k, v, out, lse)
+        ctx.ranges, ctx.drop = ranges, drop
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, out, lse = ctx.saved_tensors
+        (N, H, K), M, V = q.shape, k.size(0), v.size(-1)
+        slope = slope.contiguous()
+        to_q = torch.empty(N, H, K, dtype=q.dtype, device=q.device)
+        to_k = torch.empty(M, H, K, dtype=q.dtype, device=q.device)
+        to_v = torch.empty(M, H, V, dtype=q.dtype, device=q.device)
+        delta = torch.empty_like(lse)
+        strides, scale = _strides(q, k, v), K**-0.5 * LOG2_E
+        noise = drop_arguments(ctx.drop)
+        _backward_queries[(triton.cdiv(N, TILE["QUERIES"]), H)](
+            q, k, v, out, lse, slope, delta, to_q, ctx.ranges.first_key, ctx.ranges.end_key, *strides, N, scale, *noise,
+            DROP=ctx.drop is not None, H=H, K=K, V=V, **TILE,
+        )  # fmt: skip
+        _backward_keys[(triton.cdiv(M, TILE["KEYS"]), H)](
+            q, k, v, lse, slope, delta, to_k, to_v, *ctx.ranges, *strides, N, M, scale, *noise,
+            DROP=ctx.drop is not None, H=H, K=K, V=V, **TILE,
+        )  # fmt: skip
+        return to_q, to_k, to_v, None, None
+
+
+def _strides(*tensors: Tensor) -> list[int]:
+    """Row and head strides of each."""
+    return [stride for tensor in tensors for stride in tensor.stride()[:2]]

@@ -1,0 +1,75 @@
+"""The whole training step recorded once as a CUDA graph and played again for every batch, so that Python is out of the way.
+
+Batches have one shape (`data.packing`) and are copied into one place; learning rate, dropout seed and the number of tokens
+are numbers on the device. The first few steps run as they are, because libraries set themselves up in them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+
+from regard.config import TrainConfig
+from regard.data.packing import PackedBatch, Shape, unpack
+from regard.models.base import Seq2Seq
+from regard.training.step import StepResult, change_weights, set_rate
+
+STEPS_BEFORE = 3
+
+
+class RecordedStep:
+    """`training_step` for packed batches; records itself when it has run a few times."""
+
+    def __init__(
+        self,
+        model: Seq2Seq,
+        optimizer: torch.optim.Optimizer,
+        config: TrainConfig,
+        shape: Shape,
+        *,
+        precision: torch.dtype,
+        note: Callable[[str], None],
+    ) -> None:
+        self.model, self.optimizer, self.config, self.precision = model, optimizer, config, precision
+        self.note = note
+        self.shape = shape
+        self.device = next(model.parameters()).device
+        self.rows = torch.zeros(config.accumulate, sum(shape.parts), dtype=torch.int32, device=self.device)
+        self.stream = torch.cuda.Stream(self.device)
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.numbers = torch.zeros(2, device=self.device)
+        self.steps_left = STEPS_BEFORE if config.graph else -1  # until the recording; below zero: never
+
+    def __call__(self, batches: Sequence[PackedBatch], *, rate: float) -> StepResult:
+        for row, batch in zip(self.rows, batches, strict=True):
+            row.copy_(batch.row, non_blocking=True)
+        set_rate(self.optimizer, rate)
+        if self.graph is None and self.steps_left == 0:
+            self._record()
+        self.steps_left -= 1
+        if self.graph is not None:
+            self.graph.replay()
+        else:
+            self._run()
+        return StepResult(self.numbers.clone(), sum(batch.num_tokens for batch in batches))
+
+    def _run(self) -> None:
+        batches = [unpack(row, self.shape, self.shape.target_tokens) for row in self.rows]
+        tokens = self.rows[:, -1].sum()
+        self.numbers.copy_(change_weights(self.model, self.optimizer, batches, tokens, self.config, self.precision))
+
+    def _record(self) -> None:
+        started = time.monotonic()
+        torch.cuda.empty_cache()
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph, stream=self.stream):
+                self._run()
+        except RuntimeError as error:
+            self.optimizer.zero_grad(set_to_none=True)
+            self.note(f"this step cannot be recorded as a CUDA graph, so training goes on without: {error}")
+            return
+        self.graph = graph
+        self.note(f"the step is recorded as one CUDA graph ({time.monotonic() - started:.1f} s)")
