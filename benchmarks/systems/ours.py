@@ -9,7 +9,7 @@ from regard.data.loader import Batch, make_batch
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.search import search
 from regard.models import build_model
-from regard.training.step import make_optimizer, training_step
+from regard.training.step import make_optimizer, read, training_step
 from systems.padded import configure_torch, draw_weights, synchronize
 from workload import Sentences, Setup
 
@@ -47,13 +47,17 @@ class Ours:
         """Mean loss over the target tokens, as the peers report it."""
         self.model.noise.seed(self.setup.seed, self.steps)
         self.steps += 1
-        result = training_step(
-            self.model,
-            self.optimizer,
-            [batch],
-            self.config,
-            rate=self.setup.lr,
-            precision=DTYPES[self.setup.precision],
+        (result,) = read(
+            [
+                training_step(
+                    self.model,
+                    self.optimizer,
+                    [batch],
+                    self.config,
+                    rate=self.setup.lr,
+                    precision=DTYPES[self.setup.precision],
+                )
+            ]
         )
         return result.loss / result.tokens
 

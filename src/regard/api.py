@@ -10,8 +10,10 @@ from typing import Any
 import msgspec
 import torch
 
+from regard import kernels
 from regard.config import Recipe, differences, find_recipe, load_recipe, to_table
 from regard.data.loader import Batch, Loader, Sides, gather, in_order, to_device
+from regard.data.packing import PackedLoader
 from regard.data.store import IdStore
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.translator import Translator, search_options
@@ -70,7 +72,8 @@ def train(
         raise DataError(f"the text has changed since {run} was begun; put it back, or name another folder with --out")
     tokenizers = run.tokenizers() if run.exists else _fresh_tokenizers(recipe, corpus.train)
     model = _fresh_model(recipe, tokenizers).to(device)
-    loader = _loader(recipe, corpus.train, tokenizers, listen)
+    kernels.allow(recipe.train.kernels)
+    loader = _loader(recipe, corpus.train, tokenizers, model, listen)
     validate = _validator(recipe, corpus.valid, tokenizers, device) if corpus.valid else None
 
     def hear(event: Event) -> None:
@@ -204,7 +207,10 @@ def _encode(pairs: Sequence[Pair], tokenizers: Tokenizers, sampling: Sampling | 
     return Sides(IdStore.from_lists(source), IdStore.from_lists(target))
 
 
-def _loader(recipe: Recipe, pairs: Sequence[Pair], tokenizers: Tokenizers, listen: Listener) -> Loader:
+def _loader(
+    recipe: Recipe, pairs: Sequence[Pair], tokenizers: Tokenizers, model: Seq2Seq, listen: Listener
+) -> Loader | PackedLoader:
+    """Batches of one fixed shape where a GPU can use them, of sentences of like length elsewhere."""
     plain = _encode(pairs, tokenizers)
     most = recipe.data.max_length
     too_long = int(((plain.source.lengths > most) | (plain.target.lengths > most)).sum())
@@ -215,10 +221,14 @@ def _loader(recipe: Recipe, pairs: Sequence[Pair], tokenizers: Tokenizers, liste
     def sides_of(epoch: int) -> Sides:
         return _encode(pairs, tokenizers, Sampling(rate, seed * 1_000_003 + epoch)) if rate else plain
 
-    return Loader(sides_of, budget=recipe.train.tokens, max_length=most, seed=seed)
+    weight = next(model.parameters())
+    half = pick_precision(recipe.train.precision, weight.device) == torch.bfloat16
+    packed = weight.is_cuda and half and model.fixed_shapes and kernels.usable(weight)
+    kind = PackedLoader if packed else Loader
+    return kind(sides_of, budget=recipe.train.tokens, max_length=most, seed=seed)
 
 
-def _try_one_pair(model: Seq2Seq, loader: Loader, device: torch.device, precision: torch.dtype) -> None:
+def _try_one_pair(model: Seq2Seq, loader: Loader | PackedLoader, device: torch.device, precision: torch.dtype) -> None:
     """Runs one pair through the model, so that what cannot run on this machine is told before a folder exists."""
     sides, plan = loader.plan(0)
     with torch.inference_mode(), autocast(device, precision):

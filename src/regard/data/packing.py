@@ -9,7 +9,7 @@ Shapes: S source tokens, T target tokens, B sentences of a batch, the dummy one 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,7 +48,9 @@ def shape_for(source_lengths: Indices, target_lengths: Indices, budget: int) -> 
     """The shape for sentences of these lengths (EOS among them), with `budget` tokens on the larger side."""
     longest = int(max(source_lengths.max(), target_lengths.max()))
     if longest > budget:
-        raise ConfigError(f"train.tokens is {budget} but a sentence has {longest} tokens; raise it, or lower data.max_length")
+        raise ConfigError(
+            f"train.tokens is {budget} but a sentence has {longest} tokens; raise it, or lower data.max_length"
+        )
     ratio = source_lengths.sum() / target_lengths.sum()
     source, target = (budget, round(budget / ratio)) if ratio > 1 else (round(budget * ratio), budget)
     source, target = (max(-(-tokens // 64) * 64, longest) for tokens in (source, target))
@@ -61,7 +63,8 @@ def fill(source_lengths: Indices, target_lengths: Indices, shape: Shape, random:
     waiting = deque(zip(order.tolist(), source_lengths[order].tolist(), target_lengths[order].tolist(), strict=True))
     batches: list[Indices] = []
     while waiting:
-        chosen, passed = [], []
+        chosen: list[int] = []
+        passed: list[tuple[int, int, int]] = []
         room_s, room_t = shape.source_tokens, shape.target_tokens
         while waiting and len(passed) < LOOK_AHEAD and len(chosen) < shape.sentences - 1:
             sentence = waiting.popleft()
@@ -148,7 +151,7 @@ class PackedLoader:
 
     BLOCK = 2**22  # numbers of a block
 
-    def __init__(self, sides_of, *, budget: int, max_length: int, seed: int) -> None:  # type: ignore[no-untyped-def]
+    def __init__(self, sides_of: Callable[[int], Sides], *, budget: int, max_length: int, seed: int) -> None:
         self.sides_of, self.budget, self.max_length, self.seed = sides_of, budget, max_length, seed
         sides = sides_of(0)
         lengths = np.maximum(sides.source.lengths, sides.target.lengths)

@@ -16,7 +16,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.kernels.noise import Drop, drop_arguments, kept
+from regard.kernels.beside import empty_beside
+from regard.kernels.drop import Drop
+from regard.kernels.noise import drop_arguments, kept
 from regard.kernels.ranges import Ranges
 
 LOG2_E = 1.4426950408889634
@@ -24,19 +26,20 @@ LOG2_E = 1.4426950408889634
 
 def attend_tiled(q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, ranges: Ranges, drop: Drop | None = None) -> Tensor:
     """softmax(QKᵀ/√K) V over each query's range of keys: [N, H, V]; zeros for a query that sees none."""
-    return _Tiled.apply(q_NHK, k_MHK, v_MHV, ranges, drop)  # type: ignore[no-untyped-call]
+    return _Tiled.apply(q_NHK, k_MHK, v_MHV, ranges, drop)
 
 
 @triton.jit
-def _weight_kept(i, j, head, N, seed, site, threshold):  # type: ignore[no-untyped-def]
+def _weight_kept(i, j, head, N, seed, site, threshold):
     """Whether dropout keeps the weight of query i for key j."""
     return kept((head * N + i).to(tl.uint32) * 0x85EBCA6B + j.to(tl.uint32), tl.load(seed), site, threshold)
 
 
 @triton.jit(do_not_specialize=["site"])
-def _forward(  # type: ignore[no-untyped-def]
+def _forward(
     q, k, v, out, lse, first_key, end_key, q_row, q_head, k_row, k_head, v_row, v_head, N, scale,
-    seed, site, threshold, gain, DROP: tl.constexpr, H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
+    seed, site, threshold, gain, DROP: tl.constexpr,
+    H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
     head = tl.program_id(1)
     i = tl.program_id(0) * QUERIES + tl.arange(0, QUERIES)
@@ -72,9 +75,10 @@ def _forward(  # type: ignore[no-untyped-def]
 
 
 @triton.jit(do_not_specialize=["site"])
-def _backward_queries(  # type: ignore[no-untyped-def]
-    q, k, v, out, lse, slope, delta, to_q, first_key, end_key, q_row, q_head, k_row, k_head, v_row, v_head, N, scale,
-    seed, site, threshold, gain, DROP: tl.constexpr, H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
+def _backward_queries(
+    q, k, v, out, lse, slope, delta, to_q, to_row, first_key, end_key, q_row, q_head, k_row, k_head, v_row, v_head, N, scale,
+    seed, site, threshold, gain, DROP: tl.constexpr,
+    H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
     head = tl.program_id(1)
     i = tl.program_id(0) * QUERIES + tl.arange(0, QUERIES)
@@ -105,14 +109,15 @@ def _backward_queries(  # type: ignore[no-untyped-def]
         to_scores = p * (to_p - deltas[:, None])
         change = tl.dot(to_scores.to(keys.dtype), keys, change)
     change *= scale / 1.4426950408889634
-    tl.store(to_q + (i[:, None] * H + head) * K + dk[None, :], change.to(to_q.dtype.element_ty), mask=real[:, None])
+    tl.store(to_q + i[:, None] * to_row + head * K + dk[None, :], change.to(to_q.dtype.element_ty), mask=real[:, None])
 
 
 @triton.jit(do_not_specialize=["site"])
-def _backward_keys(  # type: ignore[no-untyped-def]
-    q, k, v, lse, slope, delta, to_k, to_v, first_key, end_key, first_query, end_query,
+def _backward_keys(
+    q, k, v, lse, slope, delta, to_k, to_v, to_k_row, to_v_row, first_key, end_key, first_query, end_query,
     q_row, q_head, k_row, k_head, v_row, v_head, N, M, scale,
-    seed, site, threshold, gain, DROP: tl.constexpr, H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
+    seed, site, threshold, gain, DROP: tl.constexpr,
+    H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
     head = tl.program_id(1)
     j = tl.program_id(0) * KEYS + tl.arange(0, KEYS)
@@ -145,11 +150,17 @@ def _backward_keys(  # type: ignore[no-untyped-def]
         to_scores = p * (to_p - deltas[None, :])
         change_k = tl.dot(to_scores.to(queries.dtype), queries, change_k)
     change_k *= scale / 1.4426950408889634
-    tl.store(to_k + (j[:, None] * H + head) * K + dk[None, :], change_k.to(to_k.dtype.element_ty), mask=real[:, None])
-    tl.store(to_v + (j[:, None] * H + head) * V + dv[None, :], change_v.to(to_v.dtype.element_ty), mask=real[:, None])
+    tl.store(
+        to_k + j[:, None] * to_k_row + head * K + dk[None, :], change_k.to(to_k.dtype.element_ty), mask=real[:, None]
+    )
+    tl.store(
+        to_v + j[:, None] * to_v_row + head * V + dv[None, :], change_v.to(to_v.dtype.element_ty), mask=real[:, None]
+    )
 
 
-TILE = {"QUERIES": 64, "KEYS": 64, "num_warps": 4, "num_stages": 2}
+FORWARD = {"QUERIES": 64, "KEYS": 64, "num_warps": 4, "num_stages": 2}
+BACKWARD_QUERIES = {"QUERIES": 64, "KEYS": 64, "num_warps": 4, "num_stages": 1}
+BACKWARD_KEYS = {"QUERIES": 64, "KEYS": 64, "num_warps": 4, "num_stages": 1}
 
 
 class _Tiled(torch.autograd.Function):
@@ -159,9 +170,9 @@ class _Tiled(torch.autograd.Function):
         (N, H, K), V = q.shape, v.size(-1)
         out = torch.empty(N, H, V, dtype=q.dtype, device=q.device)
         lse = torch.empty(H, N, dtype=torch.float32, device=q.device)
-        _forward[(triton.cdiv(N, TILE["QUERIES"]), H)](
+        _forward[(triton.cdiv(N, FORWARD["QUERIES"]), H)](
             q, k, v, out, lse, ranges.first_key, ranges.end_key, *_strides(q, k, v), N, K**-0.5 * LOG2_E,
-            *drop_arguments(drop), DROP=drop is not None, H=H, K=K, V=V, **TILE,
+            *drop_arguments(drop), DROP=drop is not None, H=H, K=K, V=V, **FORWARD,
         )  # fmt: skip
         ctx.save_for_backward(q, k, v, out, lse)
         ctx.ranges, ctx.drop = ranges, drop
@@ -172,19 +183,17 @@ class _Tiled(torch.autograd.Function):
         q, k, v, out, lse = ctx.saved_tensors
         (N, H, K), M, V = q.shape, k.size(0), v.size(-1)
         slope = slope.contiguous()
-        to_q = torch.empty(N, H, K, dtype=q.dtype, device=q.device)
-        to_k = torch.empty(M, H, K, dtype=q.dtype, device=q.device)
-        to_v = torch.empty(M, H, V, dtype=q.dtype, device=q.device)
+        to_q, to_k, to_v = empty_beside(q, k, v)
         delta = torch.empty_like(lse)
         strides, scale = _strides(q, k, v), K**-0.5 * LOG2_E
         noise = drop_arguments(ctx.drop)
-        _backward_queries[(triton.cdiv(N, TILE["QUERIES"]), H)](
-            q, k, v, out, lse, slope, delta, to_q, ctx.ranges.first_key, ctx.ranges.end_key, *strides, N, scale, *noise,
-            DROP=ctx.drop is not None, H=H, K=K, V=V, **TILE,
+        _backward_queries[(triton.cdiv(N, BACKWARD_QUERIES["QUERIES"]), H)](
+            q, k, v, out, lse, slope, delta, to_q, to_q.stride(0), ctx.ranges.first_key, ctx.ranges.end_key,
+            *strides, N, scale, *noise, DROP=ctx.drop is not None, H=H, K=K, V=V, **BACKWARD_QUERIES,
         )  # fmt: skip
-        _backward_keys[(triton.cdiv(M, TILE["KEYS"]), H)](
-            q, k, v, lse, slope, delta, to_k, to_v, *ctx.ranges, *strides, N, M, scale, *noise,
-            DROP=ctx.drop is not None, H=H, K=K, V=V, **TILE,
+        _backward_keys[(triton.cdiv(M, BACKWARD_KEYS["KEYS"]), H)](
+            q, k, v, lse, slope, delta, to_k, to_v, to_k.stride(0), to_v.stride(0), *ctx.ranges,
+            *strides, N, M, scale, *noise, DROP=ctx.drop is not None, H=H, K=K, V=V, **BACKWARD_KEYS,
         )  # fmt: skip
         return to_q, to_k, to_v, None, None
 

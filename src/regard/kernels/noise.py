@@ -16,7 +16,7 @@ BITS = 24  # a rate is rounded to a multiple of 2^-24
 
 
 @triton.jit
-def mix(h):  # type: ignore[no-untyped-def]
+def mix(h):
     """A permutation of 32-bit numbers without visible pattern (constants found by Wellons' search for low bias)."""
     h ^= h >> 16
     h *= 0x7FEB352D
@@ -26,7 +26,7 @@ def mix(h):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def kept(entry, seed, site, threshold):  # type: ignore[no-untyped-def]
+def kept(entry, seed, site, threshold):
     """True for the entries that dropout number `site` keeps."""
     key = mix(seed.to(tl.uint32) + site.to(tl.uint32) * 0x9E3779B9)
     bits = mix((entry.to(tl.uint32) ^ key) * 0x9E3779B1 + key)

@@ -16,33 +16,34 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.kernels.noise import Drop, drop_arguments, kept
+from regard.kernels.drop import Drop
+from regard.kernels.noise import drop_arguments, kept
 
 PROGRAMS = 512  # of the backward pass of a norm: each keeps its own sum of the gradient of weight and bias
 
 
 def add_dropout(x: Tensor | None, branch: Tensor, drop: Drop) -> Tensor:
     """x + Dropout(branch); without x, Dropout(branch)."""
-    return _AddDropout.apply(x, branch, drop)  # type: ignore[no-untyped-call]
+    return _AddDropout.apply(x, branch, drop)
 
 
 def norm(x: Tensor, weight: Tensor, bias: Tensor | None, *, eps: float) -> Tensor:
     """LayerNorm, or without a bias RMSNorm."""
-    return _Norm.apply(x, None, weight, bias, eps, None)  # type: ignore[no-untyped-call]
+    return _Norm.apply(x, None, weight, bias, eps, None)
 
 
 def add_norm(
     x: Tensor, branch: Tensor, weight: Tensor, bias: Tensor | None, *, eps: float, drop: Drop | None
 ) -> Tensor:
     """The norm of x + Dropout(branch)."""
-    return _Norm.apply(x, branch, weight, bias, eps, drop)  # type: ignore[no-untyped-call]
+    return _Norm.apply(x, branch, weight, bias, eps, drop)
 
 
 # Dropout
 
 
 @triton.jit(do_not_specialize=["site"])
-def _dropout_kernel(x, branch, out, seed, site, threshold, scale, count, ADD: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _dropout_kernel(x, branch, out, seed, site, threshold, scale, count, ADD: tl.constexpr, BLOCK: tl.constexpr):
     entry = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = entry < count
     value = tl.load(branch + entry, mask=inside).to(tl.float32)
@@ -76,7 +77,7 @@ class _AddDropout(torch.autograd.Function):
 
 
 @triton.jit(do_not_specialize=["site"])
-def _norm_forward(  # type: ignore[no-untyped-def]
+def _norm_forward(
     x, branch, weight, bias, sums, out, means, inverses, seed, site, threshold, scale, eps, N,
     D: tl.constexpr, ADD: tl.constexpr, DROP: tl.constexpr, CENTRED: tl.constexpr,
     ROWS: tl.constexpr, WIDTH: tl.constexpr,
@@ -107,14 +108,14 @@ def _norm_forward(  # type: ignore[no-untyped-def]
 
 
 @triton.jit(do_not_specialize=["site"])
-def _norm_backward(  # type: ignore[no-untyped-def]
+def _norm_backward(
     gradient, sums, weight, means, inverses, to_x, to_branch, to_weights, seed, site, threshold, scale, N,
     D: tl.constexpr, DROP: tl.constexpr, CENTRED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     column = tl.arange(0, WIDTH)
     gain = tl.load(weight + column, mask=column < D, other=0.0).to(tl.float32)[None, :]
-    to_gain = tl.zeros([WIDTH], tl.float32)
-    to_bias = tl.zeros([WIDTH], tl.float32)
+    to_gain = tl.zeros([ROWS, WIDTH], tl.float32)
+    to_bias = tl.zeros([ROWS, WIDTH], tl.float32)
     for tile in range(tl.program_id(0), tl.cdiv(N, ROWS), tl.num_programs(0)):
         row = tile * ROWS + tl.arange(0, ROWS)
         inside = (row < N)[:, None] & (column < D)[None, :]
@@ -125,11 +126,11 @@ def _norm_backward(  # type: ignore[no-untyped-def]
         if CENTRED:
             value -= tl.load(means + row, mask=row < N, other=0.0)[:, None]
         normed = tl.where(inside, value * inverse, 0.0)
-        to_gain += tl.sum(slope * normed, axis=0)
+        to_gain += slope * normed
         slope_in = slope * gain
         change = slope_in - normed * (tl.sum(slope_in * normed, axis=1) / D)[:, None]
         if CENTRED:
-            to_bias += tl.sum(slope, axis=0)
+            to_bias += slope
             change -= (tl.sum(slope_in, axis=1) / D)[:, None]
         change *= inverse
         tl.store(to_x + entry, change.to(to_x.dtype.element_ty), mask=inside)
@@ -137,9 +138,9 @@ def _norm_backward(  # type: ignore[no-untyped-def]
             passed = tl.where(kept(entry, tl.load(seed), site, threshold), change * scale, 0.0)
             tl.store(to_branch + entry, passed.to(to_branch.dtype.element_ty), mask=inside)
     place = tl.program_id(0) * D + column
-    tl.store(to_weights + place, to_gain, mask=column < D)
+    tl.store(to_weights + place, tl.sum(to_gain, axis=0), mask=column < D)
     if CENTRED:
-        tl.store(to_weights + tl.num_programs(0) * D + place, to_bias, mask=column < D)
+        tl.store(to_weights + tl.num_programs(0) * D + place, tl.sum(to_bias, axis=0), mask=column < D)
 
 
 def _tile(width: int) -> dict[str, int]:

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from regard.config import Struct, at_least, below_one
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
+from regard.kernels import HEAD_WIDTHS
 from regard.models.base import Seq2Seq
-from regard.nn.attend import Body, Pattern, pick_body
+from regard.nn.attend import Body, Pattern
 from regard.nn.attention import CrossAttention, HeadShape, SelfAttention
 from regard.nn.cache import Ancestry, KeyValueCache
 from regard.nn.device import stream
@@ -227,12 +228,9 @@ class Transformer(Seq2Seq):
 
     @property
     def fixed_shapes(self) -> bool:
-        heads = self.config.heads
-        q, v = (self.target_embedding.new_empty(0, 1, width, dtype=torch.bfloat16) for width in (heads.key_width, heads.value_width))
-        body = self.config.attention
-        if body == "auto":
-            body = pick_body(q, v, Dropout(self.config.attention_dropout, self.noise) if self.config.attention_dropout else None)
-        return body in ("tiled", "varlen")
+        heads, body = self.config.heads, self.config.attention
+        tiles = heads.key_width in HEAD_WIDTHS and heads.value_width in HEAD_WIDTHS
+        return body in ("tiled", "varlen") or (body == "auto" and tiles)
 
     def project(self, hidden: Tensor) -> Tensor:
         return logits_of(hidden, self.output_weight)

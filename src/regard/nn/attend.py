@@ -99,7 +99,9 @@ def _range_of_each(tokens: Layout, others: Layout) -> tuple[Tensor, Tensor]:
     return offsets.index_select(0, sentences), offsets.index_select(0, sentences + 1)
 
 
-def _narrow(limits: tuple[Tensor, Tensor], place: Tensor, before: int | None, after: int | None) -> tuple[Tensor, Tensor]:
+def _narrow(
+    limits: tuple[Tensor, Tensor], place: Tensor, before: int | None, after: int | None
+) -> tuple[Tensor, Tensor]:
     """The ranges without what lies more than so far before or after each token's own place."""
     first, end = limits
     first = first if before is None else torch.maximum(first, place - before)
@@ -169,9 +171,7 @@ def attend_explicit(
     return torch.cat(outputs), all_weights
 
 
-def _attend_sdpa(
-    q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: Pattern, drop: Dropout | None
-) -> Tensor:
+def _attend_sdpa(q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: Pattern, drop: Dropout | None) -> Tensor:
     q_BHTK = pattern.queries.pad(q_NHK).transpose(1, 2)
     k_BHSK = pattern.keys.pad(k_MHK).transpose(1, 2)
     v_BHSV = pattern.keys.pad(v_MHV).transpose(1, 2)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from regard.kernels.beside import split_columns
 from regard.nn.attend import Body, Pattern, attend
 from regard.nn.cache import KeyValueCache
 from regard.nn.dropout import Dropout, Noise
@@ -68,7 +69,7 @@ class SelfAttention(MultiHead):
 
     def _split(self, x_ND: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, Tensor]:
         H, K, V = self.shape.num_heads, self.shape.key_width, self.shape.value_width
-        q, k, v = self.project(x_ND).split([H * K, H * K, H * V], dim=-1)
+        q, k, v = split_columns(self.project(x_ND), [H * K, H * K, H * V])
         q_NHK, k_NHK, v_NHV = q.view(-1, H, K), k.view(-1, H, K), v.view(-1, H, V)
         return (q_NHK, k_NHK, v_NHV) if rotation is None else (rotation(q_NHK), rotation(k_NHK), v_NHV)
 
@@ -94,7 +95,7 @@ class CrossAttention(MultiHead):
     def keys_values(self, memory_MD: Tensor) -> tuple[Tensor, Tensor]:
         """The encoder's output as keys [M, H, K] and values [M, H, V]; search computes them once a sentence."""
         H, K, V = self.shape.num_heads, self.shape.key_width, self.shape.value_width
-        k, v = self.memory(memory_MD).split([H * K, H * V], dim=-1)
+        k, v = split_columns(self.memory(memory_MD), [H * K, H * V])
         return k.view(-1, H, K), v.view(-1, H, V)
 
     def _queries(self, x_ND: Tensor) -> Tensor:

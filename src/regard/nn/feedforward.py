@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard import kernels
 from regard.data.ragged import Layout
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.linear import Linear
@@ -42,13 +43,18 @@ class FeedForward(nn.Module):
         return self._apply_to(x_RD)
 
     def _apply_to(self, x_ND: Tensor) -> Tensor:
+        return self.outer(self.dropout(self._hidden(x_ND)))
+
+    def _hidden(self, x_ND: Tensor) -> Tensor:
+        if self.activation is torch.relu_ and kernels.usable(x_ND):
+            from regard.kernels.relu import linear_relu
+
+            return linear_relu(x_ND, self.inner.weight, self.inner.bias)
         hidden_NF = self.inner(x_ND)
         if self.gated:
             gate, hidden_NF = hidden_NF.chunk(2, dim=-1)
-            hidden_NF = self.activation(gate) * hidden_NF
-        else:
-            hidden_NF = self.activation(hidden_NF)
-        return self.outer(self.dropout(hidden_NF))
+            return self.activation(gate) * hidden_NF
+        return self.activation(hidden_NF)
 
 
 class ConvFeedForward(nn.Module):

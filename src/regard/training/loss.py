@@ -28,7 +28,9 @@ def sequence_loss(model: Seq2Seq, batch: Batch, *, smoothing: float) -> LossSum:
     """The model's loss on a batch. Where its output layer is one matrix, whole logits are never held."""
     hidden_ND = model.hidden(batch.target, model.encode(batch.source))
     labels_N, weight_VD = batch.labels, model.output_weight
-    if weight_VD is None or not kernels.usable(hidden_ND):  # these know no dummy tokens: they get the real ones, in front
+    if weight_VD is None or not kernels.usable(
+        hidden_ND
+    ):  # these know no dummy tokens: they get the real ones, in front
         hidden_ND, labels_N = hidden_ND[: batch.num_tokens], labels_N[: batch.num_tokens]
     if weight_VD is None:
         total = cross_entropy(model.project(hidden_ND), labels_N, smoothing=smoothing)

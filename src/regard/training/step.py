@@ -51,7 +51,13 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
     rate = torch.zeros((), device=device) if on_gpu else 0.0
     decay = config.weight_decay
     return kind(
-        model.parameters(), lr=rate, betas=config.betas, eps=config.eps, weight_decay=decay, fused=True, capturable=on_gpu
+        model.parameters(),
+        lr=rate,
+        betas=config.betas,
+        eps=config.eps,
+        weight_decay=decay,
+        fused=True,
+        capturable=on_gpu,
     )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from regard.config import TrainConfig
 from regard.data.loader import Loader, Position
+from regard.data.packing import PackedLoader
 from regard.errors import TrainingError
 from regard.models.base import Seq2Seq
 from regard.nn.device import pick_precision
@@ -21,8 +23,10 @@ from regard.run.checkpoint import Checkpoint, load_weights, model_weights, read_
 from regard.run.folder import RunFolder
 from regard.training.averaging import MovingAverage, mean_weights
 from regard.training.events import Example, Listener, Noted, Progress, Saved, Started, Validated
+from regard.training.feed import feed
+from regard.training.graph import RecordedStep
 from regard.training.schedules import learning_rate
-from regard.training.step import StepResult, make_optimizer, training_step
+from regard.training.step import StepCost, StepResult, make_optimizer, read, training_step
 
 HIGHER_IS_BETTER = {"loss": False, "bleu": True, "chrf": True, "exact": True, "token_errors": False}
 
@@ -52,10 +56,10 @@ class Window:
     tokens: int = 0
     started: float = field(default_factory=time.monotonic)
 
-    def add(self, result: StepResult) -> None:
-        if result.finite:
-            self.loss += result.loss
-            self.tokens += result.tokens
+    def add(self, cost: StepCost) -> None:
+        if cost.finite:
+            self.loss += cost.loss
+            self.tokens += cost.tokens
 
 
 class Trainer:
@@ -64,7 +68,7 @@ class Trainer:
     def __init__(
         self,
         model: Seq2Seq,
-        loader: Loader,
+        loader: Loader | PackedLoader,
         config: TrainConfig,
         run: RunFolder,
         *,
@@ -81,62 +85,94 @@ class Trainer:
         self.average = MovingAverage(model_weights(model), decay=config.ema) if config.ema else None
         self.counters = Counters()
         self.saved_step = 0
+        self.window = Window()
+        self.unread: list[StepResult] = []  # steps whose costs are still on the device
+        self.last_cost = StepCost(0.0, 0, 0.0)
 
     def fit(self) -> bool:
         """Trains to the end, or until asked to stop; whether the run is finished."""
         config, counters = self.config, self.counters
         self._resume()
-        dtype = str(self.precision).removeprefix("torch.")
-        threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
-        how = f"{self.device.type}{threads}, {dtype}"
+        how = self._how()
         self.listen(Started(counters.step, config.steps, self.model.num_parameters(), how, counters.seconds))
-        batches = self.loader.batches(Position(counters.epoch, counters.batch))
-        window, before = Window(), counters.seconds
-        started = time.monotonic()
+        batches, step = self._batches_and_step(Position(counters.epoch, counters.batch))
+        read_every = config.log_every if self.device.type == "cuda" else 1  # reading makes a GPU wait
+        before, started = counters.seconds, time.monotonic()
+        self.window = Window()
         while counters.step < config.steps and not self._out_of_patience():
             if self.stop():
                 if self.saved_step != counters.step:
                     self._save()
                 return False
             micro_batches = list(islice(batches, config.accumulate))
-            result = self._step([batch for batch, _ in micro_batches])
+            self.model.train()
+            self.model.noise.seed(config.seed, counters.step)
+            self.unread.append(step([batch for batch, _ in micro_batches], rate=self.rate(counters.step + 1)))
+            counters.step += 1
             position = micro_batches[-1][1]
             counters.epoch, counters.batch = position.epoch, position.batch
             counters.seconds = before + time.monotonic() - started
-            window.add(result)
-            if window.tokens and (counters.step % config.log_every == 0 or counters.step == config.steps):
-                self._report(window, result)
-                window = Window()
+            if self.average is not None:
+                self.average.update(model_weights(self.model), step=counters.step)
+            if len(self.unread) >= read_every:
+                self._read_costs()
+            if counters.step % config.log_every == 0 or counters.step == config.steps:
+                self._read_costs()
+                self._report()
             paused = time.monotonic()
             self._pause()
-            window.started += time.monotonic() - paused  # tokens a second are those of training alone
+            self.window.started += time.monotonic() - paused  # tokens a second are those of training alone
         self._finish()
         return True
 
-    def _step(self, batches: list[Any]) -> StepResult:
+    def _batches_and_step(self, position: Position) -> tuple[Iterator[tuple[Any, Position]], Callable[..., StepResult]]:
+        """Where batches come from, and what takes a step with them."""
+        model, optimizer, config, loader = self.model, self.optimizer, self.config, self.loader
+        if isinstance(loader, Loader):
+            return loader.batches(position), partial(
+                training_step, model, optimizer, config=config, precision=self.precision
+            )
+
+        def note(text: str) -> None:
+            self.listen(Noted(self.counters.step, text))
+
+        step = RecordedStep(model, optimizer, config, loader.shape, precision=self.precision, note=note)
+        return feed(loader, position, self.device), step
+
+    def _how(self) -> str:
+        """What training was chosen to run on, in one line."""
+        dtype = str(self.precision).removeprefix("torch.")
+        if self.device.type == "cpu":
+            return f"cpu, {torch.get_num_threads()} threads, {dtype}"
+        packed = "packed batches, our kernels" if isinstance(self.loader, PackedLoader) else "bucketed batches"
+        return f"{self.device.type}, {dtype}, {packed}"
+
+    def _read_costs(self) -> None:
+        """Learns what the last steps cost, and which of them had to be left out."""
+        if not self.unread:
+            return
         config, counters = self.config, self.counters
-        self.model.train()
-        self.model.noise.seed(config.seed, counters.step)
-        rate = self.rate(counters.step + 1)
-        result = training_step(self.model, self.optimizer, batches, config, rate=rate, precision=self.precision)
-        counters.step += 1
-        if result.finite:
-            counters.bad_steps = 0
-            if self.average is not None:
-                self.average.update(model_weights(self.model), step=counters.step)
-        else:
+        costs, self.unread = read(self.unread), []
+        for step, cost in enumerate(costs, start=counters.step - len(costs) + 1):
+            self.window.add(cost)
+            self.last_cost = cost
+            if cost.finite:
+                counters.bad_steps = 0
+                continue
             counters.bad_steps += 1
             counters.skipped += 1
-            self.listen(Noted(counters.step, "the gradient is not finite; this step was left out"))
+            self.listen(Noted(step, "the gradient is not finite; this step was left out"))
             if counters.bad_steps >= config.max_bad_steps:
                 raise TrainingError(
                     f"{counters.bad_steps} steps in a row had a gradient that is not finite; the last checkpoint is kept: "
                     "begin a new run (--out) with a lower train.lr or with train.clip_norm=1, or look at the data"
                 )
-        return result
 
-    def _report(self, window: Window, last: StepResult) -> None:
-        counters = self.counters
+    def _report(self) -> None:
+        counters, window = self.counters, self.window
+        if not window.tokens:
+            return
+        self.window = Window()
         elapsed = max(time.monotonic() - window.started, 1e-9)
         self.listen(
             Progress(
@@ -145,7 +181,7 @@ class Trainer:
                 epoch=counters.epoch,
                 loss=window.loss / window.tokens,
                 rate=self.rate(counters.step),
-                gradient_norm=last.gradient_norm,
+                gradient_norm=self.last_cost.gradient_norm,
                 tokens_per_second=window.tokens / elapsed,
                 seconds=counters.seconds,
             )
@@ -189,6 +225,7 @@ class Trainer:
 
     def _save(self) -> None:
         config, counters = self.config, self.counters
+        self._read_costs()
         training = {
             f"optimizer/{name}/{key}": value
             for name, parameter in self.model.named_parameters()

@@ -1,0 +1,54 @@
+"""Packed batches on their way to the device: a thread writes the next blocks of rows while the device works on these."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from regard.data.loader import Position
+from regard.data.packing import PackedBatch, PackedLoader
+
+AHEAD = 2  # blocks
+
+Block = tuple[Tensor, list[int], list[Position]]
+
+
+def feed(loader: PackedLoader, position: Position, device: torch.device) -> Iterator[tuple[PackedBatch, Position]]:
+    """Each batch from here on, on the device, with the position after it."""
+    ready: queue.Queue[Block | BaseException] = queue.Queue(maxsize=AHEAD)
+    stopped = threading.Event()
+    thread = threading.Thread(target=_write_ahead, args=(loader, position, ready, stopped), daemon=True, name="feed")
+    thread.start()
+    try:
+        while True:
+            block = ready.get()
+            if isinstance(block, BaseException):
+                raise block
+            rows, tokens, positions = block
+            rows = rows.to(device, non_blocking=True)
+            for row, count, after in zip(rows, tokens, positions, strict=True):
+                yield PackedBatch(row, loader.shape, count), after
+    finally:
+        stopped.set()
+
+
+def _write_ahead(
+    loader: PackedLoader, position: Position, ready: queue.Queue[Block | BaseException], stopped: threading.Event
+) -> None:
+    try:
+        for rows, positions in loader.blocks(position):
+            block = rows.pin_memory() if torch.cuda.is_available() else rows, rows[:, -1].tolist(), positions
+            while not stopped.is_set():
+                try:
+                    ready.put(block, timeout=0.2)
+                    break
+                except queue.Full:
+                    continue
+            if stopped.is_set():
+                return
+    except BaseException as error:  # told where the batches are waited for
+        ready.put(error)
