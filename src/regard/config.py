@@ -71,7 +71,8 @@ class TrainConfig(Struct, frozen=True):
     steps: int = 100_000
     tokens: int = 25_000  # a side, a micro-batch
     accumulate: int = 1  # micro-batches a step
-    optimizer: Literal["adam", "adamw"] = "adam"
+    optimizer: Literal["adam", "adamw", "muon"] = "adam"  # muon: on hidden matrices, AdamW on the rest
+    momentum: float = 0.95  # of muon
     betas: tuple[float, float] = (0.9, 0.98)
     eps: float = 1e-9
     weight_decay: float = 0.0
@@ -107,7 +108,7 @@ class TrainConfig(Struct, frozen=True):
             at_least(self, name, 1)
         for name in ("warmup_steps", "patience", "validate_every", "threads", "seed", "clip_norm", "weight_decay"):
             at_least(self, name, 0)
-        for name in ("label_smoothing", "ema"):
+        for name in ("label_smoothing", "ema", "momentum"):
             below_one(self, name)
         if not self.eps > 0 or not (self.lr is None or self.lr >= 0):
             raise ValueError(f"eps is {self.eps} and lr is {self.lr}; eps must be above 0 and lr 0 or more")

@@ -24,6 +24,7 @@ from regard.data.store import IdStore
 from regard.errors import ConfigError, DataError
 from regard.text.tokenizer import BOS, EOS
 
+CHOICE = 4  # sentences of which the next one is chosen, so that both sides fill alike
 LOOK_AHEAD = 128  # sentences tried for the room that is left
 NO_LABEL = -1  # of dummy tokens
 
@@ -62,17 +63,28 @@ def fill(source_lengths: Indices, target_lengths: Indices, shape: Shape, random:
     order = random.permutation(len(source_lengths))
     waiting = deque(zip(order.tolist(), source_lengths[order].tolist(), target_lengths[order].tolist(), strict=True))
     batches: list[Indices] = []
+    S, T = shape.source_tokens, shape.target_tokens
     while waiting:
         chosen: list[int] = []
-        passed: list[tuple[int, int, int]] = []
-        room_s, room_t = shape.source_tokens, shape.target_tokens
-        while waiting and len(passed) < LOOK_AHEAD and len(chosen) < shape.sentences - 1:
-            sentence = waiting.popleft()
-            if sentence[1] <= room_s and sentence[2] <= room_t:
-                chosen.append(sentence[0])
-                room_s, room_t = room_s - sentence[1], room_t - sentence[2]
-            else:
-                passed.append(sentence)
+        passed: list[tuple[int, int, int]] = []  # that did not fit any more
+        next_few: list[tuple[int, int, int]] = []
+        room_s, room_t = S, T
+        while len(passed) < LOOK_AHEAD and len(chosen) < shape.sentences - 1:
+            while waiting and len(next_few) < CHOICE:
+                next_few.append(waiting.popleft())
+            fitting = [one for one in next_few if one[1] <= room_s and one[2] <= room_t]
+            if not next_few:
+                break
+            if not fitting:
+                passed += next_few
+                next_few = []
+                continue
+            # the one after which both sides are filled most alike
+            best = min(fitting, key=lambda one: abs((room_s - one[1]) * T - (room_t - one[2]) * S))
+            next_few.remove(best)
+            chosen.append(best[0])
+            room_s, room_t = room_s - best[1], room_t - best[2]
+        passed += next_few
         waiting.extendleft(reversed(passed))
         full = bool(passed) or len(chosen) == shape.sentences - 1
         if full or not batches:

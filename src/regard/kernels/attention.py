@@ -158,9 +158,10 @@ def _backward_keys(
     )
 
 
-FORWARD = {"QUERIES": 64, "KEYS": 64, "num_warps": 4, "num_stages": 2}
-BACKWARD_QUERIES = {"QUERIES": 64, "KEYS": 64, "num_warps": 4, "num_stages": 1}
-BACKWARD_KEYS = {"QUERIES": 64, "KEYS": 64, "num_warps": 4, "num_stages": 1}
+# The fastest of ten on an H200, for heads of 64 and sentences of 28 tokens in the mean.
+FORWARD = {"QUERIES": 64, "KEYS": 64, "num_warps": 4, "num_stages": 3}
+BACKWARD_QUERIES = {"QUERIES": 64, "KEYS": 32, "num_warps": 4, "num_stages": 2}
+BACKWARD_KEYS = {"QUERIES": 32, "KEYS": 64, "num_warps": 4, "num_stages": 1}
 
 
 class _Tiled(torch.autograd.Function):

@@ -19,7 +19,7 @@ from torch import Tensor
 from regard.kernels.drop import Drop
 from regard.kernels.noise import drop_arguments, kept
 
-PROGRAMS = 512  # of the backward pass of a norm: each keeps its own sum of the gradient of weight and bias
+PROGRAMS = 1056  # of the backward pass of a norm: each keeps its own sum of the gradient of weight and bias
 
 
 def add_dropout(x: Tensor | None, branch: Tensor, drop: Drop) -> Tensor:
@@ -146,7 +146,7 @@ def _norm_backward(
 def _tile(width: int) -> dict[str, int]:
     """How many rows a program holds at a time, and how many warps share them."""
     padded = triton.next_power_of_2(width)
-    return {"WIDTH": padded, "ROWS": max(1, 2048 // padded), "num_warps": 4 if padded <= 2048 else 8}
+    return {"WIDTH": padded, "ROWS": max(1, 1024 // padded), "num_warps": 2 if padded <= 1024 else 8}
 
 
 class _Norm(torch.autograd.Function):

@@ -48,6 +48,7 @@ class TransformerConfig(Struct, frozen=True):
     norm: NormKind = "layer"
     norm_order: NormOrder = "post"
     feed_forward: FeedForwardKind = "relu"
+    qk_norm: bool = False  # queries and keys normed before they meet
     window: int | None = None  # self-attention sees this many positions on each side; None: all
     tie: Literal["all", "target", "none"] = "all"  # source, target embedding and output layer; the last two; nothing
     attention: Body = "auto"  # which body of attend() computes it
@@ -58,6 +59,7 @@ class TransformerConfig(Struct, frozen=True):
             self.num_heads,
             self.key_width or self.width // self.num_heads,
             self.value_width or self.width // self.num_heads,
+            self.qk_norm,
         )
 
     def __post_init__(self) -> None:

@@ -19,6 +19,7 @@ from regard.nn.attend import Body, Pattern, attend
 from regard.nn.cache import KeyValueCache
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.linear import Linear
+from regard.nn.norms import Norm
 from regard.nn.positions import Rotation
 
 
@@ -29,6 +30,7 @@ class HeadShape:
     num_heads: int
     key_width: int
     value_width: int
+    normed: bool = False  # queries and keys pass through an RMSNorm each (Henry et al. 2020)
 
 
 class MultiHead(nn.Module):
@@ -40,6 +42,8 @@ class MultiHead(nn.Module):
         self.dropout = Dropout(dropout, noise)
         self.body = body
         self.output = Linear(shape.num_heads * shape.value_width, [width], bias=False)
+        self.query_norm = Norm("rms", shape.key_width) if shape.normed else None
+        self.key_norm = Norm("rms", shape.key_width) if shape.normed else None
 
     def look(self, q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: Pattern) -> Tensor:
         """Attention over a whole batch, heads joined and projected: [N, D]."""
@@ -71,6 +75,7 @@ class SelfAttention(MultiHead):
         H, K, V = self.shape.num_heads, self.shape.key_width, self.shape.value_width
         q, k, v = split_columns(self.project(x_ND), [H * K, H * K, H * V])
         q_NHK, k_NHK, v_NHV = q.view(-1, H, K), k.view(-1, H, K), v.view(-1, H, V)
+        q_NHK, k_NHK = _normed(q_NHK, self.query_norm), _normed(k_NHK, self.key_norm)
         return (q_NHK, k_NHK, v_NHV) if rotation is None else (rotation(q_NHK), rotation(k_NHK), v_NHV)
 
     def forward(self, x_ND: Tensor, pattern: Pattern, rotation: Rotation | None = None) -> Tensor:
@@ -96,11 +101,11 @@ class CrossAttention(MultiHead):
         """The encoder's output as keys [M, H, K] and values [M, H, V]; search computes them once a sentence."""
         H, K, V = self.shape.num_heads, self.shape.key_width, self.shape.value_width
         k, v = split_columns(self.memory(memory_MD), [H * K, H * V])
-        return k.view(-1, H, K), v.view(-1, H, V)
+        return _normed(k.view(-1, H, K), self.key_norm), v.view(-1, H, V)
 
     def _queries(self, x_ND: Tensor) -> Tensor:
         q: Tensor = self.query(x_ND)
-        return q.unflatten(-1, (self.shape.num_heads, self.shape.key_width))
+        return _normed(q.unflatten(-1, (self.shape.num_heads, self.shape.key_width)), self.query_norm)
 
     def forward(self, x_ND: Tensor, memory_MD: Tensor, pattern: Pattern) -> Tensor:
         return self.look(self._queries(x_ND), *self.keys_values(memory_MD), pattern)
@@ -108,3 +113,8 @@ class CrossAttention(MultiHead):
     def step(self, x_RD: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, bias_GQS: Tensor) -> Tensor:
         """One token a row, into keys and values that all beams of a sentence share."""
         return self.look_once(self._queries(x_RD), k_BHSK, v_BHSV, bias_GQS)
+
+
+def _normed(x_NHK: Tensor, norm: Norm | None) -> Tensor:
+    """Each head's vector normed, where asked for."""
+    return x_NHK if norm is None else norm(x_NHK.flatten(0, 1)).view(x_NHK.shape)

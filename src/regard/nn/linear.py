@@ -19,6 +19,7 @@ class Linear(nn.Linear):
 
     def __init__(self, width_in: int, widths_out: Sequence[int], *, bias: bool) -> None:
         super().__init__(width_in, sum(widths_out), bias=bias)
+        self.widths_out = list(widths_out)
         with torch.no_grad():
             for block in self.weight.split(list(widths_out)):
                 nn.init.xavier_uniform_(block)

@@ -14,7 +14,7 @@ import torch
 from regard.config import TrainConfig
 from regard.data.packing import PackedBatch, Shape, unpack
 from regard.models.base import Seq2Seq
-from regard.training.step import StepResult, change_weights, set_rate
+from regard.training.step import Optimizer, StepResult, change_weights, set_rate
 
 STEPS_BEFORE = 3
 
@@ -25,7 +25,7 @@ class RecordedStep:
     def __init__(
         self,
         model: Seq2Seq,
-        optimizer: torch.optim.Optimizer,
+        optimizer: Optimizer,
         config: TrainConfig,
         shape: Shape,
         *,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from regard.data.loader import Batch, to_device
 from regard.models.base import Seq2Seq
 from regard.nn.device import autocast
 from regard.training.loss import sequence_loss
+from regard.training.muon import Muon
 
 
 @dataclass(frozen=True)
@@ -43,25 +45,23 @@ def read(results: Sequence[StepResult]) -> list[StepCost]:
     return [StepCost(loss, one.tokens, norm) for (loss, norm), one in zip(numbers, results, strict=True)]
 
 
-def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """Adam as in section 5.3, its update fused into one pass."""
-    kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
+Optimizer = torch.optim.Optimizer | Muon
+
+
+def make_optimizer(model: nn.Module, config: TrainConfig) -> Optimizer:
+    """Adam as in section 5.3, its update fused into one pass, or one of its kin."""
     device = next(model.parameters()).device
     on_gpu = device.type == "cuda"  # where the rate is a number on the device, so that a recorded step can use it
     rate = torch.zeros((), device=device) if on_gpu else 0.0
+    adam: dict[str, Any] = {"betas": config.betas, "eps": config.eps, "capturable": on_gpu}
     decay = config.weight_decay
-    return kind(
-        model.parameters(),
-        lr=rate,
-        betas=config.betas,
-        eps=config.eps,
-        weight_decay=decay,
-        fused=True,
-        capturable=on_gpu,
-    )
+    if config.optimizer == "muon":
+        return Muon(model, rate=rate, momentum=config.momentum, weight_decay=decay, adam=adam)
+    kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
+    return kind(model.parameters(), lr=rate, weight_decay=decay, fused=True, **adam)
 
 
-def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+def set_rate(optimizer: Optimizer, rate: float) -> None:
     """The learning rate of the next step."""
     for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):
@@ -72,7 +72,7 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 def training_step(
     model: Seq2Seq,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     batches: Sequence[Batch],
     config: TrainConfig,
     *,
@@ -89,7 +89,7 @@ def training_step(
 
 def change_weights(
     model: Seq2Seq,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     batches: Sequence[Batch],
     tokens: int | Tensor,
     config: TrainConfig,
@@ -106,8 +106,8 @@ def change_weights(
     norm = nn.utils.get_total_norm([one.grad for one in model.parameters() if one.grad is not None])
     numbers = torch.stack([total, norm])
     # A fused optimizer divides gradients by grad_scale, and changes nothing where found_inf is 1.
-    optimizer.grad_scale = (norm / config.clip_norm).clamp(min=1) if config.clip_norm else None  # type: ignore[attr-defined]
-    optimizer.found_inf = (~numbers.isfinite().all()).float()  # type: ignore[attr-defined]
+    optimizer.grad_scale = (norm / config.clip_norm).clamp(min=1) if config.clip_norm else None  # type: ignore[union-attr]
+    optimizer.found_inf = (~numbers.isfinite().all()).float()  # type: ignore[union-attr]
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return numbers

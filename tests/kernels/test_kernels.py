@@ -1,0 +1,208 @@
+"""Our kernels compute what a few lines of PyTorch compute.
+
+They run on a GPU, or in Triton's interpreter: `TRITON_INTERPRET=1 pytest tests/kernels/test_kernels.py`.
+`test_interpreter.py` does that where there is no GPU.
+"""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from regard import kernels
+from regard.data.loader import Position, Sides, gather
+from regard.data.packing import PackedLoader, unpack
+from regard.data.ragged import Layout
+from regard.data.store import IdStore
+from regard.kernels.drop import Drop
+from regard.models import build_model
+from regard.nn.attend import Pattern, attend_explicit
+from regard.training.loss import sequence_loss
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+needs_kernels = pytest.mark.skipif(
+    not (kernels.installed() and (DEVICE == "cuda" or kernels.interpreted())),
+    reason="needs Triton, and a GPU or TRITON_INTERPRET=1",
+)
+pytestmark = needs_kernels
+
+QUERIES, KEYS = [5, 70, 1, 30, 90], [9, 3, 40, 130, 2]
+PATTERNS = {
+    "own sentence": {},
+    "causal": {"causal": True},
+    "window": {"window": 2},
+    "causal window": {"causal": True, "window": 3},
+    "encoder-decoder": {"keys": Layout(KEYS, DEVICE)},
+}
+
+
+def close(left, right):
+    """Within what bfloat16 operands allow on a GPU; float32 in the interpreter."""
+    error = ((left.double() - right.double()).norm() / right.double().norm().clamp(min=1e-30)).item()
+    assert error < (1e-2 if DEVICE == "cuda" else 1e-5), error
+
+
+def heads(tokens, width):
+    dtype = torch.bfloat16 if DEVICE == "cuda" else torch.float32
+    return torch.randn(tokens, 2, width, device=DEVICE).to(dtype).requires_grad_()
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_tiled_attention_is_the_explicit_one_forward_and_backward(name):
+    from regard.kernels.attention import attend_tiled
+
+    torch.manual_seed(0)
+    pattern = Pattern(Layout(QUERIES, DEVICE), **PATTERNS[name])
+    q, k, v = heads(pattern.queries.total, 16), heads(pattern.keys.total, 16), heads(pattern.keys.total, 32)
+    slope = torch.randn(pattern.queries.total, 2, 32, device=DEVICE).to(q.dtype)
+    tiled = attend_tiled(q, k, v, pattern.ranges)
+    doubles = [x.detach().double().requires_grad_() for x in (q, k, v)]
+    explicit, _ = attend_explicit(*doubles, pattern)
+    close(tiled, explicit)
+    ours = torch.autograd.grad(tiled, (q, k, v), slope)
+    for left, right in zip(ours, torch.autograd.grad(explicit, doubles, slope.double()), strict=True):
+        close(left, right)
+
+
+def test_a_query_that_sees_no_key_gets_zeros_and_no_nan():
+    from regard.kernels.attention import attend_tiled
+    from regard.kernels.ranges import Ranges
+
+    q, k, v = heads(3, 16), heads(3, 16), heads(3, 16)
+    first, end = torch.tensor([0, 1, 1]), torch.tensor([1, 1, 3])
+    ranges = Ranges(*(x.int().to(DEVICE) for x in (first, end, torch.tensor([0, 2, 2]), torch.tensor([1, 3, 3]))))
+    out = attend_tiled(q, k, v, ranges)
+    assert torch.equal(out[1], torch.zeros_like(out[1]))
+    gradients = torch.autograd.grad(out.sum(), (q, k, v))
+    assert all(one.isfinite().all() for one in gradients)
+
+
+def test_dropout_on_the_weights_is_unbiased_and_its_gradient_is_of_the_same_mask():
+    from regard.kernels.attention import attend_tiled
+
+    torch.manual_seed(0)
+    pattern = Pattern(Layout([40], DEVICE))
+    q, k = heads(40, 16), heads(40, 16)
+    v = torch.eye(40, 32, device=DEVICE, dtype=q.dtype)[:, None].repeat(1, 2, 1).contiguous().requires_grad_()
+    drop = Drop(torch.tensor([7], dtype=torch.int32, device=DEVICE), 3, 0.25)
+    dropped, plain = attend_tiled(q, k, v, pattern.ranges, drop), attend_tiled(q, k, v, pattern.ranges)
+    ratio = (dropped / plain).float()  # each value is one weight: zero, or scaled up
+    assert 0.7 < (ratio > 0).float().mean().item() < 0.8
+    close(ratio[ratio > 0], torch.full_like(ratio[ratio > 0], 1 / 0.75))
+    (to_v,) = torch.autograd.grad(dropped.sum(), v)
+    received = dropped.detach().float().sum(0).T  # value j is the unit vector j: what it gave is its weight's sum
+    close(to_v[:32, :, 0], received)
+
+
+@pytest.mark.parametrize("bias", [True, False], ids=["layer norm", "rms norm"])
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+@pytest.mark.parametrize("width", [48, 64])
+def test_add_norm_is_the_norm_of_the_sum(bias, rate, width):
+    from regard.kernels.noise import reference_mask
+    from regard.kernels.residual import add_norm
+
+    torch.manual_seed(0)
+    x, branch = (torch.randn(37, width, device=DEVICE, requires_grad=True) for _ in range(2))
+    weight, shift = (torch.randn(width, device=DEVICE, requires_grad=True) for _ in range(2))
+    drop = Drop(torch.tensor([77], dtype=torch.int32, device=DEVICE), 3, rate) if rate else None
+    inputs = [x, branch, weight, shift] if bias else [x, branch, weight]
+    ours = add_norm(x, branch, weight, shift if bias else None, eps=1e-6, drop=drop)
+    mask = reference_mask(37 * width, 77, 3, rate).view(37, width).to(DEVICE) / (1 - rate) if rate else 1.0
+    total = x + branch * mask
+    plain = F.layer_norm(total, (width,), weight, shift, 1e-6) if bias else F.rms_norm(total, (width,), weight, 1e-6)
+    close(ours, plain)
+    slope = torch.randn_like(plain)
+    for left, right in zip(
+        torch.autograd.grad(ours, inputs, slope), torch.autograd.grad(plain, inputs, slope), strict=True
+    ):
+        close(left, right)
+
+
+def test_dropout_keeps_its_share_at_every_rate_and_place():
+    from regard.kernels.noise import reference_mask
+    from regard.kernels.residual import add_dropout
+
+    for site, rate in ((1, 0.1), (2, 0.5), (60, 0.3)):
+        kept = reference_mask(10**6, 1234, site, rate).double().mean().item()
+        assert kept == pytest.approx(1 - rate, abs=4 * (rate * (1 - rate) / 10**6) ** 0.5)
+    masks = [reference_mask(10**5, 1234, site, 0.5).double() for site in (1, 2)]
+    assert np.corrcoef(*(mask.numpy() for mask in masks))[0, 1] == pytest.approx(0.0, abs=0.013)  # 4 sigma
+    assert np.corrcoef(masks[0][1:].numpy(), masks[0][:-1].numpy())[0, 1] == pytest.approx(0.0, abs=0.013)
+    ones = torch.ones(5, 40, device=DEVICE)
+    drop = Drop(torch.tensor([1234], dtype=torch.int32, device=DEVICE), 2, 0.5)
+    assert torch.equal(
+        add_dropout(ones, ones, drop).cpu() - 1, 2 * reference_mask(200, 1234, 2, 0.5).view(5, 40).float()
+    )
+
+
+@pytest.mark.parametrize("vocabulary", [50, 5000])
+def test_cross_entropy_and_its_gradient_are_those_of_pytorch(vocabulary):
+    from regard.kernels.loss import cross_entropy_
+
+    torch.manual_seed(0)
+    logits = (torch.randn(20, vocabulary, device=DEVICE) * 3).requires_grad_()
+    labels = torch.randint(0, vocabulary, (20,), device=DEVICE)
+    labels[3] = -1
+    plain = F.cross_entropy(logits, labels, label_smoothing=0.1, ignore_index=-1, reduction="none")
+    (gradient,) = torch.autograd.grad(plain.sum(), logits)
+    ours = logits.detach().clone()
+    losses = cross_entropy_(ours, labels, smoothing=0.1, gradient=True)
+    close(losses, plain)
+    close(ours, gradient)
+    assert losses[3] == 0 and not ours[3].any()
+
+
+def test_linear_relu_and_its_gradients():
+    from regard.kernels.relu import linear_relu
+
+    torch.manual_seed(0)
+    x, weight, bias = (torch.randn(*s, device=DEVICE, requires_grad=True) for s in ((37, 24), (40, 24), (40,)))
+    ours, plain = linear_relu(x, weight, bias), F.relu(F.linear(x, weight, bias))
+    close(ours, plain)
+    slope = torch.randn_like(plain)
+    inputs = (x, weight, bias)
+    for left, right in zip(
+        torch.autograd.grad(ours, inputs, slope), torch.autograd.grad(plain, inputs, slope), strict=True
+    ):
+        close(left, right)
+
+
+VARIANTS = {
+    "paper": {},
+    "modern": {"norm_order": "pre", "norm": "rms", "positions": "rotary", "feed_forward": "swiglu", "qk_norm": True},
+    "window, convolution": {"window": 2, "feed_forward": "conv"},
+    "nothing tied": {"tie": "none", "positions": "learned"},
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_pytorch(name):
+    random = np.random.default_rng(0)
+    lengths = random.integers(1, 20, (2, 30))
+    stores = [
+        IdStore(random.integers(3, 50, one.sum()).astype(np.int32), np.concatenate([[0], one.cumsum()]))
+        for one in lengths
+    ]
+    sides = Sides(*stores)
+    loader = PackedLoader(lambda epoch: sides, budget=128, max_length=50, seed=1)
+    row = next(loader.blocks(Position()))[0][0]
+    packed, plain = unpack(row.to(DEVICE), loader.shape, int(row[-1])), gather(sides, loader.plan(0)[1][0])
+    table = {"kind": "transformer", "width": 32, "num_layers": 2, "num_heads": 2, "hidden": 48, "dropout": 0.0}
+    torch.manual_seed(0)
+    model = build_model({**table, **VARIANTS[name]}, source_size=50, target_size=50)
+    results = []
+    for batch, allowed, device in ((packed, True, DEVICE), (plain, False, "cpu")):
+        kernels.allow(allowed)
+        try:
+            model.to(device).zero_grad()
+            with torch.autocast("cuda", torch.bfloat16, enabled=device == "cuda"):
+                loss = sequence_loss(model, batch, smoothing=0.1).total
+            loss.backward()
+            results.append((loss.item(), {key: one.grad.cpu() for key, one in model.named_parameters()}))
+        finally:
+            kernels.allow(True)
+    (ours, our_gradients), (reference, gradients) = results
+    assert ours == pytest.approx(reference, rel=1e-2 if DEVICE == "cuda" else 1e-5)
+    for key, gradient in gradients.items():
+        error = ((our_gradients[key] - gradient).norm() / gradient.norm()).item()
+        assert error < (0.05 if DEVICE == "cuda" else 1e-4), (key, error)

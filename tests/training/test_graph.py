@@ -1,0 +1,67 @@
+"""On a GPU: the recorded step is the plain step, for ten steps, dropout and all."""
+
+import pytest
+import torch
+
+from regard.config import TrainConfig
+from regard.data.loader import Position
+from regard.data.packing import PackedBatch
+from regard.models import build_model
+from regard.training.graph import RecordedStep
+from regard.training.step import make_optimizer, read
+from tests.data.test_packing import loader_of, sides_of
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_recorded_step_is_the_plain_step_for_ten_steps(optimizer, accumulate):
+    loader = loader_of(sides_of(4_000), budget=4096)
+    rows, _ = next(loader.blocks(Position()))
+    batches = [PackedBatch(row, loader.shape, int(row[-1])) for row in rows]
+    curves, weights = [], []
+    for graph in (True, False):
+        torch.manual_seed(0)
+        table = {"kind": "transformer", "preset": "tiny", "num_layers": 2, "dropout": 0.1, "attention_dropout": 0.1}
+        model = build_model(table, source_size=1000, target_size=1000).cuda().train()
+        config = TrainConfig(graph=graph, optimizer=optimizer, accumulate=accumulate, clip_norm=1.0, seed=3)
+        notes = []
+        step = RecordedStep(
+            model, make_optimizer(model, config), config, loader.shape, precision=torch.bfloat16, note=notes.append
+        )
+        results = []
+        for number in range(10):
+            model.noise.seed(config.seed, number)
+            taken = [batches[(number * accumulate + i) % len(batches)] for i in range(accumulate)]
+            results.append(step(taken, rate=1e-3 * (number + 1) / 10))
+        curves.append([cost.loss / cost.tokens for cost in read(results)])
+        weights.append(torch.cat([one.detach().flatten() for one in model.parameters()]))
+        assert ("recorded as one CUDA graph" in "".join(notes)) == graph
+    assert curves[0] == pytest.approx(curves[1], rel=1e-4)
+    assert ((weights[0] - weights[1]).norm() / weights[1].norm()).item() < 1e-3
+    assert curves[0][-1] < curves[0][0]
+
+
+def test_the_tail_of_dummies_changes_nothing():
+    """The same sentences with other dummies behind them have the same loss and gradients, and no NaN."""
+    from regard.data.packing import unpack
+    from regard.training.loss import sequence_loss
+
+    loader = loader_of(sides_of(40), budget=8192)  # one batch, mostly dummies
+    row = next(loader.blocks(Position()))[0][0].cuda()
+    model = build_model({"kind": "transformer", "preset": "tiny", "dropout": 0.0}, source_size=1000, target_size=1000)
+    model = model.cuda()
+    results = []
+    for dummy in (2, 7):
+        other = row.clone()
+        batch = unpack(other, loader.shape, int(row[-1]))
+        batch.target.values[batch.num_tokens :] = dummy
+        model.zero_grad()
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = sequence_loss(model, batch, smoothing=0.1).total
+        loss.backward()
+        results.append((loss.item(), torch.cat([one.grad.flatten() for one in model.parameters()])))
+    assert results[0][0] == pytest.approx(results[1][0], rel=1e-6)
+    assert results[0][1].isfinite().all()
+    torch.testing.assert_close(results[0][1], results[1][1], rtol=1e-2, atol=1e-3)
