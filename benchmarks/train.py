@@ -11,7 +11,7 @@ import harness
 from harness import Message, Worker, say
 from machine import machine
 from systems import systems_for
-from workload import add_setup_flags, describe, setup_from, training_batches
+from workload import add_setup_flags, describe, setup_from, training_batches, training_flops
 
 
 def run_rounds(workers: list[Worker], rounds: int, attempts: int, tokens: int) -> dict[str, list[Message]]:
@@ -27,11 +27,12 @@ def run_rounds(workers: list[Worker], rounds: int, attempts: int, tokens: int) -
     return answers
 
 
-def report(worker: Worker, answers: list[Message], tokens: int) -> Message:
+def report(worker: Worker, answers: list[Message], tokens: int, flops: float) -> Message:
     return {
         "parameters": worker.prepared["parameters"],
         **harness.speeds(answers, tokens),
         "seconds": round(statistics.median(answer["seconds"] for answer in answers), 4),
+        "tflops": round(statistics.median(flops / answer["seconds"] for answer in answers) / 1e12, 2),
         "losses": [round(answer["loss"], 4) for answer in answers],
         "memory_mib": worker.memory(),
     }
@@ -60,7 +61,8 @@ def main() -> None:
         for worker in workers:
             worker.stop()
 
-    systems = {worker.name: report(worker, answers[worker.name], data["target_tokens"]) for worker in workers}
+    flops = training_flops(setup, data["source_tokens"], data["target_tokens"])
+    systems = {worker.name: report(worker, answers[worker.name], data["target_tokens"], flops) for worker in workers}
     result = {
         "benchmark": "train",
         "machine": machine(),

@@ -163,6 +163,14 @@ def describe(batches: list[Sentences]) -> dict[str, Any]:
     }
 
 
+def training_flops(setup: Setup, source_tokens: int, target_tokens: int) -> float:
+    """Operations of the matrix products of forward and backward, padding and attention's own products not counted."""
+    square, wide = setup.width**2, 2 * setup.width * setup.hidden
+    a_source = setup.layers * (4 * square + wide + 2 * square)  # encoder, and keys and values for the decoder
+    a_target = setup.layers * (4 * square + wide + 2 * square) + setup.width * setup.vocabulary
+    return 6.0 * (source_tokens * a_source + target_tokens * a_target)
+
+
 def add_setup_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--preset", choices=sorted(PRESETS), default="small", help="defaults of the flags below")
     hints = typing.get_type_hints(Setup)

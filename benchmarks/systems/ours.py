@@ -1,15 +1,21 @@
 """regard itself, by the functions that `regard train` and `regard translate` call."""
 
+import sys
 import time
+from typing import Any
 
+import numpy as np
 import torch
 
 from regard.config import TrainConfig
-from regard.data.loader import Batch, make_batch
+from regard.data.loader import Batch, Sides, make_batch
+from regard.data.packing import PackedBatch, Shape, write_row
+from regard.data.store import IdStore
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.search import search
 from regard.models import build_model
-from regard.training.step import make_optimizer, read, training_step
+from regard.training.graph import RecordedStep
+from regard.training.step import StepResult, make_optimizer, read, training_step
 from systems.padded import configure_torch, draw_weights, synchronize
 from workload import Sentences, Setup
 
@@ -19,7 +25,7 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 class Ours:
     def prepare(self, setup: Setup, job: str) -> int:
         configure_torch(setup)
-        self.setup = setup
+        self.setup, self.job = setup, job
         table = {
             "kind": "transformer",
             "width": setup.width,
@@ -35,39 +41,59 @@ class Ours:
             self.model.train()
             self.config = TrainConfig(label_smoothing=setup.smoothing, clip_norm=setup.clip)
             self.optimizer = make_optimizer(self.model, self.config)
+            self.recorded: RecordedStep | None = None
             self.steps = 0
         else:
             self.model.to(DTYPES[setup.precision]).eval()
         return self.model.num_parameters()
 
-    def collate(self, batches: list[Sentences]) -> list[Batch]:
-        return [make_batch(batch.sources, batch.targets, self.setup.device) for batch in batches]
+    def collate(self, batches: list[Sentences]) -> list[Any]:
+        if not self.packs:
+            return [make_batch(batch.sources, batch.targets, self.setup.device) for batch in batches]
+        S, T = self.setup.tokens, self.setup.tokens
+        shape = Shape(S, T, max(len(batch.sources) for batch in batches) + 1, self.setup.longest + 1)
+        rows = np.empty((len(batches), sum(shape.parts)), dtype=np.int32)
+        for row, batch in zip(rows, batches, strict=True):
+            sides = Sides(IdStore.from_lists(batch.sources), IdStore.from_lists(batch.targets))
+            write_row(row, sides, np.arange(len(batch.sources)), shape)
+        on_device = torch.from_numpy(rows).to(self.setup.device)
+        return [PackedBatch(row, shape, int(count)) for row, count in zip(on_device, rows[:, -1], strict=True)]
 
-    def step(self, batch: Batch) -> float:
-        """Mean loss over the target tokens, as the peers report it."""
+    @property
+    def packs(self) -> bool:
+        """Whether batches are packed and the step recorded, as `regard train` does on a GPU."""
+        return self.job == "train" and self.setup.device.startswith("cuda") and self.setup.precision == "bf16"
+
+    def step(self, batch: Any) -> StepResult:
         self.model.noise.seed(self.setup.seed, self.steps)
         self.steps += 1
-        (result,) = read(
-            [
-                training_step(
+        if isinstance(batch, PackedBatch):
+            if self.recorded is None:
+                self.recorded = RecordedStep(
                     self.model,
                     self.optimizer,
-                    [batch],
                     self.config,
-                    rate=self.setup.lr,
-                    precision=DTYPES[self.setup.precision],
+                    batch.shape,
+                    precision=torch.bfloat16,
+                    note=lambda text: print(text, file=sys.stderr),
                 )
-            ]
+            return self.recorded([batch], rate=self.setup.lr)
+        return training_step(
+            self.model,
+            self.optimizer,
+            [batch],
+            self.config,
+            rate=self.setup.lr,
+            precision=DTYPES[self.setup.precision],
         )
-        return result.loss / result.tokens
 
-    def train_round(self, batches: list[Batch]) -> tuple[float, float]:
+    def train_round(self, batches: list[Any]) -> tuple[float, float]:
         synchronize(self.setup.device)
         began = time.perf_counter()
-        losses = [self.step(batch) for batch in batches]
+        costs = read([self.step(batch) for batch in batches])
         synchronize(self.setup.device)
         seconds = time.perf_counter() - began
-        return seconds, sum(losses) / len(losses)
+        return seconds, sum(cost.loss / cost.tokens for cost in costs) / len(costs)
 
     def decode_round(self, batches: list[Batch], beam: int) -> tuple[float, list[list[list[int]]]]:
         length = self.setup.output

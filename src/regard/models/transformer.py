@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard import kernels
 from regard.config import Struct, at_least, below_one
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
@@ -21,7 +22,7 @@ from regard.models.base import Seq2Seq
 from regard.nn.attend import Body, Pattern
 from regard.nn.attention import CrossAttention, HeadShape, SelfAttention
 from regard.nn.cache import Ancestry, KeyValueCache
-from regard.nn.device import stream
+from regard.nn.device import stream_dtype
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.feedforward import ConvFeedForward, FeedForward, FeedForwardKind
 from regard.nn.linear import logits_of
@@ -260,8 +261,15 @@ class Transformer(Seq2Seq):
         return self.project(self.decoder_norm(x_RD))
 
     def _embed(self, ids: Tensor, table: Tensor, positions: Positions, places: Tensor, longest: int) -> Tensor:
-        x_ND = F.embedding(ids, table) * math.sqrt(self.config.width)  # section 3.4
-        return self.dropout(stream(positions(x_ND, places, longest)))
+        scale = math.sqrt(self.config.width)  # section 3.4
+        if kernels.usable(table) and positions.kind != "learned":
+            from regard.kernels.embedding import embed
+
+            drop = self.dropout.draw(table.device) if self.dropout.active else None
+            constants = positions.constants(longest)
+            return embed(ids, table, places, constants, scale=scale, drop=drop, dtype=stream_dtype(table))
+        x_ND = positions(F.embedding(ids, table) * scale, places, longest)
+        return self.dropout(x_ND.to(stream_dtype(table)))
 
     def _rotation(self, positions: Tensor) -> Rotation | None:
         return Rotation(positions, self.config.heads.key_width) if self.config.positions == "rotary" else None

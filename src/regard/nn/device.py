@@ -53,9 +53,10 @@ def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager
     return nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype=dtype)
 
 
-def stream(x: Tensor) -> Tensor:
-    """x as the residual stream carries it: on a GPU, in the precision of the products, which halves what norms move."""
-    return x.to(torch.get_autocast_dtype("cuda")) if x.is_cuda and torch.is_autocast_enabled("cuda") else x
+def stream_dtype(weight: Tensor) -> torch.dtype:
+    """What the residual stream is carried in: on a GPU the precision of the products, which halves what norms move."""
+    half = weight.is_cuda and torch.is_autocast_enabled("cuda")
+    return torch.get_autocast_dtype("cuda") if half else weight.dtype
 
 
 def use_threads(count: int) -> None:

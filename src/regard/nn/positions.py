@@ -42,11 +42,9 @@ class Positions(nn.Module):
 
     def forward(self, x_ND: Tensor, positions_N: Tensor, longest: int) -> Tensor:
         """x plus the encoding of each token's position; `longest` is the largest position plus one."""
-        if self.kind == "sinusoid":
-            if longest > self.table.size(0):  # the formula has no end; the table just grows
-                with torch.inference_mode(False):  # a table grown in search must serve training too
-                    self.table = sinusoids(2 * longest, self.table.size(1)).to(self.table.device)
-            return x_ND + self.table.index_select(0, positions_N).to(x_ND.dtype)
+        table = self.constants(longest)
+        if table is not None:
+            return x_ND + table.index_select(0, positions_N).to(x_ND.dtype)
         if self.kind == "learned":
             if longest > self.learned.size(0):
                 raise DataError(
@@ -55,6 +53,15 @@ class Positions(nn.Module):
                 )
             return x_ND + self.learned.index_select(0, positions_N)
         return x_ND
+
+    def constants(self, longest: int) -> Tensor | None:
+        """The sinusoids, for at least so many positions; None where positions are no constants."""
+        if self.kind != "sinusoid":
+            return None
+        if longest > self.table.size(0):  # the formula has no end; the table just grows
+            with torch.inference_mode(False):  # a table grown in search must serve training too
+                self.table = sinusoids(2 * longest, self.table.size(1)).to(self.table.device)
+        return self.table
 
 
 class Rotation:
