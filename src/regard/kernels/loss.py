@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-BLOCK, WARPS = 2048, 8  # logits a program holds at a time, and the warps that share them
+BLOCK, WARPS = 4096, 16  # logits a program holds at a time, and the warps that share them
 
 
 @triton.jit
