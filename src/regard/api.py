@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +23,11 @@ from regard.evaluation.metrics import METRICS, Score, score_all
 from regard.models import build_model, model_config
 from regard.models.base import Seq2Seq
 from regard.nn.device import autocast, pick_device, pick_precision, use_threads
+from regard.run.card import make_card, write_card
 from regard.run.checkpoint import load_weights
+from regard.run.compact import WeightKind
 from regard.run.folder import RunFolder
+from regard.run.shipped import find_run
 from regard.text.bitext import anchor, data_folders, load_bitext, named_folder, pairs_fingerprint
 from regard.text.corpus import Pair, read_pairs
 from regard.text.tokenizer import Sampling, Tokenizers, train_tokenizers
@@ -92,7 +96,7 @@ def train(
 
 def load(run: Path | str, *, device: str = "auto", warn: Callable[[str], None] = lambda text: None) -> Translator:
     """A run's model, ready to translate: the final weights, or the newest checkpoint while it is still training."""
-    folder = RunFolder(run).require()
+    folder = find_run(run)
     recipe, tokenizers = folder.recipe(), folder.tokenizers()
     model = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
     checkpoint, name = folder.weights()
@@ -120,7 +124,7 @@ def evaluate(
     warn: Callable[[str], None] = lambda text: None,
 ) -> list[Evaluation]:
     """Scores of a run on its recipe's test sets, or on the files given."""
-    translator, recipe = load(run, device=device, warn=warn), RunFolder(run).recipe()
+    translator, recipe = load(run, device=device, warn=warn), find_run(run).recipe()
     if (source is None) != (reference is None):
         raise ConfigError("give both --source and --reference, or neither to use the recipe's test sets")
     if source is not None and reference is not None:
@@ -136,6 +140,33 @@ def evaluate(
         scores = score_all(outputs, [pair.target for pair in pairs], recipe.evaluate)
         results.append(Evaluation(name, len(pairs), scores))
     return results
+
+
+def card(run: Path | str, *, data: Path | str | None = None, evaluated: bool = True, device: str = "auto") -> Path:
+    """Writes a run's card, with its scores on the recipe's test sets unless told not to; where it is."""
+    folder = RunFolder(run).require()
+    results = []
+    if evaluated and folder.recipe().data.test:
+        options = search_options(folder.recipe().decode)
+        search = f"beam {options.beam}, length penalty {options.length_penalty:g}" if options.beam > 1 else "greedy"
+        found = evaluate(run, data=data, device=device)
+        results = [{**msgspec.to_builtins(one), "search": search} for one in found]
+    write_card(folder, make_card(folder, results))
+    return folder.path / "card.md"
+
+
+def export(run: Path | str, out: Path | str, *, weights: WeightKind = "float32") -> RunFolder:
+    """A copy of a run that holds what translating needs and nothing else; its weights may be stored in fewer bytes."""
+    source, target = RunFolder(run).require(), RunFolder(out)
+    if target.path.exists() and any(target.path.iterdir()):
+        raise ConfigError(f"{target} is not empty; name another folder with --out")
+    checkpoint, _ = source.weights()
+    target.create(source.recipe(), source.tokenizers(), source.corpus())
+    target.finish(checkpoint, kind=weights)
+    for name in ("card.json", "card.md"):
+        if (source.path / name).is_file():
+            shutil.copyfile(source.path / name, target.path / name)
+    return target
 
 
 # What train() is made of

@@ -54,6 +54,8 @@ class DataConfig(Struct, frozen=True):
     train: Bitext
     valid: Bitext | None = None
     test: dict[str, Bitext] = {}
+    license: str = ""  # of the text, and whom to name: for the card
+    attribution: str = ""
     max_length: int = 256  # pairs with a side of more tokens are left out of training, and counted
 
 

@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from regard.cli import demo, doctor, evaluate, train, translate
+from regard.cli import card, demo, doctor, evaluate, export, train, translate
 from regard.cli.say import say_error
 from regard.errors import RegardError
 
@@ -20,7 +20,7 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (demo, train, translate, evaluate, doctor):
+for verb in (demo, train, translate, evaluate, card, export, doctor):
     app.command()(getattr(verb, verb.__name__.rsplit(".", 1)[-1]))
 
 

@@ -13,7 +13,9 @@ from regard.cli.say import warn
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="A run folder; it may still be training.", show_default=False)],
+    run: Annotated[
+        Path, typer.Argument(help="A run folder (it may still be training), or de-en, en-de.", show_default=False)
+    ],
     source: Annotated[
         Path | None, typer.Option(help="Sentences to translate, instead of the recipe's test sets.")
     ] = None,
@@ -35,9 +37,9 @@ def evaluate(
     """
     from regard import api
     from regard.decoding.translator import search_options
-    from regard.run.folder import RunFolder
+    from regard.run.shipped import find_run
 
-    options = search_options(RunFolder(run).recipe().decode, beam=beam)
+    options = search_options(find_run(run).recipe().decode, beam=beam)
     results = api.evaluate(
         run, source=source, reference=reference, data=data, options=options, device=device, warn=warn
     )

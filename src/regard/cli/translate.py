@@ -13,7 +13,9 @@ from regard.cli.say import warn
 
 
 def translate(
-    run: Annotated[Path, typer.Argument(help="A run folder; it may still be training.", show_default=False)],
+    run: Annotated[
+        Path, typer.Argument(help="A run folder (it may still be training), or de-en, en-de.", show_default=False)
+    ],
     file: Annotated[
         str, typer.Argument(help="Text to translate, one sentence a line, plain or gzip; - is stdin.")
     ] = "-",
@@ -27,6 +29,8 @@ def translate(
     """Translate lines, in order: line N out is line N in. An empty line stays empty.
 
     Examples:
+
+      echo "Wo ist der Bahnhof?" | regard translate de-en
 
       echo "samedi 14 novembre 2026" | regard translate runs/dates
 

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError
+from regard.run.compact import WeightKind, compact, expand
 from regard.run.files import check_folder, read_json, seal_folder, write_json
 
 
@@ -26,13 +27,13 @@ class Checkpoint:
     counters: dict[str, Any] = field(default_factory=dict)
 
 
-def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Writes the folder in one step."""
+def write_checkpoint(folder: Path, checkpoint: Checkpoint, *, kind: WeightKind = "float32") -> None:
+    """Writes the folder in one step; `kind` is how the weights are stored."""
     temporary = folder.with_name(f".{folder.name}.tmp")
     if temporary.exists():
         shutil.rmtree(temporary)
     temporary.mkdir(parents=True)
-    save_file(_plain(checkpoint.weights), temporary / "weights.safetensors")
+    save_file(_plain(compact(checkpoint.weights, kind)), temporary / "weights.safetensors")
     if checkpoint.training:
         save_file(_plain(checkpoint.training), temporary / "training.safetensors")
     write_json(temporary / "counters.json", checkpoint.counters)
@@ -42,7 +43,9 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
 def read_checkpoint(folder: Path, *, training: bool = False) -> Checkpoint:
     """The checkpoint, verified against its manifest; with what training needs only where asked."""
     check_folder(folder)
-    checkpoint = Checkpoint(read_tensors(folder / "weights.safetensors"), {}, read_json(folder / "counters.json"))
+    checkpoint = Checkpoint(
+        expand(read_tensors(folder / "weights.safetensors")), {}, read_json(folder / "counters.json")
+    )
     if training and (folder / "training.safetensors").exists():
         checkpoint.training = read_tensors(folder / "training.safetensors")
     return checkpoint

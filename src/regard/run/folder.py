@@ -7,6 +7,7 @@ runs/NAME/
   log.jsonl                   one event a line
   checkpoints/step-00000500/  weights.safetensors, training.safetensors, counters.json, manifest.json
   final/                      weights.safetensors, counters.json, manifest.json; there when training has ended
+  card.json, card.md          what `regard card` found out about the run
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 from regard.config import Recipe, decode, dump_toml, read_toml, to_table
 from regard.errors import CheckpointError, ConfigError
 from regard.run.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from regard.run.compact import WeightKind
 from regard.run.files import check_folder, read_json, remove_folder, seal_folder, write_json, write_text
 from regard.text.tokenizer import Tokenizers, load_tokenizers
 
@@ -129,9 +131,9 @@ class RunFolder:
                 return folder, complaints
         return None, complaints
 
-    def finish(self, checkpoint: Checkpoint) -> None:
+    def finish(self, checkpoint: Checkpoint, *, kind: WeightKind = "float32") -> None:
         """Writes the final weights, which end the run."""
-        write_checkpoint(self.path / "final", checkpoint)
+        write_checkpoint(self.path / "final", checkpoint, kind=kind)
 
     def checkpoint_at(self, step: int) -> Checkpoint:
         return read_checkpoint(self._checkpoint_path(step))

@@ -16,6 +16,7 @@ class Started:
     parameters: int
     how: str  # device, precision and so on, in one line
     seconds: float  # of training so far
+    machine: dict[str, str]
 
 
 @dataclass(frozen=True)

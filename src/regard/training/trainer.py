@@ -21,6 +21,7 @@ from regard.models.base import Seq2Seq
 from regard.nn.device import pick_precision
 from regard.run.checkpoint import Checkpoint, load_weights, model_weights, read_checkpoint
 from regard.run.folder import RunFolder
+from regard.run.machine import describe_machine
 from regard.training.averaging import MovingAverage, mean_weights
 from regard.training.events import Example, Listener, Noted, Progress, Saved, Started, Validated
 from regard.training.feed import feed
@@ -93,8 +94,8 @@ class Trainer:
         """Trains to the end, or until asked to stop; whether the run is finished."""
         config, counters = self.config, self.counters
         self._resume()
-        how = self._how()
-        self.listen(Started(counters.step, config.steps, self.model.num_parameters(), how, counters.seconds))
+        size, machine = self.model.num_parameters(), describe_machine(self.device)
+        self.listen(Started(counters.step, config.steps, size, self._how(), counters.seconds, machine))
         batches, step = self._batches_and_step(Position(counters.epoch, counters.batch))
         read_every = config.log_every if self.device.type == "cuda" else 1  # reading makes a GPU wait
         before, started = counters.seconds, time.monotonic()

@@ -1,0 +1,77 @@
+"""The card of a run: what was trained on what, how long it took, and how good it is; as JSON and as a page of Markdown."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from regard.config import dump_toml, to_table
+from regard.run.files import write_json, write_text
+from regard.run.folder import RunFolder
+
+
+def make_card(run: RunFolder, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Everything known of a run. `results` are its evaluations: name, pairs, scores with signatures, search."""
+    recipe, log = run.recipe(), run.read_log()
+    progress = [event for event in log if event["event"] == "progress"]
+    started = [event for event in log if event["event"] == "started"]
+    checkpoint, name = run.weights()
+    return {
+        "name": recipe.name,
+        "weights": name,
+        "parameters": sum(tensor.numel() for tensor in checkpoint.weights.values()),
+        "steps": checkpoint.counters.get("step", 0),
+        "seed": recipe.train.seed,
+        "training_seconds": round(checkpoint.counters.get("seconds", 0.0), 1),
+        "target_tokens_per_second": round(statistics.median(one["tokens_per_second"] for one in progress))
+        if progress
+        else None,
+        "machine": started[-1].get("machine", {}) if started else {},
+        "how": started[-1].get("how", "") if started else "",
+        "corpus": run.corpus(),
+        "license": recipe.data.license,
+        "attribution": recipe.data.attribution,
+        "command": f"regard train {recipe.name}",
+        "results": list(results),
+        "recipe": to_table(recipe),
+    }
+
+
+def write_card(run: RunFolder, card: dict[str, Any]) -> None:
+    """Writes card.json and card.md into the run's folder."""
+    write_json(run.path / "card.json", card)
+    write_text(run.path / "card.md", as_markdown(card))
+
+
+def as_markdown(card: Mapping[str, Any]) -> str:
+    """The card as a page."""
+    machine, corpus = card["machine"], card["corpus"]
+    speed = card["target_tokens_per_second"]
+    facts = [
+        ("weights", f"{card['weights']}, {card['parameters']:,} parameters"),
+        ("training", f"{card['steps']:,} steps, seed {card['seed']}, {card['training_seconds']:,.0f} s"),
+        ("speed", f"{speed:,} target tokens a second" if speed else "not known"),
+        ("on", ", ".join(part for part in (machine.get("device"), card["how"]) if part) or "not known"),
+        ("with", ", ".join(f"{name} {machine[name]}" for name in ("regard", "torch", "python") if name in machine)),
+        *((f"{name} data", _describe(part)) for name, part in corpus.items()),
+        ("license", " ".join(part for part in (card["license"], card["attribution"]) if part)),
+        ("made by", f"`{card['command']}`"),
+    ]
+    lines = [f"# {card['name']}", "", "| | |", "|---|---|"]
+    lines += [f"| {name} | {value} |" for name, value in facts if value]
+    if card["results"]:
+        lines += ["", "## Results", "", "| test set | pairs | search | score | signature |", "|---|---:|---|---|---|"]
+        for result in card["results"]:
+            for score in result["scores"]:
+                shown = f"{score['name']} {score['value']:.2f}"
+                search, signature = result["search"], score["signature"]
+                lines.append(f"| {result['name']} | {result['num_pairs']:,} | {search} | {shown} | `{signature}` |")
+    lines += ["", "## Recipe", "", "```toml", dump_toml(card["recipe"]), "```", ""]
+    return "\n".join(lines)
+
+
+def _describe(part: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{name} {value:,}" if isinstance(value, int) else f"{name} `{value}`" for name, value in part.items()
+    )

@@ -1,0 +1,41 @@
+"""Weights in fewer bytes: float16, or int8 with one scale a row, and back to float32.
+
+A matrix in int8 is stored beside `NAME.scale`: row r is integers[r] * scale[r]. Vectors stay float16: they are few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+WeightKind = Literal["float32", "float16", "int8"]
+SCALE = ".scale"
+
+
+def compact(weights: Mapping[str, Tensor], kind: WeightKind) -> dict[str, Tensor]:
+    """The weights as they are stored."""
+    if kind == "float32":
+        return {name: weight.float() for name, weight in weights.items()}
+    stored = {}
+    for name, weight in weights.items():
+        if kind == "float16" or weight.dim() < 2:
+            stored[name] = weight.to(torch.float16)
+            continue
+        scale = weight.float().abs().amax(dim=1).clamp(min=1e-12) / 127
+        stored[name] = (weight.float() / scale[:, None]).round().to(torch.int8)
+        stored[name + SCALE] = scale
+    return stored
+
+
+def expand(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights in float32, whatever they were stored in."""
+    weights = {}
+    for name, tensor in stored.items():
+        if name.endswith(SCALE):
+            continue
+        scale = stored.get(name + SCALE)
+        weights[name] = tensor.float() if scale is None else tensor.float() * scale[:, None]
+    return weights
