@@ -173,7 +173,7 @@ def test_a_recipe_that_does_not_exist_answers_with_the_nearest_one(tmp_path):
         ("train.steps=1.5", "train.steps: expected 'int', got 'float'"),
         ("train.betas=[0.9]", "train.betas: expected 'array' of length 2, got 1"),
         ("train.schedule=cosin", "train.schedule is 'cosin'; did you mean 'cosine'?"),
-        ("train.optimizer=xyz", "train.optimizer is 'xyz'; known: adam, adamw"),
+        ("train.optimizer=xyz", "train.optimizer is 'xyz'; known: adam, adamw, muon"),
         ("train.betas=[0.9, 1.0]", "train: betas are (0.9, 1.0); each must be at least 0 and below 1"),
         ("decode.beam=1001", "decode: beam is 1001; it must be 1000 or less"),
         ("data.train=files", "data.train: expected 'object', got 'str'"),

@@ -54,8 +54,8 @@ class DataConfig(Struct, frozen=True):
     train: Bitext
     valid: Bitext | None = None
     test: dict[str, Bitext] = {}
-    license: str = ""  # of the text, and whom to name: for the card
-    attribution: str = ""
+    license: str | None = None  # of the text, and whom to name: for the card
+    attribution: str | None = None
     max_length: int = 256  # pairs with a side of more tokens are left out of training, and counted
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sacrebleu.metrics import BLEU, CHRF
-
 from regard.config import EvaluateConfig
 from regard.errors import ConfigError, DataError
 
@@ -22,6 +20,8 @@ class Score:
 
 def bleu(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> Score:
     """Corpus BLEU (Papineni et al. 2002)."""
+    from sacrebleu.metrics import BLEU  # takes a tenth of a second, which translating need not wait for
+
     try:
         metric = BLEU(tokenize=config.bleu_tokenize, lowercase=config.lowercase, force=True)
     except (RuntimeError, ImportError) as error:
@@ -32,6 +32,8 @@ def bleu(outputs: Sequence[str], references: Sequence[str], config: EvaluateConf
 
 def chrf(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> Score:
     """Corpus chrF2 (Popović 2015)."""
+    from sacrebleu.metrics import CHRF
+
     metric = CHRF(lowercase=config.lowercase)
     value = metric.corpus_score(list(outputs), [list(references)]).score
     return Score("chrf", value, str(metric.get_signature()))

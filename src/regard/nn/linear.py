@@ -18,13 +18,16 @@ class Linear(nn.Linear):
     """Projections of the given widths side by side, each initialised as if it stood alone (Xavier), biases zero."""
 
     def __init__(self, width_in: int, widths_out: Sequence[int], *, bias: bool) -> None:
-        super().__init__(width_in, sum(widths_out), bias=bias)
         self.widths_out = list(widths_out)
-        with torch.no_grad():
-            for block in self.weight.split(list(widths_out)):
-                nn.init.xavier_uniform_(block)
-            if bias:
-                self.bias.zero_()
+        super().__init__(width_in, sum(widths_out), bias=bias)
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draws the first weights; PyTorch calls it."""
+        for block in self.weight.split(self.widths_out):
+            nn.init.xavier_uniform_(block)
+        if self.bias is not None:
+            self.bias.zero_()
 
 
 def logits_of(hidden_ND: Tensor, weight_VD: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ SCALE = ".scale"
 def compact(weights: Mapping[str, Tensor], kind: WeightKind) -> dict[str, Tensor]:
     """The weights as they are stored."""
     if kind == "float32":
-        return {name: weight.float() for name, weight in weights.items()}
+        return dict(weights)
     stored = {}
     for name, weight in weights.items():
         if kind == "float16" or weight.dim() < 2:
@@ -31,11 +31,13 @@ def compact(weights: Mapping[str, Tensor], kind: WeightKind) -> dict[str, Tensor
 
 
 def expand(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights in float32, whatever they were stored in."""
+    """The weights as they are computed with: what was made small, in float32."""
     weights = {}
     for name, tensor in stored.items():
         if name.endswith(SCALE):
             continue
         scale = stored.get(name + SCALE)
-        weights[name] = tensor.float() if scale is None else tensor.float() * scale[:, None]
+        if scale is not None:
+            tensor = tensor.float() * scale[:, None]
+        weights[name] = tensor.float() if tensor.dtype == torch.float16 else tensor
     return weights

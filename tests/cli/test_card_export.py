@@ -1,0 +1,92 @@
+"""regard card, regard export, and the models in the box."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import regard
+from regard import api
+from regard.run.shipped import shipped_models
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("card") / "copy"
+    api.train(
+        "copy",
+        out=folder,
+        overrides=[
+            "train.steps=4",
+            "train.checkpoint_every=2",
+            "train.log_every=1",
+            "train.validate_pairs=4",
+            "train.device=cpu",
+        ],
+    )
+    return folder
+
+
+def call(*arguments, text=None):
+    return subprocess.run(
+        [sys.executable, "-m", "regard", *map(str, arguments)], capture_output=True, text=True, input=text
+    )
+
+
+def test_a_card_says_what_was_trained_how_long_and_how_good_it_is(run):
+    result = call("card", run)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("# copy\n") and "## Results" in result.stdout
+    card = json.loads((run / "card.json").read_text())
+    assert card["steps"] == 4 and card["seed"] == 1 and card["training_seconds"] > 0
+    assert card["corpus"]["train"]["sha256"] and card["machine"]["torch"]
+    assert card["target_tokens_per_second"] > 0 and card["recipe"]["train"]["steps"] == 4
+    (scores,) = [one["scores"] for one in card["results"]]
+    (bleu,) = [score for score in scores if score["name"] == "bleu"]
+    assert "version:" in bleu["signature"]
+    expected = {score.name: score.value for score in api.evaluate(run)[0].scores}
+    assert bleu["value"] == expected["bleu"]
+
+
+def test_an_export_translates_like_its_run_and_is_smaller(run, tmp_path):
+    result = call("export", run, "--out", tmp_path / "small", "--weights", "int8")
+    assert result.returncode == 0, result.stderr
+    text = ["a b c", "d e"]
+    assert api.load(run, device="cpu").translate(text) is not None
+    assert len(api.load(tmp_path / "small", device="cpu").translate(text)) == 2
+    same = api.export(run, tmp_path / "same")
+    assert api.load(same.path, device="cpu").translate(text) == api.load(run, device="cpu").translate(text)
+    assert not (same.path / "checkpoints").exists()
+    sizes = [(folder / "final" / "weights.safetensors").stat().st_size for folder in (same.path, tmp_path / "small")]
+    assert sizes[1] < 0.4 * sizes[0]
+
+
+def test_an_export_writes_over_nothing(run, tmp_path):
+    (tmp_path / "mine.txt").write_text("keep me")
+    result = call("export", run, "--out", tmp_path)
+    assert result.returncode == 1 and "is not empty" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_the_box_holds_german_and_english_both_ways():
+    assert set(shipped_models()) == {"de-en", "en-de"}
+    for folder in shipped_models().values():
+        assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 12e6
+        card = json.loads((folder / "card.json").read_text())
+        assert card["license"] == "CC BY 2.0" and "tatoeba.org" in card["attribution"]
+        assert card["command"] == f"regard train tatoeba-{folder.name}"
+
+
+def test_a_model_in_the_box_translates():
+    result = call("translate", "de-en", text="Wo ist der Bahnhof?\nIch habe Hunger.\n")
+    assert result.returncode == 0, result.stderr
+    first, second = result.stdout.splitlines()
+    assert "station" in first and first.startswith("Where") and "hungry" in second
+    assert "Bahnhof" in regard.load("en-de", device="cpu").translate(["Where is the train station?"])[0]
+
+
+def test_a_name_that_is_neither_run_nor_in_the_box_is_told():
+    result = call("translate", "de-eng", text="x\n")
+    assert result.returncode == 1
+    assert "de-eng is not a run folder" in result.stderr and "did you mean 'de-en'?" in result.stderr
