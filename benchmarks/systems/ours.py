@@ -9,7 +9,7 @@ import torch
 
 from regard.config import TrainConfig
 from regard.data.loader import Batch, Sides, make_batch
-from regard.data.packing import PackedBatch, Shape, write_row
+from regard.data.packing import PackedBatch, Shape, fill, write_row
 from regard.data.store import IdStore
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.search import search
@@ -50,14 +50,28 @@ class Ours:
     def collate(self, batches: list[Sentences]) -> list[Any]:
         if not self.packs:
             return [make_batch(batch.sources, batch.targets, self.setup.device) for batch in batches]
-        S, T = self.setup.tokens, self.setup.tokens
-        shape = Shape(S, T, max(len(batch.sources) for batch in batches) + 1, self.setup.longest + 1)
+        # The same sentences in as many steps, laid into batches our way: of one shape, filled with whole sentences.
+        sides = Sides(
+            IdStore.from_lists([ids for batch in batches for ids in batch.sources]),
+            IdStore.from_lists([ids for batch in batches for ids in batch.targets]),
+        )
+        shape, chosen = self.pack(sides, len(batches))
         rows = np.empty((len(batches), sum(shape.parts)), dtype=np.int32)
-        for row, batch in zip(rows, batches, strict=True):
-            sides = Sides(IdStore.from_lists(batch.sources), IdStore.from_lists(batch.targets))
-            write_row(row, sides, np.arange(len(batch.sources)), shape)
+        for row, pairs in zip(rows, chosen, strict=True):
+            write_row(row, sides, pairs, shape)
         on_device = torch.from_numpy(rows).to(self.setup.device)
         return [PackedBatch(row, shape, int(count)) for row, count in zip(on_device, rows[:, -1], strict=True)]
+
+    def pack(self, sides: Sides, steps: int) -> tuple[Shape, list[Any]]:
+        """The smallest shape that holds all sentences in so many batches, and the batches."""
+        source, target = sides.source.lengths + 1, sides.target.lengths + 1
+        for spare in np.arange(1.001, 1.05, 0.001):
+            tokens = [-(-int(side.sum() * spare / steps) // 64) * 64 for side in (source, target)]
+            shape = Shape(*tokens, 2 * len(source) // steps, self.setup.longest + 1)
+            chosen = fill(source, target, shape, np.random.default_rng(self.setup.seed), all_of_them=True)
+            if len(chosen) == steps:
+                return shape, chosen
+        raise AssertionError("the sentences do not fit")
 
     @property
     def packs(self) -> bool:

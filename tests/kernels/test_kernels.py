@@ -152,12 +152,14 @@ def test_cross_entropy_and_its_gradient_are_those_of_pytorch(vocabulary):
     assert losses[3] == 0 and not ours[3].any()
 
 
-def test_linear_relu_and_its_gradients():
-    from regard.kernels.relu import linear_relu
+@pytest.mark.parametrize("relu", [True, False])
+def test_a_linear_layer_and_its_gradients(relu):
+    from regard.kernels.linear import linear
 
     torch.manual_seed(0)
     x, weight, bias = (torch.randn(*s, device=DEVICE, requires_grad=True) for s in ((37, 24), (40, 24), (40,)))
-    ours, plain = linear_relu(x, weight, bias), F.relu(F.linear(x, weight, bias))
+    ours, plain = linear(x, weight, bias, relu=relu), F.linear(x, weight, bias)
+    plain = F.relu(plain) if relu else plain
     close(ours, plain)
     slope = torch.randn_like(plain)
     inputs = (x, weight, bias)

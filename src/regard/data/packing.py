@@ -58,8 +58,18 @@ def shape_for(source_lengths: Indices, target_lengths: Indices, budget: int) -> 
     return Shape(source, target, int(1.25 * target / target_lengths.mean()) + 9, longest)
 
 
-def fill(source_lengths: Indices, target_lengths: Indices, shape: Shape, random: np.random.Generator) -> list[Indices]:
-    """All sentences in random order, in batches that fit the shape; what would leave the last one half empty is left out."""
+def fill(
+    source_lengths: Indices,
+    target_lengths: Indices,
+    shape: Shape,
+    random: np.random.Generator,
+    *,
+    all_of_them: bool = False,
+) -> list[Indices]:
+    """All sentences in random order, in batches that fit the shape; what would leave the last one half empty is left out.
+
+    With `all_of_them` nothing is.
+    """
     order = random.permutation(len(source_lengths))
     waiting = deque(zip(order.tolist(), source_lengths[order].tolist(), target_lengths[order].tolist(), strict=True))
     batches: list[Indices] = []
@@ -87,7 +97,7 @@ def fill(source_lengths: Indices, target_lengths: Indices, shape: Shape, random:
         passed += next_few
         waiting.extendleft(reversed(passed))
         full = bool(passed) or len(chosen) == shape.sentences - 1
-        if full or not batches:
+        if full or all_of_them or not batches:
             batches.append(np.array(chosen, dtype=np.int64))
     return batches
 

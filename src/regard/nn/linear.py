@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard import kernels
+
 FEW_ROWS = 64
 
 
@@ -28,6 +30,19 @@ class Linear(nn.Linear):
             nn.init.xavier_uniform_(block)
         if self.bias is not None:
             self.bias.zero_()
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        if kernels.usable(x_ND) and torch.is_grad_enabled():
+            from regard.kernels.linear import linear
+
+            return linear(x_ND, self.weight, self.bias)
+        return F.linear(x_ND, self.weight, self.bias)
+
+    def relu(self, x_ND: Tensor) -> Tensor:
+        """max(0, xWᵀ + b), by a kernel."""
+        from regard.kernels.linear import linear
+
+        return linear(x_ND, self.weight, self.bias, relu=True)
 
 
 def logits_of(hidden_ND: Tensor, weight_VD: Tensor) -> Tensor:

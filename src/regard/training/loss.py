@@ -128,6 +128,7 @@ def _fused_loss_and_gradients(
     hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float, *, gradients: bool
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """The same by a kernel that turns logits into their gradient in place; tokens with a negative label do not count."""
+    from regard.kernels.linear import product_float32
     from regard.kernels.loss import cross_entropy_
 
     N, V = hidden_ND.size(0), weight_VD.size(0)
@@ -142,6 +143,6 @@ def _fused_loss_and_gradients(
         total += cross_entropy_(slope_CV, labels_C, smoothing=smoothing, gradient=gradients).sum()
         if grad_hidden is not None:
             torch.mm(slope_CV, weight_VD, out=grad_hidden[begin : begin + chunk])
-            of_chunk = torch.mm(slope_CV.t(), hidden_CD).float()
+            of_chunk = product_float32(slope_CV.t(), hidden_CD)
             grad_weight = of_chunk if grad_weight is None else grad_weight.add_(of_chunk)
     return total, grad_hidden, grad_weight

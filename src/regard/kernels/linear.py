@@ -1,0 +1,90 @@
+"""xWᵀ + b in half precision with gradients of the weights in float32, and max(0, ·) of it inside the product.
+
+PyTorch's own backward pass rounds the gradient of a weight to the precision of the product and converts it afterwards; here
+the product writes float32 itself. The gradient of a bias, and of the activation, is one pass.
+
+Shapes: N tokens, D width in, F width out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+PROGRAMS = 256  # rows of partial sums of the bias's gradient
+
+
+def linear(x_ND: Tensor, weight_FD: Tensor, bias_F: Tensor | None, *, relu: bool = False) -> Tensor:
+    """xWᵀ + b, or max(0, xWᵀ + b): [N, F]. Under autocast the product runs in its precision."""
+    device = x_ND.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x_ND.dtype
+    return _Linear.apply(x_ND.to(dtype), weight_FD, bias_F, relu)
+
+
+@triton.jit
+def _columns(
+    gradient, out, change, to_bias, N,
+    F: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """Sums of the columns of the gradient; where RELU, of the gradient that passes the activation, which is written too."""
+    column = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    total = tl.zeros([ROWS, WIDTH], tl.float32)
+    for tile in range(tl.program_id(0), tl.cdiv(N, ROWS), tl.num_programs(0)):
+        row = tile * ROWS + tl.arange(0, ROWS)
+        inside = (row < N)[:, None] & (column < F)[None, :]
+        entry = row[:, None] * F + column[None, :]
+        slope = tl.load(gradient + entry, mask=inside, other=0.0)
+        if RELU:
+            slope = tl.where(tl.load(out + entry, mask=inside, other=0.0) > 0, slope, 0.0)
+            tl.store(change + entry, slope, mask=inside)
+        total += slope.to(tl.float32)
+    tl.store(to_bias + tl.program_id(0) * F + column, tl.sum(total, axis=0), mask=column < F)
+
+
+def _pass_back(gradient: Tensor, out: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The gradient in front of the activation (the same one, where there is none), and the bias's gradient."""
+    (N, F), width = gradient.shape, min(512, triton.next_power_of_2(gradient.size(1)))
+    rows, columns = 4096 // width, triton.cdiv(F, width)
+    programs = max(1, min(2 * PROGRAMS // columns, triton.cdiv(N, rows)))
+    change = gradient if out is None else torch.empty_like(gradient)
+    to_bias = torch.empty(programs, F, dtype=torch.float32, device=gradient.device)
+    _columns[(programs, columns)](
+        gradient, out, change, to_bias, N, F=F, RELU=out is not None, ROWS=rows, WIDTH=width, num_warps=4
+    )
+    return change, to_bias.sum(dim=0)
+
+
+def product_float32(left: Tensor, right: Tensor) -> Tensor:
+    """left @ right, summed and written in float32."""
+    if left.is_cuda and left.dtype != torch.float32:
+        return torch.mm(left, right, out_dtype=torch.float32)
+    return torch.mm(left, right).float()
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
+        half = weight.to(x.dtype)
+        with torch.autocast(x.device.type, enabled=False):
+            if bias is None:
+                out = torch.mm(x, half.t())
+            elif relu:
+                out = torch._addmm_activation(bias.to(x.dtype), x, half.t())
+            else:
+                out = torch.addmm(bias.to(x.dtype), x, half.t())
+        ctx.save_for_backward(x, half, out if relu else None)
+        ctx.biased = bias is not None
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, half, out = ctx.saved_tensors
+        gradient, to_bias = gradient.contiguous(), None
+        if ctx.biased:
+            gradient, to_bias = _pass_back(gradient, out)
+        to_x = torch.mm(gradient, half) if ctx.needs_input_grad[0] else None
+        return to_x, product_float32(gradient.t(), x), to_bias, None
