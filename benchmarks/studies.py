@@ -1,0 +1,101 @@
+"""Many training runs, a few at a time, each in a process of its own, and what came out of them."""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import say
+from machine import machine
+
+
+@dataclass(frozen=True)
+class Job:
+    """A recipe and what is changed in it."""
+
+    name: str
+    recipe: str
+    overrides: tuple[str, ...]
+
+
+def run_job(job: Job, data: Path, beam: int) -> dict[str, Any]:
+    """Trains and scores on the dev set, in a fresh process: dev loss and BLEU, BLEU over steps, speed."""
+    command = [sys.executable, str(Path(__file__)), job.recipe, str(data), str(beam), *job.overrides]
+    began = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{job.name} failed: {done.stderr[-2000:]}")
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    say(f"{job.name}: dev loss {result['loss']:.3f}, BLEU {result['bleu']:.2f}, {time.monotonic() - began:.0f} s")
+    return {"overrides": list(job.overrides), **result}
+
+
+def run_jobs(jobs: Sequence[Job], data: Path, *, beam: int, at_once: int) -> dict[str, dict[str, Any]]:
+    """The results of all jobs by name."""
+    with ThreadPoolExecutor(at_once) as pool:
+        return dict(zip([job.name for job in jobs], pool.map(lambda job: run_job(job, data, beam), jobs), strict=True))
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", type=Path, required=True, help="where the data sets are")
+    parser.add_argument("--at-once", type=int, default=1, help="runs at a time")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="where the result goes: .json, and .md and .svg beside it"
+    )
+
+
+def write(out: Path, result: dict[str, Any], table: str) -> None:
+    """The result as JSON and as a table of Markdown."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps({**result, "machine": machine()}, indent=1) + "\n", encoding="utf-8")
+    out.with_suffix(".md").write_text(table, encoding="utf-8")
+    say(f"written to {out}")
+
+
+def _worker(recipe: str, data: str, beam: int, overrides: Sequence[str]) -> dict[str, Any]:
+    from regard import api
+    from regard.decoding.translator import search_options
+    from regard.training.events import Progress, Validated
+
+    progress: list[Progress] = []
+    curve: list[tuple[int, float, float]] = []
+
+    def listen(event: object) -> None:
+        if isinstance(event, Progress):
+            progress.append(event)
+        elif isinstance(event, Validated):
+            curve.append((event.step, event.metrics["loss"], event.metrics["bleu"]))
+
+    with tempfile.TemporaryDirectory() as folder:
+        run = api.train(recipe, out=Path(folder) / "run", overrides=overrides, data=data, listen=listen).run
+        config = run.recipe()
+        translator = api.load(run.path)
+        pairs = api.load_bitext(config.data.valid, folders=[Path(data)])
+        outputs = translator.translate(
+            [pair.source for pair in pairs], options=search_options(config.decode, beam=beam)
+        )
+        bleu = api.METRICS["bleu"](outputs, [pair.target for pair in pairs], config.evaluate)
+    late = progress[len(progress) // 4 :]
+    speeds = sorted(one.tokens_per_second for one in late)
+    return {
+        "loss": curve[-1][1],
+        "bleu": bleu.value,
+        "signature": bleu.signature,
+        "curve": curve,
+        "parameters": translator.model.num_parameters(),
+        "tokens_per_second": speeds[len(speeds) // 2],
+        "tokens_per_step": config.train.tokens,
+        "steps": config.train.steps,
+        "seconds": progress[-1].seconds,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(_worker(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4:])))
