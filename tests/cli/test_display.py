@@ -12,14 +12,14 @@ from regard.training.events import Example, Noted, Progress, Saved, Started, Val
 
 RIGHT = Example(source="b a", output="a b", reference="a b")
 WRONG = Example(source="d [c]", output="d [c]", reference="[c] d")  # brackets are text here and must not be markup
-STARTED = Started(step=0, steps=1_000, seconds=0.0, parameters=1_234_567, how="cpu, float32")
+STARTED = Started(step=0, steps=1_000, seconds=0.0, parameters=1_234_567, how="cpu, float32", machine={})
 SAVED = Saved(step=100, folder=Path("runs/mine/checkpoints/step-00000100"))
 VALIDATED = Validated(step=100, metrics={"loss": 1.5, "exact": 50.0}, examples=(RIGHT, WRONG), best=True)
 NOTED = Noted(step=100, text="something [bold] to know")
 
 
 def started(step=0, steps=1_000, seconds=0.0):
-    return Started(step=step, steps=steps, seconds=seconds, parameters=10, how="cpu")
+    return Started(step=step, steps=steps, seconds=seconds, parameters=10, how="cpu", machine={})
 
 
 def progress(step=100, steps=1_000, seconds=50.0):

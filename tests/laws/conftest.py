@@ -17,6 +17,7 @@ VARIANTS = {
         "gelu": {"feed_forward": "gelu"},
         "swiglu": {"feed_forward": "swiglu"},
         "conv": {"feed_forward": "conv"},
+        "qk-norm": {"qk_norm": True},
         "window": {"window": 1},
         "untied": {"tie": "none"},
         "wide values": {"key_width": 4, "value_width": 12},
