@@ -93,6 +93,7 @@ class TrainConfig(Struct, frozen=True):
     validate_every: int = 0  # steps; 0: when a checkpoint is written
     validate_pairs: int = 500  # dev pairs translated at each validation; the dev loss takes them all
     checkpoint_every: int = 1000
+    disk_full: Literal["stop", "go on"] = "stop"  # "go on": train without saving, and try again at the next checkpoint
     keep: int = 5  # newest checkpoints kept (at least `average`), and the best one
     log_every: int = 50
     seed: int = 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,11 +34,32 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, *, kind: WeightKind =
     if temporary.exists():
         shutil.rmtree(temporary)
     temporary.mkdir(parents=True)
-    save_file(_plain(compact(checkpoint.weights, kind)), temporary / "weights.safetensors")
-    if checkpoint.training:
-        save_file(_plain(checkpoint.training), temporary / "training.safetensors")
-    write_json(temporary / "counters.json", checkpoint.counters)
-    seal_folder(temporary, folder)
+    try:
+        _save(compact(checkpoint.weights, kind), temporary / "weights.safetensors")
+        if checkpoint.training:
+            _save(checkpoint.training, temporary / "training.safetensors")
+        write_json(temporary / "counters.json", checkpoint.counters)
+        seal_folder(temporary, folder)
+    except OSError:  # half a checkpoint must not keep a full disk full
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def copy_of(checkpoint: Checkpoint) -> Checkpoint:
+    """The checkpoint on the CPU, sharing nothing with what training goes on changing."""
+    weights, training = (
+        {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
+        for tensors in (checkpoint.weights, checkpoint.training)
+    )
+    return Checkpoint(weights, training, dict(checkpoint.counters))
+
+
+def _save(tensors: Mapping[str, Tensor], path: Path) -> None:
+    try:
+        save_file(_plain(tensors), path)
+    except SafetensorError as error:  # its words for what the system said, a full disk for one
+        full = "No space left" in str(error) or "os error 28" in str(error)
+        raise OSError(errno.ENOSPC if full else errno.EIO, str(error), str(path)) from error
 
 
 def read_checkpoint(folder: Path, *, training: bool = False) -> Checkpoint:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from regard.training.averaging import MovingAverage, mean_weights
 from regard.training.events import Example, Listener, Noted, Progress, Saved, Started, Validated
 from regard.training.feed import feed
 from regard.training.graph import RecordedStep
+from regard.training.saver import Saver, disk_error
 from regard.training.schedules import learning_rate
 from regard.training.step import StepCost, StepResult, make_optimizer, read, training_step
 
@@ -86,12 +88,19 @@ class Trainer:
         self.average = MovingAverage(model_weights(model), decay=config.ema) if config.ema else None
         self.counters = Counters()
         self.saved_step = 0
+        self.saver = Saver(run, saved=self._saved, failed=self._not_saved)
         self.window = Window()
         self.unread: list[StepResult] = []  # steps whose costs are still on the device
         self.last_cost = StepCost(0.0, 0, 0.0)
 
     def fit(self) -> bool:
         """Trains to the end, or until asked to stop; whether the run is finished."""
+        try:
+            return self._fit()
+        finally:
+            self.saver.wait()  # whatever ends training, a checkpoint being written is finished first
+
+    def _fit(self) -> bool:
         config, counters = self.config, self.counters
         self._resume()
         size, machine = self.model.num_parameters(), describe_machine(self.device)
@@ -120,6 +129,7 @@ class Trainer:
             if counters.step % config.log_every == 0 or counters.step == config.steps:
                 self._read_costs()
                 self._report()
+            self.saver.look()
             paused = time.monotonic()
             self._pause()
             self.window.started += time.monotonic() - paused  # tokens a second are those of training alone
@@ -237,16 +247,28 @@ class Trainer:
         if self.device.type == "cuda":
             training["generator/cuda"] = torch.cuda.get_rng_state(self.device)
         checkpoint = Checkpoint(self._current_weights(), training, vars(counters).copy())
-        folder = self.run.save(checkpoint, step=counters.step)
-        self.saved_step = counters.step
+        self.saver.wait()  # the steps that are there must be known, to decide which to keep
         best = {counters.best_step} if config.final == "best" and counters.best_step is not None else set()
-        self.run.keep({counters.step, *self._regular_steps()[-max(config.keep, config.average) :], *best})
-        self.listen(Saved(counters.step, folder))
+        regular = self._regular_steps([*self.run.steps(), counters.step])
+        keep = {counters.step, *regular[-max(config.keep, config.average) :], *best}
+        self.saver.save(checkpoint, step=counters.step, keep=keep)
+        self.saved_step = counters.step
 
-    def _regular_steps(self) -> list[int]:
-        """Checkpoints that an uninterrupted run has too; those of a stop in between take no part in the average."""
-        steps = self.run.steps()
-        return [step for step in steps if step % self.config.checkpoint_every == 0 or step == self.config.steps]
+    def _saved(self, step: int, folder: Path) -> None:
+        self.listen(Saved(step, folder))
+
+    def _not_saved(self, step: int, error: OSError) -> None:
+        last = max(self.run.steps(), default=None)
+        problem = disk_error(error, last)
+        if self.config.disk_full == "stop":
+            raise problem from error
+        self.listen(Noted(step, f"the checkpoint of step {step} was not written ({problem}); training goes on"))
+
+    def _regular_steps(self, steps: list[int]) -> list[int]:
+        """Those that an uninterrupted run has too; checkpoints of a stop in between take no part in the average."""
+        return [
+            step for step in sorted(set(steps)) if step % self.config.checkpoint_every == 0 or step == self.config.steps
+        ]
 
     def _current_weights(self) -> dict[str, Tensor]:
         return model_weights(self.model) if self.average is None else self.average.average
@@ -288,10 +310,11 @@ class Trainer:
             if self.saved_step != counters.step:
                 self._save()
             self.listen(Noted(counters.step, f"no better {config.metric} for {config.patience} validations; stopping"))
+        self.saver.wait()
         if config.final == "best" and counters.best_step is not None:
             weights, of = self.run.checkpoint_at(counters.best_step).weights, [counters.best_step]
         elif config.average > 1:
-            of = sorted({*self._regular_steps(), counters.step})[-config.average :]
+            of = sorted({*self._regular_steps(self.run.steps()), counters.step})[-config.average :]
             weights = mean_weights(self.run.checkpoint_at(step).weights for step in of)
         else:
             weights, of = self._current_weights(), [counters.step]

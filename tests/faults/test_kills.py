@@ -1,0 +1,61 @@
+"""Real training processes, killed at random moments, end in the same bits as one that was left alone.
+
+`make faults` kills 200 times; CI 25 times.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import regard
+
+KILLS = int(os.environ.get("REGARD_KILLS", "25"))
+SETTINGS = [
+    *("train.checkpoint_every=5", "train.validate_pairs=5", "train.log_every=1", "train.tokens=256", "train.keep=2"),
+    *("model.width=64", "model.num_layers=1", "model.hidden=128", "model.dropout=0.1", "train.threads=1"),
+    *("train.device=cpu", "train.ema=0.9", "train.average=2"),
+]
+
+
+def progress(run):
+    """What the log says of every step, without the clock."""
+    events = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    clock = {"seconds", "tokens_per_second"}
+    return [{key: event[key] for key in event.keys() - clock} for event in events if event["event"] == "progress"]
+
+
+@pytest.mark.parametrize(
+    ("name", "extra"),
+    [("plain", []), ("sampled pieces", ["tokenizer.kind=bpe", "tokenizer.size=60", "tokenizer.sampling=0.3"])],
+)
+def test_a_run_killed_again_and_again_ends_in_the_same_bits(tmp_path, name, extra):
+    kills = KILLS // 2 + 1
+    overrides = [*SETTINGS, *extra, f"train.steps={12 * kills}"]
+    regard.train("reverse", out=tmp_path / "whole", overrides=overrides)
+    done = subprocess.run(
+        [
+            sys.executable,
+            str(Path(__file__).with_name("lives.py")),
+            str(tmp_path / "killed"),
+            str(kills),
+            "1",
+            *overrides,
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:] + done.stdout[-500:]
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert report["kills"] == kills, report
+    assert report["while_writing"] > 0, report
+    assert report["steps"] == sorted(report["steps"]), "a checkpoint was lost"
+    whole, killed = (load_file(tmp_path / run / "final" / "weights.safetensors") for run in ("whole", "killed"))
+    assert whole.keys() == killed.keys()
+    assert all(torch.equal(whole[key], killed[key]) for key in whole)
+    assert progress(tmp_path / "whole") == progress(tmp_path / "killed")
