@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check fix bench clean help
+.PHONY: demo test faults check fix bench clean help
 
 help:
 	@echo "make demo    train a Transformer on dates and use it (about two minutes)"
 	@echo "make test    run all tests"
+	@echo "make faults  kill training 200 times and look what is lost (nothing; ten minutes)"
 	@echo "make check   lint and type-check"
 	@echo "make fix     format, and mend what a linter can mend"
 	@echo "make bench   measure us beside the peers that are installed"
@@ -19,6 +20,9 @@ demo: $(VENV)/.core
 test: $(VENV)/.dev
 	@echo "Running the tests on two processes ..."
 	@OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+
+faults: $(VENV)/.dev
+	@REGARD_KILLS=200 OMP_NUM_THREADS=1 $(BIN)/pytest -v -n 2 tests/faults
 
 check: $(VENV)/.dev
 	@$(BIN)/ruff format --check .

@@ -55,8 +55,12 @@ def train(
     data: Path | str | None = None,
     listen: Listener = lambda event: None,
     stop: Callable[[], bool] = lambda: False,
+    accept: Sequence[str] = (),
 ) -> Outcome:
-    """Trains a recipe into a run folder, or goes on with the unfinished run that the folder holds."""
+    """Trains a recipe into a run folder, or goes on with the unfinished run that the folder holds.
+
+    A run goes on with the settings it was begun with; those named in `accept` may differ from now on.
+    """
     beside = None
     if isinstance(recipe, str):
         beside = find_recipe(recipe).parent
@@ -65,7 +69,7 @@ def train(
     recipe = resolve(msgspec.structs.replace(recipe, data=anchor(recipe.data, folders, named=named_folder(data))))
     run = RunFolder(out or Path("runs") / recipe.name)
     if run.exists:
-        _refuse_other_recipe(run, recipe)
+        _refuse_other_recipe(run, recipe, accept)
     if run.finished:
         return Outcome(run, finished=True, trained=False)
     device = pick_device(recipe.train.device)
@@ -91,6 +95,8 @@ def train(
     with run.locked():
         if not run.exists:  # all that can be refused has been: only now is anything written
             run.create(recipe, tokenizers, corpus.fingerprint())
+        elif accept:
+            run.write_recipe(recipe)
         return Outcome(run, finished=trainer.fit(), trained=True)
 
 
@@ -197,12 +203,16 @@ def resolve(recipe: Recipe) -> Recipe:
 NOT_THE_RUN = ("train.threads", "train.device", "train.log_every", "train.tensorboard", "train.keep")
 
 
-def _refuse_other_recipe(run: RunFolder, recipe: Recipe) -> None:
-    changed = [change for change in differences(run.recipe(), recipe) if not change.startswith(NOT_THE_RUN)]
+def _refuse_other_recipe(run: RunFolder, recipe: Recipe, accept: Sequence[str]) -> None:
+    def is_meant(change: str) -> bool:
+        key = change.partition(":")[0]
+        return any(key == meant or key.startswith(f"{meant}.") for meant in (*NOT_THE_RUN, *accept))
+
+    changed = [change for change in differences(run.recipe(), recipe) if not is_meant(change)]
     if changed:
         raise ConfigError(
-            f"{run} holds a run of another recipe ({'; '.join(changed[:5])}); "
-            "name another folder with --out, or give the settings it was started with"
+            f"{run} holds a run of another recipe ({'; '.join(changed[:5])}); name another folder with --out, "
+            "give the settings it was started with, or say --accept KEY for each change you mean"
         )
 
 

@@ -84,6 +84,7 @@ class TrainConfig(Struct, frozen=True):
     decay: float = 0.4  # "wsd": the last part of training over which the rate falls to zero
     label_smoothing: float = 0.1
     clip_norm: float = 0.0  # 0: no clipping, as in the paper
+    stall_seconds: float = 600.0  # without a step before the stack of every thread is written to stalled.txt; 0: never
     max_bad_steps: int = 20  # steps in a row with a non-finite gradient before training stops
     ema: float = 0.0  # decay of the moving average of the weights; 0: none
     average: int = 1  # final weights: the mean of this many last checkpoints
@@ -109,7 +110,16 @@ class TrainConfig(Struct, frozen=True):
             at_least(self, name, 1)
         for name in ("max_bad_steps", "validate_pairs"):
             at_least(self, name, 1)
-        for name in ("warmup_steps", "patience", "validate_every", "threads", "seed", "clip_norm", "weight_decay"):
+        for name in (
+            "warmup_steps",
+            "patience",
+            "validate_every",
+            "threads",
+            "seed",
+            "clip_norm",
+            "weight_decay",
+            "stall_seconds",
+        ):
             at_least(self, name, 0)
         for name in ("label_smoothing", "ema", "momentum"):
             below_one(self, name)

@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 import regard
+from regard.run.folder import RunFolder
 
 KILLS = int(os.environ.get("REGARD_KILLS", "25"))
 SETTINGS = [
@@ -25,7 +26,7 @@ SETTINGS = [
 
 def progress(run):
     """What the log says of every step, without the clock."""
-    events = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    events = RunFolder(run).read_log()
     clock = {"seconds", "tokens_per_second"}
     return [{key: event[key] for key in event.keys() - clock} for event in events if event["event"] == "progress"]
 

@@ -116,7 +116,7 @@ def test_missing_json_is_named(tmp_path):
 def test_a_sealed_folder_has_its_final_name_and_the_size_and_hash_of_each_file(sealed):
     # printf first | sha256sum
     first = "a7937b64b8caa58f03721bb6bacf5c78cb235febe0e70b1b84cd99541461a08e"
-    manifest = json.loads((sealed / MANIFEST).read_text())
+    manifest = json.loads((sealed / MANIFEST).read_text())["files"]
     assert manifest["a.txt"] == {"size": 5, "sha256": first}
     assert manifest.keys() == {"a.txt", "b.txt"}
     assert [path.name for path in sealed.parent.iterdir()] == ["folder"]

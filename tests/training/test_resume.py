@@ -147,3 +147,28 @@ def test_other_threads_and_another_display_do_not_make_another_run(tmp_path):
     regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS, listen=listen, stop=stop)
     other = [*SETTINGS, "train.log_every=7", "train.keep=9"]
     assert regard.train("reverse", out=tmp_path / "run", overrides=other).finished
+
+
+def test_a_change_that_is_meant_is_accepted_and_kept(tmp_path):
+    listen, stop = stop_after(13)
+    regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS, listen=listen, stop=stop)
+    longer = [*SETTINGS, "train.steps=40", "train.lr=0.001"]
+    with pytest.raises(ConfigError, match=r"train\.lr: .* -> 0\.001"):
+        regard.train("reverse", out=tmp_path / "run", overrides=longer, accept=["train.steps"])
+    assert RunFolder(tmp_path / "run").recipe().train.steps == 30  # a refused change changes nothing
+    outcome = regard.train("reverse", out=tmp_path / "run", overrides=longer, accept=["train.steps", "train.lr"])
+    assert outcome.finished
+    recipe = RunFolder(tmp_path / "run").recipe()
+    assert (recipe.train.steps, recipe.train.lr) == (40, 0.001)
+    assert RunFolder(tmp_path / "run").problems() == []
+    assert losses(tmp_path / "run")[-1][0] == 40
+
+
+def test_a_recipe_whose_writing_was_cut_short_is_put_in_its_place(tmp_path):
+    regard.train("reverse", out=tmp_path / "run", overrides=[*SETTINGS, "train.steps=10"])
+    run = RunFolder(tmp_path / "run")
+    old = (run.path / "recipe.toml").read_bytes()
+    run.write_recipe(run.recipe())
+    (run.path / "recipe.toml").rename(run.path / ".recipe.toml.new")  # as if killed before the last rename ...
+    (run.path / "recipe.toml").write_bytes(old.replace(b"steps = 10", b"steps = 11"))  # ... with another one there
+    assert run.recipe().train.steps == 10

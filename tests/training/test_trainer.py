@@ -1,11 +1,14 @@
 """Validation, early stopping, the best checkpoint, and the guard against numbers that are not finite."""
 
+import json
+
 import pytest
 import torch
 
 import regard
 from regard.errors import ConfigError, TrainingError
 from regard.run.folder import RunFolder
+from regard.text.tokenizer import BOS, EOS
 from regard.training.events import Noted, Progress, Started, Validated
 from regard.training.trainer import Trainer
 
@@ -72,6 +75,10 @@ def test_a_loss_that_is_not_finite_is_skipped_counted_and_in_the_end_stops_train
         )
     assert RunFolder(tmp_path / "run").exists
     assert not RunFolder(tmp_path / "run").finished
+    (saved,) = (tmp_path / "run").glob("bad-batch-*.json")
+    (batch,) = json.loads(saved.read_text())["batches"]
+    assert len(batch["source"]) == len(batch["target"]) > 0
+    assert all(ids[-1] == EOS for ids in batch["source"]) and all(ids[0] == BOS for ids in batch["target"])
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):

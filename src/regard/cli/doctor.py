@@ -9,6 +9,9 @@ import platform
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from regard.cli.say import console
 
@@ -25,13 +28,34 @@ class Finding:
     advice: str = ""
 
 
-def doctor() -> None:
-    """Say what this machine has, what is slow or missing, and what to do about it."""
-    for finding in findings():
+def doctor(
+    run: Annotated[Path | None, typer.Argument(help="A run folder to check as well.", show_default=False)] = None,
+) -> None:
+    """Say what this machine has, what is slow or missing, and what to do about it; or whether a run is whole.
+
+    Examples:
+
+      regard doctor
+
+      regard doctor runs/mine        every file of the run, against its size and hash
+    """
+    for finding in findings() if run is None else check_run(run):
         mark, style = ("ok  ", "green") if finding.good else ("look", "yellow")
         console.print(f"[{style}]{mark}[/]  {finding.name:14} {finding.value}", soft_wrap=True)
         if finding.advice:
             console.print(f"      {'':14} {finding.advice}", style="dim", markup=False, soft_wrap=True)
+
+
+def check_run(run: Path) -> list[Finding]:
+    """Whether everything in a run folder is as it was written."""
+    from regard.run.shipped import find_run
+
+    folder = find_run(run)
+    problems = folder.problems()
+    if not problems:
+        return [Finding("run", f"{folder} is whole, {len(folder.checkpoints())} checkpoints", True)]
+    advice = "training goes on from the newest whole checkpoint; a damaged recipe, corpus or tokenizer cannot be used"
+    return [Finding("run", problem, False, advice if problem is problems[-1] else "") for problem in problems]
 
 
 def findings() -> list[Finding]:

@@ -21,11 +21,14 @@ def train(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; runs/RECIPE if not given.")] = None,
     data: Annotated[Path | None, typer.Option(help="Where data files are; or set REGARD_DATA.")] = None,
+    accept: Annotated[
+        list[str] | None, typer.Option(metavar="KEY", help="A setting that may differ from the run's own; repeat it.")
+    ] = None,
     show: Annotated[bool, typer.Option("--show", help="Print the resolved recipe and do nothing.")] = False,
 ) -> None:
     """Train a recipe; go on where it stopped if the run folder holds an unfinished run.
 
-    Shipped recipes: dates, copy, reverse, sort, multi30k-en-de, multi30k-en-fr.
+    Shipped recipes: dates, copy, reverse, sort, multi30k-en-de, multi30k-en-fr, tatoeba-de-en, tatoeba-en-de.
 
     Examples:
 
@@ -34,6 +37,8 @@ def train(
       regard train multi30k-en-de --data ~/data train.steps=2000 model.preset=small
 
       regard train my.toml --out runs/mine data.train.source=my.de data.train.target=my.en
+
+      regard train dates train.steps=2000 --accept train.steps      an unfinished run, to be longer now
 
       regard train dates --show                     every setting, as TOML
 
@@ -58,7 +63,9 @@ def train(
             if board is not None:
                 board(event)
 
-        outcome = api.train(recipe, out=out, overrides=overrides, data=data, listen=listen, stop=stop)
+        outcome = api.train(
+            recipe, out=out, overrides=overrides, data=data, listen=listen, stop=stop, accept=accept or ()
+        )
     if not outcome.trained:
         warn(f"{outcome.run} is finished already; name another folder with --out to train again")
     elif outcome.finished:

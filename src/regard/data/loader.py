@@ -24,6 +24,10 @@ class Batch:
     labels: torch.Tensor  # the target without BOS, with EOS: [N]
     num_tokens: int  # target tokens, EOS among them: what the loss is divided by; dummy ones behind them do not count
 
+    def as_lists(self) -> dict[str, list[list[int]]]:
+        """The ids of each sentence, for a person to look at."""
+        return {"source": self.source.as_lists(), "target": self.target.as_lists()}
+
 
 def make_batch(
     source: Sequence[Sequence[int]], target: Sequence[Sequence[int]], device: torch.device | str = "cpu"

@@ -152,6 +152,10 @@ class PackedBatch:
     shape: Shape
     num_tokens: int
 
+    def as_lists(self) -> dict[str, list[list[int]]]:
+        """The ids of each sentence, dummies among them, for a person to look at."""
+        return self.unpack().as_lists()
+
     def unpack(self) -> Batch:
         """The batch itself: views of the row."""
         return unpack(self.row, self.shape, self.num_tokens)

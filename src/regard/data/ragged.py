@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -166,6 +167,11 @@ class Ragged:
         flat = [token for sentence in sentences for token in sentence]
         layout = Layout([len(sentence) for sentence in sentences], device)
         return cls(torch.tensor(flat, dtype=torch.int64).to(device), layout)
+
+    def as_lists(self) -> list[list[int]]:
+        """The values of each sentence, as numbers."""
+        flat, offsets = self.values.tolist(), self.layout.offsets.tolist()
+        return [flat[begin:end] for begin, end in pairwise(offsets) if end > begin]
 
     def split(self) -> tuple[Tensor, ...]:
         """The values of each sentence on its own."""

@@ -43,7 +43,7 @@ def read_json(path: Path) -> Any:
 def seal_folder(temporary: Path, final: Path) -> None:
     """Gives a folder its manifest of sizes and hashes, makes sure it is on the disk, and moves it to its final name."""
     files = sorted(path for path in temporary.iterdir() if path.name != MANIFEST)
-    write_json(temporary / MANIFEST, {path.name: _fingerprint(path) for path in files})
+    write_manifest(temporary, {path.name: path for path in files})
     for path in files:
         with path.open("rb") as file:
             os.fsync(file.fileno())
@@ -68,12 +68,27 @@ def _set_aside(folder: Path) -> Path:
     return aside
 
 
+def write_manifest(folder: Path, files: dict[str, Path]) -> None:
+    """Writes down sizes and hashes of these files under these names, and a hash of that."""
+    write_text(folder / MANIFEST, _manifest_text({name: _fingerprint(path) for name, path in files.items()}))
+
+
+def _manifest_text(files: Any) -> str:
+    digest = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
+    return json.dumps({"files": files, "sha256": digest}, indent=1) + "\n"
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    manifest = read_json(folder / MANIFEST)
+    files = manifest.get("files") if isinstance(manifest, dict) else None
+    if not isinstance(files, dict) or (folder / MANIFEST).read_text(encoding="utf-8") != _manifest_text(files):
+        raise CheckpointError(f"{folder / MANIFEST} is damaged: it is not what was written")
+    return files
+
+
 def check_folder(folder: Path) -> None:
     """Raises CheckpointError, naming the file, unless the folder holds what its manifest says."""
-    manifest = read_json(folder / MANIFEST)
-    if not isinstance(manifest, dict):
-        raise CheckpointError(f"{folder / MANIFEST} is damaged: it is no table")
-    for name, expected in manifest.items():
+    for name, expected in _read_manifest(folder).items():
         if not (folder / name).is_file():
             raise CheckpointError(f"{folder / name} is missing")
         try:

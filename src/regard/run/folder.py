@@ -1,7 +1,7 @@
 """The run folder: what training writes and everything after it reads.
 
 runs/NAME/
-  recipe.toml                 the resolved recipe
+  recipe.toml                 the resolved recipe; with corpus.json in manifest.json
   corpus.json                 sizes and hashes of the text
   tokenizer/                  vocabularies, manifest.json
   log.jsonl                   one event a line
@@ -13,9 +13,8 @@ runs/NAME/
 from __future__ import annotations
 
 import fcntl
-import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,19 @@ from regard.config import Recipe, decode, dump_toml, read_toml, to_table
 from regard.errors import CheckpointError, ConfigError
 from regard.run.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from regard.run.compact import WeightKind
-from regard.run.files import check_folder, read_json, remove_folder, seal_folder, write_json, write_text
+from regard.run.files import (
+    check_folder,
+    read_json,
+    remove_folder,
+    seal_folder,
+    write_json,
+    write_manifest,
+    write_text,
+)
+from regard.run.log import log_line, parse_log_line
 from regard.text.tokenizer import Tokenizers, load_tokenizers
+
+NEW_RECIPE = ".recipe.toml.new"
 
 
 class RunFolder:
@@ -64,7 +74,24 @@ class RunFolder:
         tokenizers.save(temporary)
         seal_folder(temporary, self.path / "tokenizer")
         write_json(self.path / "corpus.json", corpus)
-        write_text(self.path / "recipe.toml", dump_toml(to_table(recipe)) + "\n")
+        self.write_recipe(recipe)
+
+    def write_recipe(self, recipe: Recipe) -> None:
+        """Puts the recipe in its place, last of all: a folder with a recipe is a run, and whole."""
+        new = self.path / NEW_RECIPE
+        write_text(new, dump_toml(to_table(recipe)) + "\n")
+        write_manifest(self.path, {"corpus.json": self.path / "corpus.json", "recipe.toml": new})
+        new.replace(self.path / "recipe.toml")
+
+    def _check(self) -> None:
+        """Raises CheckpointError unless recipe and corpus are as written; finishes a recipe's writing that was cut short."""
+        try:
+            check_folder(self.require().path)
+        except CheckpointError:
+            if not (self.path / NEW_RECIPE).exists():
+                raise
+            (self.path / NEW_RECIPE).replace(self.path / "recipe.toml")
+            check_folder(self.path)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -81,8 +108,9 @@ class RunFolder:
 
     def recipe(self) -> Recipe:
         """The resolved recipe of this run."""
+        self._check()
         try:
-            return decode(Recipe, read_toml(self.require().path / "recipe.toml"), where="")
+            return decode(Recipe, read_toml(self.path / "recipe.toml"), where="")
         except ConfigError as error:
             raise CheckpointError(f"{self.path / 'recipe.toml'} is damaged: {error}") from error
 
@@ -92,7 +120,21 @@ class RunFolder:
 
     def corpus(self) -> Any:
         """Sizes and hashes of the text that this run is trained on."""
-        return read_json(self.require().path / "corpus.json")
+        self._check()
+        return read_json(self.path / "corpus.json")
+
+    def problems(self) -> list[str]:
+        """A sentence for everything in the folder that is not as it was written; none if it is whole."""
+        folders = [self.require().path, self.path / "tokenizer", *self.checkpoints()]
+        if (self.path / "final").exists():
+            folders.append(self.path / "final")
+        found = []
+        for folder in folders:
+            try:
+                check_folder(folder)
+            except CheckpointError as error:
+                found.append(str(error))
+        return found + self._read_log()[1]
 
     # Checkpoints
 
@@ -153,20 +195,39 @@ class RunFolder:
                 problem = error
         raise problem
 
+    def write_batch(self, step: int, batches: Sequence[Any]) -> Path:
+        """Writes the token ids of these batches down for a person to look at; where they are."""
+        path = self.path / f"bad-batch-{step:08d}.json"
+        write_json(path, {"step": step, "batches": [batch.as_lists() for batch in batches]})
+        return path
+
     # The log
 
     def log(self, event: dict[str, Any]) -> None:
         """Appends one event."""
         with (self.path / "log.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(event, ensure_ascii=False) + "\n")
+            file.write(log_line(event))
 
     def read_log(self) -> list[dict[str, Any]]:
-        """All events so far; a last line cut off by a crash is left out."""
+        """All events so far; a last line cut off by a crash, and damaged ones, are left out."""
+        return self._read_log()[0]
+
+    def _read_log(self) -> tuple[list[dict[str, Any]], list[str]]:
+        """The events, and a sentence for each line that is not what was written."""
         path = self.path / "log.jsonl"
-        lines = path.read_bytes().split(b"\n") if path.exists() else []
-        return [json.loads(line) for line in lines[:-1]]
+        lines = path.read_bytes().split(b"\n") if path.exists() else [b""]
+        events, complaints = [], []
+        for number, line in enumerate(lines[:-1], start=1):
+            event = parse_log_line(line)
+            if event is None:
+                complaints.append(f"{path} is damaged: line {number} is not what was written")
+            else:
+                events.append(event)
+        if lines[-1]:
+            complaints.append(f"{path} is damaged: its last line was cut off")
+        return events, complaints
 
     def rewind_log(self, step: int) -> None:
         """Forgets what was logged after a step, so that training it again does not log it twice."""
         kept = [event for event in self.read_log() if event.get("step", 0) <= step]
-        write_text(self.path / "log.jsonl", "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in kept))
+        write_text(self.path / "log.jsonl", "".join(map(log_line, kept)))

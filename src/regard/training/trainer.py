@@ -30,6 +30,7 @@ from regard.training.graph import RecordedStep
 from regard.training.saver import Saver, disk_error
 from regard.training.schedules import learning_rate
 from regard.training.step import StepCost, StepResult, make_optimizer, read, training_step
+from regard.training.watchdog import Watchdog
 
 HIGHER_IS_BETTER = {"loss": False, "bleu": True, "chrf": True, "exact": True, "token_errors": False}
 
@@ -90,13 +91,16 @@ class Trainer:
         self.saved_step = 0
         self.saver = Saver(run, saved=self._saved, failed=self._not_saved)
         self.window = Window()
+        self.last_batches: list[Any] = []
+        self.watchdog = Watchdog(run.path / "stalled.txt", seconds=config.stall_seconds)
         self.unread: list[StepResult] = []  # steps whose costs are still on the device
         self.last_cost = StepCost(0.0, 0, 0.0)
 
     def fit(self) -> bool:
         """Trains to the end, or until asked to stop; whether the run is finished."""
         try:
-            return self._fit()
+            with self.watchdog:
+                return self._fit()
         finally:
             self.saver.wait()  # whatever ends training, a checkpoint being written is finished first
 
@@ -115,10 +119,12 @@ class Trainer:
                     self._save()
                 return False
             micro_batches = list(islice(batches, config.accumulate))
+            self.last_batches = [batch for batch, _ in micro_batches]
             self.model.train()
             self.model.noise.seed(config.seed, counters.step)
-            self.unread.append(step([batch for batch, _ in micro_batches], rate=self.rate(counters.step + 1)))
+            self.unread.append(step(self.last_batches, rate=self.rate(counters.step + 1)))
             counters.step += 1
+            self.watchdog.step()
             position = micro_batches[-1][1]
             counters.epoch, counters.batch = position.epoch, position.batch
             counters.seconds = before + time.monotonic() - started
@@ -174,9 +180,10 @@ class Trainer:
             counters.skipped += 1
             self.listen(Noted(step, "the gradient is not finite; this step was left out"))
             if counters.bad_steps >= config.max_bad_steps:
+                path = self.run.write_batch(step, self.last_batches)
                 raise TrainingError(
                     f"{counters.bad_steps} steps in a row had a gradient that is not finite; the last checkpoint is kept: "
-                    "begin a new run (--out) with a lower train.lr or with train.clip_norm=1, or look at the data"
+                    f"look at the batch in {path}, or begin a new run (--out) with a lower train.lr or train.clip_norm=1"
                 )
 
     def _report(self) -> None:
