@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from regard.config import TrainConfig
-from regard.data.loader import Batch, Sides, make_batch
+from regard.data.loader import Batch, make_batch
+from regard.data.order import Sides
 from regard.data.packing import PackedBatch, Shape, fill, write_row
 from regard.data.store import IdStore
 from regard.decoding.hypotheses import SearchOptions

@@ -13,7 +13,8 @@ import torch
 
 from regard import kernels
 from regard.config import Recipe, differences, find_recipe, load_recipe, to_table
-from regard.data.loader import Batch, Loader, Sides, gather, in_order, to_device
+from regard.data.loader import Batch, Loader, gather, in_order, to_device
+from regard.data.order import Position, Sides
 from regard.data.packing import PackedLoader
 from regard.data.store import IdStore
 from regard.decoding.hypotheses import SearchOptions
@@ -271,7 +272,7 @@ def _loader(
 
 def _try_one_pair(model: Seq2Seq, loader: Loader | PackedLoader, device: torch.device, precision: torch.dtype) -> None:
     """Runs one pair through the model, so that what cannot run on this machine is told before a folder exists."""
-    sides, plan = loader.plan(0)
+    sides, plan, _ = next(loader.blocks(Position()))
     with torch.inference_mode(), autocast(device, precision):
         sequence_loss(model, to_device(gather(sides, plan[0][:1]), device), smoothing=0.0)
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.loader import Position, Sides, gather
+from regard.data.loader import gather
+from regard.data.order import Position, Sides
 from regard.data.packing import NO_LABEL, PackedLoader, Shape, fill, shape_for, unpack
 from regard.data.store import IdStore
 from regard.errors import ConfigError, DataError
@@ -29,7 +30,7 @@ def loader_of(sides, budget=8192, **settings):
 def test_less_than_two_percent_of_either_side_is_dummies(num_pairs, budget):
     sides = sides_of(num_pairs)
     loader = loader_of(sides, budget)
-    _, plan = loader.plan(0)
+    _, plan, _ = loader.plan(0)
     source = np.mean([(sides.source.lengths[chosen] + 1).sum() for chosen in plan]) / loader.shape.source_tokens
     target = np.mean([(sides.target.lengths[chosen] + 1).sum() for chosen in plan]) / loader.shape.target_tokens
     assert source > 0.98 and target > 0.98
@@ -39,7 +40,7 @@ def test_less_than_two_percent_of_either_side_is_dummies(num_pairs, budget):
 def test_no_sentence_comes_twice_in_an_epoch_and_every_batch_fits():
     sides = sides_of(5_000)
     loader = loader_of(sides)
-    _, plan = loader.plan(3)
+    _, plan, _ = loader.plan(3)
     everyone = np.concatenate(plan)
     assert len(everyone) == len(set(everyone.tolist()))
     for chosen in plan:
@@ -51,7 +52,7 @@ def test_no_sentence_comes_twice_in_an_epoch_and_every_batch_fits():
 def test_a_row_holds_the_batch_that_its_pairs_make():
     sides = sides_of(1_000)
     loader = loader_of(sides)
-    rows, _ = next(loader.blocks(Position()))
+    rows, _ = next(loader.rows(Position()))
     for row, chosen in zip(rows[:3], loader.plan(0)[1], strict=False):
         packed, plain = unpack(row, loader.shape, int(row[-1])), gather(sides, chosen)
         real = plain.num_tokens

@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 
 from regard import kernels
-from regard.data.loader import Position, Sides, gather
+from regard.data.loader import gather
+from regard.data.order import Position, Sides
 from regard.data.packing import PackedLoader, unpack
 from regard.data.ragged import Layout
 from regard.data.store import IdStore
@@ -187,7 +188,7 @@ def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_
     ]
     sides = Sides(*stores)
     loader = PackedLoader(lambda epoch: sides, budget=128, max_length=50, seed=1)
-    row = next(loader.blocks(Position()))[0][0]
+    row = next(loader.rows(Position()))[0][0]
     packed, plain = unpack(row.to(DEVICE), loader.shape, int(row[-1])), gather(sides, loader.plan(0)[1][0])
     table = {"kind": "transformer", "width": 32, "num_layers": 2, "num_heads": 2, "hidden": 48, "dropout": 0.0}
     torch.manual_seed(0)

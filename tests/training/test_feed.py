@@ -6,7 +6,7 @@ from itertools import islice
 import pytest
 import torch
 
-from regard.data.loader import Position
+from regard.data.order import Position
 from regard.errors import DataError
 from regard.training.feed import feed
 from tests.data.test_packing import loader_of, sides_of
@@ -14,8 +14,8 @@ from tests.data.test_packing import loader_of, sides_of
 
 def test_the_feed_gives_what_the_loader_gives():
     loader = loader_of(sides_of(2_000))
-    ours = list(islice(feed(loader, Position(0, 2), torch.device("cpu")), 12))
-    theirs = list(islice(loader.batches(Position(0, 2)), 12))
+    ours = list(islice(feed(loader, Position(0, 0, 2), torch.device("cpu")), 12))
+    theirs = list(islice(loader.batches(Position(0, 0, 2)), 12))
     for (batch, position), (other, other_position) in zip(ours, theirs, strict=True):
         assert torch.equal(batch.row, other.row)
         assert batch.num_tokens == other.num_tokens and position == other_position

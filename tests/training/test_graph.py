@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.config import TrainConfig
-from regard.data.loader import Position
+from regard.data.order import Position
 from regard.data.packing import PackedBatch
 from regard.models import build_model
 from regard.training.graph import RecordedStep
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.gpu
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_a_recorded_step_is_the_plain_step_for_ten_steps(optimizer, accumulate):
     loader = loader_of(sides_of(4_000), budget=4096)
-    rows, _ = next(loader.blocks(Position()))
+    rows, _ = next(loader.rows(Position()))
     batches = [PackedBatch(row, loader.shape, int(row[-1])) for row in rows]
     curves, weights = [], []
     for graph in (True, False):
@@ -49,7 +49,7 @@ def test_the_tail_of_dummies_changes_nothing():
     from regard.training.loss import sequence_loss
 
     loader = loader_of(sides_of(40), budget=8192)  # one batch, mostly dummies
-    row = next(loader.blocks(Position()))[0][0].cuda()
+    row = next(loader.rows(Position()))[0][0].cuda()
     model = build_model({"kind": "transformer", "preset": "tiny", "dropout": 0.0}, source_size=1000, target_size=1000)
     model = model.cuda()
     results = []

@@ -1,17 +1,17 @@
-"""Batches in training order, from any position: an epoch's order is a function of (seed, epoch), nothing else."""
+"""A batch of training pairs, and batches of like length in training order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from regard.data.batching import Indices, bucketed_batches, cut_to_budget
+from regard.data.order import Order, Position, Sides
 from regard.data.ragged import Layout, Ragged
 from regard.data.store import IdStore
-from regard.errors import DataError
 from regard.text.tokenizer import BOS, EOS
 
 
@@ -49,52 +49,17 @@ def _shift_right(labels: Ragged) -> torch.Tensor:
     return shifted
 
 
-@dataclass(frozen=True)
-class Position:
-    """How far training is in its data."""
+class Loader(Order):
+    """Batches of sentences of like length, for what must lay them out as rectangles."""
 
-    epoch: int = 0
-    batch: int = 0
-
-
-@dataclass(frozen=True)
-class Sides:
-    """The ids of one epoch; with subword sampling every epoch has its own."""
-
-    source: IdStore
-    target: IdStore
-
-
-class Loader:
-    """Endless batches. `sides_of(epoch)` gives the ids; pairs with a side longer than `max_length` are left out."""
-
-    def __init__(self, sides_of: Callable[[int], Sides], *, budget: int, max_length: int, seed: int) -> None:
-        self.sides_of = sides_of
-        self.budget = budget
-        self.max_length = max_length
-        self.seed = seed
-
-    def plan(self, epoch: int) -> tuple[Sides, list[Indices]]:
-        """The epoch's ids and its batches, in order."""
-        sides = self.sides_of(epoch)
-        source_lengths, target_lengths = sides.source.lengths + 1, sides.target.lengths + 1  # EOS
-        kept = np.flatnonzero(np.maximum(source_lengths, target_lengths) <= self.max_length + 1)
-        if not len(kept):
-            raise DataError(f"every pair has a side of more than {self.max_length} tokens; raise data.max_length")
-        random = np.random.default_rng((self.seed, epoch))
-        batches = bucketed_batches(source_lengths[kept], target_lengths[kept], budget=self.budget, random=random)
-        return sides, [kept[batch] for batch in batches]
+    def cut(self, source_lengths: Indices, target_lengths: Indices, random: np.random.Generator) -> list[Indices]:
+        return bucketed_batches(source_lengths, target_lengths, budget=self.budget, random=random)
 
     def batches(self, position: Position) -> Iterator[tuple[Batch, Position]]:
         """Each batch from here on, with the position after it."""
-        epoch, first = position.epoch, position.batch
-        while True:
-            sides, plan = self.plan(epoch)
-            for index in range(first, len(plan)):
-                rows = plan[index]
-                after = Position(epoch, index + 1) if index + 1 < len(plan) else Position(epoch + 1, 0)
+        for sides, plan, positions in self.blocks(position):
+            for rows, after in zip(plan, positions, strict=True):
                 yield gather(sides, rows), after
-            epoch, first = epoch + 1, 0
 
 
 def gather(sides: Sides, rows: Indices) -> Batch:
@@ -106,7 +71,7 @@ def gather(sides: Sides, rows: Indices) -> Batch:
 
 def _take(store: IdStore, rows: Indices) -> Ragged:
     """The sentences of these rows, each with EOS behind it, without a Python loop over tokens."""
-    lengths = store.lengths[rows]
+    lengths = store.lengths_of(rows)
     ends = (lengths + 1).cumsum()
     values = np.full(int(ends[-1]), EOS, dtype=np.int64)
     real = np.ones(len(values), dtype=bool)

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.batching import Indices
-from regard.data.loader import Batch, Position, Sides
+from regard.data.loader import Batch
+from regard.data.order import Order, Position, Sides
 from regard.data.ragged import FixedLayout, Ragged
 from regard.data.store import IdStore
 from regard.errors import ConfigError, DataError
@@ -105,8 +106,8 @@ def fill(
 def write_row(row: NDArray[np.int32], sides: Sides, chosen: Indices, shape: Shape) -> None:
     """Writes the batch of these pairs into a row."""
     parts = np.split(row, np.cumsum(shape.parts)[:-1])
-    _write_side(parts[0], parts[1], parts[2], parts[7], sides.source.lengths[chosen], EOS)
-    _write_side(parts[4], parts[5], parts[6], parts[8], sides.target.lengths[chosen], NO_LABEL)
+    _write_side(parts[0], parts[1], parts[2], parts[7], sides.source.lengths_of(chosen), EOS)
+    _write_side(parts[4], parts[5], parts[6], parts[8], sides.target.lengths_of(chosen), NO_LABEL)
     _put_ids(parts[0], sides.source, chosen)
     real = _put_ids(parts[4], sides.target, chosen)
     labels, inputs = parts[4], parts[3]
@@ -133,7 +134,7 @@ def _write_side(
 
 def _put_ids(ids: NDArray[np.int32], store: IdStore, chosen: Indices) -> int:
     """The ids of these sentences, each with EOS behind it; how many there are."""
-    lengths = store.lengths[chosen]
+    lengths = store.lengths_of(chosen)
     ends = (lengths + 1).cumsum()
     real = int(ends[-1])
     starts = np.repeat(store.offsets[chosen] - (ends - lengths - 1), lengths + 1)
@@ -172,50 +173,38 @@ def unpack(row: Tensor, shape: Shape, num_tokens: int) -> Batch:
     )
 
 
-class PackedLoader:
-    """`Loader` for fixed shapes: endless batches from any position, written ahead in blocks of rows."""
+class PackedLoader(Order):
+    """Batches of one fixed shape, written in blocks of rows."""
 
-    BLOCK = 2**22  # numbers of a block
+    BLOCK = 2**22  # numbers of a block of rows
 
     def __init__(self, sides_of: Callable[[int], Sides], *, budget: int, max_length: int, seed: int) -> None:
-        self.sides_of, self.budget, self.max_length, self.seed = sides_of, budget, max_length, seed
+        super().__init__(sides_of, budget=budget, max_length=max_length, seed=seed)
         sides = sides_of(0)
-        lengths = np.maximum(sides.source.lengths, sides.target.lengths)
-        kept = lengths <= max_length
+        source_lengths, target_lengths = sides.source.lengths, sides.target.lengths
+        kept = np.maximum(source_lengths, target_lengths) <= max_length
         if not kept.any():
             raise DataError(f"every pair has a side of more than {max_length} tokens; raise data.max_length")
-        self.shape = shape_for(sides.source.lengths[kept] + 1, sides.target.lengths[kept] + 1, budget)
+        self.shape = shape_for(source_lengths[kept] + 1, target_lengths[kept] + 1, budget)
 
-    def plan(self, epoch: int) -> tuple[Sides, list[Indices]]:
-        """The epoch's ids and its batches, in order."""
-        sides = self.sides_of(epoch)
-        longest = min(self.max_length + 1, self.shape.longest)
-        source_lengths, target_lengths = sides.source.lengths + 1, sides.target.lengths + 1  # EOS
-        kept = np.flatnonzero(np.maximum(source_lengths, target_lengths) <= longest)
-        random = np.random.default_rng((self.seed, epoch))
-        batches = fill(source_lengths[kept], target_lengths[kept], self.shape, random)
-        return sides, [kept[batch] for batch in batches]
+    def cut(self, source_lengths: Indices, target_lengths: Indices, random: np.random.Generator) -> list[Indices]:
+        fits = np.flatnonzero(np.maximum(source_lengths, target_lengths) <= self.shape.longest)
+        return [fits[batch] for batch in fill(source_lengths[fits], target_lengths[fits], self.shape, random)]
 
     def batches(self, position: Position) -> Iterator[tuple[PackedBatch, Position]]:
         """Each batch from here on, with the position after it."""
-        for rows, positions in self.blocks(position):
+        for rows, positions in self.rows(position):
             for row, after in zip(rows, positions, strict=True):
                 yield PackedBatch(row, self.shape, int(row[-1])), after
 
-    def blocks(self, position: Position) -> Iterator[tuple[Tensor, list[Position]]]:
+    def rows(self, position: Position) -> Iterator[tuple[Tensor, list[Position]]]:
         """Rows of many batches at a time, [rows, numbers], and the position after each."""
-        epoch, first = position.epoch, position.batch
-        most = max(1, self.BLOCK // sum(self.shape.parts))
-        while True:
-            sides, plan = self.plan(epoch)
-            for begin in range(first, len(plan), most):
+        width = sum(self.shape.parts)
+        most = max(1, self.BLOCK // width)
+        for sides, plan, positions in self.blocks(position):
+            for begin in range(0, len(plan), most):
                 chosen = plan[begin : begin + most]
-                block = np.empty((len(chosen), sum(self.shape.parts)), dtype=np.int32)
-                for row, rows in zip(block, chosen, strict=True):
-                    write_row(row, sides, rows, self.shape)
-                indices = range(begin + 1, begin + len(chosen) + 1)
-                yield (
-                    torch.from_numpy(block),
-                    [Position(epoch, index) if index < len(plan) else Position(epoch + 1, 0) for index in indices],
-                )
-            epoch, first = epoch + 1, 0
+                block = np.empty((len(chosen), width), dtype=np.int32)
+                for row, pairs in zip(block, chosen, strict=True):
+                    write_row(row, sides, pairs, self.shape)
+                yield torch.from_numpy(block), positions[begin : begin + most]

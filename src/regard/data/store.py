@@ -33,6 +33,10 @@ class IdStore:
             raise IndexError(f"sentence {index} of a store of {len(self)}")
         return self.ids[self.offsets[index] : self.offsets[index + 1]].tolist()
 
+    def lengths_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Tokens of each of these sentences."""
+        return self.offsets[rows + 1] - self.offsets[rows]
+
     @property
     def lengths(self) -> NDArray[np.int64]:
         """Tokens of each sentence."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from regard.data.loader import Position
+from regard.data.order import Position
 from regard.data.packing import PackedBatch, PackedLoader
 
 AHEAD = 2  # blocks
@@ -40,7 +40,7 @@ def _write_ahead(
     loader: PackedLoader, position: Position, ready: queue.Queue[Block | BaseException], stopped: threading.Event
 ) -> None:
     try:
-        for rows, positions in loader.blocks(position):
+        for rows, positions in loader.rows(position):
             block = rows.pin_memory() if torch.cuda.is_available() else rows, rows[:, -1].tolist(), positions
             while not stopped.is_set():
                 try:

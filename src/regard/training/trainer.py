@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from regard.config import TrainConfig
-from regard.data.loader import Loader, Position
+from regard.data.loader import Loader
+from regard.data.order import Position
 from regard.data.packing import PackedLoader
 from regard.errors import TrainingError
 from regard.models.base import Seq2Seq
@@ -43,6 +44,7 @@ class Counters:
 
     step: int = 0
     epoch: int = 0
+    block: int = 0
     batch: int = 0
     seconds: float = 0.0
     best: float | None = None
@@ -109,7 +111,7 @@ class Trainer:
         self._resume()
         size, machine = self.model.num_parameters(), describe_machine(self.device)
         self.listen(Started(counters.step, config.steps, size, self._how(), counters.seconds, machine))
-        batches, step = self._batches_and_step(Position(counters.epoch, counters.batch))
+        batches, step = self._batches_and_step(Position(counters.epoch, counters.block, counters.batch))
         read_every = config.log_every if self.device.type == "cuda" else 1  # reading makes a GPU wait
         before, started = counters.seconds, time.monotonic()
         self.window = Window()
@@ -126,7 +128,7 @@ class Trainer:
             counters.step += 1
             self.watchdog.step()
             position = micro_batches[-1][1]
-            counters.epoch, counters.batch = position.epoch, position.batch
+            counters.epoch, counters.block, counters.batch = position.epoch, position.block, position.batch
             counters.seconds = before + time.monotonic() - started
             if self.average is not None:
                 self.average.update(model_weights(self.model), step=counters.step)

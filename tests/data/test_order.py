@@ -1,0 +1,72 @@
+"""Blocks of pairs: everything once an epoch, and any place is reached without passing what lies before it."""
+
+from itertools import islice
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from regard.data import order
+from regard.data.loader import Loader
+from regard.data.order import Position, Sides
+from regard.data.packing import PackedLoader
+from regard.data.store import IdStore
+from regard.errors import DataError
+
+
+class CountedStore(IdStore):
+    """Remembers which rows were asked for."""
+
+    asked: ClassVar[set[int]] = set()
+
+    def lengths_of(self, rows):
+        CountedStore.asked |= set(rows.tolist())
+        return super().lengths_of(rows)
+
+
+def sides_of(count):
+    lengths = np.random.default_rng(0).integers(1, 9, count)
+    offsets = np.concatenate([[0], lengths.cumsum()])
+    return Sides(*(CountedStore(np.arange(offsets[-1], dtype=np.int32), offsets) for _ in range(2)))
+
+
+@pytest.fixture(params=[Loader, PackedLoader])
+def loader(request, monkeypatch):
+    monkeypatch.setattr(order, "PAIRS_A_BLOCK", 100)
+    sides = sides_of(1_000)
+    return request.param(lambda epoch: sides, budget=64, max_length=50, seed=1)
+
+
+def test_every_pair_comes_once_an_epoch(loader):
+    seen = []
+    for block in range(10):
+        _, plan, num_blocks = loader.plan(0, block)
+        assert num_blocks == 10
+        seen += [row for rows in plan for row in rows.tolist()]
+    assert len(seen) == len(set(seen))
+    assert len(seen) == 1_000 if isinstance(loader, Loader) else len(seen) > 900  # a last batch that is not full waits
+
+
+def test_batches_go_on_from_any_position_in_any_block(loader):
+    whole = list(islice(loader.batches(Position()), 200))
+    assert {after.epoch for _, after in whole} >= {0, 1} and max(after.block for _, after in whole) == 9
+    for done in (0, 7, 40, 99, 150):
+        again = islice(loader.batches(whole[done][1]), 10)
+        for (batch, after), (other, other_after) in zip(again, whole[done + 1 :], strict=False):
+            assert after == other_after and batch.num_tokens == other.num_tokens
+            assert batch.as_lists() == other.as_lists()
+
+
+def test_going_on_reads_nothing_of_earlier_blocks(loader):
+    CountedStore.asked = set()
+    next(loader.batches(Position(0, 7, 2)))
+    _, *rest = loader.plan(0, 7)
+    CountedStore.asked -= set(np.concatenate(rest[0]).tolist())
+    assert len(CountedStore.asked) <= 20  # those of the same block that are in no batch
+
+
+def test_a_corpus_of_which_nothing_fits_is_told(monkeypatch):
+    monkeypatch.setattr(order, "PAIRS_A_BLOCK", 100)
+    sides = sides_of(300)
+    with pytest.raises(DataError, match="every pair has a side of more than 0 tokens"):
+        next(Loader(lambda epoch: sides, budget=64, max_length=0, seed=1).batches(Position()))
