@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +20,22 @@ from regard.data.packing import PackedLoader
 from regard.data.store import IdStore
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.translator import Translator, search_options
-from regard.errors import ConfigError, DataError
+from regard.errors import ConfigError, DataError, did_you_mean
 from regard.evaluation.metrics import METRICS, Score, score_all
 from regard.models import build_model, model_config
 from regard.models.base import Seq2Seq
-from regard.nn.device import autocast, pick_device, pick_precision, use_threads
+from regard.nn.device import autocast, pick_device, pick_precision, use_device, use_threads
 from regard.run.card import make_card, write_card
 from regard.run.checkpoint import load_weights
 from regard.run.compact import WeightKind
 from regard.run.folder import RunFolder
 from regard.run.shipped import find_run
-from regard.text.bitext import anchor, data_folders, load_bitext, named_folder, pairs_fingerprint
+from regard.text.bitext import anchor, data_folders, load_bitext, named_folder, pairs_fingerprint, without_folders
 from regard.text.corpus import Pair, read_pairs
 from regard.text.tokenizer import Sampling, Tokenizers, train_tokenizers
 from regard.training.events import Event, Example, Listener, Noted, Progress, Saved, Started, Validated
 from regard.training.loss import sequence_loss
+from regard.training.saver import disk_error
 from regard.training.trainer import Trainer, Validate
 
 EXAMPLES_SHOWN = 5
@@ -73,7 +75,7 @@ def train(
         _refuse_other_recipe(run, recipe, accept)
     if run.finished:
         return Outcome(run, finished=True, trained=False)
-    device = pick_device(recipe.train.device)
+    device = use_device(pick_device(recipe.train.device))
     use_threads(recipe.train.threads)
     corpus = _load_corpus(recipe, folders)
     listen(Noted(0, corpus.summary))
@@ -86,19 +88,29 @@ def train(
     validate = _validator(recipe, corpus.valid, tokenizers, device) if corpus.valid else None
 
     def hear(event: Event) -> None:
-        _log(run, event)
+        try:
+            _log(run, event)
+        except OSError as error:
+            if recipe.train.disk_full == "stop":
+                raise disk_error(error, max(run.steps(), default=None)) from error
         listen(event)
 
     trainer = Trainer(model, loader, recipe.train, run, validate=validate, listen=hear, stop=stop)
     _try_one_pair(model.eval(), loader, device, trainer.precision)
     if stop():
         return Outcome(run, finished=False, trained=True)
+    begun = run.exists
     with run.locked():
-        if not run.exists:  # all that can be refused has been: only now is anything written
+        if run.exists != begun:
+            raise ConfigError(f"another process has begun {run} meanwhile; give the command again")
+        if not begun:  # all that can be refused has been: only now is anything written
             run.create(recipe, tokenizers, corpus.fingerprint())
         elif accept:
             run.write_recipe(recipe)
-        return Outcome(run, finished=trainer.fit(), trained=True)
+        try:
+            return Outcome(run, finished=trainer.fit(), trained=True)
+        finally:
+            kernels.allow(True)
 
 
 def load(run: Path | str, *, device: str = "auto", warn: Callable[[str], None] = lambda text: None) -> Translator:
@@ -108,7 +120,7 @@ def load(run: Path | str, *, device: str = "auto", warn: Callable[[str], None] =
     model = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
     checkpoint, name = folder.weights()
     load_weights(model, checkpoint.weights, origin=f"{folder}/{name}")
-    return Translator(model.to(pick_device(device)).eval(), tokenizers, recipe.decode, warn=warn)
+    return Translator(model.to(use_device(pick_device(device))).eval(), tokenizers, recipe.decode, warn=warn)
 
 
 @dataclass(frozen=True)
@@ -164,12 +176,12 @@ def card(run: Path | str, *, data: Path | str | None = None, evaluated: bool = T
 
 def export(run: Path | str, out: Path | str, *, weights: WeightKind = "float32") -> RunFolder:
     """A copy of a run that holds what translating needs and nothing else; its weights may be stored in fewer bytes."""
-    source, target = RunFolder(run).require(), RunFolder(out)
-    if target.path.exists() and any(target.path.iterdir()):
-        raise ConfigError(f"{target} is not empty; name another folder with --out")
+    source, target = find_run(run), RunFolder(out)
+    if target.path.exists() and (not target.path.is_dir() or any(target.path.iterdir())):
+        raise ConfigError(f"{target} is there already, and not an empty folder; name another one with --out")
     checkpoint, _ = source.weights()
-    target.create(source.recipe(), source.tokenizers(), source.corpus())
     target.finish(checkpoint, kind=weights)
+    target.create(without_folders(source.recipe()), source.tokenizers(), source.corpus())
     for name in ("card.json", "card.md"):
         if (source.path / name).is_file():
             shutil.copyfile(source.path / name, target.path / name)
@@ -204,7 +216,27 @@ def resolve(recipe: Recipe) -> Recipe:
 NOT_THE_RUN = ("train.threads", "train.device", "train.log_every", "train.tensorboard", "train.keep")
 
 
+# What a run can go on with when it is told so: nothing that its weights, optimizer or order of batches were made by.
+MAY_CHANGE = (
+    *("train.steps", "train.lr", "train.schedule", "train.warmup_steps", "train.decay", "train.weight_decay"),
+    *(
+        "train.label_smoothing",
+        "train.clip_norm",
+        "train.max_bad_steps",
+        "train.average",
+        "train.final",
+        "train.metric",
+    ),
+    *("train.patience", "train.validate_every", "train.validate_pairs", "train.checkpoint_every", "train.disk_full"),
+    *("train.stall_seconds", "train.kernels", "train.graph", "train.precision", "data.test", "decode", "evaluate"),
+)
+
+
 def _refuse_other_recipe(run: RunFolder, recipe: Recipe, accept: Sequence[str]) -> None:
+    for key in accept:
+        if not key.startswith(MAY_CHANGE):
+            raise ConfigError(f"{key} cannot change in a run that has begun; {did_you_mean(key, MAY_CHANGE)}")
+
     def is_meant(change: str) -> bool:
         key = change.partition(":")[0]
         return any(key == meant or key.startswith(f"{meant}.") for meant in (*NOT_THE_RUN, *accept))
@@ -260,6 +292,7 @@ def _loader(
         listen(Noted(0, f"{too_long:,} pairs have a side of more than {most} tokens and are left out of training"))
     rate, seed = recipe.tokenizer.sampling, recipe.train.seed
 
+    @lru_cache(maxsize=1)
     def sides_of(epoch: int) -> Sides:
         return _encode(pairs, tokenizers, Sampling(rate, seed * 1_000_003 + epoch)) if rate else plain
 

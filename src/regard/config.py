@@ -316,15 +316,16 @@ def _toml_value(value: Any) -> str:
     return repr(value)
 
 
+def flat_table(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A table of tables as one, keys by their dotted paths."""
+    leaves: dict[str, Any] = {}
+    for key, value in table.items():
+        leaves |= flat_table(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return leaves
+
+
 def differences(old: Recipe, new: Recipe) -> list[str]:
     """What changed between two recipes, one `key: old -> new` each."""
-
-    def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-        leaves: dict[str, Any] = {}
-        for key, value in table.items():
-            leaves |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
-        return leaves
-
-    before, after = flat(to_table(old)), flat(to_table(new))
+    before, after = flat_table(to_table(old)), flat_table(to_table(new))
     keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     return [f"{key}: {before.get(key, 'unset')} -> {after.get(key, 'unset')}" for key in keys]

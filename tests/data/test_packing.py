@@ -92,14 +92,17 @@ def test_the_smaller_side_gets_fewer_tokens():
     assert (shape.source_tokens, shape.target_tokens) == (1280, 640)
 
 
-def test_filling_prefers_what_still_fits():
-    lengths = np.array([6, 6, 4, 4])
-    shape = Shape(source_tokens=10, target_tokens=10, sentences=9, longest=6)
-    for seed in range(5):
-        batches = fill(lengths, lengths, shape, np.random.default_rng(seed))
-        assert [sorted(lengths[batch].tolist()) for batch in batches][:1] in ([[4, 6]], [[4, 4]])
-    even = fill(np.full(8, 5), np.full(8, 5), shape, np.random.default_rng(0))
-    assert [len(batch) for batch in even] == [2, 2, 2] or [len(batch) for batch in even] == [2, 2, 2, 2]
+@pytest.mark.parametrize("seed", range(5))
+def test_no_sentence_of_a_later_batch_would_have_fitted_into_an_earlier_one(seed):
+    random = np.random.default_rng(seed)
+    source, target = random.integers(2, 12, 60), random.integers(2, 12, 60)
+    shape = Shape(source_tokens=40, target_tokens=40, sentences=30, longest=12)
+    batches = fill(source, target, shape, random, all_of_them=True)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(60))
+    for number, batch in enumerate(batches):
+        room = 40 - source[batch].sum(), 40 - target[batch].sum()
+        later = np.concatenate([*batches[number + 1 :], []]).astype(int)
+        assert not ((source[later] <= room[0]) & (target[later] <= room[1])).any()
 
 
 def test_a_sentence_longer_than_a_batch_is_told():

@@ -1,6 +1,5 @@
 """A disk that fills up while training writes to it: a small tmpfs, where one may be mounted."""
 
-import errno
 import subprocess
 
 import pytest
@@ -45,10 +44,8 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(small_disk, tmp_path):
             filled.append(True)
             fill(small_disk, leave=50_000)
 
-    with pytest.raises((TrainingError, OSError)) as caught:
+    with pytest.raises(TrainingError, match="the disk is full; the checkpoint of step"):
         regard.train("reverse", out=small_disk / "run", overrides=overrides, listen=listen)
-    full = "the disk is full" in str(caught.value) or getattr(caught.value, "errno", 0) == errno.ENOSPC
-    assert full, caught.value
     run = RunFolder(small_disk / "run")
     assert 10 in run.steps()
     assert not list((run.path / "checkpoints").glob(".*")), "half a checkpoint is left"
@@ -59,7 +56,7 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(small_disk, tmp_path):
 
 
 def test_with_go_on_training_continues_without_saving(small_disk, tmp_path):
-    overrides = [*SETTINGS, "train.steps=30", "train.disk_full=go on", "train.log_every=1000"]
+    overrides = [*SETTINGS, "train.steps=30", "train.disk_full=go on"]
     notes = []
 
     def listen(event):

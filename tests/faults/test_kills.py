@@ -33,10 +33,14 @@ def progress(run):
 
 @pytest.mark.parametrize(
     ("name", "extra"),
-    [("plain", []), ("sampled pieces", ["tokenizer.kind=bpe", "tokenizer.size=60", "tokenizer.sampling=0.3"])],
+    [
+        ("plain", []),
+        ("sampled pieces", ["tokenizer.kind=bpe", "tokenizer.size=60", "tokenizer.sampling=0.3"]),
+        ("best", ["train.final=best", "train.metric=loss", "train.keep=1", "train.average=1", "train.ema=0.0"]),
+    ],
 )
 def test_a_run_killed_again_and_again_ends_in_the_same_bits(tmp_path, name, extra):
-    kills = KILLS // 2 + 1
+    kills = KILLS // 3 + 1
     overrides = [*SETTINGS, *extra, f"train.steps={12 * kills}"]
     regard.train("reverse", out=tmp_path / "whole", overrides=overrides)
     done = subprocess.run(

@@ -19,6 +19,7 @@ from regard.kernels.drop import Drop
 from regard.models import build_model
 from regard.nn.attend import Pattern, attend_explicit
 from regard.training.loss import sequence_loss
+from tests.kernels.reference import kept, mask, weight_mask
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 needs_kernels = pytest.mark.skipif(
@@ -78,28 +79,45 @@ def test_a_query_that_sees_no_key_gets_zeros_and_no_nan():
     assert all(one.isfinite().all() for one in gradients)
 
 
-def test_dropout_on_the_weights_is_unbiased_and_its_gradient_is_of_the_same_mask():
+def test_dropout_on_the_weights_forward_and_backward():
     from regard.kernels.attention import attend_tiled
 
     torch.manual_seed(0)
-    pattern = Pattern(Layout([40], DEVICE))
-    q, k = heads(40, 16), heads(40, 16)
-    v = torch.eye(40, 32, device=DEVICE, dtype=q.dtype)[:, None].repeat(1, 2, 1).contiguous().requires_grad_()
-    drop = Drop(torch.tensor([7], dtype=torch.int32, device=DEVICE), 3, 0.25)
-    dropped, plain = attend_tiled(q, k, v, pattern.ranges, drop), attend_tiled(q, k, v, pattern.ranges)
-    ratio = (dropped / plain).float()  # each value is one weight: zero, or scaled up
-    assert 0.7 < (ratio > 0).float().mean().item() < 0.8
-    close(ratio[ratio > 0], torch.full_like(ratio[ratio > 0], 1 / 0.75))
-    (to_v,) = torch.autograd.grad(dropped.sum(), v)
-    received = dropped.detach().float().sum(0).T  # value j is the unit vector j: what it gave is its weight's sum
-    close(to_v[:32, :, 0], received)
+    pattern, rate = Pattern(Layout([70], DEVICE), causal=True), 0.25
+    q, k, v = heads(70, 16), heads(70, 16), heads(70, 32)
+    drop = Drop(torch.tensor([7], dtype=torch.int32, device=DEVICE), 3, rate)
+    ours = attend_tiled(q, k, v, pattern.ranges, drop)
+    doubles = [x.detach().double().requires_grad_() for x in (q, k, v)]
+    scores = torch.einsum("nhk,mhk->hnm", doubles[0], doubles[1]) / 4
+    scores = scores.masked_fill(~torch.ones(70, 70, device=DEVICE).tril().bool(), float("-inf"))
+    weights = scores.softmax(-1) * weight_mask(2, 70, 70, 70, 7, 3, rate).to(DEVICE)
+    reference = torch.einsum("hnm,mhv->nhv", weights, doubles[2])
+    close(ours, reference)
+    slope = torch.randn(70, 2, 32, device=DEVICE).to(q.dtype)
+    expected = torch.autograd.grad(reference, doubles, slope.double())
+    for left, right in zip(torch.autograd.grad(ours, (q, k, v), slope), expected, strict=True):
+        close(left, right)
+
+
+def test_embeddings_with_positions_and_dropout():
+    from regard.kernels.embedding import embed
+
+    torch.manual_seed(0)
+    table = torch.randn(20, 24, device=DEVICE, requires_grad=True)
+    positions = torch.randn(9, 24, device=DEVICE)
+    ids, places = torch.randint(0, 20, (37,), device=DEVICE), torch.randint(0, 9, (37,), device=DEVICE)
+    drop = Drop(torch.tensor([11], dtype=torch.int32, device=DEVICE), 4, 0.3)
+    ours = embed(ids, table, places, positions, scale=3.0, drop=drop, dtype=torch.float32)
+    reference = (table[ids] * 3.0 + positions[places]) * mask((37, 24), 11, 4, 0.3).to(DEVICE)
+    close(ours, reference)
+    slope = torch.randn_like(reference)
+    close(*(torch.autograd.grad(one, table, slope)[0] for one in (ours, reference)))
 
 
 @pytest.mark.parametrize("bias", [True, False], ids=["layer norm", "rms norm"])
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 @pytest.mark.parametrize("width", [48, 64])
 def test_add_norm_is_the_norm_of_the_sum(bias, rate, width):
-    from regard.kernels.noise import reference_mask
     from regard.kernels.residual import add_norm
 
     torch.manual_seed(0)
@@ -108,8 +126,7 @@ def test_add_norm_is_the_norm_of_the_sum(bias, rate, width):
     drop = Drop(torch.tensor([77], dtype=torch.int32, device=DEVICE), 3, rate) if rate else None
     inputs = [x, branch, weight, shift] if bias else [x, branch, weight]
     ours = add_norm(x, branch, weight, shift if bias else None, eps=1e-6, drop=drop)
-    mask = reference_mask(37 * width, 77, 3, rate).view(37, width).to(DEVICE) / (1 - rate) if rate else 1.0
-    total = x + branch * mask
+    total = x + branch * (mask((37, width), 77, 3, rate).to(DEVICE) if rate else 1.0)
     plain = F.layer_norm(total, (width,), weight, shift, 1e-6) if bias else F.rms_norm(total, (width,), weight, 1e-6)
     close(ours, plain)
     slope = torch.randn_like(plain)
@@ -120,20 +137,25 @@ def test_add_norm_is_the_norm_of_the_sum(bias, rate, width):
 
 
 def test_dropout_keeps_its_share_at_every_rate_and_place():
-    from regard.kernels.noise import reference_mask
+    for site, rate in ((1, 0.1), (2, 0.5), (60, 0.3)):
+        share = kept(torch.arange(10**6), 1234, site, rate).double().mean().item()
+        assert share == pytest.approx(1 - rate, abs=4 * (rate * (1 - rate) / 10**6) ** 0.5)
+    masks = [kept(torch.arange(10**5), 1234, site, 0.5).double().numpy() for site in (1, 2)]
+    assert np.corrcoef(*masks)[0, 1] == pytest.approx(0.0, abs=0.013)  # 4 sigma
+    assert np.corrcoef(masks[0][1:], masks[0][:-1])[0, 1] == pytest.approx(0.0, abs=0.013)
+
+
+def test_add_dropout_and_its_gradient():
     from regard.kernels.residual import add_dropout
 
-    for site, rate in ((1, 0.1), (2, 0.5), (60, 0.3)):
-        kept = reference_mask(10**6, 1234, site, rate).double().mean().item()
-        assert kept == pytest.approx(1 - rate, abs=4 * (rate * (1 - rate) / 10**6) ** 0.5)
-    masks = [reference_mask(10**5, 1234, site, 0.5).double() for site in (1, 2)]
-    assert np.corrcoef(*(mask.numpy() for mask in masks))[0, 1] == pytest.approx(0.0, abs=0.013)  # 4 sigma
-    assert np.corrcoef(masks[0][1:].numpy(), masks[0][:-1].numpy())[0, 1] == pytest.approx(0.0, abs=0.013)
-    ones = torch.ones(5, 40, device=DEVICE)
+    x, branch = (torch.randn(5, 40, device=DEVICE, requires_grad=True) for _ in range(2))
     drop = Drop(torch.tensor([1234], dtype=torch.int32, device=DEVICE), 2, 0.5)
-    assert torch.equal(
-        add_dropout(ones, ones, drop).cpu() - 1, 2 * reference_mask(200, 1234, 2, 0.5).view(5, 40).float()
-    )
+    ours, reference = add_dropout(x, branch, drop), x + branch * mask((5, 40), 1234, 2, 0.5).to(DEVICE)
+    close(ours, reference)
+    slope = torch.randn_like(reference)
+    expected = torch.autograd.grad(reference, (x, branch), slope)
+    for left, right in zip(torch.autograd.grad(ours, (x, branch), slope), expected, strict=True):
+        close(left, right)
 
 
 @pytest.mark.parametrize("vocabulary", [50, 5000])

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 import regard
 from regard.errors import CheckpointError, ConfigError, DataError
+from regard.run.checkpoint import read_checkpoint, write_checkpoint
 from regard.run.folder import RunFolder
 from regard.training.events import Noted, Progress
 
@@ -172,3 +173,41 @@ def test_a_recipe_whose_writing_was_cut_short_is_put_in_its_place(tmp_path):
     (run.path / "recipe.toml").rename(run.path / ".recipe.toml.new")  # as if killed before the last rename ...
     (run.path / "recipe.toml").write_bytes(old.replace(b"steps = 10", b"steps = 11"))  # ... with another one there
     assert run.recipe().train.steps == 10
+
+
+def test_what_a_run_was_made_by_cannot_change(tmp_path):
+    listen, stop = stop_after(13)
+    regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS, listen=listen, stop=stop)
+    for key, value in (
+        ("model.width", "32"),
+        ("train.optimizer", "muon"),
+        ("train.ema", "0.5"),
+        ("tokenizer.size", "9"),
+    ):
+        with pytest.raises(ConfigError, match=f"{key} cannot change in a run that has begun"):
+            regard.train("reverse", out=tmp_path / "run", overrides=[*SETTINGS, f"{key}={value}"], accept=[key])
+    assert regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS).finished
+
+
+def test_a_run_whose_batches_were_made_another_way_goes_on_with_the_next_epoch(tmp_path):
+    listen, stop = stop_after(13)
+    regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS, listen=listen, stop=stop)
+    newest = RunFolder(tmp_path / "run").checkpoints()[-1]
+    counters = json.loads((newest / "counters.json").read_text())
+    assert counters["batching"] == "Loader"
+    checkpoint = read_checkpoint(newest, training=True)
+    checkpoint.counters["batching"] = "PackedLoader"
+    write_checkpoint(newest, checkpoint)
+    heard = []
+    assert regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS, listen=heard.append).finished
+    assert any("another way" in event.text for event in heard if isinstance(event, Noted))
+
+
+def test_what_a_killed_process_left_behind_is_swept(tmp_path):
+    listen, stop = stop_after(13)
+    regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS, listen=listen, stop=stop)
+    left = tmp_path / "run" / "checkpoints" / ".step-00000017.tmp"
+    left.mkdir()
+    (left / "weights.safetensors").write_bytes(b"half")
+    assert regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS).finished
+    assert not left.exists()

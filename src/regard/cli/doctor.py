@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from regard.cli.say import console
 
@@ -39,11 +40,14 @@ def doctor(
 
       regard doctor runs/mine        every file of the run, against its size and hash
     """
-    for finding in findings() if run is None else check_run(run):
+    found = findings() if run is None else check_run(run)
+    for finding in found:
         mark, style = ("ok  ", "green") if finding.good else ("look", "yellow")
-        console.print(f"[{style}]{mark}[/]  {finding.name:14} {finding.value}", soft_wrap=True)
+        console.print(f"[{style}]{mark}[/]  {finding.name:14} {escape(finding.value)}", soft_wrap=True)
         if finding.advice:
             console.print(f"      {'':14} {finding.advice}", style="dim", markup=False, soft_wrap=True)
+    if run is not None and not all(finding.good for finding in found):
+        raise typer.Exit(1)
 
 
 def check_run(run: Path) -> list[Finding]:
@@ -96,6 +100,9 @@ def _hardware() -> list[Finding]:
             half = torch.cuda.is_bf16_supported(including_emulation=False)
             advice = "" if half else "no bfloat16 on this GPU: training runs in float32"
             found.append(Finding(f"GPU {index}", f"{properties.name}, {memory}", half, advice))
+        triton = importlib.util.find_spec("triton") is not None
+        advice = "" if triton else "our GPU kernels need it, and train twice as fast: pip install triton"
+        found.append(Finding("Triton", "installed" if triton else "not installed", triton, advice))
     else:
         built = torch.backends.cuda.is_built()
         advice = "PyTorch was built with CUDA but sees no GPU: check the driver" if built else ""

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.say import say
+from regard.cli.say import own_name, say
 
 
 class Weights(StrEnum):
@@ -20,7 +20,7 @@ class Weights(StrEnum):
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="A run folder.", show_default=False)],
+    run: Annotated[Path, typer.Argument(help="A run folder, or a model in the box.", show_default=False)],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.", show_default=False)],
     weights: Annotated[Weights, typer.Option(help="How weights are stored; they are computed with as float32.")] = (
         Weights.float32
@@ -38,4 +38,4 @@ def export(
 
     folder = api.export(run, out, weights=weights.value)
     size = sum(path.stat().st_size for path in folder.path.rglob("*") if path.is_file())
-    say(f"{folder}: {size / 1e6:.1f} MB; use it like any run: regard translate {folder}")
+    say(f"{folder}: {size / 1e6:.1f} MB; use it like any run: {own_name()} translate {folder}")

@@ -20,6 +20,7 @@ PROGRAMS = 256  # rows of partial sums of the bias's gradient
 
 def linear(x_ND: Tensor, weight_FD: Tensor, bias_F: Tensor | None, *, relu: bool = False) -> Tensor:
     """xWᵀ + b, or max(0, xWᵀ + b): [N, F]. Under autocast the product runs in its precision."""
+    assert bias_F is not None or not relu, "the activation is computed with the bias"
     device = x_ND.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x_ND.dtype
     return _Linear.apply(x_ND.to(dtype), weight_FD, bias_F, relu)

@@ -5,7 +5,6 @@ The backward pass computes the same bits again instead of storing them, and a re
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -39,18 +38,3 @@ def drop_arguments(drop: Drop | None) -> tuple[Tensor | None, int, int, float]:
         return None, 0, 0, 1.0
     threshold = round(drop.rate * 2**BITS)
     return drop.seed, drop.site, threshold, 1 / (1 - threshold / 2**BITS)
-
-
-def reference_mask(count: int, seed: int, site: int, rate: float) -> Tensor:
-    """What `kept` says of entries 0 to count, in plain PyTorch: for tests."""
-
-    def mix64(h: Tensor) -> Tensor:
-        h = h ^ (h >> 16)
-        h = h * 0x7FEB352D & 0xFFFFFFFF
-        h = h ^ (h >> 15)
-        h = h * 0x846CA68B & 0xFFFFFFFF
-        return h ^ (h >> 16)
-
-    key = mix64(torch.tensor((seed + site * 0x9E3779B9) & 0xFFFFFFFF))
-    bits = mix64(((torch.arange(count) ^ key) * 0x9E3779B1 + key) & 0xFFFFFFFF)
-    return (bits >> 8) >= round(rate * 2**BITS)

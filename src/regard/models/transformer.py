@@ -231,9 +231,9 @@ class Transformer(Seq2Seq):
 
     @property
     def fixed_shapes(self) -> bool:
-        heads, body = self.config.heads, self.config.attention
+        heads = self.config.heads
         tiles = heads.key_width in HEAD_WIDTHS and heads.value_width in HEAD_WIDTHS
-        return body in ("tiled", "varlen") or (body == "auto" and tiles)
+        return self.config.attention in ("auto", "tiled") and tiles
 
     def project(self, hidden: Tensor) -> Tensor:
         return logits_of(hidden, self.output_weight)

@@ -29,6 +29,13 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
+def use_device(device: torch.device) -> torch.device:
+    """The device, made the current one: kernels run on that."""
+    if device.type == "cuda" and device.index is not None:
+        torch.cuda.set_device(device)
+    return device
+
+
 def pick_precision(wanted: Precision, device: torch.device) -> torch.dtype:
     """The dtype that matrix products run in. On a GPU "auto" is bfloat16 where the hardware has it.
 

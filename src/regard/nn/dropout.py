@@ -35,6 +35,10 @@ class Noise:
         if self._on_device is not None:
             self._on_device.fill_(self._key)
 
+    def rewind(self) -> None:
+        """Begins the noise for kernels of this step again."""
+        self._sites = 0
+
     def draw(self, rate: float, device: torch.device) -> Drop:
         """The next dropout of this step, for a kernel."""
         if self._on_device is None or self._on_device.device != device:

@@ -35,6 +35,7 @@ class Positions(nn.Module):
     def __init__(self, kind: PositionKind, width: int, *, max_positions: int) -> None:
         super().__init__()
         self.kind = kind
+        self._outgrown: list[Tensor] = []
         if kind == "learned":
             self.learned = nn.Parameter(torch.empty(max_positions, width).normal_(std=width**-0.5))
         elif kind == "sinusoid":
@@ -59,6 +60,7 @@ class Positions(nn.Module):
         if self.kind != "sinusoid":
             return None
         if longest > self.table.size(0):  # the formula has no end; the table just grows
+            self._outgrown.append(self.table)  # a recorded step goes on reading the one it was recorded with
             with torch.inference_mode(False):  # a table grown in search must serve training too
                 self.table = sinusoids(2 * longest, self.table.size(1)).to(self.table.device)
         return self.table

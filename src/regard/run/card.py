@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.config import dump_toml, to_table
+from regard.config import Recipe, dump_toml, flat_table, load_recipe, shipped_recipes, to_table
 from regard.run.files import write_json, write_text
 from regard.run.folder import RunFolder
 
@@ -32,10 +33,19 @@ def make_card(run: RunFolder, results: Sequence[Mapping[str, Any]]) -> dict[str,
         "corpus": run.corpus(),
         "license": recipe.data.license,
         "attribution": recipe.data.attribution,
-        "command": f"regard train {recipe.name}",
+        "command": _command(recipe),
         "results": list(results),
         "recipe": to_table(recipe),
     }
+
+
+def _command(recipe: Recipe) -> str:
+    """What trains this again: a shipped recipe and what differs from it, or the recipe in the run's folder."""
+    if recipe.name not in shipped_recipes():
+        return "regard train recipe.toml"
+    table, own = flat_table(to_table(load_recipe(recipe.name, []))), flat_table(to_table(recipe))
+    changes = [f"{key}={value}" for key, value in own.items() if key.startswith("train.") and table.get(key) != value]
+    return shlex.join(["regard", "train", recipe.name, *changes])
 
 
 def write_card(run: RunFolder, card: dict[str, Any]) -> None:
@@ -65,7 +75,7 @@ def as_markdown(card: Mapping[str, Any]) -> str:
         for result in card["results"]:
             for score in result["scores"]:
                 shown = f"{score['name']} {score['value']:.2f}"
-                search, signature = result["search"], score["signature"]
+                search, signature = result["search"], score["signature"].replace("|", "\\|")
                 lines.append(f"| {result['name']} | {result['num_pairs']:,} | {search} | {shown} | `{signature}` |")
     lines += ["", "## Recipe", "", "```toml", dump_toml(card["recipe"]), "```", ""]
     return "\n".join(lines)

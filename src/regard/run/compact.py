@@ -11,6 +11,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from regard.errors import ConfigError
+
 WeightKind = Literal["float32", "float16", "int8"]
 SCALE = ".scale"
 
@@ -23,6 +25,8 @@ def compact(weights: Mapping[str, Tensor], kind: WeightKind) -> dict[str, Tensor
     for name, weight in weights.items():
         if kind == "float16" or weight.dim() < 2:
             stored[name] = weight.to(torch.float16)
+            if not stored[name].isfinite().all():
+                raise ConfigError(f"{name} holds numbers too large for float16; store float32")
             continue
         scale = weight.float().abs().amax(dim=1).clamp(min=1e-12) / 127
         stored[name] = (weight.float() / scale[:, None]).round().to(torch.int8)
@@ -34,10 +38,13 @@ def expand(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights as they are computed with: what was made small, in float32."""
     weights = {}
     for name, tensor in stored.items():
-        if name.endswith(SCALE):
+        if name.endswith(SCALE) and _is_int8(stored.get(name.removesuffix(SCALE))):
             continue
-        scale = stored.get(name + SCALE)
-        if scale is not None:
-            tensor = tensor.float() * scale[:, None]
+        if _is_int8(tensor):
+            tensor = tensor.float() * stored[name + SCALE][:, None]
         weights[name] = tensor.float() if tensor.dtype == torch.float16 else tensor
     return weights
+
+
+def _is_int8(tensor: Tensor | None) -> bool:
+    return tensor is not None and tensor.dtype == torch.int8

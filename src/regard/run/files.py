@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -86,9 +87,25 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     return files
 
 
-def check_folder(folder: Path) -> None:
-    """Raises CheckpointError, naming the file, unless the folder holds what its manifest says."""
+def matches(folder: Path, name: str, path: Path) -> bool:
+    """Whether the file is what the folder's manifest says of that name."""
+    try:
+        return _read_manifest(folder).get(name) == _fingerprint(path)
+    except (CheckpointError, OSError):
+        return False
+
+
+def move(path: Path, target: Path) -> None:
+    """Renames a file, and makes sure that this is on the disk."""
+    path.replace(target)
+    _sync_folder(target.parent)
+
+
+def check_folder(folder: Path, *, besides: Collection[str] = ()) -> None:
+    """Raises CheckpointError, naming the file, unless the folder holds what its manifest says (besides some files)."""
     for name, expected in _read_manifest(folder).items():
+        if name in besides:
+            continue
         if not (folder / name).is_file():
             raise CheckpointError(f"{folder / name} is missing")
         try:

@@ -25,6 +25,8 @@ from regard.run.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from regard.run.compact import WeightKind
 from regard.run.files import (
     check_folder,
+    matches,
+    move,
     read_json,
     remove_folder,
     seal_folder,
@@ -65,7 +67,7 @@ class RunFolder:
 
     def create(self, recipe: Recipe, tokenizers: Tokenizers, corpus: dict[str, Any]) -> None:
         """Begins the folder. The recipe goes in last: a folder with a recipe is a run."""
-        if self.checkpoints() or (self.path / "final").exists():
+        if self.checkpoints():
             raise CheckpointError(f"{self.path} has checkpoints but no recipe.toml; name another folder with --out")
         self.path.mkdir(parents=True, exist_ok=True)
         temporary = self.path / ".tokenizer.tmp"
@@ -81,17 +83,28 @@ class RunFolder:
         new = self.path / NEW_RECIPE
         write_text(new, dump_toml(to_table(recipe)) + "\n")
         write_manifest(self.path, {"corpus.json": self.path / "corpus.json", "recipe.toml": new})
-        new.replace(self.path / "recipe.toml")
+        move(new, self.path / "recipe.toml")
 
-    def _check(self) -> None:
-        """Raises CheckpointError unless recipe and corpus are as written; finishes a recipe's writing that was cut short."""
-        try:
-            check_folder(self.require().path)
-        except CheckpointError:
-            if not (self.path / NEW_RECIPE).exists():
-                raise
-            (self.path / NEW_RECIPE).replace(self.path / "recipe.toml")
-            check_folder(self.path)
+    def _recipe_path(self) -> Path:
+        """The recipe, checked with the corpus; the new one where a process died before it was in its place."""
+        new = self.require().path / NEW_RECIPE
+        if new.exists() and matches(self.path, "recipe.toml", new):
+            check_folder(self.path, besides={"recipe.toml"})
+            return new
+        check_folder(self.path)
+        return self.path / "recipe.toml"
+
+    def sweep(self) -> None:
+        """Puts away what a killed process left half done. Only for who holds the lock."""
+        new = self.path / NEW_RECIPE
+        if new.exists():
+            if matches(self.path, "recipe.toml", new):
+                move(new, self.path / "recipe.toml")
+            else:
+                new.unlink()
+        for left in [*self.path.glob(".*.tmp"), *(self.path / "checkpoints").glob(".step-*")]:
+            if left.is_dir():
+                shutil.rmtree(left)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -108,9 +121,9 @@ class RunFolder:
 
     def recipe(self) -> Recipe:
         """The resolved recipe of this run."""
-        self._check()
+        path = self._recipe_path()
         try:
-            return decode(Recipe, read_toml(self.path / "recipe.toml"), where="")
+            return decode(Recipe, read_toml(path), where="")
         except ConfigError as error:
             raise CheckpointError(f"{self.path / 'recipe.toml'} is damaged: {error}") from error
 
@@ -120,7 +133,7 @@ class RunFolder:
 
     def corpus(self) -> Any:
         """Sizes and hashes of the text that this run is trained on."""
-        self._check()
+        self._recipe_path()
         return read_json(self.path / "corpus.json")
 
     def problems(self) -> list[str]:
@@ -134,7 +147,7 @@ class RunFolder:
                 check_folder(folder)
             except CheckpointError as error:
                 found.append(str(error))
-        return found + self._read_log()[1]
+        return found + self.log_problems()
 
     # Checkpoints
 
@@ -211,6 +224,10 @@ class RunFolder:
     def read_log(self) -> list[dict[str, Any]]:
         """All events so far; a last line cut off by a crash, and damaged ones, are left out."""
         return self._read_log()[0]
+
+    def log_problems(self) -> list[str]:
+        """A sentence for each line of the log that is not what was written."""
+        return self._read_log()[1]
 
     def _read_log(self) -> tuple[list[dict[str, Any]], list[str]]:
         """The events, and a sentence for each line that is not what was written."""

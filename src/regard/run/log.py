@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import zlib
 from typing import Any
 
@@ -10,8 +11,11 @@ TAIL = len(', "crc": "00000000"}')
 
 
 def log_line(event: dict[str, Any]) -> str:
-    """The event as a line."""
-    body = json.dumps(event, ensure_ascii=False)
+    """The event as a line; numbers that are not finite become null, for JSON has none."""
+    event = {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in event.items()
+    }
+    body = json.dumps(event, ensure_ascii=False, allow_nan=False)
     return f'{body[:-1]}, "crc": "{zlib.crc32(body.encode()):08x}"}}\n'
 
 

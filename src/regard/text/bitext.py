@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from regard.config import Bitext, DataConfig
+from regard.config import Bitext, DataConfig, Recipe
 from regard.errors import DataError, did_you_mean
 from regard.text import dates, toys
 from regard.text.corpus import Pair, read_pairs
@@ -41,6 +41,22 @@ def pairs_fingerprint(pairs: Iterable[Pair]) -> dict[str, int | str]:
         count += 1
         digest.update(f"{pair.source}\t{pair.target}\n".encode())
     return {"pairs": count, "sha256": digest.hexdigest()}
+
+
+def without_folders(recipe: Recipe) -> Recipe:
+    """The recipe to give away: files that were named by where they lie on this machine, by their names alone."""
+
+    def bare(bitext: Bitext | None) -> Bitext | None:
+        if bitext is None:
+            return None
+        names = {name: getattr(bitext, name) for name in ("source", "target", "pairs")}
+        bare_names = {name: Path(path).name for name, path in names.items() if path and Path(path).is_absolute()}
+        return msgspec.structs.replace(bitext, **bare_names)
+
+    data = recipe.data
+    tests = {name: bare(bitext) for name, bitext in data.test.items()}
+    data = msgspec.structs.replace(data, train=bare(data.train), valid=bare(data.valid), test=tests)
+    return msgspec.structs.replace(recipe, data=data)
 
 
 def anchor(data: DataConfig, folders: list[Path], *, named: Path | None) -> DataConfig:

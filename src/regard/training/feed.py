@@ -21,7 +21,9 @@ def feed(loader: PackedLoader, position: Position, device: torch.device) -> Iter
     """Each batch from here on, on the device, with the position after it."""
     ready: queue.Queue[Block | BaseException] = queue.Queue(maxsize=AHEAD)
     stopped = threading.Event()
-    thread = threading.Thread(target=_write_ahead, args=(loader, position, ready, stopped), daemon=True, name="feed")
+    thread = threading.Thread(
+        target=_write_ahead, args=(loader, position, ready, stopped, device.type == "cuda"), daemon=True, name="feed"
+    )
     thread.start()
     try:
         while True:
@@ -37,18 +39,26 @@ def feed(loader: PackedLoader, position: Position, device: torch.device) -> Iter
 
 
 def _write_ahead(
-    loader: PackedLoader, position: Position, ready: queue.Queue[Block | BaseException], stopped: threading.Event
+    loader: PackedLoader,
+    position: Position,
+    ready: queue.Queue[Block | BaseException],
+    stopped: threading.Event,
+    pin: bool,
 ) -> None:
     try:
         for rows, positions in loader.rows(position):
-            block = rows.pin_memory() if torch.cuda.is_available() else rows, rows[:, -1].tolist(), positions
-            while not stopped.is_set():
-                try:
-                    ready.put(block, timeout=0.2)
-                    break
-                except queue.Full:
-                    continue
+            tokens = rows[:, -1].tolist()
+            _put(ready, (rows.pin_memory() if pin else rows, tokens, positions), stopped)
             if stopped.is_set():
                 return
     except BaseException as error:  # told where the batches are waited for
-        ready.put(error)
+        _put(ready, error, stopped)
+
+
+def _put(ready: queue.Queue[Block | BaseException], what: Block | BaseException, stopped: threading.Event) -> None:
+    """Waits for room, or for the reader to go."""
+    while not stopped.is_set():
+        try:
+            return ready.put(what, timeout=0.2)
+        except queue.Full:
+            continue

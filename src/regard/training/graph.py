@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from regard import kernels
 from regard.config import TrainConfig
 from regard.data.packing import PackedBatch, Shape, unpack
 from regard.models.base import Seq2Seq
@@ -56,6 +57,7 @@ class RecordedStep:
         return StepResult(self.numbers.clone(), sum(batch.num_tokens for batch in batches))
 
     def _run(self) -> None:
+        assert kernels.usable(self.rows), "only our kernels leave dummy tokens out of the loss"
         batches = [unpack(row, self.shape, self.shape.target_tokens) for row in self.rows]
         tokens = self.rows[:, -1].sum()
         self.numbers.copy_(change_weights(self.model, self.optimizer, batches, tokens, self.config, self.precision))
@@ -65,10 +67,12 @@ class RecordedStep:
         torch.cuda.empty_cache()
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(graph, stream=self.stream):
+            # Other threads go on with their own calls meanwhile: batches are being pinned, checkpoints copied.
+            with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
                 self._run()
         except RuntimeError as error:
             self.optimizer.zero_grad(set_to_none=True)
+            self.model.noise.rewind()
             self.note(f"this step cannot be recorded as a CUDA graph, so training goes on without: {error}")
             return
         self.graph = graph

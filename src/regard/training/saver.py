@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from regard.errors import TrainingError
@@ -59,15 +60,16 @@ class Saver:
 
     def _write(self, checkpoint: Checkpoint, step: int, keep: set[int]) -> None:
         try:
-            folder = self.run.save(checkpoint, step=step)
-            self.run.keep(keep)
-            self._outcome = step, folder
+            self._outcome = step, self.run.save(checkpoint, step=step)
+            with suppress(OSError):  # an old checkpoint that does not go away does no harm
+                self.run.keep(keep)
         except BaseException as error:
             self._outcome = step, error
 
 
 def disk_error(error: OSError, last: int | None) -> TrainingError:
     """The sentence for a checkpoint that could not be written."""
-    what = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error.strerror or error)
     kept = "no checkpoint was written yet" if last is None else f"the checkpoint of step {last} is whole"
-    return TrainingError(f"{what}; {kept}: make room and give the same command again")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return TrainingError(f"the disk is full; {kept}: make room and give the same command again")
+    return TrainingError(f"a checkpoint cannot be written ({error.strerror or error}); {kept}")

@@ -46,6 +46,7 @@ class Counters:
     epoch: int = 0
     block: int = 0
     batch: int = 0
+    batching: str = ""  # the kind of loader that epoch, block and batch are places of
     seconds: float = 0.0
     best: float | None = None
     best_step: int | None = None
@@ -91,11 +92,13 @@ class Trainer:
         self.average = MovingAverage(model_weights(model), decay=config.ema) if config.ema else None
         self.counters = Counters()
         self.saved_step = 0
+        self.best_on_disk: int | None = None
         self.saver = Saver(run, saved=self._saved, failed=self._not_saved)
         self.window = Window()
-        self.last_batches: list[Any] = []
         self.watchdog = Watchdog(run.path / "stalled.txt", seconds=config.stall_seconds)
-        self.unread: list[StepResult] = []  # steps whose costs are still on the device
+        self.unread: list[
+            tuple[StepResult, list[Any]]
+        ] = []  # steps whose costs are still on the device, and their batches
         self.last_cost = StepCost(0.0, 0, 0.0)
 
     def fit(self) -> bool:
@@ -107,11 +110,11 @@ class Trainer:
             self.saver.wait()  # whatever ends training, a checkpoint being written is finished first
 
     def _fit(self) -> bool:
-        config, counters = self.config, self.counters
         self._resume()
+        config, counters = self.config, self.counters
         size, machine = self.model.num_parameters(), describe_machine(self.device)
         self.listen(Started(counters.step, config.steps, size, self._how(), counters.seconds, machine))
-        batches, step = self._batches_and_step(Position(counters.epoch, counters.block, counters.batch))
+        batches, step = self._batches_and_step(self._position())
         read_every = config.log_every if self.device.type == "cuda" else 1  # reading makes a GPU wait
         before, started = counters.seconds, time.monotonic()
         self.window = Window()
@@ -121,10 +124,10 @@ class Trainer:
                     self._save()
                 return False
             micro_batches = list(islice(batches, config.accumulate))
-            self.last_batches = [batch for batch, _ in micro_batches]
+            taken = [batch for batch, _ in micro_batches]
             self.model.train()
             self.model.noise.seed(config.seed, counters.step)
-            self.unread.append(step(self.last_batches, rate=self.rate(counters.step + 1)))
+            self.unread.append((step(taken, rate=self.rate(counters.step + 1)), taken))
             counters.step += 1
             self.watchdog.step()
             position = micro_batches[-1][1]
@@ -143,6 +146,15 @@ class Trainer:
             self.window.started += time.monotonic() - paused  # tokens a second are those of training alone
         self._finish()
         return True
+
+    def _position(self) -> Position:
+        """Where the data goes on: with the next epoch, if the machine now makes other batches than the one before."""
+        counters, kind = self.counters, type(self.loader).__name__
+        if counters.batching not in ("", kind):
+            self.listen(Noted(counters.step, "batches are made another way on this machine; the next epoch is begun"))
+            counters.epoch, counters.block, counters.batch = counters.epoch + 1, 0, 0
+        counters.batching = kind
+        return Position(counters.epoch, counters.block, counters.batch)
 
     def _batches_and_step(self, position: Position) -> tuple[Iterator[tuple[Any, Position]], Callable[..., StepResult]]:
         """Where batches come from, and what takes a step with them."""
@@ -171,8 +183,9 @@ class Trainer:
         if not self.unread:
             return
         config, counters = self.config, self.counters
-        costs, self.unread = read(self.unread), []
-        for step, cost in enumerate(costs, start=counters.step - len(costs) + 1):
+        unread, self.unread = self.unread, []
+        costs = read([result for result, _ in unread])
+        for step, (cost, (_, batches)) in enumerate(zip(costs, unread, strict=True), counters.step - len(costs) + 1):
             self.window.add(cost)
             self.last_cost = cost
             if cost.finite:
@@ -182,7 +195,7 @@ class Trainer:
             counters.skipped += 1
             self.listen(Noted(step, "the gradient is not finite; this step was left out"))
             if counters.bad_steps >= config.max_bad_steps:
-                path = self.run.write_batch(step, self.last_batches)
+                path = self.run.write_batch(step, batches)
                 raise TrainingError(
                     f"{counters.bad_steps} steps in a row had a gradient that is not finite; the last checkpoint is kept: "
                     f"look at the batch in {path}, or begin a new run (--out) with a lower train.lr or train.clip_norm=1"
@@ -245,6 +258,8 @@ class Trainer:
 
     def _save(self) -> None:
         config, counters = self.config, self.counters
+        if self.saved_step == counters.step:
+            return
         self._read_costs()
         training = {
             f"optimizer/{name}/{key}": value
@@ -257,13 +272,16 @@ class Trainer:
             training["generator/cuda"] = torch.cuda.get_rng_state(self.device)
         checkpoint = Checkpoint(self._current_weights(), training, vars(counters).copy())
         self.saver.wait()  # the steps that are there must be known, to decide which to keep
-        best = {counters.best_step} if config.final == "best" and counters.best_step is not None else set()
         regular = self._regular_steps([*self.run.steps(), counters.step])
-        keep = {counters.step, *regular[-max(config.keep, config.average) :], *best}
+        keep = {counters.step, *regular[-max(config.keep, config.average) :]}
+        if config.final == "best":  # the best one, and the one before it until that is on the disk
+            keep |= {step for step in (counters.best_step, self.best_on_disk) if step is not None}
         self.saver.save(checkpoint, step=counters.step, keep=keep)
         self.saved_step = counters.step
 
     def _saved(self, step: int, folder: Path) -> None:
+        if step == self.counters.best_step:
+            self.best_on_disk = step
         self.listen(Saved(step, folder))
 
     def _not_saved(self, step: int, error: OSError) -> None:
@@ -283,7 +301,9 @@ class Trainer:
         return model_weights(self.model) if self.average is None else self.average.average
 
     def _resume(self) -> None:
+        self.run.sweep()
         newest, complaints = self.run.latest()
+        complaints += self.run.log_problems()
         step = -1 if newest is None else int(newest.name.removeprefix("step-"))
         self.run.rewind_log(step)
         for complaint in complaints:
@@ -293,9 +313,8 @@ class Trainer:
                 torch.cuda.manual_seed(self.config.seed)
             return
         checkpoint = read_checkpoint(newest, training=True)
-        for name, value in checkpoint.counters.items():
-            setattr(self.counters, name, value)
-        self.saved_step = self.counters.step
+        self.counters = Counters(**checkpoint.counters)
+        self.saved_step, self.best_on_disk = self.counters.step, self.counters.best_step
         weights, training = checkpoint.weights, checkpoint.training
         if self.average is not None:
             load_weights(self.model, weights, origin=str(newest))
@@ -320,12 +339,16 @@ class Trainer:
                 self._save()
             self.listen(Noted(counters.step, f"no better {config.metric} for {config.patience} validations; stopping"))
         self.saver.wait()
-        if config.final == "best" and counters.best_step is not None:
-            weights, of = self.run.checkpoint_at(counters.best_step).weights, [counters.best_step]
-        elif config.average > 1:
-            of = sorted({*self._regular_steps(self.run.steps()), counters.step})[-config.average :]
+        best = counters.best_step if counters.best_step in self.run.steps() else self.best_on_disk
+        if config.final == "best" and best is not None:
+            weights, of = self.run.checkpoint_at(best).weights, [best]
+        elif config.average > 1 and self.run.steps():
+            of = sorted({*self._regular_steps(self.run.steps()), self.run.steps()[-1]})[-config.average :]
             weights = mean_weights(self.run.checkpoint_at(step).weights for step in of)
         else:
             weights, of = self._current_weights(), [counters.step]
         load_weights(self.model, weights, origin="the final weights")
-        self.run.finish(Checkpoint(weights, {}, {**vars(counters), "from_steps": of}))
+        try:
+            self.run.finish(Checkpoint(weights, {}, {**vars(counters), "from_steps": of}))
+        except OSError as error:
+            raise disk_error(error, max(self.run.steps(), default=None)) from error

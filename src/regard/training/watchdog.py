@@ -29,7 +29,7 @@ class Watchdog:
         if self._file is not None:
             faulthandler.cancel_dump_traceback_later()
             self._file.close()
-            if not self.path.stat().st_size:
+            if self.path.exists() and not self.path.stat().st_size:
                 self.path.unlink()
 
     def step(self) -> None:

@@ -1,0 +1,33 @@
+"""Which entries our kernels' dropout keeps, in plain PyTorch."""
+
+import torch
+
+BITS = 24
+
+
+def kept(entries, seed, site, rate):
+    """What `kernels.noise.kept` says of these entries (int64)."""
+
+    def mix(h):
+        h = h ^ (h >> 16)
+        h = h * 0x7FEB352D & 0xFFFFFFFF
+        h = h ^ (h >> 15)
+        h = h * 0x846CA68B & 0xFFFFFFFF
+        return h ^ (h >> 16)
+
+    key = mix(torch.tensor((seed + site * 0x9E3779B9) & 0xFFFFFFFF))
+    bits = mix((((entries & 0xFFFFFFFF) ^ key) * 0x9E3779B1 + key) & 0xFFFFFFFF)
+    return (bits >> 8) >= round(rate * 2**BITS)
+
+
+def mask(shape, seed, site, rate):
+    """What a tensor of this shape is multiplied by: zero, or 1 / (1 - rate)."""
+    count = torch.Size(shape).numel()
+    return kept(torch.arange(count), seed, site, rate).view(shape) / (1 - rate)
+
+
+def weight_mask(num_heads, num_queries, num_keys, total_queries, seed, site, rate):
+    """The same for attention weights: [H, N, M]."""
+    row = torch.arange(num_heads)[:, None] * total_queries + torch.arange(num_queries)
+    entries = (row * 0x85EBCA6B & 0xFFFFFFFF)[:, :, None] + torch.arange(num_keys)
+    return kept(entries, seed, site, rate) / (1 - rate)
