@@ -62,6 +62,8 @@ def write(out: Path, result: dict[str, Any], table: str) -> None:
 def _worker(recipe: str, data: str, beam: int, overrides: Sequence[str]) -> dict[str, Any]:
     from regard import api
     from regard.decoding.translator import search_options
+    from regard.evaluation.metrics import METRICS
+    from regard.text.bitext import load_bitext
     from regard.training.events import Progress, Validated
 
     progress: list[Progress] = []
@@ -77,11 +79,11 @@ def _worker(recipe: str, data: str, beam: int, overrides: Sequence[str]) -> dict
         run = api.train(recipe, out=Path(folder) / "run", overrides=overrides, data=data, listen=listen).run
         config = run.recipe()
         translator = api.load(run.path)
-        pairs = api.load_bitext(config.data.valid, folders=[Path(data)])
+        pairs = load_bitext(config.data.valid, folders=[Path(data)])
         outputs = translator.translate(
             [pair.source for pair in pairs], options=search_options(config.decode, beam=beam)
         )
-        bleu = api.METRICS["bleu"](outputs, [pair.target for pair in pairs], config.evaluate)
+        bleu = METRICS["bleu"](outputs, [pair.target for pair in pairs], config.evaluate)
     late = progress[len(progress) // 4 :]
     speeds = sorted(one.tokens_per_second for one in late)
     return {

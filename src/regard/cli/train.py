@@ -47,12 +47,13 @@ def train(
     overrides = overrides or []
     resolved = load_recipe(recipe, overrides)  # a mistake in it is told before torch takes its seconds to import
     from regard import api
+    from regard.assembly import resolve
     from regard.cli.display import make_display
     from regard.cli.track import Board
     from regard.training.events import Event
 
     if show:
-        print(dump_toml(to_table(api.resolve(resolved))))
+        print(dump_toml(to_table(resolve(resolved))))
         return
     out = out or Path("runs") / resolved.name
     board = Board(out / "tensorboard") if resolved.train.tensorboard else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -25,6 +24,7 @@ from regard.run.checkpoint import Checkpoint, load_weights, model_weights, read_
 from regard.run.folder import RunFolder
 from regard.run.machine import describe_machine
 from regard.training.averaging import MovingAverage, mean_weights
+from regard.training.counters import Counters, Window
 from regard.training.events import Example, Listener, Noted, Progress, Saved, Started, Validated
 from regard.training.feed import feed
 from regard.training.graph import RecordedStep
@@ -36,37 +36,6 @@ from regard.training.watchdog import Watchdog
 HIGHER_IS_BETTER = {"loss": False, "bleu": True, "chrf": True, "exact": True, "token_errors": False}
 
 Validate = Callable[[Seq2Seq], tuple[dict[str, float], tuple[Example, ...]]]
-
-
-@dataclass
-class Counters:
-    """What a run has done so far, as far as it can be counted."""
-
-    step: int = 0
-    epoch: int = 0
-    block: int = 0
-    batch: int = 0
-    batching: str = ""  # the kind of loader that epoch, block and batch are places of
-    seconds: float = 0.0
-    best: float | None = None
-    best_step: int | None = None
-    without_better: int = 0  # validations since the best one
-    bad_steps: int = 0  # in a row, up to now
-    skipped: int = 0  # in all
-
-
-@dataclass
-class Window:
-    """Sums since the last progress report."""
-
-    loss: float = 0.0
-    tokens: int = 0
-    started: float = field(default_factory=time.monotonic)
-
-    def add(self, cost: StepCost) -> None:
-        if cost.finite:
-            self.loss += cost.loss
-            self.tokens += cost.tokens
 
 
 class Trainer:

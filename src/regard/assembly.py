@@ -1,0 +1,197 @@
+"""What training is made of: corpus, tokenizers, model, loader and validation from a recipe, and what is refused first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from regard import kernels
+from regard.config import Recipe, differences, to_table
+from regard.data.loader import Batch, Loader, gather, in_order, to_device
+from regard.data.order import Position, Sides
+from regard.data.packing import PackedLoader
+from regard.data.store import IdStore
+from regard.decoding.translator import Translator, search_options
+from regard.errors import ConfigError, did_you_mean
+from regard.evaluation.metrics import METRICS, score_all
+from regard.models import build_model, model_config
+from regard.models.base import Seq2Seq
+from regard.nn.device import autocast, pick_precision
+from regard.run.folder import RunFolder
+from regard.text.bitext import load_bitext, pairs_fingerprint
+from regard.text.corpus import Pair
+from regard.text.tokenizer import Sampling, Tokenizers, train_tokenizers
+from regard.training.events import Event, Example, Listener, Noted, Progress, Saved, Started, Validated
+from regard.training.loss import sequence_loss
+from regard.training.trainer import Validate
+
+EXAMPLES_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Corpus:
+    train: list[Pair]
+    valid: list[Pair]
+
+    @property
+    def summary(self) -> str:
+        valid = f", {len(self.valid):,} to validate on" if self.valid else ", none to validate on"
+        return f"{len(self.train):,} pairs to train on{valid}"
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Sizes and hashes: what a later run can be held against."""
+        return {name: pairs_fingerprint(pairs) for name, pairs in (("train", self.train), ("valid", self.valid))}
+
+
+def resolve(recipe: Recipe) -> Recipe:
+    """The recipe with its model's preset spelled out, so that the run folder says everything."""
+    kind, config = model_config(recipe.model)
+    return msgspec.structs.replace(recipe, model={"kind": kind, **to_table(config)})
+
+
+# Settings of the machine and of the display: a run may go on with others.
+NOT_THE_RUN = ("train.threads", "train.device", "train.log_every", "train.tensorboard", "train.keep")
+
+
+# What a run can go on with when it is told so: nothing that its weights, optimizer or order of batches were made by.
+MAY_CHANGE = (
+    *("train.steps", "train.lr", "train.schedule", "train.warmup_steps", "train.decay", "train.weight_decay"),
+    *(
+        "train.label_smoothing",
+        "train.clip_norm",
+        "train.max_bad_steps",
+        "train.average",
+        "train.final",
+        "train.metric",
+    ),
+    *("train.patience", "train.validate_every", "train.validate_pairs", "train.checkpoint_every", "train.disk_full"),
+    *("train.stall_seconds", "train.kernels", "train.graph", "train.precision", "data.test", "decode", "evaluate"),
+)
+
+
+def refuse_other_recipe(run: RunFolder, recipe: Recipe, accept: Sequence[str]) -> None:
+    for key in accept:
+        if not key.startswith(MAY_CHANGE):
+            raise ConfigError(f"{key} cannot change in a run that has begun; {did_you_mean(key, MAY_CHANGE)}")
+
+    def is_meant(change: str) -> bool:
+        key = change.partition(":")[0]
+        return any(key == meant or key.startswith(f"{meant}.") for meant in (*NOT_THE_RUN, *accept))
+
+    changed = [change for change in differences(run.recipe(), recipe) if not is_meant(change)]
+    if changed:
+        raise ConfigError(
+            f"{run} holds a run of another recipe ({'; '.join(changed[:5])}); name another folder with --out, "
+            "give the settings it was started with, or say --accept KEY for each change you mean"
+        )
+
+
+def load_corpus(recipe: Recipe, folders: list[Path]) -> Corpus:
+    config = recipe.train
+    if recipe.data.valid is None and (config.patience or config.final == "best"):
+        raise ConfigError("train.patience and train.final=best need dev pairs to judge by; name them in data.valid")
+    valid = [] if recipe.data.valid is None else load_bitext(recipe.data.valid, folders=folders)
+    return Corpus(load_bitext(recipe.data.train, folders=folders), valid)
+
+
+def fresh_tokenizers(recipe: Recipe, pairs: Sequence[Pair]) -> Tokenizers:
+    config = recipe.tokenizer
+    return train_tokenizers(pairs, kind=config.kind, size=config.size, joint=config.joint, coverage=config.coverage)
+
+
+def fresh_model(recipe: Recipe, tokenizers: Tokenizers) -> Seq2Seq:
+    """A model whose first weights follow from the seed, without touching the global generator."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(recipe.train.seed)
+        model = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
+    if model.max_length is not None and recipe.data.max_length + 1 > model.max_length:
+        fits = model.max_length - 1
+        raise ConfigError(
+            f"the model takes at most {fits} tokens and EOS; set data.max_length={fits}, or more model.max_positions"
+        )
+    return model
+
+
+def encode_pairs(pairs: Sequence[Pair], tokenizers: Tokenizers, sampling: Sampling | None = None) -> Sides:
+    source = tokenizers.source.encode_all([pair.source for pair in pairs], sampling=sampling)
+    target = tokenizers.target.encode_all([pair.target for pair in pairs], sampling=sampling)
+    return Sides(IdStore.from_lists(source), IdStore.from_lists(target))
+
+
+def make_loader(
+    recipe: Recipe, pairs: Sequence[Pair], tokenizers: Tokenizers, model: Seq2Seq, listen: Listener
+) -> Loader | PackedLoader:
+    """Batches of one fixed shape where a GPU can use them, of sentences of like length elsewhere."""
+    plain = encode_pairs(pairs, tokenizers)
+    most = recipe.data.max_length
+    too_long = int(((plain.source.lengths > most) | (plain.target.lengths > most)).sum())
+    if too_long:
+        listen(Noted(0, f"{too_long:,} pairs have a side of more than {most} tokens and are left out of training"))
+    rate, seed = recipe.tokenizer.sampling, recipe.train.seed
+
+    @lru_cache(maxsize=1)
+    def sides_of(epoch: int) -> Sides:
+        return encode_pairs(pairs, tokenizers, Sampling(rate, seed * 1_000_003 + epoch)) if rate else plain
+
+    weight = next(model.parameters())
+    half = pick_precision(recipe.train.precision, weight.device) == torch.bfloat16
+    packed = weight.is_cuda and half and model.fixed_shapes and kernels.usable(weight)
+    kind = PackedLoader if packed else Loader
+    return kind(sides_of, budget=recipe.train.tokens, max_length=most, seed=seed)
+
+
+def try_one_pair(model: Seq2Seq, loader: Loader | PackedLoader, device: torch.device, precision: torch.dtype) -> None:
+    """Runs one pair through the model, so that what cannot run on this machine is told before a folder exists."""
+    sides, plan, _ = next(loader.blocks(Position()))
+    with torch.inference_mode(), autocast(device, precision):
+        sequence_loss(model, to_device(gather(sides, plan[0][:1]), device), smoothing=0.0)
+
+
+def make_validator(recipe: Recipe, pairs: list[Pair], tokenizers: Tokenizers, device: torch.device) -> Validate:
+    """Scores a model on the dev set: its loss over all pairs, the other metrics over the first few, greedily."""
+    score_all(["a"], ["a"], recipe.evaluate)  # refuses a metric that cannot be computed here
+    batches = in_order(encode_pairs(pairs, tokenizers), budget=recipe.train.tokens, max_length=recipe.data.max_length)
+    shown = pairs[: recipe.train.validate_pairs]
+    sources, references = [pair.source for pair in shown], [pair.target for pair in shown]
+    options = search_options(recipe.decode, beam=1)
+    precision = pick_precision(recipe.train.precision, device)
+
+    def validate(model: Seq2Seq) -> tuple[dict[str, float], tuple[Example, ...]]:
+        with autocast(device, precision):
+            metrics = {"loss": dev_loss(model, batches, device)}
+            outputs = Translator(model, tokenizers, recipe.decode).translate(sources, options=options)
+        metrics |= {name: metric(outputs, references, recipe.evaluate).value for name, metric in METRICS.items()}
+        examples = [Example(*three) for three in zip(sources, outputs, references, strict=True)]
+        return metrics, tuple(examples[:: -(-len(examples) // EXAMPLES_SHOWN)])
+
+    return validate
+
+
+@torch.inference_mode()
+def dev_loss(model: Seq2Seq, batches: Sequence[Batch], device: torch.device) -> float:
+    """Nats a target token, unsmoothed: exp of it is the perplexity."""
+    total, tokens = 0.0, 0
+    for batch in batches:
+        loss = sequence_loss(model, to_device(batch, device), smoothing=0.0)
+        total, tokens = total + loss.total.item(), tokens + loss.tokens
+    return total / max(tokens, 1)
+
+
+def log_event(run: RunFolder, event: Event) -> None:
+    """Writes an event to the run's log, as one JSON line."""
+    match event:
+        case Progress() | Started():
+            run.log({"event": type(event).__name__.lower(), **vars(event)})
+        case Validated(step, metrics, examples, best):
+            lines = [vars(example) for example in examples]
+            run.log({"event": "validated", "step": step, "best": best, **metrics, "examples": lines})
+        case Saved(step, folder):
+            run.log({"event": "saved", "step": step, "checkpoint": folder.name})
+        case Noted(step, text):
+            run.log({"event": "noted", "step": step, "text": text})
