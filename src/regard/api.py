@@ -74,15 +74,23 @@ def train(
         refuse_other_recipe(run, recipe, accept)
     if run.finished:
         return Outcome(run, finished=True, trained=False)
+    with kernels.allowed(recipe.train.kernels):
+        return _train(run, recipe, folders, listen, stop, changed=bool(accept))
+
+
+def _train(
+    run: RunFolder, recipe: Recipe, folders: list[Path], listen: Listener, stop: Callable[[], bool], *, changed: bool
+) -> Outcome:
+    """Trains a resolved recipe that is not refused."""
+    begun = run.exists
     device = use_device(pick_device(recipe.train.device))
     use_threads(recipe.train.threads)
     corpus = load_corpus(recipe, folders)
     listen(Noted(0, corpus.summary))
-    if run.exists and run.corpus() != corpus.fingerprint():
+    if begun and run.corpus() != corpus.fingerprint():
         raise DataError(f"the text has changed since {run} was begun; put it back, or name another folder with --out")
-    tokenizers = run.tokenizers() if run.exists else fresh_tokenizers(recipe, corpus.train)
+    tokenizers = run.tokenizers() if begun else fresh_tokenizers(recipe, corpus.train)
     model = fresh_model(recipe, tokenizers).to(device)
-    kernels.allow(recipe.train.kernels)
     loader = make_loader(recipe, corpus.train, tokenizers, model, listen)
     validate = make_validator(recipe, corpus.valid, tokenizers, device) if corpus.valid else None
 
@@ -98,18 +106,14 @@ def train(
     try_one_pair(model.eval(), loader, device, trainer.precision)
     if stop():
         return Outcome(run, finished=False, trained=True)
-    begun = run.exists
     with run.locked():
         if run.exists != begun:
             raise ConfigError(f"another process has begun {run} meanwhile; give the command again")
         if not begun:  # all that can be refused has been: only now is anything written
             run.create(recipe, tokenizers, corpus.fingerprint())
-        elif accept:
+        elif changed:
             run.write_recipe(recipe)
-        try:
-            return Outcome(run, finished=trainer.fit(), trained=True)
-        finally:
-            kernels.allow(True)
+        return Outcome(run, finished=trainer.fit(), trained=True)
 
 
 def load(run: Path | str, *, device: str = "auto", warn: Callable[[str], None] = lambda text: None) -> Translator:

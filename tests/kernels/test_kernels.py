@@ -217,15 +217,12 @@ def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_
     model = build_model({**table, **VARIANTS[name]}, source_size=50, target_size=50)
     results = []
     for batch, allowed, device in ((packed, True, DEVICE), (plain, False, "cpu")):
-        kernels.allow(allowed)
-        try:
+        with kernels.allowed(allowed):
             model.to(device).zero_grad()
             with torch.autocast("cuda", torch.bfloat16, enabled=device == "cuda"):
                 loss = sequence_loss(model, batch, smoothing=0.1).total
             loss.backward()
             results.append((loss.item(), {key: one.grad.cpu() for key, one in model.named_parameters()}))
-        finally:
-            kernels.allow(True)
     (ours, our_gradients), (reference, gradients) = results
     assert ours == pytest.approx(reference, rel=1e-2 if DEVICE == "cuda" else 1e-5)
     for key, gradient in gradients.items():

@@ -101,7 +101,7 @@ def _hardware() -> list[Finding]:
             advice = "" if half else "no bfloat16 on this GPU: training runs in float32"
             found.append(Finding(f"GPU {index}", f"{properties.name}, {memory}", half, advice))
         triton = importlib.util.find_spec("triton") is not None
-        advice = "" if triton else "our GPU kernels need it, and train twice as fast: pip install triton"
+        advice = "" if triton else "our GPU kernels need it; without them training is slower: pip install triton"
         found.append(Finding("Triton", "installed" if triton else "not installed", triton, advice))
     else:
         built = torch.backends.cuda.is_built()

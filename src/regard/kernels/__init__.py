@@ -7,6 +7,8 @@ and the fallback. They run on NVIDIA GPUs where Triton is installed, and in Trit
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 from torch import Tensor
@@ -16,10 +18,15 @@ HEAD_WIDTHS = (16, 32, 64, 128)  # that attention is written for
 _allowed = True
 
 
-def allow(yes: bool) -> None:
-    """Switches all kernels on or off, for this process."""
+@contextmanager
+def allowed(yes: bool) -> Iterator[None]:
+    """A context in which kernels may be used, or not."""
     global _allowed
-    _allowed = yes
+    before, _allowed = _allowed, yes
+    try:
+        yield
+    finally:
+        _allowed = before
 
 
 @cache

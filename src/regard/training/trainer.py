@@ -17,7 +17,7 @@ from regard.config import TrainConfig
 from regard.data.loader import Loader
 from regard.data.order import Position
 from regard.data.packing import PackedLoader
-from regard.errors import TrainingError
+from regard.errors import CheckpointError, TrainingError
 from regard.models.base import Seq2Seq
 from regard.nn.device import pick_precision
 from regard.run.checkpoint import Checkpoint, load_weights, model_weights, read_checkpoint
@@ -282,7 +282,10 @@ class Trainer:
                 torch.cuda.manual_seed(self.config.seed)
             return
         checkpoint = read_checkpoint(newest, training=True)
-        self.counters = Counters(**checkpoint.counters)
+        try:
+            self.counters = Counters(**checkpoint.counters)
+        except TypeError as error:
+            raise CheckpointError(f"{newest} was written by another version of regard: {error}") from error
         self.saved_step, self.best_on_disk = self.counters.step, self.counters.best_step
         weights, training = checkpoint.weights, checkpoint.training
         if self.average is not None:
