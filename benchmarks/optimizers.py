@@ -143,6 +143,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     studies.add_flags(parser)
+    parser.add_argument("--at-once", type=int, default=1, help="runs at a time")
     parser.add_argument("--recipes", default="multi30k-en-de,tatoeba-de-en")
     parser.add_argument("--seconds", type=float, default=15.0, help="of training, each run")
     parser.add_argument("--seeds", type=int, default=3)

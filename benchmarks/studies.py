@@ -45,7 +45,6 @@ def run_jobs(jobs: Sequence[Job], data: Path, *, beam: int, at_once: int) -> dic
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, required=True, help="where the data sets are")
-    parser.add_argument("--at-once", type=int, default=1, help="runs at a time")
     parser.add_argument(
         "--out", type=Path, required=True, help="where the result goes: .json, and .md and .svg beside it"
     )

@@ -146,6 +146,7 @@ def draw(lines: list[dict[str, Any]], path: Any) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     studies.add_flags(parser)
+    parser.add_argument("--at-once", type=int, default=1, help="runs at a time")
     parser.add_argument("--recipe", default="tatoeba-de-en")
     parser.add_argument("--steps", type=int, default=4000)
     parser.add_argument("--seeds", type=int, default=1)
