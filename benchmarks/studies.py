@@ -1,6 +1,7 @@
 """Many training runs, a few at a time, each in a process of its own, and what came out of them."""
 
 import argparse
+import hashlib
 import json
 import subprocess
 import sys
@@ -37,10 +38,20 @@ def run_job(job: Job, data: Path, beam: int) -> dict[str, Any]:
     return {"overrides": list(job.overrides), **result}
 
 
-def run_jobs(jobs: Sequence[Job], data: Path, *, beam: int, at_once: int) -> dict[str, dict[str, Any]]:
-    """The results of all jobs by name."""
+def run_jobs(jobs: Sequence[Job], data: Path, out: Path, *, beam: int, at_once: int) -> dict[str, dict[str, Any]]:
+    """The results of all jobs by name. Each is kept in a file beside `out` at once, and not run again."""
+    kept = out.with_suffix(".runs")
+    kept.mkdir(parents=True, exist_ok=True)
+
+    def run_or_read(job: Job) -> dict[str, Any]:
+        path = kept / (hashlib.sha256(repr(job).encode()).hexdigest()[:16] + ".json")
+        if not path.exists():
+            path.write_text(json.dumps(run_job(job, data, beam)), encoding="utf-8")
+        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return result
+
     with ThreadPoolExecutor(at_once) as pool:
-        return dict(zip([job.name for job in jobs], pool.map(lambda job: run_job(job, data, beam), jobs), strict=True))
+        return dict(zip([job.name for job in jobs], pool.map(run_or_read, jobs), strict=True))
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

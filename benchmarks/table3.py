@@ -17,7 +17,7 @@ from studies import Job
 BASE = [
     *("model.width=256", "model.hidden=1024", "model.num_heads=8", "model.num_layers=6", "model.decoder_layers=6"),
     *("model.dropout=0.1", "train.label_smoothing=0.1", "train.tokens=8192"),
-    *("train.optimizer=adam", "train.schedule=inverse-sqrt", "train.lr=2e-3", "train.warmup_steps=1000"),
+    *("train.optimizer=adam", "train.schedule=inverse-sqrt", "train.lr=1e-3", "train.warmup_steps=1000"),
     *("train.validate_pairs=1", "train.checkpoint_every=100000"),
 ]
 
@@ -75,7 +75,7 @@ def jobs_of(recipe: str, steps: int, seeds: int) -> list[Job]:
                 f"train.seed={seed}",
             ),
         )
-        for row in ROWS
+        for row in sorted(ROWS, key=lambda row: -row.steps)  # the longest first, so that nobody waits for it
         for seed in range(1, seeds + 1)
     ]
 
@@ -152,7 +152,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     arguments = parser.parse_args()
     jobs = jobs_of(arguments.recipe, arguments.steps, arguments.seeds)
-    found = studies.run_jobs(jobs, arguments.data, beam=4, at_once=arguments.at_once)
+    found = studies.run_jobs(jobs, arguments.data, arguments.out, beam=4, at_once=arguments.at_once)
     lines = summarize(found, arguments.seeds)
     studies.write(
         arguments.out,

@@ -13,8 +13,9 @@ from regard.data.order import Sides
 from regard.data.packing import PackedBatch, Shape, fill, write_row
 from regard.data.store import IdStore
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.search import search
+from regard.decoding.lanes import search_all
 from regard.models import build_model
+from regard.nn.linear import lay_out_for_search
 from regard.training.graph import RecordedStep
 from regard.training.step import StepResult, make_optimizer, read, training_step
 from systems.padded import configure_torch, draw_weights, synchronize
@@ -46,6 +47,7 @@ class Ours:
             self.steps = 0
         else:
             self.model.to(DTYPES[setup.precision]).eval()
+            lay_out_for_search(self.model)
         return self.model.num_parameters()
 
     def collate(self, batches: list[Sentences]) -> list[Any]:
@@ -115,7 +117,7 @@ class Ours:
         options = SearchOptions(beam=beam, min_length=length, max_length=length, max_extra=length, scores=False)
         synchronize(self.setup.device)
         began = time.perf_counter()
-        outputs = [search(self.model, batch.source, options=options) for batch in batches]
+        outputs = list(search_all(self.model, [batch.source for batch in batches], options=options))
         synchronize(self.setup.device)
         seconds = time.perf_counter() - began
         return seconds, [[hypotheses[0].ids for hypotheses in output] for output in outputs]

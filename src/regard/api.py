@@ -28,6 +28,7 @@ from regard.errors import ConfigError, DataError
 from regard.evaluation.metrics import Score, score_all
 from regard.models import build_model
 from regard.nn.device import pick_device, use_device, use_threads
+from regard.nn.linear import lay_out_for_search
 from regard.run.card import make_card, write_card
 from regard.run.checkpoint import load_weights
 from regard.run.compact import WeightKind
@@ -123,7 +124,9 @@ def load(run: Path | str, *, device: str = "auto", warn: Callable[[str], None] =
     model = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
     checkpoint, name = folder.weights()
     load_weights(model, checkpoint.weights, origin=f"{folder}/{name}")
-    return Translator(model.to(use_device(pick_device(device))).eval(), tokenizers, recipe.decode, warn=warn)
+    model.to(use_device(pick_device(device))).eval()
+    lay_out_for_search(model)
+    return Translator(model, tokenizers, recipe.decode, warn=warn)
 
 
 @dataclass(frozen=True)

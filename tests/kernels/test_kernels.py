@@ -49,14 +49,16 @@ def heads(tokens, width):
     return torch.randn(tokens, 2, width, device=DEVICE).to(dtype).requires_grad_()
 
 
+@pytest.mark.parametrize("widths", [(16, 32), (8, 24), (256, 256)], ids=["whole tiles", "filled up tiles", "wide heads"])
 @pytest.mark.parametrize("name", PATTERNS)
-def test_tiled_attention_is_the_explicit_one_forward_and_backward(name):
+def test_tiled_attention_is_the_explicit_one_forward_and_backward(name, widths):
     from regard.kernels.attention import attend_tiled
 
     torch.manual_seed(0)
     pattern = Pattern(Layout(QUERIES, DEVICE), **PATTERNS[name])
-    q, k, v = heads(pattern.queries.total, 16), heads(pattern.keys.total, 16), heads(pattern.keys.total, 32)
-    slope = torch.randn(pattern.queries.total, 2, 32, device=DEVICE).to(q.dtype)
+    K, V = widths
+    q, k, v = heads(pattern.queries.total, K), heads(pattern.keys.total, K), heads(pattern.keys.total, V)
+    slope = torch.randn(pattern.queries.total, 2, V, device=DEVICE).to(q.dtype)
     tiled = attend_tiled(q, k, v, pattern.ranges)
     doubles = [x.detach().double().requires_grad_() for x in (q, k, v)]
     explicit, _ = attend_explicit(*doubles, pattern)
@@ -197,6 +199,7 @@ VARIANTS = {
     "modern": {"norm_order": "pre", "norm": "rms", "positions": "rotary", "feed_forward": "swiglu", "qk_norm": True},
     "window, convolution": {"window": 2, "feed_forward": "conv"},
     "nothing tied": {"tie": "none", "positions": "learned"},
+    "narrow keys": {"key_width": 4},
 }
 
 

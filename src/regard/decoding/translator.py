@@ -12,7 +12,7 @@ from regard.config import DecodeConfig
 from regard.data.batching import cut_to_budget
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.search import search
+from regard.decoding.lanes import search_all
 from regard.errors import DecodeError
 from regard.models.base import Seq2Seq
 from regard.text.tokenizer import EOS, Tokenizers
@@ -78,8 +78,9 @@ class Translator:
                 encoded[number] = encoded[number][:most]
         lengths = np.array([len(ids) + 1 for ids in encoded], dtype=np.int64)
         order = wanted[np.argsort(-lengths[wanted], kind="stable")]
-        for batch in cut_to_budget(order, lengths, lengths, max(1, self.config.tokens // options.beam)):
-            source = Ragged.from_lists([[*encoded[number], EOS] for number in batch], device)
-            for number, found in zip(batch, search(self.model, source, options=options), strict=True):
+        batches = cut_to_budget(order, lengths, lengths, max(1, self.config.tokens // options.beam))
+        sources = [Ragged.from_lists([[*encoded[number], EOS] for number in batch], device) for batch in batches]
+        for batch, answers in zip(batches, search_all(self.model, sources, options=options), strict=True):
+            for number, found in zip(batch, answers, strict=True):
                 results[number] = [Translation(self.tokenizers.target.decode(one.ids), one.score) for one in found]
         return results

@@ -13,7 +13,7 @@ from functools import cache
 
 from torch import Tensor
 
-HEAD_WIDTHS = (16, 32, 64, 128)  # that attention is written for
+WIDEST_HEAD = 256  # that attention is written for
 
 _allowed = True
 

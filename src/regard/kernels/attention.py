@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -26,7 +27,16 @@ LOG2_E = 1.4426950408889634
 
 def attend_tiled(q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, ranges: Ranges, drop: Drop | None = None) -> Tensor:
     """softmax(QKᵀ/√K) V over each query's range of keys: [N, H, V]; zeros for a query that sees none."""
-    return _Tiled.apply(q_NHK, k_MHK, v_MHV, ranges, drop)
+    scale = q_NHK.size(-1) ** -0.5
+    if all(x.size(-1) == tile_width(x.size(-1)) for x in (q_NHK, v_MHV)):
+        return _Tiled.apply(q_NHK, k_MHK, v_MHV, ranges, drop, scale)
+    wide = [F.pad(x, (0, tile_width(x.size(-1)) - x.size(-1))) for x in (q_NHK, k_MHK, v_MHV)]
+    return _Tiled.apply(*wide, ranges, drop, scale)[:, :, : v_MHV.size(-1)]
+
+
+def tile_width(head_width: int) -> int:
+    """How wide a head's tile is: a power of two, at least what tensor cores take. Zeros fill it up."""
+    return max(16, triton.next_power_of_2(head_width))
 
 
 @triton.jit
@@ -162,21 +172,27 @@ def _backward_keys(
 FORWARD = {"QUERIES": 64, "KEYS": 64, "num_warps": 4, "num_stages": 3}
 BACKWARD_QUERIES = {"QUERIES": 64, "KEYS": 32, "num_warps": 4, "num_stages": 2}
 BACKWARD_KEYS = {"QUERIES": 32, "KEYS": 64, "num_warps": 4, "num_stages": 1}
+WIDE = {"QUERIES": 32, "KEYS": 32, "num_warps": 4, "num_stages": 1}  # heads of 256: what fits
+
+
+def _sizes(sizes: dict[str, int], *widths: int) -> dict[str, int]:
+    return sizes if max(widths) <= 128 else WIDE
 
 
 class _Tiled(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, ranges: Ranges, drop: Drop | None) -> Tensor:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, ranges: Ranges, drop: Drop | None, scale: float) -> Tensor:
         q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
         (N, H, K), V = q.shape, v.size(-1)
         out = torch.empty(N, H, V, dtype=q.dtype, device=q.device)
         lse = torch.empty(H, N, dtype=torch.float32, device=q.device)
-        _forward[(triton.cdiv(N, FORWARD["QUERIES"]), H)](
-            q, k, v, out, lse, ranges.first_key, ranges.end_key, *_strides(q, k, v), N, K**-0.5 * LOG2_E,
-            *drop_arguments(drop), DROP=drop is not None, H=H, K=K, V=V, **FORWARD,
+        sizes = _sizes(FORWARD, K, V)
+        _forward[(triton.cdiv(N, sizes["QUERIES"]), H)](
+            q, k, v, out, lse, ranges.first_key, ranges.end_key, *_strides(q, k, v), N, scale * LOG2_E,
+            *drop_arguments(drop), DROP=drop is not None, H=H, K=K, V=V, **sizes,
         )  # fmt: skip
         ctx.save_for_backward(q, k, v, out, lse)
-        ctx.ranges, ctx.drop = ranges, drop
+        ctx.ranges, ctx.drop, ctx.scale = ranges, drop, scale
         return out
 
     @staticmethod
@@ -186,17 +202,19 @@ class _Tiled(torch.autograd.Function):
         slope = slope.contiguous()
         to_q, to_k, to_v = empty_beside(q, k, v)
         delta = torch.empty_like(lse)
-        strides, scale = _strides(q, k, v), K**-0.5 * LOG2_E
+        strides, scale = _strides(q, k, v), ctx.scale * LOG2_E
         noise = drop_arguments(ctx.drop)
-        _backward_queries[(triton.cdiv(N, BACKWARD_QUERIES["QUERIES"]), H)](
+        sizes = _sizes(BACKWARD_QUERIES, K, V)
+        _backward_queries[(triton.cdiv(N, sizes["QUERIES"]), H)](
             q, k, v, out, lse, slope, delta, to_q, to_q.stride(0), ctx.ranges.first_key, ctx.ranges.end_key,
-            *strides, N, scale, *noise, DROP=ctx.drop is not None, H=H, K=K, V=V, **BACKWARD_QUERIES,
+            *strides, N, scale, *noise, DROP=ctx.drop is not None, H=H, K=K, V=V, **sizes,
         )  # fmt: skip
-        _backward_keys[(triton.cdiv(M, BACKWARD_KEYS["KEYS"]), H)](
+        sizes = _sizes(BACKWARD_KEYS, K, V)
+        _backward_keys[(triton.cdiv(M, sizes["KEYS"]), H)](
             q, k, v, lse, slope, delta, to_k, to_v, to_k.stride(0), to_v.stride(0), *ctx.ranges,
-            *strides, N, M, scale, *noise, DROP=ctx.drop is not None, H=H, K=K, V=V, **BACKWARD_KEYS,
+            *strides, N, M, scale, *noise, DROP=ctx.drop is not None, H=H, K=K, V=V, **sizes,
         )  # fmt: skip
-        return to_q, to_k, to_v, None, None
+        return to_q, to_k, to_v, None, None, None
 
 
 def _strides(*tensors: Tensor) -> list[int]:

@@ -17,7 +17,6 @@ from regard import kernels
 from regard.config import Struct, at_least, below_one
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
-from regard.kernels import HEAD_WIDTHS
 from regard.models.base import Seq2Seq
 from regard.nn.attend import Body, Pattern
 from regard.nn.attention import CrossAttention, HeadShape, SelfAttention
@@ -232,7 +231,7 @@ class Transformer(Seq2Seq):
     @property
     def fixed_shapes(self) -> bool:
         heads = self.config.heads
-        tiles = heads.key_width in HEAD_WIDTHS and heads.value_width in HEAD_WIDTHS
+        tiles = max(heads.key_width, heads.value_width) <= kernels.WIDEST_HEAD
         return self.config.attention in ("auto", "tiled") and tiles
 
     def project(self, hidden: Tensor) -> Tensor:

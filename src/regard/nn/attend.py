@@ -123,7 +123,7 @@ def attend(
     if body == "tiled":
         if not tiled_fits(q_NHK, v_MHV):
             raise ConfigError(
-                "tiled attention needs a GPU, Triton, bfloat16 and heads of width 16, 32, 64 or 128; use attention=auto"
+                "tiled attention needs a GPU, Triton, bfloat16 and heads of width 256 or less; use attention=auto"
             )
         from regard.kernels.attention import attend_tiled
 
@@ -150,7 +150,7 @@ def pick_body(q_NHK: Tensor, v_MHV: Tensor, drop: Dropout | None = None) -> Body
 def tiled_fits(q_NHK: Tensor, v_MHV: Tensor) -> bool:
     """Whether our kernel can take these."""
     half = q_NHK.dtype in (torch.bfloat16, torch.float16) or kernels.interpreted()
-    return half and kernels.usable(q_NHK) and all(x.size(-1) in kernels.HEAD_WIDTHS for x in (q_NHK, v_MHV))
+    return half and kernels.usable(q_NHK) and max(q_NHK.size(-1), v_MHV.size(-1)) <= kernels.WIDEST_HEAD
 
 
 def attend_explicit(

@@ -45,6 +45,13 @@ class Linear(nn.Linear):
         return linear(x_ND, self.weight, self.bias, relu=True)
 
 
+def lay_out_for_search(model: nn.Module) -> None:
+    """Stores the matrices of a model on a CPU column by column, which multiplies them faster with few rows."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear) and not module.weight.is_cuda:
+            module.weight.data = module.weight.data.t().contiguous().t()
+
+
 def logits_of(hidden_ND: Tensor, weight_VD: Tensor) -> Tensor:
     """hidden @ weightᵀ: [N, V]. For few rows on a CPU computed, and laid out, the other way round: that is faster."""
     if torch.is_inference_mode_enabled() and not hidden_ND.is_cuda and hidden_ND.size(0) <= FEW_ROWS:

@@ -1,0 +1,32 @@
+"""Several batches searched at once on a CPU, a thread each: one step of search is too little work to share among cores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+
+from regard.data.ragged import Ragged
+from regard.decoding.hypotheses import Hypothesis, SearchOptions
+from regard.decoding.search import search
+from regard.models.base import Seq2Seq
+
+MOST_LANES = 8  # Python itself runs in one of them at a time
+
+
+def search_all(
+    model: Seq2Seq, sources: Sequence[Ragged], *, options: SearchOptions
+) -> Iterator[list[list[Hypothesis]]]:
+    """The results of `search` for each batch, in order."""
+    threads = torch.get_num_threads()
+    lanes = min(threads, MOST_LANES, len(sources))
+    on_cpu = next(model.parameters()).device.type == "cpu"
+    if lanes < 2 or not on_cpu or torch.is_autocast_enabled("cpu"):
+        yield from (search(model, source, options=options) for source in sources)
+        return
+    pool = ThreadPoolExecutor(lanes, "search", initializer=torch.set_num_threads, initargs=(threads // lanes,))
+    try:
+        yield from pool.map(lambda source: search(model, source, options=options), sources)
+    finally:
+        pool.shutdown(cancel_futures=True)
