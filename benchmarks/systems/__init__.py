@@ -27,6 +27,7 @@ SYSTEMS = {
     "marian": Entry("systems.marian:Marian", HUGGING_FACE, TRAIN + DECODE),
     "nn_transformer_compiled": Entry("systems.nn_transformer:NnTransformer", TORCH, TRAIN, {"compiled": True}),
     "marian_compiled": Entry("systems.marian:Marian", HUGGING_FACE, TRAIN, {"compiled": True}),
+    "marian_parallel": Entry("systems.marian:Marian", HUGGING_FACE, DECODE, {"parallel": True}),
     "ctranslate2": Entry("systems.ct2:CTranslate2", ENGINE, DECODE),
     "ctranslate2_int8": Entry("systems.ct2:CTranslate2", ENGINE, DECODE, {"int8": True}),
     "ctranslate2_parallel": Entry("systems.ct2:CTranslate2", ENGINE, DECODE, {"parallel": True}),

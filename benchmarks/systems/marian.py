@@ -1,6 +1,7 @@
 """Hugging Face MarianMTModel with random weights: the translation model of its hub, trained and decoded its own way."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -51,6 +52,13 @@ def build_marian(setup: Setup) -> Any:
 
 
 class Marian(PaddedTrainer):
+    """With `parallel`, decodes several batches at once, a thread each, as we do."""
+
+    def __init__(self, *, compiled: bool = False, parallel: bool = False) -> None:
+        super().__init__(compiled=compiled)
+        self.parallel = parallel
+        self.lanes: ThreadPoolExecutor | None = None
+
     def prepare(self, setup: Setup, job: str) -> int:
         if job == "train":
             return super().prepare(setup, job)
@@ -58,6 +66,8 @@ class Marian(PaddedTrainer):
         self.setup = setup
         dtype = torch.bfloat16 if setup.precision == "bf16" else torch.float32
         self.model = build_marian(setup).to(setup.device, dtype).eval()
+        if self.parallel:
+            self.lanes = ThreadPoolExecutor(setup.threads, initializer=torch.set_num_threads, initargs=(1,))
         return count_parameters(self.model)
 
     def build(self, setup: Setup) -> nn.Module:
@@ -75,7 +85,6 @@ class Marian(PaddedTrainer):
         logits: Tensor = output.logits
         return logits
 
-    @torch.inference_mode()
     def decode_round(self, batches: list[PaddedBatch], beam: int) -> tuple[float, list[list[list[int]]]]:
         options = GenerationConfig(  # type: ignore[no-untyped-call]
             num_beams=beam,
@@ -87,16 +96,17 @@ class Marian(PaddedTrainer):
             eos_token_id=EOS,
             decoder_start_token_id=BOS,
         )
+
+        @torch.inference_mode()
+        def generate(batch: PaddedBatch) -> Tensor:
+            output: Tensor = self.model.generate(  # type: ignore[operator]
+                input_ids=batch.source, attention_mask=batch.source != PAD, generation_config=options
+            )
+            return output
+
         synchronize(self.setup.device)
         began = time.perf_counter()
-        outputs = [
-            self.model.generate(  # type: ignore[operator]
-                input_ids=batch.source,
-                attention_mask=batch.source != PAD,
-                generation_config=options,
-            )
-            for batch in batches
-        ]
+        outputs = list((self.lanes.map if self.lanes else map)(generate, batches))
         synchronize(self.setup.device)
         seconds = time.perf_counter() - began
         return seconds, [output[:, 1:].tolist() for output in outputs]  # without the begin token

@@ -41,7 +41,7 @@ def _greedy(
     """The likeliest token at every step."""
     state = model.start(memory, beams=1)
     alive = torch.arange(len(limits), device=device)  # which sentence each row writes
-    limit = torch.tensor(limits, device=device)
+    room = torch.tensor(limits, device=device)  # most tokens of each row
     tokens = torch.full((len(limits),), BOS, device=device)
     output = torch.full((len(limits), max(limits)), EOS, device=device)
     logp = torch.zeros(len(limits), device=device)
@@ -50,20 +50,21 @@ def _greedy(
         logits = model.step(tokens, state)
         normalizer = log_normalizer(logits) if options.scores else None
         best, places = top_k(_forbid(logits, eos=step < options.min_length), 1)
-        tokens = torch.where(writing, places[:, 0], EOS)
+        tokens = places[:, 0]
         if normalizer is not None:
             logp[alive] += torch.where(writing, best[:, 0] - normalizer, 0.0)
         output[alive, step] = tokens
-        writing = writing & (tokens != EOS) & (step + 1 < limit[alive])
+        writing = writing & (tokens != EOS) & (room > step + 1)
         left = int(writing.sum())
         if left == 0:
             break
         if left <= COMPACT_BELOW * len(writing):
             rows = writing.nonzero()[:, 0]
             state.reorder(rows)
-            alive, tokens, writing = alive[rows], tokens[rows], writing[rows]
+            alive, tokens, writing, room = alive[rows], tokens[rows], writing[rows], room[rows]
     results = []
     for ids, score, most in zip(output.tolist(), logp.tolist(), limits, strict=True):
+        ids = ids[:most]  # what a row wrote after its end is nobody's
         ids = ids[: ids.index(EOS)] if EOS in ids else ids
         length = min(len(ids) + 1, most)  # EOS counts where there was room for it
         results.append(Hypothesis(ids, score / length_penalty(length, options.length_penalty)))

@@ -20,7 +20,7 @@ from regard.errors import ConfigError
 from regard.models.base import Seq2Seq
 from regard.nn.attend import Body, Pattern
 from regard.nn.attention import CrossAttention, HeadShape, SelfAttention
-from regard.nn.cache import Ancestry, KeyValueCache
+from regard.nn.cache import Ancestry, KeyValueCache, of_sentences
 from regard.nn.device import stream_dtype
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.feedforward import ConvFeedForward, FeedForward, FeedForwardKind
@@ -128,9 +128,8 @@ class DecoderLayer(nn.Module):
     def step(self, x_RD: Tensor, state: LayerState, shared: TransformerState, rotation: Rotation | None) -> Tensor:
         """`forward` for one token a row."""
         x_RD = self.around_attention(x_RD, lambda x: self.attention.step(x, state.own, shared.own_bias, rotation))
-        memory_bias = shared.memory_bias.flatten(0, 1)
         x_RD = self.around_cross_attention(
-            x_RD, lambda x: self.cross_attention.step(x, state.keys, state.values, memory_bias)
+            x_RD, lambda x: self.cross_attention.step(x, state.keys, state.values, shared.memory_bias)
         )
         return self.around_feed_forward(x_RD, lambda x: self.feed_forward.step(x, state.recent))
 
@@ -140,7 +139,7 @@ class LayerState:
     """What one decoder layer remembers."""
 
     own: KeyValueCache
-    keys: Tensor  # of the source: [B, H, S, K]
+    keys: Tensor  # of the source: [B * H, S, K]
     values: Tensor
     recent: list[Tensor]  # of a convolutional feed-forward layer
 
@@ -148,17 +147,18 @@ class LayerState:
 class TransformerState:
     """What the decoder remembers of the rows being written."""
 
-    def __init__(self, layers: list[LayerState], source: Layout, *, beams: int, last: int | None) -> None:
+    def __init__(
+        self, layers: list[LayerState], source: Layout, *, num_heads: int, beams: int, last: int | None
+    ) -> None:
         self.layers = layers
         self.beams = beams
         self.length = 0  # tokens read so far
-        self.ancestry = Ancestry(len(source.lengths), beams, source.device, last=last)
-        self.own_bias = torch.zeros(1, 1, 1, device=source.device)  # who may look at what of the past: [B * H, Q, S]
+        dtype = layers[0].keys.dtype if layers else torch.float32
+        self.ancestry = Ancestry(len(source.lengths), beams, source.device, dtype=dtype, last=last)
+        self.own_bias = torch.zeros(1, 1, 1)  # who may look at what of the past: [B * H, Q, S]; set in every step
         holes_BS = ~source.mask  # the source's keys that are no tokens
-        bias_B11S = torch.zeros(holes_BS.shape, device=source.device).masked_fill_(holes_BS, float("-inf"))[
-            :, None, None
-        ]
-        self.memory_bias = bias_B11S.repeat(1, layers[0].keys.size(1) if layers else 1, 1, 1)  # [B, H, 1, S]
+        bias_BS = torch.zeros(holes_BS.shape, dtype=dtype, device=source.device).masked_fill_(holes_BS, float("-inf"))
+        self.memory_bias = bias_BS.repeat_interleave(num_heads, dim=0)[:, None]  # [B * H, 1, S]
         self._sentences = torch.arange(len(source.lengths), device=source.device)
 
     def reorder(self, rows: Tensor) -> None:
@@ -170,11 +170,12 @@ class TransformerState:
             self._keep(sentences)
 
     def _keep(self, sentences: Tensor) -> None:
+        before = self._sentences.numel()
         for layer in self.layers:
             layer.own.keep(sentences)
-            layer.keys = layer.keys.index_select(0, sentences)
-            layer.values = layer.values.index_select(0, sentences)
-        self.memory_bias = self.memory_bias.index_select(0, sentences)
+            layer.keys = of_sentences(layer.keys, sentences, before)
+            layer.values = of_sentences(layer.values, sentences, before)
+        self.memory_bias = of_sentences(self.memory_bias, sentences, before)
         self._sentences = torch.arange(sentences.numel(), device=sentences.device)
 
 
@@ -242,17 +243,17 @@ class Transformer(Seq2Seq):
         last = None if self.config.window is None else (self.config.window + 1) * beams
         for layer in self.decoder:
             k_MHK, v_MHV = layer.cross_attention.keys_values(memory.values)
-            k_BHSK = memory.layout.pad(k_MHK).transpose(1, 2).contiguous()
-            v_BHSV = memory.layout.pad(v_MHV).transpose(1, 2).contiguous()
+            k_GSK = memory.layout.pad(k_MHK).transpose(1, 2).flatten(0, 1)
+            v_GSV = memory.layout.pad(v_MHV).transpose(1, 2).flatten(0, 1)
             num_sentences = len(memory.layout.lengths)
             recent = layer.feed_forward.start(num_sentences * beams)
-            layers.append(LayerState(KeyValueCache(num_sentences, last=last), k_BHSK, v_BHSV, recent))
-        return TransformerState(layers, memory.layout, beams=beams, last=last)
+            layers.append(LayerState(KeyValueCache(num_sentences, last=last), k_GSK, v_GSV, recent))
+        return TransformerState(layers, memory.layout, num_heads=self.config.num_heads, beams=beams, last=last)
 
     def step(self, tokens: Tensor, state: TransformerState) -> Tensor:
-        position = torch.full_like(tokens, state.length)
+        position = torch.full((1,), state.length, device=tokens.device)  # all rows write the same one
         x_RD = self._embed(tokens, self.target_embedding, self.target_positions, position, state.length + 1)
-        rotation = self._rotation(position[:1])
+        rotation = self._rotation(position)
         state.own_bias = state.ancestry.grow(self.config.num_heads)
         for layer, layer_state in zip(self.decoder, state.layers, strict=True):
             x_RD = layer.step(x_RD, layer_state, state, rotation)
@@ -266,6 +267,7 @@ class Transformer(Seq2Seq):
 
             drop = self.dropout.draw(table.device) if self.dropout.active else None
             constants = positions.constants(longest)
+            places = places.expand(ids.shape).contiguous()
             return embed(ids, table, places, constants, scale=scale, drop=drop, dtype=stream_dtype(table))
         x_ND = positions(F.embedding(ids, table) * scale, places, longest)
         return self.dropout(x_ND.to(stream_dtype(table)))

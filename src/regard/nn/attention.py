@@ -4,7 +4,7 @@ Self-attention of the encoder, masked self-attention of the decoder, and encoder
 ragged batch in training, and one token a row in search, where the rows of one sentence's beams look into shared keys.
 
 Shapes: N query tokens, M key tokens, D model width, H heads, K key width, V value width,
-        B sentences, Q rows a sentence (its beams), R = B * Q rows, S keys.
+        B sentences, Q rows a sentence (its beams), R = B * Q rows, G = B * H, S keys.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.kernels.beside import split_columns
 from regard.nn.attend import Body, Pattern, attend
-from regard.nn.cache import KeyValueCache
+from regard.nn.cache import KeyValueCache, by_head, by_row
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.linear import Linear
 from regard.nn.norms import Norm
@@ -51,16 +51,17 @@ class MultiHead(nn.Module):
         heads_NHV = attend(q_NHK, k_MHK, v_MHV, pattern, body=self.body, drop=drop)
         return self.output(heads_NHV.flatten(1))
 
-    def look_once(self, q_RHK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, bias_GQS: Tensor) -> Tensor:
+    def look_once(self, q_RHK: Tensor, k_GSK: Tensor, v_GSV: Tensor, bias_GQS: Tensor) -> Tensor:
         """Attention of one token a row into its sentence's keys, heads joined and projected: [R, D].
 
-        For so few queries two plain products beat the fused kernel (LOG.md). G = B * H; the bias may be wider than long.
+        For so few queries two plain products beat the fused kernel (LOG.md). The bias may be wider than long.
         """
-        (R, H, K), B = q_RHK.shape, k_BHSK.size(0)
-        q_GQK = q_RHK.view(B, -1, H, K).transpose(1, 2).reshape(B * H, -1, K)
-        scores_GQS = torch.baddbmm(bias_GQS.to(q_GQK.dtype), q_GQK, k_BHSK.flatten(0, 1).transpose(1, 2), alpha=K**-0.5)
-        heads_GQV = torch.bmm(scores_GQS.softmax(dim=-1), v_BHSV.flatten(0, 1))
-        return self.output(heads_GQV.view(B, H, R // B, -1).transpose(1, 2).reshape(R, -1))
+        num_sentences = k_GSK.size(0) // q_RHK.size(1)
+        q_GQK = by_head(q_RHK, num_sentences)
+        scale = q_GQK.size(-1) ** -0.5
+        scores_GQS = torch.baddbmm(bias_GQS, q_GQK, k_GSK.transpose(1, 2), alpha=scale)
+        heads_GQV = torch.bmm(scores_GQS.softmax(dim=-1), v_GSV)
+        return self.output(by_row(heads_GQV, num_sentences))
 
 
 class SelfAttention(MultiHead):
@@ -105,14 +106,14 @@ class CrossAttention(MultiHead):
 
     def _queries(self, x_ND: Tensor) -> Tensor:
         q: Tensor = self.query(x_ND)
-        return _normed(q.unflatten(-1, (self.shape.num_heads, self.shape.key_width)), self.query_norm)
+        return _normed(q.view(-1, self.shape.num_heads, self.shape.key_width), self.query_norm)
 
     def forward(self, x_ND: Tensor, memory_MD: Tensor, pattern: Pattern) -> Tensor:
         return self.look(self._queries(x_ND), *self.keys_values(memory_MD), pattern)
 
-    def step(self, x_RD: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, bias_GQS: Tensor) -> Tensor:
+    def step(self, x_RD: Tensor, k_GSK: Tensor, v_GSV: Tensor, bias_GQS: Tensor) -> Tensor:
         """One token a row, into keys and values that all beams of a sentence share."""
-        return self.look_once(self._queries(x_RD), k_BHSK, v_BHSV, bias_GQS)
+        return self.look_once(self._queries(x_RD), k_GSK, v_GSV, bias_GQS)
 
 
 def _normed(x_NHK: Tensor, norm: Norm | None) -> Tensor:
