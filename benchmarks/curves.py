@@ -48,8 +48,7 @@ def distances(runs: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
     found = {}
     for name in others:
         differences = [
-            abs(mine - theirs)
-            for (_, mine), (_, theirs) in zip(runs[first]["curve"], runs[name]["curve"], strict=True)
+            abs(mine - theirs) for (_, mine), (_, theirs) in zip(runs[first]["curve"], runs[name]["curve"], strict=True)
         ]
         found[name] = {"largest": max(differences), "mean": sum(differences) / len(differences)}
     return found

@@ -149,9 +149,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     arguments = parser.parse_args()
     results = {
-        recipe: study(
-            recipe, arguments.data, arguments.out, arguments.seconds, arguments.seeds, arguments.at_once
-        )
+        recipe: study(recipe, arguments.data, arguments.out, arguments.seconds, arguments.seeds, arguments.at_once)
         for recipe in arguments.recipes.split(",")
     }
     studies.write(arguments.out, {"study": "optimizers", "results": results}, as_table(results))

@@ -17,7 +17,9 @@ from regard.decoding.lanes import search_all
 from regard.models import build_model
 from regard.nn.linear import lay_out_for_search
 from regard.training.graph import RecordedStep
+from regard.training.spread import Spread
 from regard.training.step import StepResult, make_optimizer, read, training_step
+from regard.training.world import World
 from systems.padded import configure_torch, draw_weights, synchronize
 from workload import Sentences, Setup
 
@@ -43,6 +45,7 @@ class Ours:
             self.model.train()
             self.config = TrainConfig(label_smoothing=setup.smoothing, clip_norm=setup.clip)
             self.optimizer = make_optimizer(self.model, self.config)
+            self.spread = Spread(self.model, smoothing=setup.smoothing, world=World(device=torch.device(setup.device)))
             self.recorded: RecordedStep | None = None
             self.steps = 0
         else:
@@ -87,7 +90,7 @@ class Ours:
         if isinstance(batch, PackedBatch):
             if self.recorded is None:
                 self.recorded = RecordedStep(
-                    self.model,
+                    self.spread,
                     self.optimizer,
                     self.config,
                     batch.shape,
@@ -96,7 +99,7 @@ class Ours:
                 )
             return self.recorded([batch], rate=self.setup.lr)
         return training_step(
-            self.model,
+            self.spread,
             self.optimizer,
             [batch],
             self.config,

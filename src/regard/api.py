@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from regard.assembly import (
     make_validator,
     refuse_other_recipe,
     resolve,
+    tokenizers_for_all,
     try_one_pair,
 )
 from regard.config import Recipe, find_recipe, load_recipe
@@ -27,7 +29,7 @@ from regard.decoding.translator import Translator, search_options
 from regard.errors import ConfigError, DataError
 from regard.evaluation.metrics import Score, score_all
 from regard.models import build_model
-from regard.nn.device import pick_device, use_device, use_threads
+from regard.nn.device import pick_device, pick_precision, use_device, use_threads
 from regard.nn.linear import lay_out_for_search
 from regard.run.card import make_card, write_card
 from regard.run.checkpoint import load_weights
@@ -39,6 +41,7 @@ from regard.text.corpus import read_pairs
 from regard.training.events import Event, Listener, Noted
 from regard.training.saver import disk_error
 from regard.training.trainer import Trainer
+from regard.training.world import World, join, own_device
 
 
 @dataclass(frozen=True)
@@ -75,45 +78,59 @@ def train(
         refuse_other_recipe(run, recipe, accept)
     if run.finished:
         return Outcome(run, finished=True, trained=False)
-    with kernels.allowed(recipe.train.kernels):
-        return _train(run, recipe, folders, listen, stop, changed=bool(accept))
+    device = use_device(pick_device(own_device(recipe.train.device)))
+    use_threads(recipe.train.threads)
+    with kernels.allowed(recipe.train.kernels), join(device) as world:
+        return _train(run, recipe, folders, listen, stop, world, changed=bool(accept))
 
 
 def _train(
-    run: RunFolder, recipe: Recipe, folders: list[Path], listen: Listener, stop: Callable[[], bool], *, changed: bool
+    run: RunFolder,
+    recipe: Recipe,
+    folders: list[Path],
+    listen: Listener,
+    stop: Callable[[], bool],
+    world: World,
+    *,
+    changed: bool,
 ) -> Outcome:
     """Trains a resolved recipe that is not refused."""
-    begun = run.exists
-    device = use_device(pick_device(recipe.train.device))
-    use_threads(recipe.train.threads)
-    corpus = load_corpus(recipe, folders)
-    listen(Noted(0, corpus.summary))
-    if begun and run.corpus() != corpus.fingerprint():
-        raise DataError(f"the text has changed since {run} was begun; put it back, or name another folder with --out")
-    tokenizers = run.tokenizers() if begun else fresh_tokenizers(recipe, corpus.train)
-    model = fresh_model(recipe, tokenizers).to(device)
-    loader = make_loader(recipe, corpus.train, tokenizers, model, listen)
-    validate = make_validator(recipe, corpus.valid, tokenizers, device) if corpus.valid else None
+    begun = world.gather(run.exists)[0]
 
     def hear(event: Event) -> None:
+        if not world.writes:
+            return
         try:
-            log_event(run, event)
+            if logs:
+                log_event(run, event)
         except OSError as error:
             if recipe.train.disk_full == "stop":
                 raise disk_error(error, max(run.steps(), default=None)) from error
         listen(event)
 
-    trainer = Trainer(model, loader, recipe.train, run, validate=validate, listen=hear, stop=stop)
-    try_one_pair(model.eval(), loader, device, trainer.precision)
-    if stop():
+    logs = False  # nothing is written before everything is known to fit
+    corpus = load_corpus(recipe, folders)
+    hear(Noted(0, corpus.summary))
+    if begun and run.corpus() != corpus.fingerprint():
+        raise DataError(f"the text has changed since {run} was begun; put it back, or name another folder with --out")
+    fresh = fresh_tokenizers(recipe, corpus.train) if world.writes and not begun else None
+    tokenizers = run.tokenizers() if begun else tokenizers_for_all(fresh, world)
+    model = fresh_model(recipe, tokenizers).to(world.device)
+    loader = make_loader(recipe, corpus.train, tokenizers, model, hear)
+    validate = make_validator(recipe, corpus.valid, tokenizers, world) if corpus.valid else None
+    try_one_pair(model.eval(), loader, world.device, pick_precision(recipe.train.precision, world.device))
+    if world.any(stop()):
         return Outcome(run, finished=False, trained=True)
-    with run.locked():
-        if run.exists != begun:
-            raise ConfigError(f"another process has begun {run} meanwhile; give the command again")
-        if not begun:  # all that can be refused has been: only now is anything written
-            run.create(recipe, tokenizers, corpus.fingerprint())
-        elif changed:
-            run.write_recipe(recipe)
+    with run.locked() if world.writes else nullcontext():
+        if world.writes:
+            if run.exists != begun:
+                raise ConfigError(f"another process has begun {run} meanwhile; give the command again")
+            if not begun:  # all that can be refused has been: only now is anything written
+                run.create(recipe, tokenizers, corpus.fingerprint())
+            elif changed:
+                run.write_recipe(recipe)
+        logs = True
+        trainer = Trainer(model, loader, recipe.train, run, world=world, validate=validate, listen=hear, stop=stop)
         return Outcome(run, finished=trainer.fit(), trained=True)
 
 

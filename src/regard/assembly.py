@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -26,10 +28,11 @@ from regard.nn.device import autocast, pick_precision
 from regard.run.folder import RunFolder
 from regard.text.bitext import load_bitext, pairs_fingerprint
 from regard.text.corpus import Pair
-from regard.text.tokenizer import Sampling, Tokenizers, train_tokenizers
+from regard.text.tokenizer import Sampling, Tokenizers, load_tokenizers, train_tokenizers
 from regard.training.events import Event, Example, Listener, Noted, Progress, Saved, Started, Validated
 from regard.training.loss import sequence_loss
 from regard.training.trainer import Validate
+from regard.training.world import World
 
 EXAMPLES_SHOWN = 5
 
@@ -56,13 +59,14 @@ def resolve(recipe: Recipe) -> Recipe:
 
 
 # Settings of the machine and of the display: a run may go on with others.
-NOT_THE_RUN = ("train.threads", "train.device", "train.log_every", "train.tensorboard", "train.keep")
+NOT_THE_RUN = ("train.threads", "train.device", "train.parallel", "train.log_every", "train.tensorboard", "train.keep")
 
 
 # What a run can go on with when it is told so: nothing that its weights, optimizer or order of batches were made by.
 MAY_CHANGE = (
     *("train.steps", "train.lr", "train.schedule", "train.warmup_steps", "train.decay", "train.weight_decay"),
     *(
+        "train.accumulate",
         "train.label_smoothing",
         "train.clip_norm",
         "train.max_bad_steps",
@@ -103,6 +107,21 @@ def load_corpus(recipe: Recipe, folders: list[Path]) -> Corpus:
 def fresh_tokenizers(recipe: Recipe, pairs: Sequence[Pair]) -> Tokenizers:
     config = recipe.tokenizer
     return train_tokenizers(pairs, kind=config.kind, size=config.size, joint=config.joint, coverage=config.coverage)
+
+
+def tokenizers_for_all(tokenizers: Tokenizers | None, world: World) -> Tokenizers:
+    """Those of the first process, which alone has trained them."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        if tokenizers is not None and world.size > 1:
+            tokenizers.save(folder)
+        files = {path.name: base64.b64encode(path.read_bytes()).decode() for path in sorted(folder.iterdir())}
+        told = world.gather(files)[0]
+        if tokenizers is not None:
+            return tokenizers
+        for file, content in told.items():
+            (folder / file).write_bytes(base64.b64decode(content))
+        return load_tokenizers(folder)
 
 
 def fresh_model(recipe: Recipe, tokenizers: Tokenizers) -> Seq2Seq:
@@ -153,10 +172,15 @@ def try_one_pair(model: Seq2Seq, loader: Loader | PackedLoader, device: torch.de
         sequence_loss(model, to_device(gather(sides, plan[0][:1]), device), smoothing=0.0)
 
 
-def make_validator(recipe: Recipe, pairs: list[Pair], tokenizers: Tokenizers, device: torch.device) -> Validate:
-    """Scores a model on the dev set: its loss over all pairs, the other metrics over the first few, greedily."""
+def make_validator(recipe: Recipe, pairs: list[Pair], tokenizers: Tokenizers, world: World) -> Validate:
+    """Scores a model on the dev set: its loss over all pairs, the other metrics over the first few, greedily.
+
+    Each process takes its share of the pairs; all of them get all scores.
+    """
+    device, mine = world.device, slice(world.rank, None, world.size)
     score_all(["a"], ["a"], recipe.evaluate)  # refuses a metric that cannot be computed here
-    batches = in_order(encode_pairs(pairs, tokenizers), budget=recipe.train.tokens, max_length=recipe.data.max_length)
+    encoded = encode_pairs(pairs, tokenizers)
+    batches = in_order(encoded, budget=recipe.train.tokens, max_length=recipe.data.max_length)[mine]
     shown = pairs[: recipe.train.validate_pairs]
     sources, references = [pair.source for pair in shown], [pair.target for pair in shown]
     options = search_options(recipe.decode, beam=1)
@@ -164,8 +188,12 @@ def make_validator(recipe: Recipe, pairs: list[Pair], tokenizers: Tokenizers, de
 
     def validate(model: Seq2Seq) -> tuple[dict[str, float], tuple[Example, ...]]:
         with autocast(device, precision):
-            metrics = {"loss": dev_loss(model, batches, device)}
-            outputs = Translator(model, tokenizers, recipe.decode).translate(sources, options=options)
+            loss, tokens = world.sum(*dev_loss(model, batches, device))
+            own = Translator(model, tokenizers, recipe.decode).translate(sources[mine], options=options)
+        metrics = {"loss": loss / max(tokens, 1)}
+        outputs = [""] * len(sources)
+        for rank, theirs in enumerate(world.gather(own)):
+            outputs[rank :: world.size] = theirs
         metrics |= {name: metric(outputs, references, recipe.evaluate).value for name, metric in METRICS.items()}
         examples = [Example(*three) for three in zip(sources, outputs, references, strict=True)]
         return metrics, tuple(examples[:: -(-len(examples) // EXAMPLES_SHOWN)])
@@ -174,13 +202,13 @@ def make_validator(recipe: Recipe, pairs: list[Pair], tokenizers: Tokenizers, de
 
 
 @torch.inference_mode()
-def dev_loss(model: Seq2Seq, batches: Sequence[Batch], device: torch.device) -> float:
-    """Nats a target token, unsmoothed: exp of it is the perplexity."""
+def dev_loss(model: Seq2Seq, batches: Sequence[Batch], device: torch.device) -> tuple[float, int]:
+    """Summed loss in nats, unsmoothed, and the number of target tokens: exp of their ratio is the perplexity."""
     total, tokens = 0.0, 0
     for batch in batches:
         loss = sequence_loss(model, to_device(batch, device), smoothing=0.0)
         total, tokens = total + loss.total.item(), tokens + loss.tokens
-    return total / max(tokens, 1)
+    return total, tokens
 
 
 def log_event(run: RunFolder, event: Event) -> None:

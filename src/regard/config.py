@@ -103,6 +103,9 @@ class TrainConfig(Struct, frozen=True):
     kernels: bool = True  # our own GPU kernels, where Triton is installed
     graph: bool = True  # on a GPU, the step recorded as one CUDA graph
     threads: int = 0  # CPU threads; 0: as PyTorch chooses
+    parallel: Literal["copies", "shards"] = (
+        "copies"  # under torchrun: the whole model a process (DDP), or shards (FSDP2)
+    )
     tensorboard: bool = False
 
     def __post_init__(self) -> None:

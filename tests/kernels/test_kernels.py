@@ -49,7 +49,9 @@ def heads(tokens, width):
     return torch.randn(tokens, 2, width, device=DEVICE).to(dtype).requires_grad_()
 
 
-@pytest.mark.parametrize("widths", [(16, 32), (8, 24), (256, 256)], ids=["whole tiles", "filled up tiles", "wide heads"])
+@pytest.mark.parametrize(
+    "widths", [(16, 32), (8, 24), (256, 256)], ids=["whole tiles", "filled up tiles", "wide heads"]
+)
 @pytest.mark.parametrize("name", PATTERNS)
 def test_tiled_attention_is_the_explicit_one_forward_and_backward(name, widths):
     from regard.kernels.attention import attend_tiled

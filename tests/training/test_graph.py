@@ -8,6 +8,7 @@ from regard.data.order import Position
 from regard.data.packing import PackedBatch
 from regard.models import build_model
 from regard.training.graph import RecordedStep
+from regard.training.spread import Spread
 from regard.training.step import make_optimizer, read
 from tests.data.test_packing import loader_of, sides_of
 
@@ -28,7 +29,12 @@ def test_a_recorded_step_is_the_plain_step_for_ten_steps(optimizer, accumulate):
         config = TrainConfig(graph=graph, optimizer=optimizer, accumulate=accumulate, clip_norm=1.0, seed=3)
         notes = []
         step = RecordedStep(
-            model, make_optimizer(model, config), config, loader.shape, precision=torch.bfloat16, note=notes.append
+            Spread(model, smoothing=config.label_smoothing),
+            make_optimizer(model, config),
+            config,
+            loader.shape,
+            precision=torch.bfloat16,
+            note=notes.append,
         )
         results = []
         for number in range(10):

@@ -9,6 +9,7 @@ from regard.config import TrainConfig
 from regard.data.loader import make_batch
 from regard.models import build_model
 from regard.training.loss import sequence_loss
+from regard.training.spread import Spread
 from regard.training.step import make_optimizer, read, training_step
 
 TABLE = {"kind": "transformer", "width": 16, "num_layers": 1, "num_heads": 2, "hidden": 32, "dropout": 0.0}
@@ -25,7 +26,17 @@ def fresh():
 
 def weights_after(batches, **settings):
     model, config = fresh(), TrainConfig(**settings)
-    (result,) = read([training_step(model, make_optimizer(model, config), batches, config, rate=0.01)])
+    (result,) = read(
+        [
+            training_step(
+                Spread(model, smoothing=config.label_smoothing),
+                make_optimizer(model, config),
+                batches,
+                config,
+                rate=0.01,
+            )
+        ]
+    )
     return {name: parameter.detach() for name, parameter in model.named_parameters()}, result
 
 
@@ -61,7 +72,13 @@ def test_a_gradient_that_is_not_finite_changes_nothing():
     with torch.no_grad():
         model.target_embedding[0, 0] = math.nan
     before = [parameter.clone() for parameter in model.parameters()]
-    result = training_step(model, make_optimizer(model, config), [make_batch(SOURCES, TARGETS)], config, rate=0.01)
+    result = training_step(
+        Spread(model, smoothing=config.label_smoothing),
+        make_optimizer(model, config),
+        [make_batch(SOURCES, TARGETS)],
+        config,
+        rate=0.01,
+    )
     assert not read([result])[0].finite
     for old, new in zip(before, model.parameters(), strict=True):
         assert torch.equal(old.nan_to_num(9.0), new.nan_to_num(9.0))

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 
 from rich.console import Console
 
 console = Console(stderr=True, highlight=False)
+rank = int(os.environ.get("RANK", "0"))  # among the processes that torchrun started; the first one speaks for all
 
 
 def say(text: str) -> None:
     """One plain sentence."""
+    if rank:
+        return
     console.print(text, markup=False, soft_wrap=True)
 
 
 def say_error(text: str) -> None:
     """What went wrong."""
-    console.print(f"error: {text}", style="bold red", markup=False, soft_wrap=True)
+    who = f"process {rank}: " if rank else ""
+    console.print(f"error: {who}{text}", style="bold red", markup=False, soft_wrap=True)
 
 
 def own_name() -> str:
-    """What a person types to call us here: our name where it is on the path, else where this process was found."""
-    return "regard" if shutil.which("regard") else sys.argv[0]
+    """What a person types to call us here: our name where it is on the path, else how this process was called."""
+    if shutil.which("regard"):
+        return "regard"
+    return "python -m regard" if sys.argv[0].endswith("__main__.py") else sys.argv[0]
 
 
 def warn(text: str) -> None:

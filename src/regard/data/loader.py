@@ -55,11 +55,10 @@ class Loader(Order):
     def cut(self, source_lengths: Indices, target_lengths: Indices, random: np.random.Generator) -> list[Indices]:
         return bucketed_batches(source_lengths, target_lengths, budget=self.budget, random=random)
 
-    def batches(self, position: Position) -> Iterator[tuple[Batch, Position]]:
-        """Each batch from here on, with the position after it."""
-        for sides, plan, positions in self.blocks(position):
-            for rows, after in zip(plan, positions, strict=True):
-                yield gather(sides, rows), after
+    def batches(self, position: Position, *, rank: int = 0, ranks: int = 1) -> Iterator[tuple[Batch, Position]]:
+        """Each batch of a process from here on, with the position after those of all processes."""
+        for sides, rows, after in self.own(position, rank=rank, ranks=ranks):
+            yield gather(sides, rows), after
 
 
 def gather(sides: Sides, rows: Indices) -> Batch:

@@ -77,3 +77,17 @@ class Order(ABC):
             if plan[first:]:
                 yield sides, plan[first:], [*after, ended]
             epoch, block, first = ended.epoch, ended.block, 0
+
+    def own(self, position: Position, *, rank: int, ranks: int) -> Iterator[tuple[Sides, Indices, Position]]:
+        """Every batch of one of several processes: its ids, its pairs, and the position after those of all of them.
+
+        Processes take batches in turn, so they take equally many whatever the corpus.
+        """
+        number = 0
+        for sides, plan, positions in self.blocks(position):
+            for rows, after in zip(plan, positions, strict=True):
+                if number == rank:
+                    mine = sides, rows
+                number = (number + 1) % ranks
+                if number == 0:
+                    yield *mine, after

@@ -191,20 +191,23 @@ class PackedLoader(Order):
         fits = np.flatnonzero(np.maximum(source_lengths, target_lengths) <= self.shape.longest)
         return [fits[batch] for batch in fill(source_lengths[fits], target_lengths[fits], self.shape, random)]
 
-    def batches(self, position: Position) -> Iterator[tuple[PackedBatch, Position]]:
-        """Each batch from here on, with the position after it."""
-        for rows, positions in self.rows(position):
+    def batches(self, position: Position, *, rank: int = 0, ranks: int = 1) -> Iterator[tuple[PackedBatch, Position]]:
+        """Each batch of a process from here on, with the position after those of all processes."""
+        for rows, positions in self.rows(position, rank=rank, ranks=ranks):
             for row, after in zip(rows, positions, strict=True):
                 yield PackedBatch(row, self.shape, int(row[-1])), after
 
-    def rows(self, position: Position) -> Iterator[tuple[Tensor, list[Position]]]:
+    def rows(self, position: Position, *, rank: int = 0, ranks: int = 1) -> Iterator[tuple[Tensor, list[Position]]]:
         """Rows of many batches at a time, [rows, numbers], and the position after each."""
         width = sum(self.shape.parts)
         most = max(1, self.BLOCK // width)
-        for sides, plan, positions in self.blocks(position):
-            for begin in range(0, len(plan), most):
-                chosen = plan[begin : begin + most]
-                block = np.empty((len(chosen), width), dtype=np.int32)
-                for row, pairs in zip(block, chosen, strict=True):
-                    write_row(row, sides, pairs, self.shape)
-                yield torch.from_numpy(block), positions[begin : begin + most]
+        chosen = []
+        for one in self.own(position, rank=rank, ranks=ranks):
+            chosen.append(one)
+            if len(chosen) < most and one[2].batch > 0:  # nothing is read of a block of pairs before its time
+                continue
+            block = np.empty((len(chosen), width), dtype=np.int32)
+            for row, (sides, pairs, _) in zip(block, chosen, strict=True):
+                write_row(row, sides, pairs, self.shape)
+            yield torch.from_numpy(block), [after for _, _, after in chosen]
+            chosen = []

@@ -52,7 +52,7 @@ def by_head(x_RHK: Tensor, num_sentences: int) -> Tensor:
 
 def by_row(x_GQK: Tensor, num_sentences: int) -> Tensor:
     """`by_head` undone, heads joined: [R, H * K]."""
-    G, Q, K = x_GQK.shape
+    Q, K = x_GQK.shape[1:]
     if Q == 1:
         return x_GQK.view(num_sentences, -1)
     return x_GQK.view(num_sentences, -1, Q, K).transpose(1, 2).reshape(num_sentences * Q, -1)

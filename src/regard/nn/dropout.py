@@ -26,14 +26,20 @@ class Noise:
         self._on_device: Tensor | None = None
         self.seed(0, 0)
 
-    def seed(self, seed: int, step: int) -> None:
-        """Begins the noise of one step."""
-        sequence = np.random.SeedSequence((seed, step))
+    def seed(self, seed: int, step: int, *, rank: int = 0) -> None:
+        """Begins the noise of one step; kernels of another process get another one."""
+        self._step = (seed, step)
+        sequence = np.random.SeedSequence(self._step)
         self._bytes = np.random.SFC64(sequence)
-        self._key = int(sequence.generate_state(1)[0]) >> 1
+        self._key = int(np.random.SeedSequence((*self._step, rank) if rank else self._step).generate_state(1)[0]) >> 1
         self._sites = 0
         if self._on_device is not None:
             self._on_device.fill_(self._key)
+
+    def part(self, number: int) -> None:
+        """Begins the noise of one micro-batch, by its number among all of the step; for kernels it just goes on."""
+        if number:
+            self._bytes = np.random.SFC64(np.random.SeedSequence((*self._step, number)))
 
     def rewind(self) -> None:
         """Begins the noise for kernels of this step again."""

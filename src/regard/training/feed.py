@@ -6,23 +6,23 @@ import queue
 import threading
 from collections.abc import Iterator
 
-import torch
 from torch import Tensor
 
 from regard.data.order import Position
 from regard.data.packing import PackedBatch, PackedLoader
+from regard.training.world import World
 
 AHEAD = 2  # blocks
 
 Block = tuple[Tensor, list[int], list[Position]]
 
 
-def feed(loader: PackedLoader, position: Position, device: torch.device) -> Iterator[tuple[PackedBatch, Position]]:
-    """Each batch from here on, on the device, with the position after it."""
+def feed(loader: PackedLoader, position: Position, world: World) -> Iterator[tuple[PackedBatch, Position]]:
+    """Each batch of this process from here on, on its device, with the position after those of all processes."""
     ready: queue.Queue[Block | BaseException] = queue.Queue(maxsize=AHEAD)
     stopped = threading.Event()
     thread = threading.Thread(
-        target=_write_ahead, args=(loader, position, ready, stopped, device.type == "cuda"), daemon=True, name="feed"
+        target=_write_ahead, args=(loader, position, world, ready, stopped), daemon=True, name="feed"
     )
     thread.start()
     try:
@@ -31,7 +31,7 @@ def feed(loader: PackedLoader, position: Position, device: torch.device) -> Iter
             if isinstance(block, BaseException):
                 raise block
             rows, tokens, positions = block
-            rows = rows.to(device, non_blocking=True)
+            rows = rows.to(world.device, non_blocking=True)
             for row, count, after in zip(rows, tokens, positions, strict=True):
                 yield PackedBatch(row, loader.shape, count), after
     finally:
@@ -41,14 +41,14 @@ def feed(loader: PackedLoader, position: Position, device: torch.device) -> Iter
 def _write_ahead(
     loader: PackedLoader,
     position: Position,
+    world: World,
     ready: queue.Queue[Block | BaseException],
     stopped: threading.Event,
-    pin: bool,
 ) -> None:
     try:
-        for rows, positions in loader.rows(position):
+        for rows, positions in loader.rows(position, rank=world.rank, ranks=world.size):
             tokens = rows[:, -1].tolist()
-            _put(ready, (rows.pin_memory() if pin else rows, tokens, positions), stopped)
+            _put(ready, (rows.pin_memory() if world.device.type == "cuda" else rows, tokens, positions), stopped)
             if stopped.is_set():
                 return
     except BaseException as error:  # told where the batches are waited for

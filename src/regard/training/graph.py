@@ -14,7 +14,7 @@ import torch
 from regard import kernels
 from regard.config import TrainConfig
 from regard.data.packing import PackedBatch, Shape, unpack
-from regard.models.base import Seq2Seq
+from regard.training.spread import Spread
 from regard.training.step import Optimizer, StepResult, change_weights, set_rate
 
 STEPS_BEFORE = 3
@@ -25,7 +25,7 @@ class RecordedStep:
 
     def __init__(
         self,
-        model: Seq2Seq,
+        spread: Spread,
         optimizer: Optimizer,
         config: TrainConfig,
         shape: Shape,
@@ -33,15 +33,16 @@ class RecordedStep:
         precision: torch.dtype,
         note: Callable[[str], None],
     ) -> None:
-        self.model, self.optimizer, self.config, self.precision = model, optimizer, config, precision
+        self.spread, self.optimizer, self.config, self.precision = spread, optimizer, config, precision
         self.note = note
         self.shape = shape
-        self.device = next(model.parameters()).device
+        self.device = next(spread.model.parameters()).device
         self.rows = torch.zeros(config.accumulate, sum(shape.parts), dtype=torch.int32, device=self.device)
         self.stream = torch.cuda.Stream(self.device)
         self.graph: torch.cuda.CUDAGraph | None = None
         self.numbers = torch.zeros(2, device=self.device)
-        self.steps_left = STEPS_BEFORE if config.graph else -1  # until the recording; below zero: never
+        alone = spread.world.size == 1  # a recording does not hold what processes tell each other
+        self.steps_left = STEPS_BEFORE if config.graph and alone else -1  # until the recording; below zero: never
 
     def __call__(self, batches: Sequence[PackedBatch], *, rate: float) -> StepResult:
         for row, batch in zip(self.rows, batches, strict=True):
@@ -54,13 +55,14 @@ class RecordedStep:
             self.graph.replay()
         else:
             self._run()
-        return StepResult(self.numbers.clone(), sum(batch.num_tokens for batch in batches))
+        tokens = round(self.spread.world.sum(sum(batch.num_tokens for batch in batches))[0])
+        return StepResult(self.numbers.clone(), tokens)
 
     def _run(self) -> None:
         assert kernels.usable(self.rows), "only our kernels leave dummy tokens out of the loss"
         batches = [unpack(row, self.shape, self.shape.target_tokens) for row in self.rows]
-        tokens = self.rows[:, -1].sum()
-        self.numbers.copy_(change_weights(self.model, self.optimizer, batches, tokens, self.config, self.precision))
+        tokens = self.spread.world.add(self.rows[:, -1].sum())
+        self.numbers.copy_(change_weights(self.spread, self.optimizer, batches, tokens, self.config, self.precision))
 
     def _record(self) -> None:
         started = time.monotonic()
@@ -72,7 +74,7 @@ class RecordedStep:
                 self._run()
         except RuntimeError as error:
             self.optimizer.zero_grad(set_to_none=True)
-            self.model.noise.rewind()
+            self.spread.model.noise.rewind()
             self.note(f"this step cannot be recorded as a CUDA graph, so training goes on without: {error}")
             return
         self.graph = graph

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from regard.config import TrainConfig
 from regard.data.loader import Batch, to_device
-from regard.models.base import Seq2Seq
+from regard.errors import ConfigError
 from regard.nn.device import autocast
-from regard.training.loss import sequence_loss
 from regard.training.muon import Muon
+from regard.training.spread import Spread, total_norm
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,19 @@ def read(results: Sequence[StepResult]) -> list[StepCost]:
 Optimizer = torch.optim.Optimizer | Muon
 
 
-def make_optimizer(model: nn.Module, config: TrainConfig) -> Optimizer:
-    """Adam as in section 5.3, its update fused into one pass, or one of its kin."""
+def make_optimizer(model: nn.Module, config: TrainConfig, *, sharded: bool = False) -> Optimizer:
+    """Adam as in section 5.3, its update fused into one pass (where weights are whole), or one of its kin."""
     device = next(model.parameters()).device
     on_gpu = device.type == "cuda"  # where the rate is a number on the device, so that a recorded step can use it
     rate = torch.zeros((), device=device) if on_gpu else 0.0
     adam: dict[str, Any] = {"betas": config.betas, "eps": config.eps, "capturable": on_gpu}
     decay = config.weight_decay
     if config.optimizer == "muon":
+        if sharded:
+            raise ConfigError("muon needs whole matrices; use train.parallel=copies, or train.optimizer=adamw")
         return Muon(model, rate=rate, momentum=config.momentum, weight_decay=decay, adam=adam)
     kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
-    return kind(model.parameters(), lr=rate, weight_decay=decay, fused=True, **adam)
+    return kind(model.parameters(), lr=rate, weight_decay=decay, fused=not sharded, **adam)
 
 
 def set_rate(optimizer: Optimizer, rate: float) -> None:
@@ -71,7 +73,7 @@ def set_rate(optimizer: Optimizer, rate: float) -> None:
 
 
 def training_step(
-    model: Seq2Seq,
+    spread: Spread,
     optimizer: Optimizer,
     batches: Sequence[Batch],
     config: TrainConfig,
@@ -80,15 +82,15 @@ def training_step(
     precision: torch.dtype = torch.float32,
 ) -> StepResult:
     """Gradient of the mean loss over the tokens of all micro-batches; applied unless something in it is not finite."""
-    device = next(model.parameters()).device
-    tokens = sum(batch.num_tokens for batch in batches)
+    device = next(spread.model.parameters()).device
+    tokens = round(spread.world.sum(sum(batch.num_tokens for batch in batches))[0])
     set_rate(optimizer, rate)
     on_device = [to_device(batch, device) for batch in batches]
-    return StepResult(change_weights(model, optimizer, on_device, tokens, config, precision), tokens)
+    return StepResult(change_weights(spread, optimizer, on_device, tokens, config, precision), tokens)
 
 
 def change_weights(
-    model: Seq2Seq,
+    spread: Spread,
     optimizer: Optimizer,
     batches: Sequence[Batch],
     tokens: int | Tensor,
@@ -96,18 +98,35 @@ def change_weights(
     precision: torch.dtype,
 ) -> Tensor:
     """The step itself, all of it work for the device: [summed loss, gradient norm]."""
+    model, world = spread.model, spread.world
     device = next(model.parameters()).device
     total = torch.zeros((), device=device)
-    for batch in batches:
+    for number, batch in enumerate(batches):
+        model.noise.part(number * world.size + world.rank)
         with autocast(device, precision):
-            loss = sequence_loss(model, batch, smoothing=config.label_smoothing)
-        (loss.total / tokens).backward()
-        total += loss.total.detach()
-    norm = nn.utils.get_total_norm([one.grad for one in model.parameters() if one.grad is not None])
-    numbers = torch.stack([total, norm])
-    # A fused optimizer divides gradients by grad_scale, and changes nothing where found_inf is 1.
-    optimizer.grad_scale = (norm / config.clip_norm).clamp(min=1) if config.clip_norm else None  # type: ignore[union-attr]
-    optimizer.found_inf = (~numbers.isfinite().all()).float()  # type: ignore[union-attr]
-    optimizer.step()
+            total += spread.backward(batch, tokens, last=number == len(batches) - 1)
+    gradients = [one.grad for one in model.parameters() if one.grad is not None]
+    norm = total_norm(gradients)
+    numbers = torch.stack([world.add(total), norm])
+    _apply(optimizer, gradients, numbers, config, sharded=spread.sharded)
     optimizer.zero_grad(set_to_none=True)
     return numbers
+
+
+def _apply(
+    optimizer: Optimizer, gradients: list[Tensor], numbers: Tensor, config: TrainConfig, *, sharded: bool
+) -> None:
+    """Clips, and changes the weights unless loss or norm are not finite."""
+    excess = (numbers[1] / config.clip_norm).clamp(min=1) if config.clip_norm else None
+    finite = numbers.isfinite().all()
+    if sharded:  # fused optimizers do not take a whole scale beside shards
+        if excess is not None:
+            for gradient in gradients:
+                gradient.div_(excess)
+        if bool(finite):
+            optimizer.step()
+        return
+    # A fused optimizer divides gradients by grad_scale, and changes nothing where found_inf is 1.
+    optimizer.grad_scale = excess  # type: ignore[union-attr]
+    optimizer.found_inf = (~finite).float()  # type: ignore[union-attr]
+    optimizer.step()

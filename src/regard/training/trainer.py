@@ -17,21 +17,24 @@ from regard.config import TrainConfig
 from regard.data.loader import Loader
 from regard.data.order import Position
 from regard.data.packing import PackedLoader
-from regard.errors import CheckpointError, TrainingError
+from regard.errors import TrainingError
 from regard.models.base import Seq2Seq
 from regard.nn.device import pick_precision
 from regard.run.checkpoint import Checkpoint, load_weights, model_weights, read_checkpoint
 from regard.run.folder import RunFolder
 from regard.run.machine import describe_machine
-from regard.training.averaging import MovingAverage, mean_weights
+from regard.training.averaging import mean_weights
 from regard.training.counters import Counters, Window
 from regard.training.events import Example, Listener, Noted, Progress, Saved, Started, Validated
 from regard.training.feed import feed
 from regard.training.graph import RecordedStep
 from regard.training.saver import Saver, disk_error
 from regard.training.schedules import learning_rate
-from regard.training.step import StepCost, StepResult, make_optimizer, read, training_step
+from regard.training.spread import Spread
+from regard.training.state import State
+from regard.training.step import StepCost, StepResult, read, training_step
 from regard.training.watchdog import Watchdog
+from regard.training.world import World
 
 HIGHER_IS_BETTER = {"loss": False, "bleu": True, "chrf": True, "exact": True, "token_errors": False}
 
@@ -48,27 +51,32 @@ class Trainer:
         config: TrainConfig,
         run: RunFolder,
         *,
+        world: World,
         validate: Validate | None,
         listen: Listener,
         stop: Callable[[], bool],
     ) -> None:
         self.model, self.loader, self.config, self.run = model, loader, config, run
-        self.validate, self.listen, self.stop = validate, listen, stop
+        self.world, self.validate, self.listen, self.stop = world, validate, listen, stop
         self.device = next(model.parameters()).device
         self.precision = pick_precision(config.precision, self.device)
-        self.optimizer = make_optimizer(model, config)
+        spread = Spread(model, smoothing=config.label_smoothing, world=world, parallel=config.parallel)
+        self.state = State(spread, config)
         self.rate = learning_rate(config, width=model.width)
-        self.average = MovingAverage(model_weights(model), decay=config.ema) if config.ema else None
-        self.counters = Counters()
         self.saved_step = 0
         self.best_on_disk: int | None = None
         self.saver = Saver(run, saved=self._saved, failed=self._not_saved)
         self.window = Window()
-        self.watchdog = Watchdog(run.path / "stalled.txt", seconds=config.stall_seconds)
+        stalled = "stalled.txt" if world.writes else f"stalled-{world.rank}.txt"
+        self.watchdog = Watchdog(run.path / stalled, seconds=config.stall_seconds)
         self.unread: list[
             tuple[StepResult, list[Any]]
         ] = []  # steps whose costs are still on the device, and their batches
         self.last_cost = StepCost(0.0, 0, 0.0)
+
+    @property
+    def counters(self) -> Counters:
+        return self.state.counters
 
     def fit(self) -> bool:
         """Trains to the end, or until asked to stop; whether the run is finished."""
@@ -88,22 +96,21 @@ class Trainer:
         before, started = counters.seconds, time.monotonic()
         self.window = Window()
         while counters.step < config.steps and not self._out_of_patience():
-            if self.stop():
+            if self.world.any(self.stop()):
                 if self.saved_step != counters.step:
                     self._save()
                 return False
             micro_batches = list(islice(batches, config.accumulate))
             taken = [batch for batch, _ in micro_batches]
             self.model.train()
-            self.model.noise.seed(config.seed, counters.step)
+            self.model.noise.seed(config.seed, counters.step, rank=self.world.rank)
             self.unread.append((step(taken, rate=self.rate(counters.step + 1)), taken))
             counters.step += 1
             self.watchdog.step()
             position = micro_batches[-1][1]
             counters.epoch, counters.block, counters.batch = position.epoch, position.block, position.batch
             counters.seconds = before + time.monotonic() - started
-            if self.average is not None:
-                self.average.update(model_weights(self.model), step=counters.step)
+            self.state.after_step()
             if len(self.unread) >= read_every:
                 self._read_costs()
             if counters.step % config.log_every == 0 or counters.step == config.steps:
@@ -127,25 +134,28 @@ class Trainer:
 
     def _batches_and_step(self, position: Position) -> tuple[Iterator[tuple[Any, Position]], Callable[..., StepResult]]:
         """Where batches come from, and what takes a step with them."""
-        model, optimizer, config, loader = self.model, self.optimizer, self.config, self.loader
+        spread, optimizer = self.state.spread, self.state.optimizer
+        config, loader, world = self.config, self.loader, self.world
         if isinstance(loader, Loader):
-            return loader.batches(position), partial(
-                training_step, model, optimizer, config=config, precision=self.precision
+            return loader.batches(position, rank=world.rank, ranks=world.size), partial(
+                training_step, spread, optimizer, config=config, precision=self.precision
             )
 
         def note(text: str) -> None:
             self.listen(Noted(self.counters.step, text))
 
-        step = RecordedStep(model, optimizer, config, loader.shape, precision=self.precision, note=note)
-        return feed(loader, position, self.device), step
+        step = RecordedStep(spread, optimizer, config, loader.shape, precision=self.precision, note=note)
+        return feed(loader, position, world), step
 
     def _how(self) -> str:
         """What training was chosen to run on, in one line."""
         dtype = str(self.precision).removeprefix("torch.")
+        holding = "shards" if self.state.spread.sharded else "copies"
+        many = [f"{self.world.size} processes with {holding} of the model"] if self.world.size > 1 else []
         if self.device.type == "cpu":
-            return f"cpu, {torch.get_num_threads()} threads, {dtype}"
+            return ", ".join(["cpu", f"{torch.get_num_threads()} threads", dtype, *many])
         packed = "packed batches, our kernels" if isinstance(self.loader, PackedLoader) else "bucketed batches"
-        return f"{self.device.type}, {dtype}, {packed}"
+        return ", ".join([self.device.type, dtype, packed, *many])
 
     def _read_costs(self) -> None:
         """Learns what the last steps cost, and which of them had to be left out."""
@@ -164,7 +174,7 @@ class Trainer:
             counters.skipped += 1
             self.listen(Noted(step, "the gradient is not finite; this step was left out"))
             if counters.bad_steps >= config.max_bad_steps:
-                path = self.run.write_batch(step, batches)
+                path = self.run.write_batch(step, batches) if self.world.writes else "the run's folder"
                 raise TrainingError(
                     f"{counters.bad_steps} steps in a row had a gradient that is not finite; the last checkpoint is kept: "
                     f"look at the batch in {path}, or begin a new run (--out) with a lower train.lr or train.clip_norm=1"
@@ -201,13 +211,15 @@ class Trainer:
     def _validate(self) -> None:
         assert self.validate is not None
         config, counters = self.config, self.counters
+        average = self.state.average
         trained = model_weights(self.model)
-        if self.average is not None:
+        if average is not None:
             trained = {name: weight.clone() for name, weight in trained.items()}
-            load_weights(self.model, self.average.average, origin="the moving average")
+            load_weights(self.model, average.average, origin="the moving average")
         self.model.eval()
-        metrics, examples = self.validate(self.model)
-        if self.average is not None:
+        with self.state.spread.gathered():
+            metrics, examples = self.validate(self.model)
+        if average is not None:
             load_weights(self.model, trained, origin="the trained weights")
         score = metrics[config.metric]
         sign = 1 if HIGHER_IS_BETTER[config.metric] else -1
@@ -230,23 +242,18 @@ class Trainer:
         if self.saved_step == counters.step:
             return
         self._read_costs()
-        training = {
-            f"optimizer/{name}/{key}": value
-            for name, parameter in self.model.named_parameters()
-            for key, value in self.optimizer.state.get(parameter, {}).items()
-        }
-        if self.average is not None:
-            training |= {f"trained/{name}": weight for name, weight in model_weights(self.model).items()}
-        if self.device.type == "cuda":
-            training["generator/cuda"] = torch.cuda.get_rng_state(self.device)
-        checkpoint = Checkpoint(self._current_weights(), training, vars(counters).copy())
+        self.saved_step = counters.step
+        if not (self.world.writes or self.state.spread.sharded):
+            return
+        checkpoint = self.state.checkpoint()
+        if not self.world.writes:
+            return
         self.saver.wait()  # the steps that are there must be known, to decide which to keep
         regular = self._regular_steps([*self.run.steps(), counters.step])
         keep = {counters.step, *regular[-max(config.keep, config.average) :]}
         if config.final == "best":  # the best one, and the one before it until that is on the disk
             keep |= {step for step in (counters.best_step, self.best_on_disk) if step is not None}
         self.saver.save(checkpoint, step=counters.step, keep=keep)
-        self.saved_step = counters.step
 
     def _saved(self, step: int, folder: Path) -> None:
         if step == self.counters.best_step:
@@ -266,10 +273,17 @@ class Trainer:
             step for step in sorted(set(steps)) if step % self.config.checkpoint_every == 0 or step == self.config.steps
         ]
 
-    def _current_weights(self) -> dict[str, Tensor]:
-        return model_weights(self.model) if self.average is None else self.average.average
-
     def _resume(self) -> None:
+        newest = self._look_for_checkpoint() if self.world.writes else None
+        newest = self.world.gather(None if newest is None else str(newest))[0]
+        if newest is None:
+            self.state.begin()
+            return
+        self.state.restore(read_checkpoint(Path(newest), training=True), origin=newest)
+        self.saved_step, self.best_on_disk = self.counters.step, self.counters.best_step
+
+    def _look_for_checkpoint(self) -> Path | None:
+        """The newest whole checkpoint; the log is cut back to it, and what was found damaged is told."""
         self.run.sweep()
         newest, complaints = self.run.latest()
         complaints += self.run.log_problems()
@@ -277,31 +291,7 @@ class Trainer:
         self.run.rewind_log(step)
         for complaint in complaints:
             self.listen(Noted(max(step, 0), complaint))
-        if newest is None:
-            if self.device.type == "cuda":  # dropout on a GPU draws from the device's own generator
-                torch.cuda.manual_seed(self.config.seed)
-            return
-        checkpoint = read_checkpoint(newest, training=True)
-        try:
-            self.counters = Counters(**checkpoint.counters)
-        except TypeError as error:
-            raise CheckpointError(f"{newest} was written by another version of regard: {error}") from error
-        self.saved_step, self.best_on_disk = self.counters.step, self.counters.best_step
-        weights, training = checkpoint.weights, checkpoint.training
-        if self.average is not None:
-            load_weights(self.model, weights, origin=str(newest))
-            self.average = MovingAverage(model_weights(self.model), decay=self.config.ema)
-            weights = {
-                name.removeprefix("trained/"): training[name] for name in training if name.startswith("trained/")
-            }
-        load_weights(self.model, weights, origin=str(newest))
-        for name, parameter in self.model.named_parameters():
-            prefix = f"optimizer/{name}/"
-            state = {key.removeprefix(prefix): value for key, value in training.items() if key.startswith(prefix)}
-            if state:  # the step count of a fused optimizer lives beside its moments
-                self.optimizer.state[parameter] = {key: value.to(self.device) for key, value in state.items()}
-        if "generator/cuda" in training and self.device.type == "cuda":
-            torch.cuda.set_rng_state(training["generator/cuda"], self.device)
+        return newest
 
     def _finish(self) -> None:
         """Chooses the final weights and ends the run."""
@@ -311,6 +301,13 @@ class Trainer:
                 self._save()
             self.listen(Noted(counters.step, f"no better {config.metric} for {config.patience} validations; stopping"))
         self.saver.wait()
+        current = self.state.weights()
+        if self.world.writes:
+            self._write_final(current)
+        self.world.wait()  # whoever is done first would end the others' connection
+
+    def _write_final(self, current: dict[str, Tensor]) -> None:
+        config, counters = self.config, self.counters
         best = counters.best_step if counters.best_step in self.run.steps() else self.best_on_disk
         if config.final == "best" and best is not None:
             weights, of = self.run.checkpoint_at(best).weights, [best]
@@ -318,8 +315,7 @@ class Trainer:
             of = sorted({*self._regular_steps(self.run.steps()), self.run.steps()[-1]})[-config.average :]
             weights = mean_weights(self.run.checkpoint_at(step).weights for step in of)
         else:
-            weights, of = self._current_weights(), [counters.step]
-        load_weights(self.model, weights, origin="the final weights")
+            weights, of = current, [counters.step]
         try:
             self.run.finish(Checkpoint(weights, {}, {**vars(counters), "from_steps": of}))
         except OSError as error:

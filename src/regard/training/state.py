@@ -1,0 +1,90 @@
+"""All that a run must remember to go on: weights, optimizer, moving average, counters, the GPU's generator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from regard.config import TrainConfig
+from regard.errors import CheckpointError
+from regard.run.checkpoint import Checkpoint, load_weights, model_weights
+from regard.training.averaging import MovingAverage
+from regard.training.counters import Counters
+from regard.training.spread import Spread
+from regard.training.step import make_optimizer
+
+
+class State:
+    """What training changes, as a checkpoint and back. Checkpoints hold whole tensors, whoever held shards of them."""
+
+    def __init__(self, spread: Spread, config: TrainConfig) -> None:
+        self.spread, self.model, self.config = spread, spread.model, config
+        self.device = next(self.model.parameters()).device
+        self.optimizer = make_optimizer(self.model, config, sharded=spread.sharded)
+        self.average = MovingAverage(model_weights(self.model), decay=config.ema) if config.ema else None
+        self.counters = Counters()
+
+    def begin(self) -> None:
+        """Sets what a run that begins depends on."""
+        if self.device.type == "cuda":  # where our kernels cannot run, dropout draws from the device's own generator
+            torch.cuda.manual_seed(self.config.seed)
+
+    def after_step(self) -> None:
+        if self.average is not None:
+            self.average.update(model_weights(self.model), step=self.counters.step)
+
+    def weights(self) -> dict[str, Tensor]:
+        """Those to translate with: the moving average where there is one. Every process must ask."""
+        own = model_weights(self.model) if self.average is None else self.average.average
+        return self._whole(own)
+
+    def checkpoint(self) -> Checkpoint:
+        """Everything. Every process must ask."""
+        training = {
+            f"optimizer/{name}/{key}": value
+            for name, parameter in self.model.named_parameters()
+            for key, value in self.optimizer.state.get(parameter, {}).items()
+        }
+        if self.average is not None:
+            training |= {f"trained/{name}": weight for name, weight in model_weights(self.model).items()}
+        if self.device.type == "cuda":
+            training["generator/cuda"] = torch.cuda.get_rng_state(self.device)
+        return Checkpoint(self.weights(), self._whole(training), vars(self.counters).copy())
+
+    def restore(self, checkpoint: Checkpoint, *, origin: str) -> None:
+        """Goes back to where the checkpoint was made."""
+        try:
+            self.counters = Counters(**checkpoint.counters)
+        except TypeError as error:
+            raise CheckpointError(f"{origin} was written by another version of regard: {error}") from error
+        weights, training = checkpoint.weights, checkpoint.training
+        if self.average is not None:
+            self.load(weights, origin=origin)
+            self.average = MovingAverage(model_weights(self.model), decay=self.config.ema)
+            weights = {
+                name.removeprefix("trained/"): training[name] for name in training if name.startswith("trained/")
+            }
+        self.load(weights, origin=origin)
+        for name, parameter in self.model.named_parameters():
+            prefix = f"optimizer/{name}/"
+            state = {key.removeprefix(prefix): value for key, value in training.items() if key.startswith(prefix)}
+            if state:  # the step count of a fused optimizer lives beside its moments
+                self.optimizer.state[parameter] = {
+                    key: self.spread.placed(value, like=parameter) for key, value in state.items()
+                }
+        if "generator/cuda" in training and self.device.type == "cuda":
+            torch.cuda.set_rng_state(training["generator/cuda"], self.device)
+
+    def load(self, weights: Mapping[str, Tensor], *, origin: str) -> None:
+        """Copies weights into the model."""
+        own = model_weights(self.model)
+        placed = {
+            name: self.spread.placed(weight, like=own[name]) if name in own else weight
+            for name, weight in weights.items()
+        }
+        load_weights(self.model, placed, origin=origin)
+
+    def _whole(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {name: self.spread.whole(tensor) for name, tensor in tensors.items()}

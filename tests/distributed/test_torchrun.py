@@ -1,0 +1,141 @@
+"""Real processes started by torchrun, talking over gloo: they train what one process trains."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import regard
+from regard.run.folder import RunFolder
+
+SETTINGS = [
+    *("model.width=32", "model.num_layers=1", "model.hidden=64", "model.num_heads=2", "model.dropout=0.1"),
+    *("train.tokens=256", "train.steps=12", "train.checkpoint_every=4", "train.validate_pairs=20", "train.log_every=1"),
+    *("train.device=cpu", "train.threads=1", "train.keep=9"),
+]
+CLOSE = 1e-4  # of losses: sums over processes are added in another order
+
+
+def torchrun(out, *overrides, recipe="reverse", accident="none", restarts=0, processes=2):
+    command = [
+        *(sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"),
+        *(f"--max-restarts={restarts}", str(Path(__file__).with_name("worker.py"))),
+        *(str(recipe), str(out), accident, *SETTINGS, *overrides),
+    ]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240)
+
+
+def losses(run):
+    return [event["loss"] for event in RunFolder(run).read_log() if event["event"] == "progress"]
+
+
+def final(run):
+    return load_file(Path(run) / "final" / "weights.safetensors")
+
+
+def assert_close(left, right, tolerance):
+    for name, weight in final(left).items():
+        torch.testing.assert_close(weight, final(right)[name], atol=tolerance, rtol=0)
+
+
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory):
+    """The run that all others are held against: one process, two micro-batches a step, with dropout."""
+    out = tmp_path_factory.mktemp("one") / "run"
+    regard.train("reverse", out=out, overrides=[*SETTINGS, "train.accumulate=2"])
+    return out
+
+
+@pytest.fixture(scope="module")
+def two_processes(tmp_path_factory):
+    out = tmp_path_factory.mktemp("two") / "run"
+    done = torchrun(out)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return out
+
+
+def test_two_processes_train_what_one_trains_with_two_micro_batches_a_step(one_process, two_processes):
+    assert losses(two_processes) == pytest.approx(losses(one_process), abs=CLOSE)
+    assert_close(two_processes, one_process, 1e-3)
+
+
+def test_scores_of_a_split_dev_set_are_those_of_the_whole(one_process, two_processes):
+    validated = [
+        next(event for event in reversed(RunFolder(run).read_log()) if event["event"] == "validated")
+        for run in (one_process, two_processes)
+    ]
+    assert validated[1]["loss"] == pytest.approx(validated[0]["loss"], abs=CLOSE)
+    assert [one["source"] for one in validated[1]["examples"]] == [one["source"] for one in validated[0]["examples"]]
+
+
+def test_shards_train_what_copies_train_and_end_as_a_plain_run(one_process, tmp_path):
+    done = torchrun(tmp_path / "run", "train.parallel=shards", "train.ema=0.9")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert losses(tmp_path / "run") == pytest.approx(losses(one_process), abs=CLOSE)
+    assert final(tmp_path / "run").keys() == final(one_process).keys()
+    assert RunFolder(tmp_path / "run").problems() == []
+    assert len(regard.load(tmp_path / "run").translate(["a b c"])) == 1
+
+
+@pytest.mark.parametrize("first", ["train.parallel=copies", "train.parallel=shards"])
+def test_a_run_of_two_processes_goes_on_as_one_and_the_other_way_round(one_process, tmp_path, first):
+    out, steady = tmp_path / "run", "train.warmup_steps=4000"
+    alone = [*SETTINGS, steady, "train.accumulate=2"]
+    assert torchrun(out, first, steady, "train.steps=4").returncode == 0
+    (out / "final").rename(tmp_path / "after 4")
+    regard.train("reverse", out=out, overrides=[*alone, "train.steps=8"], accept=["train.steps", "train.accumulate"])
+    (out / "final").rename(tmp_path / "after 8")
+    assert torchrun(out, first, steady).returncode == 0
+    regard.train("reverse", out=tmp_path / "whole", overrides=alone)
+    assert losses(out) == pytest.approx(losses(tmp_path / "whole"), abs=CLOSE)
+    assert_close(out, tmp_path / "whole", 1e-3)
+
+
+def test_three_processes_with_two_batches_an_epoch_take_equally_many_steps(tmp_path):
+    (tmp_path / "few.tsv").write_text("".join(f"{'abcde'[: 1 + n % 5]}\t{'edcba'[: 1 + n % 5]}\n" for n in range(7)))
+    recipe = tmp_path / "few.toml"
+    recipe.write_text(
+        '[data]\ntrain.pairs = "few.tsv"\n[tokenizer]\nkind = "char"\n[model]\nkind = "transformer"\n[train]\ntokens = 20\n'
+    )
+    done = torchrun(tmp_path / "run", "train.tokens=20", recipe=recipe, processes=3)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert RunFolder(tmp_path / "run").weights()[0].counters["step"] == 12
+
+
+def test_a_worker_that_is_killed_is_started_again_and_the_run_ends_as_if_nothing_had_been(two_processes, tmp_path):
+    done = torchrun(tmp_path / "run", accident="die 1 6", restarts=2)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert (tmp_path / "run.died").exists()
+    assert losses(tmp_path / "run") == pytest.approx(losses(two_processes), abs=1e-6)
+    assert_close(tmp_path / "run", two_processes, 1e-6)
+
+
+def test_a_process_that_fails_ends_all_of_them_with_its_own_words(tmp_path):
+    began = time.monotonic()
+    done = torchrun(tmp_path / "run", accident="fail 1 3")
+    assert done.returncode != 0
+    assert "rank 1: the disk of this process has gone" in done.stderr
+    assert time.monotonic() - began < 120, "nobody waits for it"
+
+
+def test_a_stop_is_taken_by_all_at_the_same_step_and_leaves_a_run_that_goes_on(tmp_path):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "regard"]
+    settings = [*SETTINGS, "train.steps=100000", "train.checkpoint_every=100000", "train.log_every=1"]
+    process = subprocess.Popen(
+        [*command, "train", "reverse", "--out", str(tmp_path / "run"), *settings], stderr=subprocess.PIPE, text=True
+    )
+    for line in process.stderr:
+        if line.startswith("step 5/"):
+            break
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=120)
+    (step,) = RunFolder(tmp_path / "run").steps()
+    assert step >= 5
+    assert not RunFolder(tmp_path / "run").finished
+    assert os.listdir(tmp_path / "run" / "checkpoints") == [f"step-{step:08}"]
