@@ -12,6 +12,7 @@ import msgspec
 
 from regard import kernels
 from regard.assembly import (
+    chosen_budget,
     fresh_model,
     fresh_tokenizers,
     load_corpus,
@@ -75,6 +76,9 @@ def train(
     recipe = resolve(msgspec.structs.replace(recipe, data=anchor(recipe.data, folders, named=named_folder(data))))
     run = RunFolder(out or Path("runs") / recipe.name)
     if run.exists:
+        if recipe.train.tokens == "auto":  # chosen when the run was begun
+            train = msgspec.structs.replace(recipe.train, tokens=run.recipe().train.tokens)
+            recipe = msgspec.structs.replace(recipe, train=train)
         refuse_other_recipe(run, recipe, accept)
     if run.finished:
         return Outcome(run, finished=True, trained=False)
@@ -116,6 +120,7 @@ def _train(
     fresh = fresh_tokenizers(recipe, corpus.train) if world.writes and not begun else None
     tokenizers = run.tokenizers() if begun else tokenizers_for_all(fresh, world)
     model = fresh_model(recipe, tokenizers).to(world.device)
+    recipe = chosen_budget(recipe, corpus, model, world, hear)
     loader = make_loader(recipe, corpus.train, tokenizers, model, hear)
     validate = make_validator(recipe, corpus.valid, tokenizers, world) if corpus.valid else None
     try_one_pair(model.eval(), loader, world.device, pick_precision(recipe.train.precision, world.device))

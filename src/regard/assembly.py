@@ -32,6 +32,7 @@ from regard.text.tokenizer import Sampling, Tokenizers, load_tokenizers, train_t
 from regard.training.events import Event, Example, Listener, Noted, Progress, Saved, Started, Validated
 from regard.training.loss import sequence_loss
 from regard.training.trainer import Validate
+from regard.training.trial import check_memory, largest_budget, longest_sentences
 from regard.training.world import World
 
 EXAMPLES_SHOWN = 5
@@ -46,6 +47,12 @@ class Corpus:
     def summary(self) -> str:
         valid = f", {len(self.valid):,} to validate on" if self.valid else ", none to validate on"
         return f"{len(self.train):,} pairs to train on{valid}"
+
+    @property
+    def most_tokens(self) -> int:
+        """No batch can have more a side: a token has at least a character, and every sentence an end."""
+        sides = ((pair.source for pair in self.train), (pair.target for pair in self.train))
+        return max(sum(len(text) + 1 for text in side) for side in sides)
 
     def fingerprint(self) -> dict[str, Any]:
         """Sizes and hashes: what a later run can be held against."""
@@ -162,7 +169,19 @@ def make_loader(
     half = pick_precision(recipe.train.precision, weight.device) == torch.bfloat16
     packed = weight.is_cuda and half and model.fixed_shapes and kernels.usable(weight)
     kind = PackedLoader if packed else Loader
-    return kind(sides_of, budget=recipe.train.tokens, max_length=most, seed=seed)
+    return kind(sides_of, budget=recipe.train.budget, max_length=most, seed=seed)
+
+
+def chosen_budget(recipe: Recipe, corpus: Corpus, model: Seq2Seq, world: World, listen: Listener) -> Recipe:
+    """The recipe with a token budget that fits every process: the one it names, or the largest there is."""
+    precision = pick_precision(recipe.train.precision, world.device)
+    batch_of = longest_sentences(recipe.data.max_length)
+    if recipe.train.tokens != "auto":
+        check_memory(model, min(recipe.train.tokens, corpus.most_tokens), batch_of, precision=precision)
+        return recipe
+    budget = min(world.gather(largest_budget(model, batch_of, precision=precision)))
+    listen(Noted(0, f"train.tokens=auto: {budget:,} tokens a side fit into memory"))
+    return msgspec.structs.replace(recipe, train=msgspec.structs.replace(recipe.train, tokens=budget))
 
 
 def try_one_pair(model: Seq2Seq, loader: Loader | PackedLoader, device: torch.device, precision: torch.dtype) -> None:
@@ -180,7 +199,7 @@ def make_validator(recipe: Recipe, pairs: list[Pair], tokenizers: Tokenizers, wo
     device, mine = world.device, slice(world.rank, None, world.size)
     score_all(["a"], ["a"], recipe.evaluate)  # refuses a metric that cannot be computed here
     encoded = encode_pairs(pairs, tokenizers)
-    batches = in_order(encoded, budget=recipe.train.tokens, max_length=recipe.data.max_length)[mine]
+    batches = in_order(encoded, budget=recipe.train.budget, max_length=recipe.data.max_length)[mine]
     shown = pairs[: recipe.train.validate_pairs]
     sources, references = [pair.source for pair in shown], [pair.target for pair in shown]
     options = search_options(recipe.decode, beam=1)

@@ -71,7 +71,7 @@ class TrainConfig(Struct, frozen=True):
     """Defaults are the paper's base model (Vaswani et al. 2017, section 5)."""
 
     steps: int = 100_000
-    tokens: int = 25_000  # a side, a micro-batch
+    tokens: int | Literal["auto"] = 25_000  # a side, a micro-batch; "auto": as many as fit into memory
     accumulate: int = 1  # micro-batches a step
     optimizer: Literal["adam", "adamw", "muon"] = "adam"  # muon: on hidden matrices, AdamW on the rest
     momentum: float = 0.95  # of muon
@@ -109,7 +109,9 @@ class TrainConfig(Struct, frozen=True):
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("steps", "tokens", "accumulate", "average", "checkpoint_every", "keep", "log_every"):
+        if self.tokens != "auto":
+            at_least(self, "tokens", 1)
+        for name in ("steps", "accumulate", "average", "checkpoint_every", "keep", "log_every"):
             at_least(self, name, 1)
         for name in ("max_bad_steps", "validate_pairs"):
             at_least(self, name, 1)
@@ -132,6 +134,12 @@ class TrainConfig(Struct, frozen=True):
             raise ValueError(f"betas are {self.betas}; each must be at least 0 and below 1")
         if not 0 < self.decay <= 1:
             raise ValueError(f"decay is {self.decay}; it is the share of all steps at the end, above 0 and at most 1")
+
+    @property
+    def budget(self) -> int:
+        """The token budget, once it is known."""
+        assert self.tokens != "auto", "the budget is asked for before it was chosen"
+        return self.tokens
 
 
 class DecodeConfig(Struct, frozen=True):

@@ -10,13 +10,10 @@ from contextlib import contextmanager
 from typing import Literal
 
 from torch import Tensor, nn
-from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from regard.data.loader import Batch
 from regard.models.base import Seq2Seq
-from regard.nn.stack import Stack
 from regard.training.loss import sequence_loss
 from regard.training.world import ALONE, World
 
@@ -42,15 +39,13 @@ class Spread:
     ) -> None:
         self.model, self.world = model, world
         self.sharded = world.size > 1 and parallel == "shards"
-        loss = LossOf(model, smoothing=smoothing)
-        self.loss: nn.Module = loss
+        self.loss: nn.Module = LossOf(model, smoothing=smoothing)
         if self.sharded:
-            for stack in [module for module in model.modules() if isinstance(module, Stack)]:
-                for layer in stack:
-                    fully_shard(layer)
-            fully_shard(loss)
+            from regard.training.shards import shard
+
+            shard(self.loss)
         elif world.size > 1:
-            self.loss = DistributedDataParallel(loss, gradient_as_bucket_view=True)
+            self.loss = DistributedDataParallel(self.loss, gradient_as_bucket_view=True)
 
     def backward(self, batch: Batch, tokens: Tensor | int, *, last: bool) -> Tensor:
         """Adds the gradient of the batch's share of the mean loss; shared with the others after the last one.
@@ -69,36 +64,34 @@ class Spread:
                 yield
             return
         if self.sharded:
-            assert isinstance(self.loss, FSDPModule)
-            self.loss.set_requires_gradient_sync(last)
+            from regard.training.shards import share_gradients
+
+            share_gradients(self.loss, last)
         yield
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
         """A context in which the model's own methods can be called: every process holds all of its weights."""
-        shards = [module for module in self.loss.modules() if isinstance(module, FSDPModule)]
-        for module in shards:
-            module.set_reshard_after_forward(False)
-            module.unshard()
-        try:
+        if not self.sharded:
             yield
-        finally:
-            for module in shards:
-                module.reshard()
-                module.set_reshard_after_forward(True)
+            return
+        from regard.training.shards import gathered
+
+        with gathered(self.loss):
+            yield
 
     def whole(self, tensor: Tensor) -> Tensor:
         """All of a tensor, where processes hold shards of it. Every process must ask."""
-        return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+        if not self.sharded:
+            return tensor
+        from regard.training.shards import whole
+
+        return whole(tensor)
 
     def placed(self, value: Tensor, like: Tensor) -> Tensor:
         """A whole tensor, spread as the other one is."""
-        if isinstance(like, DTensor) and value.shape == like.shape:
-            return distribute_tensor(value.to(like.device), like.device_mesh, like.placements)
-        return value.to(like.device)
+        if not self.sharded:
+            return value.to(like.device)
+        from regard.training.shards import placed
 
-
-def total_norm(gradients: list[Tensor]) -> Tensor:
-    """The norm of all gradients together, whole on every process."""
-    norm = nn.utils.get_total_norm(gradients)
-    return norm.full_tensor() if isinstance(norm, DTensor) else norm
+        return placed(value, like)

@@ -15,7 +15,7 @@ from regard.data.loader import Batch, to_device
 from regard.errors import ConfigError
 from regard.nn.device import autocast
 from regard.training.muon import Muon
-from regard.training.spread import Spread, total_norm
+from regard.training.spread import Spread
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def change_weights(
         with autocast(device, precision):
             total += spread.backward(batch, tokens, last=number == len(batches) - 1)
     gradients = [one.grad for one in model.parameters() if one.grad is not None]
-    norm = total_norm(gradients)
+    norm = spread.whole(nn.utils.get_total_norm(gradients))
     numbers = torch.stack([world.add(total), norm])
     _apply(optimizer, gradients, numbers, config, sharded=spread.sharded)
     optimizer.zero_grad(set_to_none=True)

@@ -33,6 +33,7 @@ from regard.training.schedules import learning_rate
 from regard.training.spread import Spread
 from regard.training.state import State
 from regard.training.step import StepCost, StepResult, read, training_step
+from regard.training.trial import out_of_memory
 from regard.training.watchdog import Watchdog
 from regard.training.world import World
 
@@ -83,6 +84,13 @@ class Trainer:
         try:
             with self.watchdog:
                 return self._fit()
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
+            step = self.counters.step + 1
+            raise TrainingError(
+                f"memory ran out at step {step}; the last checkpoint is kept: begin again with fewer train.tokens"
+            ) from error
         finally:
             self.saver.wait()  # whatever ends training, a checkpoint being written is finished first
 

@@ -1,0 +1,161 @@
+"""Whether the largest batch that can come fits into memory: asked before the first step, not hours after it.
+
+On a GPU that batch is tried, with room kept for what the optimizer will remember. On a CPU, where too much memory ends in
+the process being killed, small ones are, and what they keep is compared with what the machine has left.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from regard.data.loader import Batch, make_batch, to_device
+from regard.errors import TrainingError
+from regard.models.base import Seq2Seq
+from regard.nn.device import autocast
+from regard.training.loss import sequence_loss
+
+SMALL = 8  # a CPU tries this many times the smallest budget
+PASSING = 1.5  # what is held for a moment, beside what is kept: gradients of activations, chunks of logits
+SPARE = 0.9  # of the memory that is left may be planned with
+SMALLEST, LARGEST = 256, 65_536  # budgets that "auto" chooses from
+
+MakeBatch = Callable[[int], Batch]
+
+
+def longest_sentences(max_length: int) -> MakeBatch:
+    """Batches of sentences as long as may be: with padded attention, the most that a token budget can cost."""
+
+    def batch_of(budget: int) -> Batch:
+        sentence = [3] * min(max_length, max(budget - 1, 1))
+        count = max(1, budget // (len(sentence) + 1))
+        return make_batch([sentence] * count, [sentence] * count)
+
+    return batch_of
+
+
+def check_memory(model: Seq2Seq, budget: int, batch_of: MakeBatch, *, precision: torch.dtype) -> None:
+    """Refuses a token budget that does not fit, and says which one does."""
+    fits = _trial(model, batch_of, precision)
+    if fits(budget):
+        return
+    best = _largest(fits, below=budget)
+    advice = (
+        f"train.tokens={best} does (or train.tokens=auto)" if best else "not even a small one does: use a smaller model"
+    )
+    raise TrainingError(f"a batch of train.tokens={budget} does not fit into memory; {advice}")
+
+
+def largest_budget(model: Seq2Seq, batch_of: MakeBatch, *, precision: torch.dtype) -> int:
+    """The largest token budget that fits."""
+    fits = _trial(model, batch_of, precision)
+    best = LARGEST if fits(LARGEST) else _largest(fits, below=LARGEST)
+    if not best:
+        raise TrainingError(f"not even a batch of {SMALLEST} tokens fits into memory; use a smaller model")
+    return best
+
+
+def _largest(fits: Callable[[int], bool], *, below: int) -> int:
+    """The largest budget that fits, to an eighth of it; 0 if none does."""
+    low, high = 0, below
+    while high - low > max(low // 8, SMALLEST // 8):
+        middle = (low + high) // 2 if low else max(high // 2, SMALLEST // 8)
+        if fits(middle):
+            low = middle
+        else:
+            high = middle
+    return low if low >= SMALLEST else 0
+
+
+def _trial(model: Seq2Seq, batch_of: MakeBatch, precision: torch.dtype) -> Callable[[int], bool]:
+    device = next(model.parameters()).device
+    if device.type == "cuda":
+        return lambda budget: _fits_on_gpu(model, batch_of(budget), precision)
+    growth = _growth(model, batch_of, precision)
+    left = memory_left() * SPARE - 3 * _size(model)  # gradients and two moments
+    return lambda budget: growth(budget) <= left
+
+
+def _size(model: Seq2Seq) -> int:
+    return sum(one.numel() * one.element_size() for one in model.parameters())
+
+
+def _fits_on_gpu(model: Seq2Seq, batch: Batch, precision: torch.dtype) -> bool:
+    device = next(model.parameters()).device
+    try:
+        moments = torch.empty(2 * _size(model), dtype=torch.uint8, device=device)
+        model.train()
+        with autocast(device, precision):
+            loss = sequence_loss(model, to_device(batch, device), smoothing=0.1).total
+        loss.backward()
+        torch.cuda.synchronize(device)
+        del moments
+        return True
+    except torch.OutOfMemoryError:
+        return False
+    finally:
+        model.zero_grad(set_to_none=True)
+        torch.cuda.empty_cache()
+
+
+def _growth(model: Seq2Seq, batch_of: MakeBatch, precision: torch.dtype) -> Callable[[int], float]:
+    """Bytes that a batch of so many tokens takes on a CPU, from what small ones keep for their backward pass."""
+    few, many = SMALLEST, SMALL * SMALLEST
+    try:
+        each = (_kept(model, batch_of(many), precision) - _kept(model, batch_of(few), precision)) / (many - few)
+    except (RuntimeError, MemoryError) as error:
+        if not out_of_memory(error):
+            raise
+        each = float("inf")
+    return lambda budget: budget * each * PASSING
+
+
+def _kept(model: Seq2Seq, batch: Batch, precision: torch.dtype) -> int:
+    """Bytes that a forward pass keeps for the backward pass, weights not counted."""
+    weights = {one.untyped_storage().data_ptr() for one in model.parameters()}
+    kept: dict[int, Tensor] = {}  # held, so that no place is used twice
+
+    def look(tensor: Tensor) -> Tensor:
+        place = tensor.untyped_storage().data_ptr()
+        if place not in weights:
+            kept[place] = tensor
+        return tensor
+
+    model.train()
+    with (
+        torch.autograd.graph.saved_tensors_hooks(look, lambda tensor: tensor),
+        autocast(torch.device("cpu"), precision),
+    ):
+        loss = sequence_loss(model, batch, smoothing=0.1).total
+    size = sum(one.untyped_storage().nbytes() for one in kept.values())
+    del loss
+    return size
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether this is what PyTorch says when memory is used up; on a CPU it has no error class of its own."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+
+
+def memory_left() -> float:
+    """Bytes that this process can still take: the least of what machine, container and limits have left."""
+    left = [float("inf")]
+    with suppress(OSError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                left.append(int(line.split()[1]) * 1024)
+    with suppress(OSError, ValueError):
+        group = Path("/sys/fs/cgroup")
+        left.append(int((group / "memory.max").read_text()) - int((group / "memory.current").read_text()))
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    with suppress(OSError):
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        if limit != resource.RLIM_INFINITY:
+            left.append(limit - pages * os.sysconf("SC_PAGE_SIZE"))
+    return min(left) / int(os.environ.get("LOCAL_WORLD_SIZE", "1"))

@@ -1,0 +1,86 @@
+"""A batch that cannot fit is refused before the first step, with the budget that does."""
+
+import re
+
+import pytest
+import torch
+
+import regard
+from regard.errors import TrainingError
+from regard.models import build_model
+from regard.run.folder import RunFolder
+from regard.training import trial
+
+SMALL = ["model.width=32", "model.num_layers=1", "model.hidden=64", "model.num_heads=2", "train.steps=1"]
+MIB = 2**20
+
+
+@pytest.fixture
+def model():
+    return build_model(
+        {"kind": "transformer", "width": 64, "num_layers": 2, "num_heads": 2, "hidden": 128},
+        source_size=50,
+        target_size=50,
+    )
+
+
+def budget_within(model, monkeypatch, mebibytes):
+    monkeypatch.setattr(trial, "memory_left", lambda: mebibytes * MIB)
+    return trial.largest_budget(model, trial.longest_sentences(100), precision=torch.float32)
+
+
+def test_twice_the_memory_holds_about_twice_the_tokens(model, monkeypatch):
+    few, many = (budget_within(model, monkeypatch, size) for size in (60, 120))
+    assert 1.6 < many / few < 2.5, (few, many)
+
+
+def test_a_batch_that_does_not_fit_is_refused_with_the_one_that_does(model, monkeypatch):
+    monkeypatch.setattr(trial, "memory_left", lambda: 60 * MIB)
+    with pytest.raises(TrainingError, match="1000000 does not fit into memory; train") as told:
+        trial.check_memory(model, 1_000_000, trial.longest_sentences(100), precision=torch.float32)
+    best = int(re.search(r"; train.tokens=(\d+) does", str(told.value)).group(1))
+    trial.check_memory(model, best, trial.longest_sentences(100), precision=torch.float32)
+    with pytest.raises(TrainingError):
+        trial.check_memory(model, 2 * best, trial.longest_sentences(100), precision=torch.float32)
+
+
+def test_a_model_that_fits_nowhere_is_told_so(model, monkeypatch):
+    with pytest.raises(TrainingError, match="use a smaller model"):
+        budget_within(model, monkeypatch, 1)
+
+
+def test_nothing_is_written_when_memory_is_too_small(tmp_path, monkeypatch):
+    monkeypatch.setattr(trial, "memory_left", lambda: 2 * MIB)
+    with pytest.raises(TrainingError, match="does not fit into memory"):
+        regard.train("copy", out=tmp_path / "run", overrides=[*SMALL, "train.tokens=100000"])
+    assert not (tmp_path / "run").exists()
+
+
+def test_auto_takes_what_fits_writes_it_down_and_goes_on_with_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(trial, "memory_left", lambda: 30 * MIB)
+    regard.train("copy", out=tmp_path / "run", overrides=[*SMALL, "train.tokens=auto"])
+    chosen = RunFolder(tmp_path / "run").recipe().train.tokens
+    assert 256 <= chosen < 65_536
+    (tmp_path / "run" / "final").rename(tmp_path / "away")
+    monkeypatch.setattr(trial, "memory_left", lambda: 300 * MIB)
+    more = [*SMALL[:-1], "train.steps=2", "train.tokens=auto"]
+    regard.train("copy", out=tmp_path / "run", overrides=more, accept=["train.steps"])
+    assert RunFolder(tmp_path / "run").recipe().train.tokens == chosen
+
+
+def test_a_trial_leaves_no_trace_in_the_run(tmp_path, monkeypatch):
+    losses = []
+    for out in ("tried", "not tried"):
+        regard.train("copy", out=tmp_path / out, overrides=[*SMALL, "model.dropout=0.3"])
+        losses.append([one["loss"] for one in RunFolder(tmp_path / out).read_log() if one["event"] == "progress"])
+        monkeypatch.setattr("regard.assembly.check_memory", lambda *arguments, **options: None)
+    assert losses[0] == losses[1]
+
+
+def test_memory_that_runs_out_in_training_is_one_sentence(tmp_path, monkeypatch):
+    def no_memory(*arguments, **options):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("regard.training.spread.sequence_loss", no_memory)
+    with pytest.raises(TrainingError, match="memory ran out at step 1"):
+        regard.train("copy", out=tmp_path / "run", overrides=SMALL)
