@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError
 from regard.run.compact import WeightKind, compact, expand
 from regard.run.files import check_folder, read_json, seal_folder, write_json
+from regard.run.tensors import read_tensors, write_tensors
 
 
 @dataclass
@@ -35,9 +33,9 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, *, kind: WeightKind =
         shutil.rmtree(temporary)
     temporary.mkdir(parents=True)
     try:
-        _save(compact(checkpoint.weights, kind), temporary / "weights.safetensors")
+        write_tensors(temporary / "weights.safetensors", compact(checkpoint.weights, kind))
         if checkpoint.training:
-            _save(checkpoint.training, temporary / "training.safetensors")
+            write_tensors(temporary / "training.safetensors", checkpoint.training)
         write_json(temporary / "counters.json", checkpoint.counters)
         seal_folder(temporary, folder)
     except OSError:  # half a checkpoint must not keep a full disk full
@@ -45,21 +43,27 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, *, kind: WeightKind =
         raise
 
 
-def copy_of(checkpoint: Checkpoint) -> Checkpoint:
-    """The checkpoint on the CPU, sharing nothing with what training goes on changing."""
-    weights, training = (
-        {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
-        for tensors in (checkpoint.weights, checkpoint.training)
-    )
+def copy_of(checkpoint: Checkpoint, *, into: Checkpoint | None = None) -> Checkpoint:
+    """The checkpoint on the CPU, sharing nothing with what training goes on changing.
+
+    The memory of an earlier copy is used again where it fits: new memory takes longer to get than to fill.
+    """
+    old = Checkpoint({}) if into is None else into
+    weights = _copies(checkpoint.weights, old.weights)
+    training = _copies(checkpoint.training, old.training)
+    if any(one.is_cuda for one in checkpoint.weights.values()):
+        torch.cuda.synchronize()
     return Checkpoint(weights, training, dict(checkpoint.counters))
 
 
-def _save(tensors: Mapping[str, Tensor], path: Path) -> None:
-    try:
-        save_file(_plain(tensors), path)
-    except SafetensorError as error:  # its words for what the system said, a full disk for one
-        full = "No space left" in str(error) or "os error 28" in str(error)
-        raise OSError(errno.ENOSPC if full else errno.EIO, str(error), str(path)) from error
+def _copies(tensors: Mapping[str, Tensor], old: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    copies = {}
+    for name, tensor in tensors.items():
+        room = old.get(name)
+        if room is None or room.shape != tensor.shape or room.dtype != tensor.dtype:
+            room = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+        copies[name] = room.copy_(tensor.detach(), non_blocking=True)
+    return copies
 
 
 def read_checkpoint(folder: Path, *, training: bool = False) -> Checkpoint:
@@ -71,15 +75,6 @@ def read_checkpoint(folder: Path, *, training: bool = False) -> Checkpoint:
     if training and (folder / "training.safetensors").exists():
         checkpoint.training = read_tensors(folder / "training.safetensors")
     return checkpoint
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, by name."""
-    try:
-        tensors: dict[str, Tensor] = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from error
-    return tensors
 
 
 def model_weights(model: nn.Module) -> dict[str, Tensor]:
@@ -96,7 +91,3 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], *, origin: str
     with torch.no_grad():
         for name, parameter in own.items():
             parameter.copy_(weights[name])
-
-
-def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}

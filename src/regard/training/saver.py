@@ -28,14 +28,15 @@ class Saver:
     ) -> None:
         self.run = run
         self.saved, self.failed = saved, failed
+        self._copy: Checkpoint | None = None
         self._thread: threading.Thread | None = None
         self._outcome: tuple[int, Path | BaseException] | None = None
 
     def save(self, checkpoint: Checkpoint, *, step: int, keep: set[int]) -> None:
         """Begins to write a checkpoint, and lets go of all but those of these steps once it is whole."""
         self.wait()
-        copy = copy_of(checkpoint)
-        self._thread = threading.Thread(target=self._write, args=(copy, step, keep), name="saver")
+        self._copy = copy_of(checkpoint, into=self._copy)
+        self._thread = threading.Thread(target=self._write, args=(self._copy, step, keep), name="saver")
         self._thread.start()
 
     def look(self) -> None:

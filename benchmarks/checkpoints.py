@@ -1,0 +1,85 @@
+"""What a checkpoint costs training: how long it waits, and how much processor time the writing takes beside it.
+
+python benchmarks/checkpoints.py --out benchmarks/results/checkpoints.json
+
+A checkpoint every minute costs the share of a minute in which training waits, and at most the share of the machine's
+processor time that writing uses. Both are measured directly: a difference of two throughputs would drown in noise.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from harness import say
+from machine import machine
+
+from regard.config import TrainConfig
+from regard.data.loader import make_batch
+from regard.models import build_model
+from regard.run.folder import RunFolder
+from regard.training.saver import Saver
+from regard.training.spread import Spread
+from regard.training.state import State
+from regard.training.step import training_step
+
+MINUTE = 60.0
+SIZES = {
+    "width 256, 3+3 layers, 8k vocabulary": {"width": 256, "num_layers": 3, "num_heads": 4, "hidden": 1024},
+    "the paper's base, 37k vocabulary": {},
+}
+
+
+def measure(table: dict[str, Any], vocabulary: int, saves: int, folder: Path, device: str) -> dict[str, Any]:
+    """Seconds that training waits for a checkpoint, and processor seconds of the writing."""
+    model = build_model({"kind": "transformer", **table}, source_size=vocabulary, target_size=vocabulary).to(device)
+    config = TrainConfig()
+    state = State(Spread(model, smoothing=0.1), config)
+    training_step(state.spread, state.optimizer, [make_batch([[5] * 20] * 4, [[6] * 20] * 4)], config, rate=1e-4)
+    failures: list[OSError] = []
+    saver = Saver(RunFolder(folder), saved=lambda step, path: None, failed=lambda step, error: failures.append(error))
+    waits, writes, used = [], [], []
+    for step in range(1, saves + 1):
+        cpu, began = time.process_time(), time.monotonic()
+        saver.save(state.checkpoint(), step=step, keep={step})
+        waits.append(time.monotonic() - began)
+        saver.wait()
+        writes.append(time.monotonic() - began)
+        used.append(time.process_time() - cpu)
+    assert not failures, failures
+    size = sum(path.stat().st_size for path in folder.rglob(f"step-{saves:08}/*"))
+    wait, processor = statistics.median(waits), statistics.median(used)
+    return {
+        "parameters": model.num_parameters(),
+        "bytes": size,
+        "wait_seconds": round(wait, 4),
+        "until_on_disk_seconds": round(statistics.median(writes), 3),
+        "processor_seconds": round(processor, 3),
+        "share_waited_every_minute": round(wait / MINUTE, 5),
+        "share_at_most_every_minute": round(max(wait, processor / torch.get_num_threads()) / MINUTE, 5),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--saves", type=int, default=7)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    results = {}
+    for (name, table), vocabulary in zip(SIZES.items(), (8_192, 37_000), strict=True):
+        with tempfile.TemporaryDirectory(dir=".") as folder:
+            results[name] = measure(table, vocabulary, arguments.saves, Path(folder) / "run", arguments.device)
+        say(f"{name}: {results[name]}")
+    result = {"benchmark": "checkpoints", "machine": machine(), "device": arguments.device, "sizes": results}
+    print(json.dumps(result))
+    if arguments.out:
+        arguments.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
