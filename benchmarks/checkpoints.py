@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
 from harness import say
 from machine import machine
-
 from regard.config import TrainConfig
 from regard.data.loader import make_batch
 from regard.models import build_model

@@ -165,11 +165,25 @@ def make_loader(
     def sides_of(epoch: int) -> Sides:
         return encode_pairs(pairs, tokenizers, Sampling(rate, seed * 1_000_003 + epoch)) if rate else plain
 
-    weight = next(model.parameters())
-    half = pick_precision(recipe.train.precision, weight.device) == torch.bfloat16
-    packed = weight.is_cuda and half and model.fixed_shapes and kernels.usable(weight)
-    kind = PackedLoader if packed else Loader
+    obstacle = why_not_packed(recipe, model)
+    if obstacle and next(model.parameters()).is_cuda:
+        listen(Noted(0, f"batches are of sentences of like length, without a CUDA graph, because {obstacle}"))
+    kind = Loader if obstacle else PackedLoader
     return kind(sides_of, budget=recipe.train.budget, max_length=most, seed=seed)
+
+
+def why_not_packed(recipe: Recipe, model: Seq2Seq) -> str:
+    """What keeps batches from being packed for our kernels; nothing, where they can be."""
+    weight = next(model.parameters())
+    if not weight.is_cuda:
+        return "there is no GPU"
+    if not recipe.train.kernels:
+        return "train.kernels is false"
+    if not kernels.usable(weight):
+        return "Triton is not installed"
+    if pick_precision(recipe.train.precision, weight.device) != torch.bfloat16:
+        return "products are not in bfloat16"
+    return "" if model.fixed_shapes else "model.attention, or the width of the heads, does not suit our kernels"
 
 
 def chosen_budget(recipe: Recipe, corpus: Corpus, model: Seq2Seq, world: World, listen: Listener) -> Recipe:
