@@ -1,4 +1,4 @@
-"""Translating on a real Ray of this machine. `pip install 'regard[ray]'` (some 500 MB, so CI goes without) to run these."""
+"""Translating on a real Ray of this machine. `pip install 'regard[ray]'` (400 MB, so CI goes without) to run these."""
 
 import os
 import random
@@ -10,10 +10,12 @@ import pytest
 import regard
 from regard.cluster import corpus, pool
 from regard.cluster.corpus import ShardDone, WorkerReady, translate_corpus
+from regard.cluster.worker import pack_model
+from regard.decoding.hypotheses import SearchOptions
 from regard.errors import ConfigError, DataError, DecodeError, MissingExtra
 from tests.cli.test_bad_input import regard as command
 
-FAST = ["train.steps=60", "train.validate_pairs=10", "train.checkpoint_every=60", "train.threads=1"]
+FAST = ["train.steps=30", "train.validate_pairs=10", "train.checkpoint_every=30", "train.threads=1"]
 LINES, SHARD = 3000, 500
 
 
@@ -45,18 +47,18 @@ def joined(output):
 
 def translate(folder, output, source="in.txt", **options):
     return translate_corpus(
-        folder / "run", str(folder / source), output, **{"shard_lines": SHARD, "device": "cpu", **options}
+        folder / "run", str(folder / source), output, **{"shard_lines": SHARD, "device": "cpu", "workers": 1, **options}
     )
 
 
-def test_the_command_equals_the_plain_one_and_says_how_to_join(folder, ray, tmp_path):
+def test_the_command_equals_the_plain_one_and_says_how_to_join(ray, folder, tmp_path):
     result = command("translate", "run", "in.txt", str(tmp_path / "out"), "--ray", "--workers", "1", cwd=folder)
     assert result.returncode == 0, result.stderr
     assert f"cat {tmp_path / 'out'}/part-*.txt" in result.stderr and "lines/s" in result.stderr
     assert joined(tmp_path / "out") == (folder / "plain.txt").read_text()
 
 
-def test_a_killed_worker_changes_nothing(folder, ray, tmp_path):
+def test_a_killed_worker_changes_nothing(ray, folder, tmp_path):
     workers, killed, warnings = [], [], []
 
     def listen(event):
@@ -74,20 +76,7 @@ def test_a_killed_worker_changes_nothing(folder, ray, tmp_path):
     assert joined(tmp_path / "out") == (folder / "plain.txt").read_text()
 
 
-def test_a_second_run_does_no_work_and_a_missing_shard_is_all_that_is_done_again(folder, ray, tmp_path, monkeypatch):
-    translate(folder, tmp_path / "out")
-    (tmp_path / "out" / "part-00002.txt").unlink()
-    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("part-*")}
-    assert translate(folder, tmp_path / "out").translated == 1
-    monkeypatch.setattr(corpus, "connected", lambda: pytest.fail("Ray was used"))
-    assert translate(folder, tmp_path / "out").translated == 0
-    assert all(path.stat().st_mtime_ns == time for path, time in before.items())
-    assert joined(tmp_path / "out") == (folder / "plain.txt").read_text()
-    with pytest.raises(ConfigError, match="shard lines differs"):
-        translate(folder, tmp_path / "out", shard_lines=600)
-
-
-def test_parquet_in_and_out_keeps_columns_rows_and_missing_values(folder, ray, tmp_path):
+def test_parquet_in_and_out_keeps_columns_rows_and_missing_values(ray, folder, tmp_path):
     arrow = pytest.importorskip("pyarrow")
     import pyarrow.parquet as parquet
 
@@ -112,7 +101,9 @@ def test_parquet_in_and_out_keeps_columns_rows_and_missing_values(folder, ray, t
         translate(folder, tmp_path / "another", source=tmp_path / "in", column="body")
 
 
-def test_an_error_ends_the_run_with_its_own_sentence_and_other_shards_are_kept(folder, ray, tmp_path, monkeypatch):
+def test_an_error_keeps_what_is_done_a_second_run_does_the_rest_and_a_third_does_no_work(
+    ray, folder, tmp_path, monkeypatch
+):
     def spoil(shards, layout, shard_lines, wanted):
         for shard, chunk in original(shards, layout, shard_lines, wanted):
             if shard.number == 3:
@@ -124,11 +115,19 @@ def test_an_error_ends_the_run_with_its_own_sentence_and_other_shards_are_kept(f
         patched.setattr(corpus, "read_shards", spoil)
         with pytest.raises(DataError, match="has gone bad"):
             translate(folder, tmp_path / "out")
-    assert len(list((tmp_path / "out").glob("part-*"))) == 3
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("part-*")}
+    assert len(kept) == 3
     assert translate(folder, tmp_path / "out").translated == LINES // SHARD - 3
+    assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
+    assert joined(tmp_path / "out") == (folder / "plain.txt").read_text()
+
+    monkeypatch.setattr(corpus, "connected", lambda: pytest.fail("Ray was used"))
+    assert translate(folder, tmp_path / "out").translated == 0
+    with pytest.raises(ConfigError, match="shard lines differs"):
+        translate(folder, tmp_path / "out", shard_lines=600)
 
 
-def test_a_mistake_that_a_worker_finds_is_told_as_it_is(folder, ray, tmp_path, monkeypatch):
+def test_a_mistake_that_a_worker_finds_is_told_as_it_is(ray, folder, tmp_path, monkeypatch):
     model = corpus.pack_model(folder / "run")
     damaged = type(model)({**model.files, "final/weights.safetensors": b"junk"}, model.sha256)
     monkeypatch.setattr(corpus, "pack_model", lambda run: damaged)
@@ -136,11 +135,11 @@ def test_a_mistake_that_a_worker_finds_is_told_as_it_is(folder, ray, tmp_path, m
         translate(folder, tmp_path / "out")
 
 
-def test_a_shard_that_fails_again_and_again_ends_the_run(folder, ray, tmp_path, monkeypatch):
+def test_a_shard_that_fails_again_and_again_ends_the_run(ray, folder, tmp_path, monkeypatch):
     monkeypatch.setattr(pool, "MOST_TRIES", 2)
     monkeypatch.setattr(pool, "Worker", Stumbling)
     with pytest.raises(DecodeError, match=r"lines 501 to 1000 of .*in\.txt failed 2 times, .*ValueError: bad luck"):
-        translate(folder, tmp_path / "out", workers=1)
+        translate(folder, tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").glob("part-*")] == ["part-00000.txt"]
 
 
@@ -153,11 +152,12 @@ class Stumbling(pool.Worker):
         return super().translate(texts, first)
 
 
-def test_a_long_line_is_cut_with_a_warning_that_names_it(folder, ray, tmp_path):
-    (tmp_path / "in.txt").write_text("a b\n" * 3 + "a " * 3000 + "\n")
-    warnings = []
-    translate(folder, tmp_path / "out", source=tmp_path / "in.txt", shard_lines=2, warn=warnings.append)
-    assert any("in.txt: line 4 has 3000 tokens" in text for text in warnings)
+def test_a_worker_warns_of_a_long_line_by_its_number_in_the_file(folder):
+    worker = pool.Worker(pack_model(folder / "run"), SearchOptions(beam=1, max_length=1), device="cpu", threads=1)
+    worker.prepare()
+    answer = worker.translate(["a b", None, "a " * 3000], first=7)
+    assert answer.translations[1] is None and len(answer.translations) == 3
+    assert [text.split(";")[0] for text in answer.warnings] == ["line 9 has 3000 tokens"]
 
 
 def test_without_ray_one_sentence_says_what_to_install(folder, tmp_path, monkeypatch):

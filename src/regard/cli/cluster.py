@@ -68,7 +68,7 @@ class Display:
 
         if isinstance(event, WorkerReady):
             self.workers += 1
-            self._show(f"worker {self.workers} is ready on {event.machine}")
+            self._show(f"worker {self.workers} is ready: process {event.process} on {event.machine}")
         elif isinstance(event, ShardDone):
             rate = event.translated / max(event.seconds, 1e-9)
             total = event.translated + event.left
