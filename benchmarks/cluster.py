@@ -111,15 +111,15 @@ def main() -> None:
         subprocess.run([*REGARD, "train", "copy", "--out", "run", *settings], cwd=folder, check=True)
         write_lines(folder / "in.txt", arguments.lines)
         found = measure(folder, arguments.rounds)
-    best = {system: statistics.median(all_) for system, all_ in found["seconds"].items()}
+    median = {system: statistics.median(all_) for system, all_ in found["seconds"].items()}
     result = {
         "benchmark": "cluster",
         **machine(),
         "ray": version("ray"),
         "lines": arguments.lines,
         **found,
-        "lines_per_second": {system: round(arguments.lines / seconds) for system, seconds in best.items()},
-        "ray_over_plain_seconds": round(best["ray"] / best["plain"], 2),
+        "lines_per_second": {system: round(arguments.lines / seconds) for system, seconds in median.items()},
+        "ray_over_plain_seconds": round(median["ray"] / median["plain"], 2),
     }
     if arguments.out:
         arguments.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import socket
 import sys
 
 import pytest
@@ -158,6 +159,16 @@ def test_a_worker_warns_of_a_long_line_by_its_number_in_the_file(folder):
     answer = worker.translate(["a b", None, "a " * 3000], first=7)
     assert answer.translations[1] is None and len(answer.translations) == 3
     assert [text.split(";")[0] for text in answer.warnings] == ["line 9 has 3000 tokens"]
+
+
+def test_a_cluster_that_is_not_there_is_told_at_once(monkeypatch):
+    pytest.importorskip("ray", reason="needs Ray: pip install 'regard[ray]'")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        free = server.getsockname()[1]
+    monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{free}")
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    with pytest.raises(ConfigError, match="does not answer; start it, or unset RAY_ADDRESS"), pool.connected():
+        pass
 
 
 def test_without_ray_one_sentence_says_what_to_install(folder, tmp_path, monkeypatch):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import socket
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -66,12 +68,13 @@ def connected() -> Iterator[Any]:
     if ray.is_initialized():  # by the program that calls us: it is not ours to end
         yield ray
         return
+    _refuse_silent(os.environ.get("RAY_ADDRESS", ""))
     try:
         ray.init(include_dashboard=False, logging_level="ERROR", log_to_driver=False)
-    except ConnectionError as error:
-        address = os.environ.get("RAY_ADDRESS", "which `ray start` began here")
+    except (ConnectionError, ray.exceptions.RayError) as error:
         raise ConfigError(
-            f"the Ray cluster {address} does not answer; start it, or unset RAY_ADDRESS to use this machine"
+            f"the Ray cluster does not let us in ({_first_line(error)}); if it asks for a token, set it up for this "
+            "machine as Ray's manual says, or unset RAY_ADDRESS to use a Ray of this machine"
         ) from error
     try:
         yield ray
@@ -174,6 +177,19 @@ class Pool:
         if queue.failure is None:
             self.warn(f"a worker was lost ({_first_line(error)}); another takes its place")
             self._start()
+
+
+def _refuse_silent(address: str) -> None:
+    """Raises ConfigError if nobody is at host:port; Ray itself would try for minutes."""
+    found = re.search(r"([^/:\s]+):(\d+)$", address)
+    if found is None:  # nothing, "auto" or "local"
+        return
+    try:
+        socket.create_connection((found[1], int(found[2])), timeout=10).close()
+    except (OSError, OverflowError) as error:
+        raise ConfigError(
+            f"the Ray cluster at {address} does not answer; start it, or unset RAY_ADDRESS to use this machine"
+        ) from error
 
 
 def _pick_device(name: str, gpus: int) -> str:
