@@ -55,10 +55,15 @@ class Translator:
         options = replace(options or search_options(self.config), scores=False)
         return [best[0].text for best in self.stream(texts, options=options)]
 
-    def stream(self, texts: Iterable[str], *, options: SearchOptions | None = None) -> Iterator[list[Translation]]:
-        """The n best translations of each text, in order, as they become ready; an empty text gives an empty one."""
+    def stream(
+        self, texts: Iterable[str], *, options: SearchOptions | None = None, first: int = 1
+    ) -> Iterator[list[Translation]]:
+        """The n best translations of each text, in order, as they become ready; an empty text gives an empty one.
+
+        `first` is the line number that warnings give to the first text.
+        """
         options = options or search_options(self.config)
-        lines, first = iter(texts), 1
+        lines = iter(texts)
         while chunk := list(islice(lines, READ_AHEAD)):
             yield from self._translate_chunk(chunk, first, options)
             first += len(chunk)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,14 @@ MANIFEST = "manifest.json"
 
 def write_text(path: Path, text: str) -> None:
     """Replaces the file's text in one step."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replaces the file's content in one step."""
     temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
+    with temporary.open("wb") as file:
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
@@ -39,6 +46,18 @@ def read_json(path: Path) -> Any:
         raise CheckpointError(f"{path} is missing") from error
     except (ValueError, OSError) as error:
         raise CheckpointError(f"{path} is damaged: {error}") from error
+
+
+@contextmanager
+def held(folder: Path, *, busy: str) -> Iterator[None]:
+    """Holds the folder against a second writer, who is told `busy`. The lock goes with the process, however that ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise CheckpointError(busy) from error
+        yield
 
 
 def seal_folder(temporary: Path, final: Path) -> None:
