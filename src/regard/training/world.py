@@ -1,7 +1,7 @@
 """The processes that train one model together, and what they tell each other.
 
 `torchrun` starts them and says who is who in the environment; a process started by itself is a world of one. Words travel as
-JSON in tensors of bytes: nothing is pickled.
+JSON in tensors of bytes, never as objects that run code when they are read.
 """
 
 from __future__ import annotations
