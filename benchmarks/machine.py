@@ -92,5 +92,5 @@ def machine() -> dict[str, Any]:
         "system": platform.platform(),
         "python": platform.python_version(),
         "versions": {name: version(name) for name in ("torch", "transformers", "ctranslate2", "numpy", "regard")},
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": " ".join(Path(word).name if Path(word).is_absolute() else word for word in sys.argv),
     }
