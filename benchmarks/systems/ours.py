@@ -18,7 +18,7 @@ from regard.models import build_model
 from regard.nn.linear import lay_out_for_search
 from regard.training.graph import RecordedStep
 from regard.training.spread import Spread
-from regard.training.step import StepResult, make_optimizer, read, training_step
+from regard.training.step import make_optimizer, read, training_step
 from regard.training.world import World
 from systems.padded import configure_torch, draw_weights, synchronize
 from workload import Sentences, Setup
@@ -84,7 +84,7 @@ class Ours:
         """Whether batches are packed and the step recorded, as `regard train` does on a GPU."""
         return self.job == "train" and self.setup.device.startswith("cuda") and self.setup.precision == "bf16"
 
-    def step(self, batch: Any) -> StepResult:
+    def step(self, batch: Any) -> torch.Tensor:
         self.model.noise.seed(self.setup.seed, self.steps)
         self.steps += 1
         if isinstance(batch, PackedBatch):

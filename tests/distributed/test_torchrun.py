@@ -1,10 +1,13 @@
 """Real processes started by torchrun, talking over gloo: they train what one process trains."""
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,7 +31,16 @@ def torchrun(out, *overrides, recipe="reverse", accident="none", restarts=0, pro
         *(f"--max-restarts={restarts}", str(Path(__file__).with_name("worker.py"))),
         *(str(recipe), str(out), accident, *SETTINGS, *overrides),
     ]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240)
+    with alone():
+        return subprocess.run(command, capture_output=True, text=True, timeout=240)
+
+
+@contextmanager
+def alone():
+    """One group of processes at a time: torchrun looks for a free port, and two could find the same."""
+    with (Path(tempfile.gettempdir()) / "regard-torchrun.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def losses(run):
@@ -87,11 +99,13 @@ def test_shards_train_what_copies_train_and_end_as_a_plain_run(one_process, tmp_
 def test_a_run_of_two_processes_goes_on_as_one_and_the_other_way_round(one_process, tmp_path, first):
     out, steady = tmp_path / "run", "train.warmup_steps=4000"
     alone = [*SETTINGS, steady, "train.accumulate=2"]
-    assert torchrun(out, first, steady, "train.steps=4").returncode == 0
+    done = torchrun(out, first, steady, "train.steps=4")
+    assert done.returncode == 0, done.stderr[-3000:]
     (out / "final").rename(tmp_path / "after 4")
     regard.train("reverse", out=out, overrides=[*alone, "train.steps=8"], accept=["train.steps", "train.accumulate"])
     (out / "final").rename(tmp_path / "after 8")
-    assert torchrun(out, first, steady).returncode == 0
+    done = torchrun(out, first, steady)
+    assert done.returncode == 0, done.stderr[-3000:]
     regard.train("reverse", out=tmp_path / "whole", overrides=alone)
     assert losses(out) == pytest.approx(losses(tmp_path / "whole"), abs=CLOSE)
     assert_close(out, tmp_path / "whole", 1e-3)
@@ -127,14 +141,15 @@ def test_a_process_that_fails_ends_all_of_them_with_its_own_words(tmp_path):
 def test_a_stop_is_taken_by_all_at_the_same_step_and_leaves_a_run_that_goes_on(tmp_path):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "regard"]
     settings = [*SETTINGS, "train.steps=100000", "train.checkpoint_every=100000", "train.log_every=1"]
-    process = subprocess.Popen(
-        [*command, "train", "reverse", "--out", str(tmp_path / "run"), *settings], stderr=subprocess.PIPE, text=True
-    )
-    for line in process.stderr:
-        if line.startswith("step 5/"):
-            break
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=120)
+    with alone():
+        process = subprocess.Popen(
+            [*command, "train", "reverse", "--out", str(tmp_path / "run"), *settings], stderr=subprocess.PIPE, text=True
+        )
+        for line in process.stderr:
+            if line.startswith("step 5/"):
+                break
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=120)
     (step,) = RunFolder(tmp_path / "run").steps()
     assert step >= 5
     assert not RunFolder(tmp_path / "run").finished

@@ -1,11 +1,8 @@
-"""What a run counts: how far it is, and sums since it last said so."""
+"""What a run counts: how far it is."""
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, field
-
-from regard.training.step import StepCost
+from dataclasses import dataclass
 
 
 @dataclass
@@ -23,17 +20,3 @@ class Counters:
     without_better: int = 0  # validations since the best one
     bad_steps: int = 0  # in a row, up to now
     skipped: int = 0  # in all
-
-
-@dataclass
-class Window:
-    """Sums since the last progress report."""
-
-    loss: float = 0.0
-    tokens: int = 0
-    started: float = field(default_factory=time.monotonic)
-
-    def add(self, cost: StepCost) -> None:
-        if cost.finite:
-            self.loss += cost.loss
-            self.tokens += cost.tokens

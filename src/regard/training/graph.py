@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Sequence
 
 import torch
+from torch import Tensor
 
 from regard import kernels
 from regard.config import TrainConfig
 from regard.data.packing import PackedBatch, Shape, unpack
 from regard.training.spread import Spread
-from regard.training.step import Optimizer, StepResult, change_weights, set_rate
+from regard.training.step import Optimizer, change_weights, set_rate
 
 STEPS_BEFORE = 3
 
@@ -40,11 +41,11 @@ class RecordedStep:
         self.rows = torch.zeros(config.accumulate, sum(shape.parts), dtype=torch.int32, device=self.device)
         self.stream = torch.cuda.Stream(self.device)
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.numbers = torch.zeros(2, device=self.device)
+        self.numbers = torch.zeros(3, device=self.device)
         alone = spread.world.size == 1  # a recording does not hold what processes tell each other
         self.steps_left = STEPS_BEFORE if config.graph and alone else -1  # until the recording; below zero: never
 
-    def __call__(self, batches: Sequence[PackedBatch], *, rate: float) -> StepResult:
+    def __call__(self, batches: Sequence[PackedBatch], *, rate: float) -> Tensor:
         for row, batch in zip(self.rows, batches, strict=True):
             row.copy_(batch.row, non_blocking=True)
         set_rate(self.optimizer, rate)
@@ -55,13 +56,12 @@ class RecordedStep:
             self.graph.replay()
         else:
             self._run()
-        tokens = round(self.spread.world.sum(sum(batch.num_tokens for batch in batches))[0])
-        return StepResult(self.numbers.clone(), tokens)
+        return self.numbers.clone()
 
     def _run(self) -> None:
         assert kernels.usable(self.rows), "only our kernels leave dummy tokens out of the loss"
         batches = [unpack(row, self.shape, self.shape.target_tokens) for row in self.rows]
-        tokens = self.spread.world.add(self.rows[:, -1].sum())
+        tokens = self.rows[:, -1].sum().float()
         self.numbers.copy_(change_weights(self.spread, self.optimizer, batches, tokens, self.config, self.precision))
 
     def _record(self) -> None:

@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from regard.data.loader import Batch
 from regard.models.base import Seq2Seq
+from regard.nn.device import autocast
 from regard.training.loss import sequence_loss
 from regard.training.world import ALONE, World
 
@@ -47,13 +49,14 @@ class Spread:
         elif world.size > 1:
             self.loss = DistributedDataParallel(self.loss, gradient_as_bucket_view=True)
 
-    def backward(self, batch: Batch, tokens: Tensor | int, *, last: bool) -> Tensor:
+    def backward(self, batch: Batch, tokens: Tensor, *, precision: torch.dtype, last: bool) -> Tensor:
         """Adds the gradient of the batch's share of the mean loss; shared with the others after the last one.
 
         `tokens` are those of all batches of all processes. The summed loss comes back.
         """
         with self._sharing(last):
-            total: Tensor = self.loss(batch)
+            with autocast(tokens.device, precision):
+                total: Tensor = self.loss(batch)
             (total * (self.world.size / tokens)).backward()  # sharing takes the mean over processes
         return total.detach()
 

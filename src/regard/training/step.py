@@ -13,17 +13,8 @@ from torch import Tensor, nn
 from regard.config import TrainConfig
 from regard.data.loader import Batch, to_device
 from regard.errors import ConfigError
-from regard.nn.device import autocast
 from regard.training.muon import Muon
 from regard.training.spread import Spread
-
-
-@dataclass(frozen=True)
-class StepResult:
-    """What a step cost, still on the device: loss summed over target tokens, and gradient norm before clipping."""
-
-    numbers: Tensor  # [2]
-    tokens: int
 
 
 @dataclass(frozen=True)
@@ -31,18 +22,17 @@ class StepCost:
     """What a step cost."""
 
     loss: float  # summed over target tokens
-    tokens: int
     gradient_norm: float  # before clipping
+    tokens: int
 
     @property
     def finite(self) -> bool:
         return math.isfinite(self.loss) and math.isfinite(self.gradient_norm)
 
 
-def read(results: Sequence[StepResult]) -> list[StepCost]:
-    """Waits for the device once, and reads the costs of several steps."""
-    numbers = torch.stack([result.numbers for result in results]).tolist()
-    return [StepCost(loss, one.tokens, norm) for (loss, norm), one in zip(numbers, results, strict=True)]
+def read(numbers: Sequence[Tensor]) -> list[StepCost]:
+    """Waits for the device once, and reads what several steps gave."""
+    return [StepCost(loss, norm, round(tokens)) for loss, norm, tokens in torch.stack(list(numbers)).tolist()]
 
 
 Optimizer = torch.optim.Optimizer | Muon
@@ -80,34 +70,36 @@ def training_step(
     *,
     rate: float,
     precision: torch.dtype = torch.float32,
-) -> StepResult:
-    """Gradient of the mean loss over the tokens of all micro-batches; applied unless something in it is not finite."""
+) -> Tensor:
+    """Gradient of the mean loss over the tokens of all micro-batches; applied unless something in it is not finite.
+
+    What it cost stays on the device: [summed loss, gradient norm before clipping, target tokens].
+    """
     device = next(spread.model.parameters()).device
-    tokens = round(spread.world.sum(sum(batch.num_tokens for batch in batches))[0])
+    tokens = torch.tensor(sum(batch.num_tokens for batch in batches), dtype=torch.float32, device=device)
     set_rate(optimizer, rate)
     on_device = [to_device(batch, device) for batch in batches]
-    return StepResult(change_weights(spread, optimizer, on_device, tokens, config, precision), tokens)
+    return change_weights(spread, optimizer, on_device, tokens, config, precision)
 
 
 def change_weights(
     spread: Spread,
     optimizer: Optimizer,
     batches: Sequence[Batch],
-    tokens: int | Tensor,
+    tokens: Tensor,
     config: TrainConfig,
     precision: torch.dtype,
 ) -> Tensor:
-    """The step itself, all of it work for the device: [summed loss, gradient norm]."""
+    """The step itself, all of it work for the device: [summed loss, gradient norm, target tokens]."""
     model, world = spread.model, spread.world
-    device = next(model.parameters()).device
-    total = torch.zeros((), device=device)
+    world.add(tokens)
+    total = torch.zeros((), device=tokens.device)
     for number, batch in enumerate(batches):
         model.noise.part(number * world.size + world.rank)
-        with autocast(device, precision):
-            total += spread.backward(batch, tokens, last=number == len(batches) - 1)
+        total += spread.backward(batch, tokens, precision=precision, last=number == len(batches) - 1)
     gradients = [one.grad for one in model.parameters() if one.grad is not None]
     norm = spread.whole(nn.utils.get_total_norm(gradients))
-    numbers = torch.stack([world.add(total), norm])
+    numbers = torch.stack([world.add(total), norm, tokens])
     _apply(optimizer, gradients, numbers, config, sharded=spread.sharded)
     optimizer.zero_grad(set_to_none=True)
     return numbers

@@ -24,15 +24,16 @@ from regard.run.checkpoint import Checkpoint, load_weights, model_weights, read_
 from regard.run.folder import RunFolder
 from regard.run.machine import describe_machine
 from regard.training.averaging import mean_weights
-from regard.training.counters import Counters, Window
-from regard.training.events import Example, Listener, Noted, Progress, Saved, Started, Validated
+from regard.training.costs import Costs
+from regard.training.counters import Counters
+from regard.training.events import Example, Listener, Noted, Saved, Started, Validated
 from regard.training.feed import feed
 from regard.training.graph import RecordedStep
 from regard.training.saver import Saver, disk_error
 from regard.training.schedules import learning_rate
 from regard.training.spread import Spread
 from regard.training.state import State
-from regard.training.step import StepCost, StepResult, read, training_step
+from regard.training.step import training_step
 from regard.training.trial import out_of_memory
 from regard.training.watchdog import Watchdog
 from regard.training.world import World
@@ -67,13 +68,9 @@ class Trainer:
         self.saved_step = 0
         self.best_on_disk: int | None = None
         self.saver = Saver(run, saved=self._saved, failed=self._not_saved)
-        self.window = Window()
+        self.costs = Costs(run, config, writes=world.writes, listen=listen)
         stalled = "stalled.txt" if world.writes else f"stalled-{world.rank}.txt"
         self.watchdog = Watchdog(run.path / stalled, seconds=config.stall_seconds)
-        self.unread: list[
-            tuple[StepResult, list[Any]]
-        ] = []  # steps whose costs are still on the device, and their batches
-        self.last_cost = StepCost(0.0, 0, 0.0)
 
     @property
     def counters(self) -> Counters:
@@ -102,9 +99,9 @@ class Trainer:
         batches, step = self._batches_and_step(self._position())
         read_every = config.log_every if self.device.type == "cuda" else 1  # reading makes a GPU wait
         before, started = counters.seconds, time.monotonic()
-        self.window = Window()
+        self.costs.begin()
         while counters.step < config.steps and not self._out_of_patience():
-            if self.world.any(self.stop()):
+            if (counters.step % read_every == 0 or self.world.size == 1) and self.world.any(self.stop()):
                 if self.saved_step != counters.step:
                     self._save()
                 return False
@@ -112,22 +109,22 @@ class Trainer:
             taken = [batch for batch, _ in micro_batches]
             self.model.train()
             self.model.noise.seed(config.seed, counters.step, rank=self.world.rank)
-            self.unread.append((step(taken, rate=self.rate(counters.step + 1)), taken))
+            self.costs.unread.append((step(taken, rate=self.rate(counters.step + 1)), taken))
             counters.step += 1
             self.watchdog.step()
             position = micro_batches[-1][1]
             counters.epoch, counters.block, counters.batch = position.epoch, position.block, position.batch
             counters.seconds = before + time.monotonic() - started
             self.state.after_step()
-            if len(self.unread) >= read_every:
-                self._read_costs()
+            if len(self.costs.unread) >= read_every:
+                self.costs.read(counters)
             if counters.step % config.log_every == 0 or counters.step == config.steps:
-                self._read_costs()
-                self._report()
+                self.costs.read(counters)
+                self.costs.report(counters, rate=self.rate(counters.step))
             self.saver.look()
             paused = time.monotonic()
             self._pause()
-            self.window.started += time.monotonic() - paused  # tokens a second are those of training alone
+            self.costs.started += time.monotonic() - paused  # tokens a second are those of training alone
         self._finish()
         return True
 
@@ -140,7 +137,7 @@ class Trainer:
         counters.batching = kind
         return Position(counters.epoch, counters.block, counters.batch)
 
-    def _batches_and_step(self, position: Position) -> tuple[Iterator[tuple[Any, Position]], Callable[..., StepResult]]:
+    def _batches_and_step(self, position: Position) -> tuple[Iterator[tuple[Any, Position]], Callable[..., Tensor]]:
         """Where batches come from, and what takes a step with them."""
         spread, optimizer = self.state.spread, self.state.optimizer
         config, loader, world = self.config, self.loader, self.world
@@ -164,48 +161,6 @@ class Trainer:
             return ", ".join(["cpu", f"{torch.get_num_threads()} threads", dtype, *many])
         packed = "packed batches, our kernels" if isinstance(self.loader, PackedLoader) else "bucketed batches"
         return ", ".join([self.device.type, dtype, packed, *many])
-
-    def _read_costs(self) -> None:
-        """Learns what the last steps cost, and which of them had to be left out."""
-        if not self.unread:
-            return
-        config, counters = self.config, self.counters
-        unread, self.unread = self.unread, []
-        costs = read([result for result, _ in unread])
-        for step, (cost, (_, batches)) in enumerate(zip(costs, unread, strict=True), counters.step - len(costs) + 1):
-            self.window.add(cost)
-            self.last_cost = cost
-            if cost.finite:
-                counters.bad_steps = 0
-                continue
-            counters.bad_steps += 1
-            counters.skipped += 1
-            self.listen(Noted(step, "the gradient is not finite; this step was left out"))
-            if counters.bad_steps >= config.max_bad_steps:
-                path = self.run.write_batch(step, batches) if self.world.writes else "the run's folder"
-                raise TrainingError(
-                    f"{counters.bad_steps} steps in a row had a gradient that is not finite; the last checkpoint is kept: "
-                    f"look at the batch in {path}, or begin a new run (--out) with a lower train.lr or train.clip_norm=1"
-                )
-
-    def _report(self) -> None:
-        counters, window = self.counters, self.window
-        if not window.tokens:
-            return
-        self.window = Window()
-        elapsed = max(time.monotonic() - window.started, 1e-9)
-        self.listen(
-            Progress(
-                step=counters.step,
-                steps=self.config.steps,
-                epoch=counters.epoch,
-                loss=window.loss / window.tokens,
-                rate=self.rate(counters.step),
-                gradient_norm=self.last_cost.gradient_norm,
-                tokens_per_second=window.tokens / elapsed,
-                seconds=counters.seconds,
-            )
-        )
 
     def _pause(self) -> None:
         """Validates and writes a checkpoint, each when it is time; validation first, so that the best is known."""
@@ -249,7 +204,7 @@ class Trainer:
         config, counters = self.config, self.counters
         if self.saved_step == counters.step:
             return
-        self._read_costs()
+        self.costs.read(counters)
         self.saved_step = counters.step
         if not (self.world.writes or self.state.spread.sharded):
             return
