@@ -104,7 +104,7 @@ def _train(
         listen(event)
 
     trainer = Trainer(model, loader, recipe.train, run, validate=validate, listen=hear, stop=stop)
-    try_one_pair(model.eval(), loader, device, trainer.precision)
+    try_one_pair(model.eval(), device, trainer.precision)
     if stop():
         return Outcome(run, finished=False, trained=True)
     with run.locked():

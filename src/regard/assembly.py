@@ -6,27 +6,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import torch
 
 from regard import kernels
-from regard.config import Recipe, differences, to_table
-from regard.data.loader import Batch, Loader, gather, in_order, to_device
-from regard.data.order import Position, Sides
+from regard.config import Recipe, TokenizerConfig, differences, to_table
+from regard.data.loader import Batch, Loader, in_order, make_batch, to_device
 from regard.data.packing import PackedLoader
+from regard.data.sharded import PairStore
+from regard.data.sides import Encoded, Sides
 from regard.data.store import IdStore
 from regard.decoding.translator import Translator, search_options
-from regard.errors import ConfigError, did_you_mean
+from regard.errors import ConfigError, DataError, did_you_mean
 from regard.evaluation.metrics import METRICS, score_all
 from regard.models import build_model, model_config
 from regard.models.base import Seq2Seq
 from regard.nn.device import autocast, pick_precision
 from regard.run.folder import RunFolder
-from regard.text.bitext import load_bitext, pairs_fingerprint
+from regard.text.bitext import find_file, load_bitext, pairs_fingerprint
 from regard.text.corpus import Pair
-from regard.text.tokenizer import Sampling, Tokenizers, train_tokenizers
+from regard.text.tokenizer import UNK, Sampling, Tokenizers, train_tokenizers
 from regard.training.events import Event, Example, Listener, Noted, Progress, Saved, Started, Validated
 from regard.training.loss import sequence_loss
 from regard.training.trainer import Validate
@@ -34,9 +35,45 @@ from regard.training.trainer import Validate
 EXAMPLES_SHOWN = 5
 
 
+class TrainingPairs(Protocol):
+    """What training asks of its pairs: text in memory answers, and a store of ids."""
+
+    def __len__(self) -> int: ...
+
+    def fingerprint(self) -> dict[str, int | str]:
+        """Number and hash."""
+
+    def tokenizers(self, config: TokenizerConfig) -> Tokenizers:
+        """Those to begin with."""
+
+    def encoded(self, tokenizers: Tokenizers, sampling: Sampling | None = None) -> Encoded:
+        """The ids."""
+
+
+@dataclass(frozen=True)
+class TextPairs:
+    """Pairs of text in memory."""
+
+    pairs: list[Pair]
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def fingerprint(self) -> dict[str, int | str]:
+        return pairs_fingerprint(self.pairs)
+
+    def tokenizers(self, config: TokenizerConfig) -> Tokenizers:
+        return train_tokenizers(
+            self.pairs, kind=config.kind, size=config.size, joint=config.joint, coverage=config.coverage
+        )
+
+    def encoded(self, tokenizers: Tokenizers, sampling: Sampling | None = None) -> Sides:
+        return encode_pairs(self.pairs, tokenizers, sampling)
+
+
 @dataclass(frozen=True)
 class Corpus:
-    train: list[Pair]
+    train: TrainingPairs
     valid: list[Pair]
 
     @property
@@ -46,7 +83,7 @@ class Corpus:
 
     def fingerprint(self) -> dict[str, Any]:
         """Sizes and hashes: what a later run can be held against."""
-        return {name: pairs_fingerprint(pairs) for name, pairs in (("train", self.train), ("valid", self.valid))}
+        return {"train": self.train.fingerprint(), "valid": pairs_fingerprint(self.valid)}
 
 
 def resolve(recipe: Recipe) -> Recipe:
@@ -97,12 +134,18 @@ def load_corpus(recipe: Recipe, folders: list[Path]) -> Corpus:
     if recipe.data.valid is None and (config.patience or config.final == "best"):
         raise ConfigError("train.patience and train.final=best need dev pairs to judge by; name them in data.valid")
     valid = [] if recipe.data.valid is None else load_bitext(recipe.data.valid, folders=folders)
-    return Corpus(load_bitext(recipe.data.train, folders=folders), valid)
+    store = recipe.data.train.store
+    if store is None:
+        return Corpus(TextPairs(load_bitext(recipe.data.train, folders=folders)), valid)
+    if recipe.tokenizer.sampling:
+        raise ConfigError(
+            "ids on disk are the same every epoch; set tokenizer.sampling=0, or train from text without data.train.store"
+        )
+    return Corpus(PairStore(find_file(store, folders)), valid)
 
 
-def fresh_tokenizers(recipe: Recipe, pairs: Sequence[Pair]) -> Tokenizers:
-    config = recipe.tokenizer
-    return train_tokenizers(pairs, kind=config.kind, size=config.size, joint=config.joint, coverage=config.coverage)
+def fresh_tokenizers(recipe: Recipe, pairs: TrainingPairs) -> Tokenizers:
+    return pairs.tokenizers(recipe.tokenizer)
 
 
 def fresh_model(recipe: Recipe, tokenizers: Tokenizers) -> Seq2Seq:
@@ -125,19 +168,21 @@ def encode_pairs(pairs: Sequence[Pair], tokenizers: Tokenizers, sampling: Sampli
 
 
 def make_loader(
-    recipe: Recipe, pairs: Sequence[Pair], tokenizers: Tokenizers, model: Seq2Seq, listen: Listener
+    recipe: Recipe, pairs: TrainingPairs, tokenizers: Tokenizers, model: Seq2Seq, listen: Listener
 ) -> Loader | PackedLoader:
     """Batches of one fixed shape where a GPU can use them, of sentences of like length elsewhere."""
-    plain = encode_pairs(pairs, tokenizers)
+    plain = pairs.encoded(tokenizers)
     most = recipe.data.max_length
-    too_long = int(((plain.source.lengths > most) | (plain.target.lengths > most)).sum())
+    too_long = len(plain) - plain.upto(most).pairs
+    if too_long == len(plain):
+        raise DataError(f"every pair has a side of more than {most} tokens; raise data.max_length")
     if too_long:
         listen(Noted(0, f"{too_long:,} pairs have a side of more than {most} tokens and are left out of training"))
     rate, seed = recipe.tokenizer.sampling, recipe.train.seed
 
     @lru_cache(maxsize=1)
-    def sides_of(epoch: int) -> Sides:
-        return encode_pairs(pairs, tokenizers, Sampling(rate, seed * 1_000_003 + epoch)) if rate else plain
+    def sides_of(epoch: int) -> Encoded:
+        return pairs.encoded(tokenizers, Sampling(rate, seed * 1_000_003 + epoch)) if rate else plain
 
     weight = next(model.parameters())
     half = pick_precision(recipe.train.precision, weight.device) == torch.bfloat16
@@ -146,11 +191,13 @@ def make_loader(
     return kind(sides_of, budget=recipe.train.tokens, max_length=most, seed=seed)
 
 
-def try_one_pair(model: Seq2Seq, loader: Loader | PackedLoader, device: torch.device, precision: torch.dtype) -> None:
-    """Runs one pair through the model, so that what cannot run on this machine is told before a folder exists."""
-    sides, plan, _ = next(loader.blocks(Position()))
+def try_one_pair(model: Seq2Seq, device: torch.device, precision: torch.dtype) -> None:
+    """Runs a pair through the model, so that what cannot run on this machine is told before a folder exists.
+
+    It is made up: a run that goes on reads nothing that it has passed.
+    """
     with torch.inference_mode(), autocast(device, precision):
-        sequence_loss(model, to_device(gather(sides, plan[0][:1]), device), smoothing=0.0)
+        sequence_loss(model, to_device(make_batch([[UNK]], [[UNK]]), device), smoothing=0.0)
 
 
 def make_validator(recipe: Recipe, pairs: list[Pair], tokenizers: Tokenizers, device: torch.device) -> Validate:

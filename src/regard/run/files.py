@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from regard.errors import CheckpointError
 
 MANIFEST = "manifest.json"
+
+
+@contextmanager
+def locked(folder: Path, *, busy: str) -> Iterator[None]:
+    """Holds the folder against a second writer, who is told `busy`. The lock goes with the process, however that ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise CheckpointError(busy) from error
+        yield
 
 
 def write_text(path: Path, text: str) -> None:
@@ -77,6 +91,12 @@ def write_manifest(folder: Path, files: dict[str, Path]) -> None:
 def _manifest_text(files: Any) -> str:
     digest = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
     return json.dumps({"files": files, "sha256": digest}, indent=1) + "\n"
+
+
+def manifest_digest(folder: Path) -> str:
+    """A hash of all that the folder's manifest says."""
+    _read_manifest(folder)
+    return str(read_json(folder / MANIFEST)["sha256"])
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:

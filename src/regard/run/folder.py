@@ -12,7 +12,6 @@ runs/NAME/
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from regard.run.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from regard.run.compact import WeightKind
 from regard.run.files import (
     check_folder,
+    locked,
     matches,
     move,
     read_json,
@@ -109,14 +109,7 @@ class RunFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Holds the folder against a second writer. The lock goes with the process, however that ends."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / ".lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise CheckpointError(
-                    f"another process is training {self.path}; wait for it, or name another --out"
-                ) from error
+        with locked(self.path, busy=f"another process is training {self.path}; wait for it, or name another --out"):
             yield
 
     def recipe(self) -> Recipe:
