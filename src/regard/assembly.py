@@ -25,7 +25,7 @@ from regard.models import build_model, model_config
 from regard.models.base import Seq2Seq
 from regard.nn.device import autocast, pick_precision
 from regard.run.folder import RunFolder
-from regard.text.bitext import find_file, load_bitext, pairs_fingerprint
+from regard.text.bitext import find_store, load_bitext, pairs_fingerprint
 from regard.text.corpus import Pair
 from regard.text.tokenizer import UNK, Sampling, Tokenizers, train_tokenizers
 from regard.training.events import Event, Example, Listener, Noted, Progress, Saved, Started, Validated
@@ -141,7 +141,7 @@ def load_corpus(recipe: Recipe, folders: list[Path]) -> Corpus:
         raise ConfigError(
             "ids on disk are the same every epoch; set tokenizer.sampling=0, or train from text without data.train.store"
         )
-    return Corpus(PairStore(find_file(store, folders)), valid)
+    return Corpus(PairStore(find_store(store, folders)), valid)
 
 
 def fresh_tokenizers(recipe: Recipe, pairs: TrainingPairs) -> Tokenizers:

@@ -116,3 +116,12 @@ def find_file(name: str, folders: list[Path]) -> Path:
             return folder / name
     where = ", ".join(repr(str(folder)) for folder in folders)
     raise DataError(f"no file {name!r} in {where}; name the folder that holds it with --data or REGARD_DATA")
+
+
+def find_store(name: str, folders: list[Path]) -> Path:
+    """The first of the folders' stores of that name that exists."""
+    for folder in folders:
+        if (folder / name).is_dir():
+            return folder / name
+    where = ", ".join(repr(str(folder)) for folder in folders)
+    raise DataError(f"there is no store {name!r} in {where}; make one with: regard data prepare RECIPE --out {name}")
