@@ -179,6 +179,8 @@ def make_loader(
     if too_long:
         listen(Noted(0, f"{too_long:,} pairs have a side of more than {most} tokens and are left out of training"))
     rate, seed = recipe.tokenizer.sampling, recipe.train.seed
+    for tokenizer in (tokenizers.source, tokenizers.target):
+        tokenizer.encode_all([], sampling=Sampling(rate, seed))  # refuses what it cannot sample
 
     @lru_cache(maxsize=1)
     def sides_of(epoch: int) -> Encoded:
