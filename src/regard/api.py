@@ -120,10 +120,11 @@ def _train(
     fresh = fresh_tokenizers(recipe, corpus.train) if world.writes and not begun else None
     tokenizers = run.tokenizers() if begun else tokenizers_for_all(fresh, world)
     model = fresh_model(recipe, tokenizers).to(world.device)
-    recipe = chosen_budget(recipe, corpus, model, world, hear)
-    loader = make_loader(recipe, corpus.train, tokenizers, model, hear)
+    ids = corpus.train.encoded(tokenizers)
+    recipe = chosen_budget(recipe, ids, model, world, hear)
+    loader = make_loader(recipe, corpus.train, ids, tokenizers, model, hear)
     validate = make_validator(recipe, corpus.valid, tokenizers, world) if corpus.valid else None
-    try_one_pair(model.eval(), loader, world.device, pick_precision(recipe.train.precision, world.device))
+    try_one_pair(model.eval(), world.device, pick_precision(recipe.train.precision, world.device))
     if world.any(stop()):
         return Outcome(run, finished=False, trained=True)
     with run.locked() if world.writes else nullcontext():

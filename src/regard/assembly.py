@@ -8,27 +8,28 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import torch
 
 from regard import kernels
-from regard.config import Recipe, differences, to_table
-from regard.data.loader import Batch, Loader, gather, in_order, to_device
-from regard.data.order import Position, Sides
+from regard.config import Recipe, TokenizerConfig, differences, to_table
+from regard.data.loader import Batch, Loader, in_order, make_batch, to_device
 from regard.data.packing import PackedLoader
+from regard.data.sharded import PairStore
+from regard.data.sides import Encoded, Sides
 from regard.data.store import IdStore
 from regard.decoding.translator import Translator, search_options
-from regard.errors import ConfigError, did_you_mean
+from regard.errors import ConfigError, DataError, did_you_mean
 from regard.evaluation.metrics import METRICS, score_all
 from regard.models import build_model, model_config
 from regard.models.base import Seq2Seq
 from regard.nn.device import autocast, pick_precision
 from regard.run.folder import RunFolder
-from regard.text.bitext import load_bitext, pairs_fingerprint
+from regard.text.bitext import find_store, load_bitext, pairs_fingerprint
 from regard.text.corpus import Pair
-from regard.text.tokenizer import Sampling, Tokenizers, load_tokenizers, train_tokenizers
+from regard.text.tokenizer import UNK, Sampling, Tokenizers, load_tokenizers, train_tokenizers
 from regard.training.events import Event, Example, Listener, Noted, Progress, Saved, Started, Validated
 from regard.training.loss import sequence_loss
 from regard.training.trainer import Validate
@@ -38,9 +39,45 @@ from regard.training.world import World
 EXAMPLES_SHOWN = 5
 
 
+class TrainingPairs(Protocol):
+    """What training asks of its pairs: text in memory answers, and a store of ids."""
+
+    def __len__(self) -> int: ...
+
+    def fingerprint(self) -> dict[str, int | str]:
+        """Number and hash."""
+
+    def tokenizers(self, config: TokenizerConfig) -> Tokenizers:
+        """Those to begin with."""
+
+    def encoded(self, tokenizers: Tokenizers, sampling: Sampling | None = None) -> Encoded:
+        """The ids."""
+
+
+@dataclass(frozen=True)
+class TextPairs:
+    """Pairs of text in memory."""
+
+    pairs: list[Pair]
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def fingerprint(self) -> dict[str, int | str]:
+        return pairs_fingerprint(self.pairs)
+
+    def tokenizers(self, config: TokenizerConfig) -> Tokenizers:
+        return train_tokenizers(
+            self.pairs, kind=config.kind, size=config.size, joint=config.joint, coverage=config.coverage
+        )
+
+    def encoded(self, tokenizers: Tokenizers, sampling: Sampling | None = None) -> Sides:
+        return encode_pairs(self.pairs, tokenizers, sampling)
+
+
 @dataclass(frozen=True)
 class Corpus:
-    train: list[Pair]
+    train: TrainingPairs
     valid: list[Pair]
 
     @property
@@ -48,15 +85,9 @@ class Corpus:
         valid = f", {len(self.valid):,} to validate on" if self.valid else ", none to validate on"
         return f"{len(self.train):,} pairs to train on{valid}"
 
-    @property
-    def most_tokens(self) -> int:
-        """No batch can have more a side: a token has at least a character, and every sentence an end."""
-        sides = ((pair.source for pair in self.train), (pair.target for pair in self.train))
-        return max(sum(len(text) + 1 for text in side) for side in sides)
-
     def fingerprint(self) -> dict[str, Any]:
         """Sizes and hashes: what a later run can be held against."""
-        return {name: pairs_fingerprint(pairs) for name, pairs in (("train", self.train), ("valid", self.valid))}
+        return {"train": self.train.fingerprint(), "valid": pairs_fingerprint(self.valid)}
 
 
 def resolve(recipe: Recipe) -> Recipe:
@@ -108,12 +139,18 @@ def load_corpus(recipe: Recipe, folders: list[Path]) -> Corpus:
     if recipe.data.valid is None and (config.patience or config.final == "best"):
         raise ConfigError("train.patience and train.final=best need dev pairs to judge by; name them in data.valid")
     valid = [] if recipe.data.valid is None else load_bitext(recipe.data.valid, folders=folders)
-    return Corpus(load_bitext(recipe.data.train, folders=folders), valid)
+    store = recipe.data.train.store
+    if store is None:
+        return Corpus(TextPairs(load_bitext(recipe.data.train, folders=folders)), valid)
+    if recipe.tokenizer.sampling:
+        raise ConfigError(
+            "ids on disk are the same every epoch; set tokenizer.sampling=0, or train from text without data.train.store"
+        )
+    return Corpus(PairStore(find_store(store, folders)), valid)
 
 
-def fresh_tokenizers(recipe: Recipe, pairs: Sequence[Pair]) -> Tokenizers:
-    config = recipe.tokenizer
-    return train_tokenizers(pairs, kind=config.kind, size=config.size, joint=config.joint, coverage=config.coverage)
+def fresh_tokenizers(recipe: Recipe, pairs: TrainingPairs) -> Tokenizers:
+    return pairs.tokenizers(recipe.tokenizer)
 
 
 def tokenizers_for_all(tokenizers: Tokenizers | None, world: World) -> Tokenizers:
@@ -151,19 +188,25 @@ def encode_pairs(pairs: Sequence[Pair], tokenizers: Tokenizers, sampling: Sampli
 
 
 def make_loader(
-    recipe: Recipe, pairs: Sequence[Pair], tokenizers: Tokenizers, model: Seq2Seq, listen: Listener
+    recipe: Recipe, pairs: TrainingPairs, plain: Encoded, tokenizers: Tokenizers, model: Seq2Seq, listen: Listener
 ) -> Loader | PackedLoader:
-    """Batches of one fixed shape where a GPU can use them, of sentences of like length elsewhere."""
-    plain = encode_pairs(pairs, tokenizers)
+    """Batches of one fixed shape where a GPU can use them, of sentences of like length elsewhere.
+
+    `plain` are the ids as they are without sampling.
+    """
     most = recipe.data.max_length
-    too_long = int(((plain.source.lengths > most) | (plain.target.lengths > most)).sum())
+    too_long = len(plain) - plain.upto(most).pairs
+    if too_long == len(plain):
+        raise DataError(f"every pair has a side of more than {most} tokens; raise data.max_length")
     if too_long:
         listen(Noted(0, f"{too_long:,} pairs have a side of more than {most} tokens and are left out of training"))
     rate, seed = recipe.tokenizer.sampling, recipe.train.seed
+    for tokenizer in (tokenizers.source, tokenizers.target):
+        tokenizer.encode_all([], sampling=Sampling(rate, seed))  # refuses what it cannot sample
 
     @lru_cache(maxsize=1)
-    def sides_of(epoch: int) -> Sides:
-        return encode_pairs(pairs, tokenizers, Sampling(rate, seed * 1_000_003 + epoch)) if rate else plain
+    def sides_of(epoch: int) -> Encoded:
+        return pairs.encoded(tokenizers, Sampling(rate, seed * 1_000_003 + epoch)) if rate else plain
 
     obstacle = why_not_packed(recipe, model)
     if obstacle and next(model.parameters()).is_cuda:
@@ -186,23 +229,26 @@ def why_not_packed(recipe: Recipe, model: Seq2Seq) -> str:
     return "" if model.fixed_shapes else "model.attention, or the width of the heads, does not suit our kernels"
 
 
-def chosen_budget(recipe: Recipe, corpus: Corpus, model: Seq2Seq, world: World, listen: Listener) -> Recipe:
+def chosen_budget(recipe: Recipe, ids: Encoded, model: Seq2Seq, world: World, listen: Listener) -> Recipe:
     """The recipe with a token budget that fits every process: the one it names, or the largest there is."""
-    precision = pick_precision(recipe.train.precision, world.device)
-    batch_of = longest_sentences(recipe.data.max_length)
+    precision, kept = pick_precision(recipe.train.precision, world.device), ids.upto(recipe.data.max_length)
+    batch_of = longest_sentences(kept.longest)
     if recipe.train.tokens != "auto":
-        check_memory(model, min(recipe.train.tokens, corpus.most_tokens), batch_of, precision=precision)
+        all_of_them = max(kept.source_tokens, kept.target_tokens) + kept.pairs  # EOS
+        check_memory(model, min(recipe.train.tokens, all_of_them), batch_of, precision=precision)
         return recipe
     budget = min(world.gather(largest_budget(model, batch_of, precision=precision)))
     listen(Noted(0, f"train.tokens=auto: {budget:,} tokens a side fit into memory"))
     return msgspec.structs.replace(recipe, train=msgspec.structs.replace(recipe.train, tokens=budget))
 
 
-def try_one_pair(model: Seq2Seq, loader: Loader | PackedLoader, device: torch.device, precision: torch.dtype) -> None:
-    """Runs one pair through the model, so that what cannot run on this machine is told before a folder exists."""
-    sides, plan, _ = next(loader.blocks(Position()))
+def try_one_pair(model: Seq2Seq, device: torch.device, precision: torch.dtype) -> None:
+    """Runs a pair through the model, so that what cannot run on this machine is told before a folder exists.
+
+    It is made up: a run that goes on reads nothing that it has passed.
+    """
     with torch.inference_mode(), autocast(device, precision):
-        sequence_loss(model, to_device(gather(sides, plan[0][:1]), device), smoothing=0.0)
+        sequence_loss(model, to_device(make_batch([[UNK]], [[UNK]]), device), smoothing=0.0)
 
 
 def make_validator(recipe: Recipe, pairs: list[Pair], tokenizers: Tokenizers, world: World) -> Validate:

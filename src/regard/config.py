@@ -36,18 +36,23 @@ def below_one(options: Struct, name: str) -> None:
 
 
 class Bitext(Struct, frozen=True):
-    """Where sentence pairs come from: two parallel files, one table, or a generator of ours."""
+    """Where sentence pairs come from: two parallel files, one table, a generator of ours, or a store of ids."""
 
     source: str | None = None  # file with one source sentence a line, plain or gzip
     target: str | None = None  # its translation, line by line
     pairs: str | None = None  # or one .tsv / .jsonl file with both sides
     generate: str | None = None  # or a built-in corpus: "dates/train", "copy/valid", ...
+    store: str | None = (
+        None  # or, to train on, what `regard data prepare` made; text named beside it is what it made it of
+    )
 
     def __post_init__(self) -> None:
         ways = [(self.source, self.target), (self.pairs,), (self.generate,)]
         given = [way for way in ways if any(name is not None for name in way)]
+        if not given and self.store:
+            return
         if len(given) != 1 or not all(given[0]):
-            raise ValueError("give either source and target, or pairs, or generate")
+            raise ValueError("give either source and target, or pairs, or generate, or store")
 
 
 class DataConfig(Struct, frozen=True):

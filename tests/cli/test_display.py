@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 
 from regard.cli import display, say
-from regard.cli.display import LiveDisplay, PlainDisplay, clock, describe_metrics, make_display, time_left
+from regard.cli.clock import clock
+from regard.cli.display import LiveDisplay, PlainDisplay, describe_metrics, make_display, time_left
 from regard.training.events import Example, Noted, Progress, Saved, Started, Validated
 
 RIGHT = Example(source="b a", output="a b", reference="a b")

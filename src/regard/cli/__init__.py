@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from regard.cli import card, demo, doctor, evaluate, export, train, translate
+from regard.cli import card, data, demo, doctor, evaluate, export, train, translate
 from regard.cli.say import say_error
 from regard.errors import RegardError
 
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 for verb in (demo, train, translate, evaluate, card, export, doctor):
     app.command()(getattr(verb, verb.__name__.rsplit(".", 1)[-1]))
+app.add_typer(data.app, name="data")
 
 
 def main() -> None:

@@ -63,7 +63,7 @@ class Display:
         self.status.stop()
 
     def __call__(self, event: Any) -> None:
-        from regard.cli.display import clock
+        from regard.cli.clock import clock
         from regard.cluster.corpus import ShardDone, WorkerReady
 
         if isinstance(event, WorkerReady):

@@ -22,7 +22,8 @@ def demo(
     """
     say("Teaching a Transformer to read dates: samedi 14 novembre 2026 -> 2026-11-14")
     from regard import api
-    from regard.cli.display import clock, make_display
+    from regard.cli.clock import clock
+    from regard.cli.display import make_display
     from regard.text.dates import EXAMPLES
 
     started = time.monotonic()

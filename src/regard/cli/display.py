@@ -8,6 +8,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from regard.cli.clock import clock
 from regard.cli.say import console, say
 from regard.training.events import Event, Noted, Progress, Saved, Started, Validated
 
@@ -30,13 +31,6 @@ def describe_metrics(metrics: dict[str, float]) -> str:
         for name, value in metrics.items()
     ]
     return ", ".join(parts)
-
-
-def clock(seconds: float) -> str:
-    """1:02:03, or 2:03."""
-    minutes, rest = divmod(round(max(seconds, 0)), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def time_left(started: Started, now: Progress) -> float:

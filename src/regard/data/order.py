@@ -13,7 +13,7 @@ import numpy as np
 
 from regard.data.batching import Indices
 from regard.data.shuffle import Shuffle
-from regard.data.store import IdStore
+from regard.data.sides import Encoded, Sides
 from regard.errors import DataError
 
 PAIRS_A_BLOCK = 2**17  # enough that sentences of like length meet, and that batches fill; 2 MB of lengths
@@ -28,18 +28,13 @@ class Position:
     batch: int = 0  # of the block
 
 
-@dataclass(frozen=True)
-class Sides:
-    """The ids of one epoch; with subword sampling every epoch has its own."""
-
-    source: IdStore
-    target: IdStore
-
-
 class Order(ABC):
-    """Endless batches of pairs, by number. `sides_of(epoch)` gives the ids; pairs with a longer side are left out."""
+    """Endless batches of pairs, by number. `sides_of(epoch)` gives the ids; pairs with a longer side are left out.
 
-    def __init__(self, sides_of: Callable[[int], Sides], *, budget: int, max_length: int, seed: int) -> None:
+    With subword sampling every epoch has ids of its own.
+    """
+
+    def __init__(self, sides_of: Callable[[int], Encoded], *, budget: int, max_length: int, seed: int) -> None:
         self.sides_of = sides_of
         self.budget = budget
         self.max_length = max_length
@@ -49,14 +44,14 @@ class Order(ABC):
     def cut(self, source_lengths: Indices, target_lengths: Indices, random: np.random.Generator) -> list[Indices]:
         """The batches of a block, by place in it, given its lengths (EOS among them)."""
 
-    def plan(self, epoch: int, block: int = 0) -> tuple[Sides, list[Indices], int]:
+    def plan(self, epoch: int, block: int = 0) -> tuple[Encoded, list[Indices], int]:
         """The epoch's ids, the batches of a block in order, and the number of blocks."""
         sides = self.sides_of(epoch)
-        count = len(sides.source)
+        count = len(sides)
         num_blocks = max(1, round(count / PAIRS_A_BLOCK))
         bounds = [count * number // num_blocks for number in (block, block + 1)]
         rows = Shuffle(count, (self.seed, epoch))[bounds[0] : bounds[1]]
-        source_lengths, target_lengths = sides.source.lengths_of(rows) + 1, sides.target.lengths_of(rows) + 1  # EOS
+        source_lengths, target_lengths = (lengths + 1 for lengths in sides.lengths_of(rows))  # EOS
         kept = np.maximum(source_lengths, target_lengths) <= self.max_length + 1
         rows, source_lengths, target_lengths = rows[kept], source_lengths[kept], target_lengths[kept]
         random = np.random.default_rng((self.seed, epoch, block))
@@ -75,7 +70,7 @@ class Order(ABC):
             ended = Position(epoch, block + 1) if block + 1 < num_blocks else Position(epoch + 1)
             after = [Position(epoch, block, number) for number in range(first + 1, len(plan))]
             if plan[first:]:
-                yield sides, plan[first:], [*after, ended]
+                yield *sides.read(plan[first:]), [*after, ended]
             epoch, block, first = ended.epoch, ended.block, 0
 
     def own(self, position: Position, *, rank: int, ranks: int) -> Iterator[tuple[Sides, Indices, Position]]:

@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.batching import Indices
+from regard.data.lengths import Kept, LengthTable
 from regard.data.loader import Batch
-from regard.data.order import Order, Position, Sides
+from regard.data.order import Order, Position
 from regard.data.ragged import FixedLayout, Ragged
+from regard.data.sides import Encoded, Sides
 from regard.data.store import IdStore
 from regard.errors import ConfigError, DataError
 from regard.text.tokenizer import BOS, EOS
@@ -48,15 +50,19 @@ class Shape:
 
 def shape_for(source_lengths: Indices, target_lengths: Indices, budget: int) -> Shape:
     """The shape for sentences of these lengths (EOS among them), with `budget` tokens on the larger side."""
-    longest = int(max(source_lengths.max(), target_lengths.max()))
+    return _shape(LengthTable.of(source_lengths, target_lengths).upto(), budget)
+
+
+def _shape(kept: Kept, budget: int) -> Shape:
+    longest = kept.longest
     if longest > budget:
         raise ConfigError(
             f"train.tokens is {budget} but a sentence has {longest} tokens; raise it, or lower data.max_length"
         )
-    ratio = source_lengths.sum() / target_lengths.sum()
+    ratio = kept.source_tokens / kept.target_tokens
     source, target = (budget, round(budget / ratio)) if ratio > 1 else (round(budget * ratio), budget)
     source, target = (max(-(-tokens // 64) * 64, longest) for tokens in (source, target))
-    return Shape(source, target, int(1.25 * target / target_lengths.mean()) + 9, longest)
+    return Shape(source, target, int(1.25 * target / (kept.target_tokens / kept.pairs)) + 9, longest)
 
 
 def fill(
@@ -134,15 +140,9 @@ def _write_side(
 
 def _put_ids(ids: NDArray[np.int32], store: IdStore, chosen: Indices) -> int:
     """The ids of these sentences, each with EOS behind it; how many there are."""
-    lengths = store.lengths_of(chosen)
-    ends = (lengths + 1).cumsum()
-    real = int(ends[-1])
-    starts = np.repeat(store.offsets[chosen] - (ends - lengths - 1), lengths + 1)
-    places = starts + np.arange(real)
-    places[ends - 1] = 0
-    ids[:real] = store.ids[places]
-    ids[ends - 1] = EOS
-    return real
+    values = store.ids_of(chosen, end=EOS)
+    ids[: len(values)] = values
+    return len(values)
 
 
 @dataclass(frozen=True)
@@ -178,14 +178,13 @@ class PackedLoader(Order):
 
     BLOCK = 2**22  # numbers of a block of rows
 
-    def __init__(self, sides_of: Callable[[int], Sides], *, budget: int, max_length: int, seed: int) -> None:
+    def __init__(self, sides_of: Callable[[int], Encoded], *, budget: int, max_length: int, seed: int) -> None:
         super().__init__(sides_of, budget=budget, max_length=max_length, seed=seed)
-        sides = sides_of(0)
-        source_lengths, target_lengths = sides.source.lengths, sides.target.lengths
-        kept = np.maximum(source_lengths, target_lengths) <= max_length
-        if not kept.any():
+        kept = sides_of(0).upto(max_length)
+        if not kept.pairs:
             raise DataError(f"every pair has a side of more than {max_length} tokens; raise data.max_length")
-        self.shape = shape_for(source_lengths[kept] + 1, target_lengths[kept] + 1, budget)
+        source, target = kept.source_tokens + kept.pairs, kept.target_tokens + kept.pairs  # EOS
+        self.shape = _shape(Kept(kept.pairs, source, target, kept.longest + 1), budget)
 
     def cut(self, source_lengths: Indices, target_lengths: Indices, random: np.random.Generator) -> list[Indices]:
         fits = np.flatnonzero(np.maximum(source_lengths, target_lengths) <= self.shape.longest)

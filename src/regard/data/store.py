@@ -1,29 +1,38 @@
-"""Token ids of many sentences as one flat array and its offsets: small, quick to slice, ready to be memory-mapped."""
+"""Token ids of many sentences as one flat array and its offsets: small, quick to slice, the same in memory and on disk."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+Ids = NDArray[Any]  # int32, or uint16 on disk
 
 
 @dataclass(frozen=True)
 class IdStore:
     """Sentence i is ids[offsets[i]:offsets[i+1]]."""
 
-    ids: NDArray[np.int32]
+    ids: Ids
     offsets: NDArray[np.int64]
 
     @classmethod
-    def from_lists(cls, sentences: Sequence[Sequence[int]]) -> IdStore:
+    def from_lists(cls, sentences: Sequence[Sequence[int]], dtype: str = "int32") -> IdStore:
         """The sentences, copied."""
         lengths = np.fromiter((len(sentence) for sentence in sentences), dtype=np.int64, count=len(sentences))
-        offsets = np.concatenate([np.zeros(1, dtype=np.int64), lengths.cumsum()])
-        ids = np.fromiter(chain.from_iterable(sentences), dtype=np.int32, count=int(offsets[-1]))
+        offsets = _offsets(lengths)
+        ids = np.fromiter(chain.from_iterable(sentences), dtype=np.dtype(dtype), count=int(offsets[-1]))
         return cls(ids, offsets)
+
+    @classmethod
+    def join(cls, stores: Sequence[IdStore]) -> IdStore:
+        """The sentences of all of them."""
+        lengths = np.concatenate([np.zeros(0, dtype=np.int64), *(store.lengths for store in stores)])
+        return cls(np.concatenate([store.ids for store in stores]), _offsets(lengths))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -33,11 +42,32 @@ class IdStore:
             raise IndexError(f"sentence {index} of a store of {len(self)}")
         return self.ids[self.offsets[index] : self.offsets[index + 1]].tolist()
 
-    def lengths_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Tokens of each of these sentences."""
-        return self.offsets[rows + 1] - self.offsets[rows]
-
     @property
     def lengths(self) -> NDArray[np.int64]:
         """Tokens of each sentence."""
         return np.diff(self.offsets)
+
+    def lengths_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Tokens of each of these sentences."""
+        return self.offsets[rows + 1] - self.offsets[rows]
+
+    def ids_of(self, rows: NDArray[np.int64], *, end: int) -> Ids:
+        """These sentences laid end to end, each with the id `end` behind it; no Python loop over tokens."""
+        lengths = self.lengths_of(rows)
+        ends = (lengths + 1).cumsum()
+        places = np.repeat(self.offsets[rows] - (ends - lengths - 1), lengths + 1) + np.arange(int(ends[-1]))
+        places[ends - 1] = 0  # any place that is there
+        ids = self.ids[places] if len(self.ids) else np.empty(len(places), dtype=self.ids.dtype)
+        ids[ends - 1] = end
+        return ids
+
+    def take(self, rows: NDArray[np.int64]) -> IdStore:
+        """A store of these sentences alone, copied."""
+        lengths = self.lengths_of(rows)
+        offsets = _offsets(lengths)
+        places = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(int(offsets[-1]))
+        return IdStore(np.asarray(self.ids[places]), offsets)
+
+
+def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, dtype=np.int64), lengths.cumsum()])

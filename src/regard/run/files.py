@@ -98,6 +98,12 @@ def _manifest_text(files: Any) -> str:
     return json.dumps({"files": files, "sha256": digest}, indent=1) + "\n"
 
 
+def manifest_digest(folder: Path) -> str:
+    """A hash of all that the folder's manifest says."""
+    _read_manifest(folder)
+    return str(read_json(folder / MANIFEST)["sha256"])
+
+
 def _read_manifest(folder: Path) -> dict[str, Any]:
     manifest = read_json(folder / MANIFEST)
     files = manifest.get("files") if isinstance(manifest, dict) else None

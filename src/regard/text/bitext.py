@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import msgspec
 from regard.config import Bitext, DataConfig, Recipe
 from regard.errors import DataError, did_you_mean
 from regard.text import dates, toys
-from regard.text.corpus import Pair, read_pairs
+from regard.text.corpus import Pair, decode_pairs, stream_pairs
 
 GENERATORS: dict[str, Callable[[str], list[tuple[str, str]]]] = {
     "dates": dates.generate,
@@ -21,17 +22,31 @@ GENERATORS: dict[str, Callable[[str], list[tuple[str, str]]]] = {
 }
 
 
+STDIN = "-"  # as data.train.pairs
+
+
 def load_bitext(bitext: Bitext, *, folders: list[Path]) -> list[Pair]:
     """All pairs. Relative paths are looked for in each of the folders, in order."""
+    return list(stream_bitext(bitext, folders=folders))
+
+
+def stream_bitext(bitext: Bitext, *, folders: list[Path]) -> Iterator[Pair]:
+    """The pairs as they are read."""
     if bitext.generate is not None:
         name, _, split = bitext.generate.partition("/")
         if name not in GENERATORS:
             raise DataError(f"no built-in corpus is called {name!r}; {did_you_mean(name, GENERATORS)}")
-        return [Pair(source, target) for source, target in GENERATORS[name](split)]
-    if bitext.pairs is not None:
-        return read_pairs(find_file(bitext.pairs, folders))
-    assert bitext.source is not None and bitext.target is not None
-    return read_pairs(find_file(bitext.source, folders), find_file(bitext.target, folders))
+        return (Pair(source, target) for source, target in GENERATORS[name](split))
+    if bitext.pairs == STDIN:
+        return decode_pairs(sys.stdin.buffer, "the standard input")  # type: ignore[arg-type]
+    if bitext.pairs is None and bitext.source is None:
+        raise DataError(f"the store {bitext.store!r} holds ids to train on, not text; name source and target, or pairs")
+    return stream_pairs(*text_files(bitext, folders))
+
+
+def text_files(bitext: Bitext, folders: list[Path]) -> list[Path]:
+    """The files that hold the pairs: one, or two."""
+    return [find_file(name, folders) for name in (bitext.pairs, bitext.source, bitext.target) if name is not None]
 
 
 def pairs_fingerprint(pairs: Iterable[Pair]) -> dict[str, int | str]:
@@ -49,7 +64,7 @@ def without_folders(recipe: Recipe) -> Recipe:
     def bare(bitext: Bitext | None) -> Bitext | None:
         if bitext is None:
             return None
-        names = {name: getattr(bitext, name) for name in ("source", "target", "pairs")}
+        names = {name: getattr(bitext, name) for name in ("source", "target", "pairs", "store")}
         bare_names = {name: Path(path).name for name, path in names.items() if path and Path(path).is_absolute()}
         return msgspec.structs.replace(bitext, **bare_names)
 
@@ -70,8 +85,8 @@ def anchor(data: DataConfig, folders: list[Path], *, named: Path | None) -> Data
         return name if name is None or found is None or found == named else str((found / name).resolve())
 
     def anchored(bitext: Bitext) -> Bitext:
-        source, target, pairs = whole(bitext.source), whole(bitext.target), whole(bitext.pairs)
-        return msgspec.structs.replace(bitext, source=source, target=target, pairs=pairs)
+        names = {name: whole(getattr(bitext, name)) for name in ("source", "target", "pairs", "store")}
+        return msgspec.structs.replace(bitext, **names)
 
     return msgspec.structs.replace(
         data,
@@ -101,3 +116,12 @@ def find_file(name: str, folders: list[Path]) -> Path:
             return folder / name
     where = ", ".join(repr(str(folder)) for folder in folders)
     raise DataError(f"no file {name!r} in {where}; name the folder that holds it with --data or REGARD_DATA")
+
+
+def find_store(name: str, folders: list[Path]) -> Path:
+    """The first of the folders' stores of that name that exists."""
+    for folder in folders:
+        if (folder / name).is_dir():
+            return folder / name
+    where = ", ".join(repr(str(folder)) for folder in folders)
+    raise DataError(f"there is no store {name!r} in {where}; make one with: regard data prepare RECIPE --out {name}")

@@ -9,7 +9,8 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from regard.errors import DataError
 
 MAX_LINE_CHARS = 100_000
 _MAX_LINE_BYTES = 4 * MAX_LINE_CHARS + 4  # four bytes a character at most in UTF-8, a byte order mark, the newline
+_BLOCK = 2**18  # bytes read at a time
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _GZIP_MAGIC = b"\x1f\x8b"
 _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))  # the bytes of UTF-8 that do not begin a character
@@ -43,23 +45,46 @@ def read_lines(path: Path) -> list[str]:
 
 def read_pairs(source: Path, target: Path | None = None) -> list[Pair]:
     """The pairs of two parallel files, or of one table (.tsv or .jsonl); no side of a pair is blank."""
-    if target is None:
-        parse = _table_parser(source)
-        pairs = [parse(line, f"line {number} of {source}") for number, line in enumerate(stream_lines(source), start=1)]
-    else:
-        sources, targets = read_lines(source), read_lines(target)
-        if len(sources) != len(targets):
+    return list(stream_pairs(source, target))
+
+
+def stream_pairs(source: Path, target: Path | None = None) -> Iterator[Pair]:
+    """The pairs as they are read; see `read_pairs`."""
+    if target is not None:
+        return _checked(_side_by_side(source, target), str(source), str(target))
+    return _checked(_parsed(stream_lines(source), _table_parser(source), str(source)), str(source), str(source))
+
+
+def decode_pairs(file: io.BufferedReader, name: str) -> Iterator[Pair]:
+    """The pairs of an open file or pipe of .tsv lines, plain or gzip; errors call it by the name."""
+    return _checked(_parsed(decode_lines(file, name), _parse_tsv, name), name, name)
+
+
+def _parsed(lines: Iterable[str], parse: Callable[[str, str], Pair], name: str) -> Iterator[Pair]:
+    return (parse(line, f"line {number} of {name}") for number, line in enumerate(lines, start=1))
+
+
+def _side_by_side(source: Path, target: Path) -> Iterator[Pair]:
+    sources, targets = stream_lines(source), stream_lines(target)
+    for number, (one, other) in enumerate(zip_longest(sources, targets), start=1):
+        if one is None or other is None:
+            more = number + sum(1 for _ in (targets if one is None else sources))
+            counts = (number - 1, more) if one is None else (more, number - 1)
             raise DataError(
-                f"{source} has {len(sources)} lines but {target} has {len(targets)}; line N of one must translate "
+                f"{source} has {counts[0]} lines but {target} has {counts[1]}; line N of one must translate "
                 "line N of the other, so find where they part"
             )
-        pairs = [Pair(*texts) for texts in zip(sources, targets, strict=True)]
+        yield Pair(one, other)
+
+
+def _checked(pairs: Iterable[Pair], source: str, target: str) -> Iterator[Pair]:
+    """The pairs, none with a blank side; the names are for the error."""
     for number, pair in enumerate(pairs, start=1):
-        if not (pair.source.strip() and pair.target.strip()):
-            side = "source" if not pair.source.strip() else "target"
-            where = source if side == "source" or target is None else target
-            raise DataError(f"line {number} of {where} has an empty {side} side; remove that pair or fill it in")
-    return pairs
+        if not pair.source or pair.source.isspace():
+            raise DataError(f"line {number} of {source} has an empty source side; remove that pair or fill it in")
+        if not pair.target or pair.target.isspace():
+            raise DataError(f"line {number} of {target} has an empty target side; remove that pair or fill it in")
+        yield pair
 
 
 def _table_parser(path: Path) -> Callable[[str, str], Pair]:
@@ -117,15 +142,37 @@ def decode_lines(file: io.BufferedReader, name: str) -> Iterator[str]:
     """The lines of an open file or pipe, plain or gzip; errors call it by the name."""
     packed = file.peek(2)[:2] == _GZIP_MAGIC  # by content: names lie, and a pipe cannot be read twice
     stream: io.BufferedIOBase = gzip.GzipFile(fileobj=file) if packed else file
-    number = 0
+    number, rest = 0, b""
     try:
-        while raw := stream.readline(_MAX_LINE_BYTES):
-            if number == 0 and not (raw := raw.removeprefix(_BYTE_ORDER_MARK)):
-                break  # the mark alone is an empty file
-            number += 1
-            yield _text(raw, stream, f"line {number} of {name}")
+        while block := stream.read1(_BLOCK):  # what is there: a person at the other end of a pipe gets answers at once
+            block = rest + block
+            end = block.rfind(b"\n") + 1
+            whole = block[:end].removeprefix(_BYTE_ORDER_MARK) if number == 0 else block[:end]
+            for line in _whole_lines(whole, number, name):
+                number += 1
+                yield line
+            rest = block[end:]
+            if len(rest) >= _MAX_LINE_BYTES:
+                _text(rest, stream, f"line {number + 1} of {name}")  # tells what is wrong with it
+        if number == 0:
+            rest = rest.removeprefix(_BYTE_ORDER_MARK)  # the mark alone is an empty file
+        if rest:
+            yield _text(rest, stream, f"line {number + 1} of {name}")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{name} is a damaged gzip file after line {number} ({error}); copy it again") from error
+
+
+def _whole_lines(block: bytes, before: int, name: str) -> Iterator[str]:
+    """The lines of a block that ends with one: all at once where nothing is wrong, one by one up to what is."""
+    try:
+        lines = block.decode().split("\n")[:-1]
+        wrong = b"\0" in block or b"\r\n" in block or max(map(len, lines), default=0) > MAX_LINE_CHARS
+    except UnicodeDecodeError:
+        wrong = True
+    if not wrong:
+        return iter(lines)
+    stream = io.BufferedReader(io.BytesIO(block))
+    return (_text(raw, stream, f"line {number} of {name}") for number, raw in enumerate(stream, start=before + 1))
 
 
 def _text(raw: bytes, stream: io.BufferedIOBase, where: str) -> str:

@@ -57,7 +57,7 @@ class SubwordTokenizer:
         plain = [_plain(text) for text in texts]
         if sampling is not None and sampling.rate != 0:
             return self._sample(plain, sampling)
-        num_threads = min(8, os.cpu_count() or 1) if len(plain) >= _MANY_TEXTS else 1
+        num_threads = usable_cores() if len(plain) >= _MANY_TEXTS else 1
         ids: list[list[int]] = self._processor.Encode(plain, num_threads=num_threads)
         return ids
 
@@ -89,6 +89,11 @@ class SubwordTokenizer:
 
     def save(self, folder: Path, name: str) -> None:
         (folder / f"{name}.model").write_bytes(self._model)
+
+
+def usable_cores() -> int:
+    """Those that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 # SentencePiece can sample too, but whatever seed it is given, 0.2.2 salts its generator anew in every process:

@@ -1,0 +1,194 @@
+"""Pairs on disk that are too many for memory: ids in shards, mapped one at a time, read a block of pairs at a time.
+
+DIR/
+  settings.json     what the store is made from; written first
+  tokenizer/        vocabularies, manifest.json
+  shard-00000/      source.ids, source.offsets, target.ids, target.offsets, shard.json, manifest.json
+  store.json        sizes, lengths and hashes of all; written last: a folder with it is a store, and whole
+
+Arrays are raw and little-endian: offsets of 64 bits, ids of 16 where the vocabulary allows it, else of 32.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from regard.config import TokenizerConfig
+from regard.data.batching import Indices
+from regard.data.lengths import Kept, LengthTable
+from regard.data.sides import Sides
+from regard.data.store import IdStore
+from regard.errors import ConfigError, DataError
+from regard.text.tokenizer import Sampling, Tokenizers, load_tokenizers
+
+VERSION = 1
+OFFSETS = np.dtype("<i8")
+IDS: dict[str, np.dtype[Any]] = {"uint16": np.dtype("<u2"), "int32": np.dtype("<i4")}
+SIDES = ("source", "target")
+
+
+class Shard(msgspec.Struct, frozen=True):
+    """What store.json says of one shard."""
+
+    pairs: int
+    source_tokens: int
+    target_tokens: int
+    sha256: str  # of its manifest, hence of every file in it
+
+
+class StoreInfo(msgspec.Struct, frozen=True):
+    """store.json, whose last entry is the hash of all before it and so of the whole store."""
+
+    version: int
+    pairs: int
+    source_tokens: int
+    target_tokens: int
+    source_ids: str  # uint16 or int32
+    target_ids: str
+    tokenizer: dict[str, Any]
+    tokenizer_sha256: str
+    lengths: list[list[int]]  # a LengthTable's rows
+    shards: list[Shard]
+    sha256: str = ""
+
+    def digest(self) -> str:
+        """What sha256 must be."""
+        table = msgspec.to_builtins(self)
+        del table["sha256"]
+        return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
+
+
+def shard_name(number: int) -> str:
+    return f"shard-{number:05d}"
+
+
+class PairStore:
+    """An opened store. Sizes are checked here, hashes by `regard data check`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.info = _read_info(folder)
+        self.begins = np.cumsum([0, *(shard.pairs for shard in self.info.shards)])
+        self.lengths = LengthTable.from_rows(self.info.lengths)
+        for number, shard in enumerate(self.info.shards):
+            for name, size in self._sizes(shard).items():
+                _check_size(folder / shard_name(number) / name, size)
+
+    def _sizes(self, shard: Shard) -> dict[str, int]:
+        """Bytes of the files of a shard."""
+        sizes = {}
+        for side in SIDES:
+            sizes[f"{side}.ids"] = getattr(shard, f"{side}_tokens") * self._dtype(side).itemsize
+            sizes[f"{side}.offsets"] = (shard.pairs + 1) * OFFSETS.itemsize
+        return sizes
+
+    def _dtype(self, side: str) -> np.dtype[Any]:
+        return IDS[getattr(self.info, f"{side}_ids")]
+
+    def mapped(self, side: str, shard: int) -> IdStore:
+        """One side of a shard, in the file; its memory is let go with it."""
+        folder = self.folder / shard_name(shard)
+        tokens = getattr(self.info.shards[shard], f"{side}_tokens")
+        dtype = self._dtype(side)
+        offsets = np.memmap(folder / f"{side}.offsets", dtype=OFFSETS, mode="r")
+        ids = np.memmap(folder / f"{side}.ids", dtype=dtype, mode="r") if tokens else np.empty(0, dtype=dtype)
+        return IdStore(ids, offsets)
+
+    # What training asks of its pairs
+
+    def __len__(self) -> int:
+        return self.info.pairs
+
+    def fingerprint(self) -> dict[str, int | str]:
+        """Number and hash of the pairs."""
+        return {"pairs": self.info.pairs, "sha256": self.info.sha256}
+
+    def tokenizers(self, config: TokenizerConfig) -> Tokenizers:
+        """Those that made the ids; the recipe must name them as they are."""
+        for key, value in self.info.tokenizer.items():
+            if getattr(config, key) != value:
+                raise ConfigError(
+                    f"tokenizer.{key} is {getattr(config, key)!r}, but {self.folder} was prepared with {value!r}; "
+                    f"set tokenizer.{key}={json.dumps(value)}, or prepare another store"
+                )
+        return load_tokenizers(self.folder / "tokenizer")
+
+    def encoded(self, tokenizers: Tokenizers, sampling: Sampling | None = None) -> StoredSides:
+        """The ids as they are on disk."""
+        assert sampling is None, "ids on disk are not sampled"
+        return StoredSides(self)
+
+
+class StoredSides:
+    """Ids on disk, read where they are asked for, in the order they lie there."""
+
+    def __init__(self, store: PairStore) -> None:
+        self.store = store
+
+    def __len__(self) -> int:
+        return len(self.store)
+
+    def lengths_of(self, rows: Indices) -> tuple[Indices, Indices]:
+        order = np.argsort(rows)
+        result = []
+        for side in SIDES:
+            lengths = np.empty(len(rows), dtype=np.int64)
+            lengths[order] = np.concatenate(self._by_shard(side, rows[order], IdStore.lengths_of))
+            result.append(lengths)
+        return result[0], result[1]
+
+    def upto(self, max_length: int | None) -> Kept:
+        return self.store.lengths.upto(max_length)
+
+    def read(self, batches: list[Indices]) -> tuple[Sides, list[Indices]]:
+        rows = np.concatenate(batches)
+        order = np.argsort(rows)
+        places = np.empty(len(rows), dtype=np.int64)
+        places[order] = np.arange(len(rows))
+        source, target = (IdStore.join(self._by_shard(side, rows[order], IdStore.take)) for side in SIDES)
+        return Sides(source, target), np.split(places, np.cumsum([len(batch) for batch in batches])[:-1])
+
+    def _by_shard(self, side: str, rows: Indices, look: Callable[[IdStore, Indices], Any]) -> list[Any]:
+        """What `look` finds of these sorted rows in each shard that has some."""
+        return [look(self.store.mapped(side, shard), part) for shard, part in self._parts(rows)]
+
+    def _parts(self, rows: Indices) -> Iterator[tuple[int, Indices]]:
+        """Shards, and the rows of each, counted from its first."""
+        bounds = np.searchsorted(rows, self.store.begins)
+        for shard, (begin, end) in enumerate(pairwise(bounds.tolist())):
+            if begin < end:
+                yield shard, rows[begin:end] - self.store.begins[shard]
+
+
+def _read_info(folder: Path) -> StoreInfo:
+    path = folder / "store.json"
+    try:
+        info = msgspec.json.decode(path.read_bytes(), type=StoreInfo)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        half = (folder / "settings.json").exists()
+        what = f"{folder} is half prepared; go on" if half else f"there is no store in {folder}; make one"
+        raise DataError(f"{what} with: regard data prepare RECIPE --out {folder}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} is damaged ({error}); restore it, or prepare the store again") from error
+    if info.version != VERSION:
+        raise DataError(f"{path} is of version {info.version}, this regard reads {VERSION}; prepare the store again")
+    if info.sha256 != info.digest():
+        raise DataError(f"{path} is damaged: it is not what was written; restore it, or prepare the store again")
+    return info
+
+
+def _check_size(path: Path, size: int) -> None:
+    try:
+        found = path.stat().st_size
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}); restore it, or prepare the store again") from error
+    if found != size:
+        raise DataError(f"{path} has {found:,} bytes, not {size:,}; restore it, or prepare the store again")

@@ -1,0 +1,45 @@
+"""The ids of all pairs, both sides: what batches are made from, in memory or on disk alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from regard.data.batching import Indices
+from regard.data.lengths import Kept, LengthTable
+from regard.data.store import IdStore
+
+
+class Encoded(Protocol):
+    """The ids of an epoch's pairs."""
+
+    def __len__(self) -> int: ...
+
+    def lengths_of(self, rows: Indices) -> tuple[Indices, Indices]:
+        """Source and target tokens of each of these pairs."""
+
+    def upto(self, max_length: int | None) -> Kept:
+        """How many pairs have no longer side, and how many tokens those have."""
+
+    def read(self, batches: list[Indices]) -> tuple[Sides, list[Indices]]:
+        """The ids of these batches in memory, and the batches as rows of those."""
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Ids in memory."""
+
+    source: IdStore
+    target: IdStore
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def lengths_of(self, rows: Indices) -> tuple[Indices, Indices]:
+        return self.source.lengths_of(rows), self.target.lengths_of(rows)
+
+    def upto(self, max_length: int | None) -> Kept:
+        return LengthTable.of(self.source.lengths, self.target.lengths).upto(max_length)
+
+    def read(self, batches: list[Indices]) -> tuple[Sides, list[Indices]]:
+        return self, batches

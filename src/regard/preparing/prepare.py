@@ -1,0 +1,221 @@
+"""A store of ids from text of any size: `regard data prepare`. Killed at any instant it goes on from its last whole shard.
+
+The text is read once to check it, count it and sample it for the tokenizers; then it is encoded a chunk at a time. A stream
+can be read only once: its first pairs are the sample. Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from regard.config import Bitext, Recipe, TokenizerConfig, flat_table, to_table
+from regard.data.lengths import LengthTable
+from regard.data.sharded import VERSION, PairStore, Shard, StoreInfo, shard_name
+from regard.data.store import IdStore
+from regard.errors import ConfigError, DataError
+from regard.preparing.chunks import CHUNK_PAIRS, chunks_of, side_by_side
+from regard.preparing.sample import first_sample, spread_sample
+from regard.preparing.shards import EncodedChunk, ShardInfo, ShardWriter, TextHash, finished_shards
+from regard.run.files import check_folder, held, manifest_digest, read_json, seal_folder, write_json
+from regard.text.bitext import STDIN, stream_bitext, text_files
+from regard.text.corpus import Pair
+from regard.text.tokenizer import Tokenizers, load_tokenizers, train_tokenizers
+
+PAIRS_A_SHARD = 2**20
+TOKENS_A_SHARD = 2**27  # of a side; at most two bytes each for most vocabularies
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far preparing is."""
+
+    doing: str
+    pairs: int  # done, those of earlier attempts among them
+    total: int | None  # None: the text is a stream
+    before: int = 0  # done by earlier attempts
+    seconds: float = 0.0  # since this one began on the rest
+
+
+Report = Callable[[Progress], None]
+
+
+def prepare(recipe: Recipe, out: Path, *, folders: list[Path], report: Report = lambda progress: None) -> PairStore:
+    """The store of a recipe's training pairs, made in the folder `out`, or finished there, or found finished."""
+    text = recipe.data.train
+    settings = _settings(recipe, folders)
+    _refuse_other(out, settings)
+    if (out / "store.json").exists():
+        return PairStore(out)
+    with held(out, busy=f"another process is preparing {out}; wait for it, or name another --out"):
+        done = finished_shards(out)
+        _sweep(out, len(done))
+        pairs: Iterator[Pair]
+        if done:
+            total = read_json(out / "settings.json")["pairs"]
+            tokenizers = _load_tokenizers(out)
+            pairs = stream_bitext(text, folders=folders)
+        else:
+            tokenizers, pairs, total = _begin(text, recipe.tokenizer, folders, out, report)
+            write_json(out / "settings.json", {**settings, "pairs": total})
+        _pass_over(done, pairs, out, report, total)
+        _encode(pairs, tokenizers, out, done, report, total)
+        _finish(out, tokenizers, settings["tokenizer"])
+    return PairStore(out)
+
+
+def _settings(recipe: Recipe, folders: list[Path]) -> dict[str, Any]:
+    """What a store follows from; of files their names and sizes, of their text the hashes are in the shards."""
+    text = recipe.data.train
+    names = [name for name in (text.pairs, text.source, text.target, text.generate) if name is not None]
+    if not names:
+        raise ConfigError("data.train names a store but no text to make it of; name source and target, or pairs")
+    files = [] if STDIN in names or text.generate is not None else text_files(text, folders)
+    tokenizer = to_table(recipe.tokenizer)
+    if tokenizer.pop("sampling"):
+        raise ConfigError("ids on disk are the same every epoch; set tokenizer.sampling=0 to prepare a store")
+    return {
+        "version": VERSION,
+        "tokenizer": tokenizer,
+        "text": [Path(name).name for name in names],
+        "bytes": [path.stat().st_size for path in files],
+        "pairs_a_shard": PAIRS_A_SHARD,
+    }
+
+
+def _refuse_other(out: Path, settings: dict[str, Any]) -> None:
+    path = out / "settings.json"
+    if not path.exists():
+        found = [file.name for file in out.iterdir()] if out.is_dir() else [out.name] if out.exists() else []
+        if any(not name.startswith(".") and name != "tokenizer" for name in found):
+            raise ConfigError(f"{out} is there already and is no store; name another folder with --out")
+        return
+    before, now = flat_table(read_json(path)), flat_table(settings)
+    changed = [f"{key}: {before.get(key)} -> {now[key]}" for key in now if before.get(key) != now[key]]
+    if changed:
+        raise ConfigError(
+            f"{out} holds a store of other settings ({'; '.join(changed)}); name another folder with --out, "
+            "or give the settings it was begun with"
+        )
+
+
+def _sweep(out: Path, whole: int) -> None:
+    """Removes what a killed process left half written, and what comes after the shards that are whole."""
+    kept = {shard_name(number) for number in range(whole)}
+    later = [path for path in out.glob("shard-*") if path.name not in kept]
+    for left in [*out.glob(".*.tmp"), *out.glob(".*.gone"), *later]:
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
+
+
+def _begin(
+    text: Bitext, config: TokenizerConfig, folders: list[Path], out: Path, report: Report
+) -> tuple[Tokenizers, Iterator[Pair], int | None]:
+    """Tokenizers, written down; the pairs from the first on; and how many there are, where that can be known."""
+    pairs = stream_bitext(text, folders=folders)
+    total: int | None = None
+    if text.pairs == STDIN:
+        sample, pairs = first_sample(pairs)
+    else:
+
+        def look(count: int) -> None:
+            if count % CHUNK_PAIRS == 0:
+                report(Progress("reading and checking", count, None))
+
+        sample, total = spread_sample(pairs, look)
+        pairs = stream_bitext(text, folders=folders)
+    report(Progress(f"learning {config.kind} from {len(sample):,} pairs", 0, total))
+    tokenizers = train_tokenizers(
+        sample, kind=config.kind, size=config.size, joint=config.joint, coverage=config.coverage
+    )
+    temporary = out / ".tokenizer.tmp"
+    tokenizers.save(temporary)
+    seal_folder(temporary, out / "tokenizer")
+    return tokenizers, pairs, total
+
+
+def _load_tokenizers(out: Path) -> Tokenizers:
+    check_folder(out / "tokenizer")
+    return load_tokenizers(out / "tokenizer")
+
+
+def _pass_over(done: list[ShardInfo], pairs: Iterator[Pair], out: Path, report: Report, total: int | None) -> None:
+    """Reads past the pairs of finished shards, and makes sure that they are the ones those were made of."""
+    count = 0
+    for number, shard in enumerate(done):
+        text = TextHash()
+        for chunk in chunks_of(islice(pairs, shard.pairs)):
+            text.update(chunk)
+            count += len(chunk)
+            report(Progress("reading past finished shards", count, total))
+        if text.hexdigests() != (shard.source_text, shard.target_text):
+            raise DataError(
+                f"the text has changed since {out / shard_name(number)} was made; put it back, or prepare it anew "
+                "in another folder (--out)"
+            )
+
+
+def _encode(
+    pairs: Iterator[Pair], tokenizers: Tokenizers, out: Path, done: list[ShardInfo], report: Report, total: int | None
+) -> None:
+    """Writes the shards that are left."""
+    source_ids, target_ids = id_types(tokenizers)
+
+    def encode(chunk: list[Pair]) -> EncodedChunk:
+        source = tokenizers.source.encode_all([pair.source for pair in chunk])
+        target = tokenizers.target.encode_all([pair.target for pair in chunk])
+        return EncodedChunk(chunk, IdStore.from_lists(source, source_ids), IdStore.from_lists(target, target_ids))
+
+    number, before, started = len(done), sum(shard.pairs for shard in done), time.monotonic()
+    count = before
+    chunks = side_by_side(encode, chunks_of(pairs))
+    for first in chunks:
+        with ShardWriter(out, number) as shard:
+            for chunk in chain([first], chunks):
+                shard.add(chunk)
+                count += len(chunk.pairs)
+                report(Progress("encoding", count, total, before, time.monotonic() - started))
+                if shard.pairs >= PAIRS_A_SHARD or max(shard.tokens) >= TOKENS_A_SHARD:
+                    break
+            shard.seal()
+        number += 1
+    if not count:
+        raise DataError("there are no pairs to prepare; the text is empty")
+
+
+def id_types(tokenizers: Tokenizers) -> tuple[str, str]:
+    """The smallest numbers that hold the ids of each side."""
+    source, target = ("uint16" if one.size <= 2**16 else "int32" for one in (tokenizers.source, tokenizers.target))
+    return source, target
+
+
+def _finish(out: Path, tokenizers: Tokenizers, tokenizer: dict[str, Any]) -> None:
+    """Writes store.json, which makes the folder a store."""
+    shards = finished_shards(out)
+    lengths = sum((LengthTable.from_rows(shard.lengths) for shard in shards), LengthTable.from_rows([]))
+    everything = lengths.upto()
+    source_ids, target_ids = id_types(tokenizers)
+    entries = [
+        Shard(shard.pairs, shard.source_tokens, shard.target_tokens, manifest_digest(out / shard_name(number)))
+        for number, shard in enumerate(shards)
+    ]
+    info = StoreInfo(
+        version=VERSION,
+        pairs=everything.pairs,
+        source_tokens=everything.source_tokens,
+        target_tokens=everything.target_tokens,
+        source_ids=source_ids,
+        target_ids=target_ids,
+        tokenizer=tokenizer,
+        tokenizer_sha256=manifest_digest(out / "tokenizer"),
+        lengths=lengths.rows(),
+        shards=entries,
+    )
+    info = msgspec.structs.replace(info, sha256=info.digest())
+    write_json(out / "store.json", msgspec.to_builtins(info))

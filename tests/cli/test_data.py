@@ -1,0 +1,73 @@
+"""regard data, as a person types it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.test_bad_input import TINY, regard
+
+RECIPE = """
+[data]
+train = { pairs = "train.tsv" }
+[model]
+kind = "transformer"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "my.toml").write_text(RECIPE)
+    (tmp_path / "train.tsv").write_text("".join(f"a b {number % 10}\t{number % 10} b a\n" for number in range(300)))
+    return tmp_path
+
+
+def test_text_to_ids_to_a_run(folder):
+    made = regard("data", "prepare", "my.toml", *TINY, "--out", "ids", cwd=folder)
+    assert made.returncode == 0 and made.stdout == "", made.stderr
+    assert "ids: 300 pairs, 1,500 source and 1,500 target tokens in 1 shards" in made.stderr
+    trained = regard("train", "my.toml", *TINY, "data.train.store=ids", "--out", "run", cwd=folder)
+    assert trained.returncode == 0 and "300 pairs to train on" in trained.stderr, trained.stderr
+    whole = regard("data", "check", "ids", cwd=folder)
+    assert whole.returncode == 0 and "ids is whole: 300 pairs in 1 shards" in whole.stderr
+    path = folder / "ids" / "shard-00000" / "source.ids"
+    path.write_bytes(bytes(path.stat().st_size))
+    damaged = regard("data", "check", "ids", cwd=folder)
+    assert damaged.returncode == 1
+    assert "ids/shard-00000/source.ids is damaged: it is not what was written" in damaged.stderr
+
+
+def test_a_stream_is_read_from_stdin(folder):
+    text = (folder / "train.tsv").read_text()
+    made = regard("data", "prepare", "my.toml", *TINY, 'data.train={pairs="-"}', "--out", "ids", cwd=folder, text=text)
+    assert made.returncode == 0 and "ids: 300 pairs" in made.stderr, made.stderr
+    bad = text + "no tab\n"
+    refused = regard("data", "prepare", "my.toml", *TINY, 'data.train={pairs="-"}', "--out", "x", cwd=folder, text=bad)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("error: line 301 of the standard input has 1 columns; it needs 2")
+
+
+def test_mistakes_are_one_sentence(folder):
+    for arguments, sentence in [
+        (["prepare", "my.toml"], "name the folder that the ids go to: --out ids"),
+        (["prepare", "my.toml", "data.train.pairs=no.tsv", "--out", "ids"], "no file 'no.tsv' in"),
+        (["prepare", "my.toml", 'data.train={store="ids"}'], "names a store but no text to make it of"),
+        (["check", "ids"], "there is no store in ids; make one with: regard data prepare RECIPE --out ids"),
+    ]:
+        result = regard("data", *arguments, cwd=folder)
+        assert result.returncode == 1 and sentence in result.stderr, result.stderr
+        assert "Traceback" not in result.stderr
+
+
+def test_preparing_does_not_import_torch(folder):
+    code = "import sys; sys.argv = ['regard', 'data', 'prepare', 'my.toml', 'tokenizer.kind=char', '--out', 'ids']\n" \
+        "from regard.cli import app\ntry: app()\nexcept SystemExit as end: assert not end.code\n" \
+        "assert 'torch' not in sys.modules, 'torch was imported'"  # fmt: skip
+    result = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("verb", ["prepare", "check"])
+def test_every_verb_teaches_by_example(verb, folder):
+    result = regard("data", verb, "--help", cwd=folder)
+    assert result.returncode == 0 and "Examples" in result.stdout

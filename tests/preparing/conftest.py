@@ -1,0 +1,59 @@
+"""A small corpus, and shards so small that it has several."""
+
+import random
+
+import pytest
+
+from regard.config import load_recipe
+from regard.preparing import chunks, prepare
+
+WORDS = ["haus", "hund", "katze", "rot", "und", "ist", "klein", "groß", "baum", "wald", "see", "berg"]
+PAIRS = 2_300
+RECIPE = """
+[data]
+train = { pairs = "train.tsv" }
+[tokenizer]
+size = 80
+[model]
+kind = "transformer"
+width = 16
+num_layers = 1
+num_heads = 2
+hidden = 16
+[train]
+steps = 12
+tokens = 256
+threads = 1
+device = "cpu"
+"""
+
+
+def lines(count=PAIRS, seed=1):
+    generator = random.Random(seed)
+    drawn = [generator.choices(WORDS, k=generator.randint(1, 9)) for _ in range(count)]
+    return [f"{' '.join(words)}\t{' '.join(reversed(words)).upper()}\n" for words in drawn]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Text and a recipe of it."""
+    (tmp_path / "train.tsv").write_text("".join(lines()))
+    (tmp_path / "my.toml").write_text(RECIPE)
+    return tmp_path
+
+
+@pytest.fixture
+def small_shards(monkeypatch):
+    monkeypatch.setattr(prepare, "PAIRS_A_SHARD", 500)
+    monkeypatch.setattr(chunks, "CHUNK_PAIRS", 100)
+
+
+@pytest.fixture
+def make(folder, small_shards):
+    """Prepares the corpus into a folder of this name."""
+
+    def make_store(name="ids", overrides=(), **settings):
+        recipe = load_recipe(str(folder / "my.toml"), overrides)
+        return prepare.prepare(recipe, folder / name, folders=[folder], **settings)
+
+    return make_store
