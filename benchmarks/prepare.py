@@ -3,10 +3,10 @@
 python benchmarks/prepare.py --pairs 1000000,10000000 --out benchmarks/results/prepare.json
 
 Sentences are generated: words of syllables by Zipf's law, a target word for each source word. Each job is a process of its
-own, whose peak memory is its own. The plain loop reads the first pairs and encodes them with the same SentencePiece model and
-as many threads, and drops the ids; it checks, hashes and writes nothing. Going on late means a checkpoint whose position is set
-to the last block but one; before it, the system is asked to forget the store's pages, so that they come from the disk.
-`others` is the share of the machine that unrelated processes used meanwhile: rates mean little where it is not small.
+own, whose peak memory is its own. The plain loop reads the first pairs and encodes them with the same SentencePiece model
+and as many threads, and drops the ids; it checks, hashes and writes nothing. Going on late means a checkpoint whose position
+is set to the last block but one; before it, the system is asked to forget the store's pages, so that they come from the
+disk. `others` is the share of the machine that unrelated processes used meanwhile: rates mean little where it is not small.
 """
 
 import argparse
