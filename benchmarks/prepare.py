@@ -2,11 +2,11 @@
 
 python benchmarks/prepare.py --pairs 1000000,10000000 --out benchmarks/results/prepare.json
 
-Sentences are generated: words of syllables by Zipf's law, a target word for each source word. Each job is a process of its own
-whose peak memory is its own. The plain loop reads the first pairs and encodes them with the same SentencePiece model and as
-many threads, and drops the ids; it checks, hashes and writes nothing. Going on late means a checkpoint whose position is set
-to the last block but one; before it, the system is asked to forget the store's pages, so that they come from the disk.
-`others` is the share of the machine that unrelated processes used meanwhile: rates mean little where it is not small.
+Sentences are generated: words of syllables by Zipf's law, a target word for each source word. Each job is a process of its
+own, whose peak memory is its own. The plain loop reads the first pairs and encodes them with the same SentencePiece model
+and as many threads, and drops the ids; it checks, hashes and writes nothing. Going on late means a checkpoint whose position
+is set to the last block but one; before it, the system is asked to forget the store's pages, so that they come from the
+disk. `others` is the share of the machine that unrelated processes used meanwhile: rates mean little where it is not small.
 """
 
 import argparse
@@ -105,7 +105,7 @@ def job_prepare(folder: Path, pairs: int) -> dict[str, Any]:
     store = prepare(load_recipe(str(folder / "my.toml")), folder / "ids", folders=[folder], report=report)
     seconds = time.perf_counter() - began
     assert len(store) == pairs and "torch" not in sys.modules, (len(store), pairs)
-    encoding = seconds - marks["learning"] - (marks["encoding"] - marks["learning"])
+    encoding = seconds - marks["encoding"]
     return {
         "seconds": seconds,
         "seconds_reading_and_checking": marks["learning"],
@@ -213,6 +213,7 @@ def job_resume(folder: Path, launched: float, step: int, block: int, num_blocks:
 
     reads = Reads()
     called, started, stepped = _train(folder, step + 5)
+    peak = round(peak_bytes() / 2**20)  # before the counting below, which takes hundreds of MiB
     count = json.loads((folder / "ids" / "store.json").read_text())["pairs"]
     earlier = np.zeros(count, dtype=bool)
     earlier[Shuffle(count, (1, 0))[0 : count * block // num_blocks]] = True
@@ -220,6 +221,7 @@ def job_resume(folder: Path, launched: float, step: int, block: int, num_blocks:
     return {
         "block": block,
         "blocks": num_blocks,
+        "peak_mib": peak,
         "seconds_from_launch_to_first_step": stepped - launched,
         "seconds_from_call_to_first_step": stepped - called,
         "seconds_from_loop_to_first_step": stepped - started,
@@ -281,7 +283,7 @@ def main() -> None:
     if arguments.job:
         name, given = arguments.job[0], json.loads(arguments.job[1])
         result = JOBS[name](Path(given[0]), *given[1:])
-        print(json.dumps({**result, "peak_mib": round(peak_bytes() / 2**20)}))
+        print(json.dumps({"peak_mib": round(peak_bytes() / 2**20), **result}))
         return
     sizes = [int(size) for size in arguments.pairs.split(",")]
     results = [measure(size, arguments.longest, arguments.scratch) for size in sizes]
