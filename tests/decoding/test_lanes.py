@@ -1,0 +1,53 @@
+"""Several batches at once give what one after the other gives, in order, and their errors are heard."""
+
+import pytest
+import torch
+
+from regard.data.ragged import Ragged
+from regard.decoding.hypotheses import SearchOptions
+from regard.decoding.lanes import search_all
+from regard.decoding.search import search
+from regard.errors import DataError
+from regard.models import build_model
+
+TABLE = {"kind": "transformer", "width": 16, "num_layers": 2, "num_heads": 2, "hidden": 32}
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def sources():
+    generator = torch.Generator().manual_seed(1)
+    return [
+        Ragged.from_lists(
+            [[*torch.randint(3, 20, (2 + (n + k) % 5,), generator=generator).tolist(), 2] for k in range(4)]
+        )
+        for n in range(7)
+    ]
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_batches_at_once_are_batches_one_by_one(two_threads, beam):
+    torch.manual_seed(0)
+    model = build_model(TABLE, source_size=20, target_size=20).eval()
+    options = SearchOptions(beam=beam, max_extra=3)
+    together = list(search_all(model, sources(), options=options))
+    alone = [search(model, source, options=options) for source in sources()]
+    assert [[one.ids for one in found] for batch in together for found in batch] == [
+        [one.ids for one in found] for batch in alone for found in batch
+    ]
+    assert torch.get_num_threads() == 2, "the caller keeps its threads"
+
+
+def test_an_error_in_one_batch_is_raised_where_it_is_waited_for(two_threads):
+    model = build_model({**TABLE, "positions": "learned", "max_positions": 8}, source_size=20, target_size=20).eval()
+    too_long = Ragged.from_lists([[5] * 20 + [2]])
+    results = search_all(model, [sources()[0], too_long], options=SearchOptions(beam=1, max_extra=1))
+    assert len(next(results)) == 4
+    with pytest.raises(DataError, match="21 tokens"):
+        next(results)
