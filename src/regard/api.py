@@ -125,6 +125,7 @@ def _train(
     loader = make_loader(recipe, corpus.train, ids, tokenizers, model, hear)
     validate = make_validator(recipe, corpus.valid, tokenizers, world) if corpus.valid else None
     try_one_pair(model.eval(), world.device, pick_precision(recipe.train.precision, world.device))
+    trainer = Trainer(model, loader, recipe.train, run, world=world, validate=validate, listen=hear, stop=stop)
     if world.any(stop()):
         return Outcome(run, finished=False, trained=True)
     with run.locked() if world.writes else nullcontext():
@@ -135,8 +136,8 @@ def _train(
                 run.create(recipe, tokenizers, corpus.fingerprint())
             elif changed:
                 run.write_recipe(recipe)
+        world.wait()  # for the folder to be there
         logs = True
-        trainer = Trainer(model, loader, recipe.train, run, world=world, validate=validate, listen=hear, stop=stop)
         return Outcome(run, finished=trainer.fit(), trained=True)
 
 

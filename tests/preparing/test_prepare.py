@@ -17,7 +17,7 @@ from regard.preparing import sample
 from regard.preparing.check import problems
 from regard.preparing.prepare import Progress
 from regard.preparing.sample import first_sample, spread_sample
-from regard.run.files import locked
+from regard.run.files import held
 from regard.text.corpus import Pair, read_pairs
 from regard.text.tokenizer import load_tokenizers
 from tests.preparing.conftest import PAIRS, lines
@@ -144,7 +144,7 @@ def test_other_settings_and_other_folders_are_refused(make, folder):
 
 def test_a_second_writer_is_told(make, folder):
     with (
-        locked(folder / "ids", busy=""),
+        held(folder / "ids", busy=""),
         pytest.raises(CheckpointError, match=r"another process is preparing .*ids; wait for it"),
     ):
         make()
