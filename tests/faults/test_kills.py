@@ -41,7 +41,7 @@ def progress(run):
 )
 def test_a_run_killed_again_and_again_ends_in_the_same_bits(tmp_path, name, extra):
     kills = KILLS // 3 + 1
-    overrides = [*SETTINGS, *extra, f"train.steps={12 * kills}"]
+    overrides = [*SETTINGS, *extra, f"train.steps={24 * kills}"]
     regard.train("reverse", out=tmp_path / "whole", overrides=overrides)
     done = subprocess.run(
         [
