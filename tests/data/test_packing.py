@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from regard.data.lengths import LengthTable
 from regard.data.loader import gather
 from regard.data.order import Position, Sides
 from regard.data.packing import NO_LABEL, PackedLoader, Shape, fill, shape_for, unpack
@@ -86,9 +87,9 @@ def test_a_corpus_smaller_than_a_batch_makes_one():
 
 
 def test_the_smaller_side_gets_fewer_tokens():
-    shape = shape_for(np.full(100, 10), np.full(100, 20), 1280)
+    shape = shape_for(LengthTable.of(np.full(100, 10), np.full(100, 20)).upto(), 1280)
     assert (shape.source_tokens, shape.target_tokens) == (640, 1280)
-    shape = shape_for(np.full(100, 20), np.full(100, 10), 1280)
+    shape = shape_for(LengthTable.of(np.full(100, 20), np.full(100, 10)).upto(), 1280)
     assert (shape.source_tokens, shape.target_tokens) == (1280, 640)
 
 
@@ -107,6 +108,6 @@ def test_no_sentence_of_a_later_batch_would_have_fitted_into_an_earlier_one(seed
 
 def test_a_sentence_longer_than_a_batch_is_told():
     with pytest.raises(ConfigError, match=r"train\.tokens is 10 but a sentence has 21 tokens"):
-        shape_for(np.array([21]), np.array([3]), 10)
+        shape_for(LengthTable.of(np.array([21]), np.array([3])).upto(), 10)
     with pytest.raises(DataError, match="every pair has a side of more than 2 tokens"):
         PackedLoader(lambda epoch: sides_of(5), budget=100, max_length=2, seed=1)

@@ -115,7 +115,7 @@ def test_what_does_not_go_with_a_store_is_refused(make, folder):
         train(folder, "run", "data.train.store=ids", "tokenizer.size=90")
     with pytest.raises(ConfigError, match=r"ids on disk are the same every epoch; set tokenizer.sampling=0"):
         train(folder, "run", "data.train.store=ids", "tokenizer.sampling=0.1")
-    with pytest.raises(DataError, match=r"there is no store 'idz' in .*; make one with: regard data prepare"):
+    with pytest.raises(DataError, match=r"no store 'idz' in .*; make one with: regard data prepare"):
         train(folder, "run", "data.train.store=idz")
     with pytest.raises(DataError, match="every pair has a side of more than 0 tokens"):
         train(folder, "run", "data.train.store=ids", "data.max_length=0")

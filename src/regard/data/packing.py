@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.batching import Indices
-from regard.data.lengths import Kept, LengthTable
+from regard.data.lengths import Kept
 from regard.data.loader import Batch
 from regard.data.order import Order, Position
 from regard.data.ragged import FixedLayout, Ragged
@@ -48,12 +48,8 @@ class Shape:
         return [S, S, S, T, T, T, T, self.sentences + 1, self.sentences + 1, 1]  # ... both offsets, real target tokens
 
 
-def shape_for(source_lengths: Indices, target_lengths: Indices, budget: int) -> Shape:
-    """The shape for sentences of these lengths (EOS among them), with `budget` tokens on the larger side."""
-    return _shape(LengthTable.of(source_lengths, target_lengths).upto(), budget)
-
-
-def _shape(kept: Kept, budget: int) -> Shape:
+def shape_for(kept: Kept, budget: int) -> Shape:
+    """The shape for these sentences (EOS counted in), with `budget` tokens on the larger side."""
     longest = kept.longest
     if longest > budget:
         raise ConfigError(
@@ -184,7 +180,7 @@ class PackedLoader(Order):
         if not kept.pairs:
             raise DataError(f"every pair has a side of more than {max_length} tokens; raise data.max_length")
         source, target = kept.source_tokens + kept.pairs, kept.target_tokens + kept.pairs  # EOS
-        self.shape = _shape(Kept(kept.pairs, source, target, kept.longest + 1), budget)
+        self.shape = shape_for(Kept(kept.pairs, source, target, kept.longest + 1), budget)
 
     def cut(self, source_lengths: Indices, target_lengths: Indices, random: np.random.Generator) -> list[Indices]:
         fits = np.flatnonzero(np.maximum(source_lengths, target_lengths) <= self.shape.longest)

@@ -111,17 +111,17 @@ def data_folders(given: Path | str | None, recipe_folder: Path | None) -> list[P
 
 def find_file(name: str, folders: list[Path]) -> Path:
     """The first of the folders' files of that name that exists."""
-    for folder in folders:
-        if (folder / name).exists():
-            return folder / name
-    where = ", ".join(repr(str(folder)) for folder in folders)
-    raise DataError(f"no file {name!r} in {where}; name the folder that holds it with --data or REGARD_DATA")
+    return _find("file", name, folders, "name the folder that holds it with --data or REGARD_DATA")
 
 
 def find_store(name: str, folders: list[Path]) -> Path:
     """The first of the folders' stores of that name that exists."""
+    return _find("store", name, folders, f"make one with: regard data prepare RECIPE --out {name}")
+
+
+def _find(what: str, name: str, folders: list[Path], advice: str) -> Path:
     for folder in folders:
-        if (folder / name).is_dir():
+        if (folder / name).exists():
             return folder / name
     where = ", ".join(repr(str(folder)) for folder in folders)
-    raise DataError(f"there is no store {name!r} in {where}; make one with: regard data prepare RECIPE --out {name}")
+    raise DataError(f"no {what} {name!r} in {where}; {advice}")
