@@ -162,9 +162,9 @@ def test_add_dropout_and_its_gradient():
         close(left, right)
 
 
-@pytest.mark.parametrize("vocabulary", [50, 5000])
+@pytest.mark.parametrize("vocabulary", [50, 4096, 5000])
 def test_cross_entropy_and_its_gradient_are_those_of_pytorch(vocabulary):
-    from regard.kernels.loss import cross_entropy_
+    from regard.kernels.loss import cross_entropy_, empty_logits
 
     torch.manual_seed(0)
     logits = (torch.randn(20, vocabulary, device=DEVICE) * 3).requires_grad_()
@@ -172,7 +172,7 @@ def test_cross_entropy_and_its_gradient_are_those_of_pytorch(vocabulary):
     labels[3] = -1
     plain = F.cross_entropy(logits, labels, label_smoothing=0.1, ignore_index=-1, reduction="none")
     (gradient,) = torch.autograd.grad(plain.sum(), logits)
-    ours = logits.detach().clone()
+    ours = empty_logits(logits, vocabulary).copy_(logits.detach())
     losses = cross_entropy_(ours, labels, smoothing=0.1, gradient=True)
     close(losses, plain)
     close(ours, gradient)
@@ -194,6 +194,40 @@ def test_a_linear_layer_and_its_gradients(relu):
         torch.autograd.grad(ours, inputs, slope), torch.autograd.grad(plain, inputs, slope), strict=True
     ):
         close(left, right)
+
+
+@pytest.mark.parametrize("relu", [True, False])
+def test_the_gradients_of_a_product_and_of_its_input_beside_it_meet(relu):
+    from regard.kernels.linear import linear_and_input
+
+    torch.manual_seed(0)
+    x, weight, bias = (torch.randn(*s, device=DEVICE, requires_grad=True) for s in ((37, 24), (24, 24), (24,)))
+    product, again = linear_and_input(x, weight, bias, relu=relu)
+    plain = F.relu(F.linear(x, weight, bias)) if relu else F.linear(x, weight, bias)
+    inputs, slope = (x, weight, bias), torch.randn_like(plain)
+    expected = torch.autograd.grad(x * 3 + plain, inputs, slope)
+    for left, right in zip(torch.autograd.grad(again * 3 + product, inputs, slope), expected, strict=True):
+        close(left, right)
+
+
+def test_one_gradient_for_both_is_not_written_over_while_it_is_read():
+    from regard.kernels.linear import linear_and_input
+
+    torch.manual_seed(0)
+    x, weight = (torch.randn(24, 24, device=DEVICE, requires_grad=True) for _ in range(2))
+    slope = torch.randn_like(x)
+    expected = torch.autograd.grad(x + F.linear(x, weight), (x, weight), slope)
+    product, again = linear_and_input(x, weight, None)
+    for left, right in zip(torch.autograd.grad(again + product, (x, weight), slope), expected, strict=True):
+        close(left, right)
+
+
+@pytest.mark.parametrize("shape", [(2, 300, 40), (1, 1, 512), (3, 128, 16)])
+def test_rows_are_added_up(shape):
+    from regard.kernels.sums import sum_rows
+
+    partial = torch.randn(shape, device=DEVICE)
+    close(sum_rows(partial), partial.sum(dim=1))
 
 
 VARIANTS = {

@@ -14,7 +14,10 @@ def test_relu_by_hand():
         layer.outer.weight.copy_(torch.tensor([[1.0, 1.0], [2.0, 0.0]]))
         layer.outer.bias.copy_(torch.tensor([0.5, 0.0]))
     # x = (3, 4): hidden = max(0, (3, -4)) = (3, 0); out = (3 + 0 + .5, 6)
-    assert layer(torch.tensor([[3.0, 4.0]]), Layout([1])).tolist() == [[3.5, 6.0]]
+    x = torch.tensor([[3.0, 4.0]])
+    branch, again = layer(x, Layout([1]))
+    assert branch.tolist() == [[3.5, 6.0]]
+    assert torch.equal(again, x)
 
 
 def test_shift_stays_inside_its_sentence():
@@ -33,4 +36,4 @@ def test_the_convolution_is_torchs_conv1d(generator):
         kernel = linear.weight.unflatten(1, (3, -1)).transpose(1, 2)
         reference = torch.nn.functional.conv1d(reference, kernel, linear.bias, padding=1)
         reference = reference.relu() if linear is layer.inner else reference
-    torch.testing.assert_close(layer(x, Layout([9])), reference[0].t(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(layer(x, Layout([9]))[0], reference[0].t(), rtol=1e-5, atol=1e-5)

@@ -18,7 +18,7 @@ from torch import Tensor
 def split_columns(x: Tensor, widths: Sequence[int]) -> tuple[Tensor, ...]:
     """x[:, :a], x[:, a:b] and so on: views."""
     if not torch.is_grad_enabled():
-        return x.split(list(widths), dim=-1)
+        return x.split_with_sizes(list(widths), dim=-1)
     return _Split.apply(x, list(widths))
 
 

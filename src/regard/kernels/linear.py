@@ -1,7 +1,9 @@
 """xWᵀ + b in half precision with gradients of the weights in float32, and max(0, ·) of it inside the product.
 
 PyTorch's own backward pass rounds the gradient of a weight to the precision of the product and converts it afterwards; here
-the product writes float32 itself. The gradient of a bias, and of the activation, is one pass.
+the product writes float32 itself. The gradient of a bias, and of the activation, is one pass. And where the input is used
+once more beside the product (a residual connection), the two gradients meet inside the product instead of in a pass of
+their own.
 
 Shapes: N tokens, D width in, F width out.
 """
@@ -15,6 +17,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from regard.kernels.halves import half
+from regard.kernels.sums import sum_rows
+
 PROGRAMS = 256  # rows of partial sums of the bias's gradient
 
 
@@ -23,7 +28,19 @@ def linear(x_ND: Tensor, weight_FD: Tensor, bias_F: Tensor | None, *, relu: bool
     assert bias_F is not None or not relu, "the activation is computed with the bias"
     device = x_ND.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x_ND.dtype
-    return _Linear.apply(x_ND.to(dtype), weight_FD, bias_F, relu)
+    out: Tensor = _Linear.apply(x_ND.to(dtype), weight_FD, bias_F, relu)[0]
+    return out
+
+
+def linear_and_input(
+    x_ND: Tensor, weight_FD: Tensor, bias_F: Tensor | None, *, relu: bool = False
+) -> tuple[Tensor, Tensor]:
+    """`linear`, and the input once more. The gradient of that one is written over: it must be nobody else's."""
+    device = x_ND.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x_ND.dtype
+    if x_ND.dtype != dtype:  # the stream is in another precision than products
+        return linear(x_ND, weight_FD, bias_F, relu=relu), x_ND
+    return _Linear.apply(x_ND, weight_FD, bias_F, relu)
 
 
 @triton.jit
@@ -52,40 +69,53 @@ def _pass_back(gradient: Tensor, out: Tensor | None) -> tuple[Tensor, Tensor]:
     rows, columns = 4096 // width, triton.cdiv(F, width)
     programs = max(1, min(2 * PROGRAMS // columns, triton.cdiv(N, rows)))
     change = gradient if out is None else torch.empty_like(gradient)
-    to_bias = torch.empty(programs, F, dtype=torch.float32, device=gradient.device)
+    to_bias = torch.empty(1, programs, F, dtype=torch.float32, device=gradient.device)
     _columns[(programs, columns)](
         gradient, out, change, to_bias, N, F=F, RELU=out is not None, ROWS=rows, WIDTH=width, num_warps=4
     )
-    return change, to_bias.sum(dim=0)
+    return change, sum_rows(to_bias)[0]
 
 
-def product_float32(left: Tensor, right: Tensor) -> Tensor:
-    """left @ right, summed and written in float32."""
-    if left.is_cuda and left.dtype != torch.float32:
+def product_float32(left: Tensor, right: Tensor, onto: Tensor | None = None) -> Tensor:
+    """left @ right, summed and written in float32; added to what is there already, if something is."""
+    if not left.is_cuda or left.dtype == torch.float32:
+        product = torch.mm(left, right).float()
+        return product if onto is None else onto.add_(product)
+    if onto is None:
         return torch.mm(left, right, out_dtype=torch.float32)
-    return torch.mm(left, right).float()
+    return torch.addmm(onto, left, right, out_dtype=torch.float32, out=onto)
+
+
+def _add_product(beside: Tensor | None, gradient: Tensor, weight: Tensor) -> Tensor:
+    """beside + gradient @ weight, in place of `beside`, which nobody else needs any more."""
+    if beside is None:
+        return torch.mm(gradient, weight)
+    if beside.data_ptr() == gradient.data_ptr():
+        return torch.addmm(beside, gradient, weight)
+    return torch.addmm(beside, gradient, weight, out=beside)
 
 
 class _Linear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
-        half = weight.to(x.dtype)
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> tuple[Tensor, Tensor]:
+        rounded = half(weight, x.dtype)
         with torch.autocast(x.device.type, enabled=False):
             if bias is None:
-                out = torch.mm(x, half.t())
+                out = torch.mm(x, rounded.t())
             elif relu:
-                out = torch._addmm_activation(bias.to(x.dtype), x, half.t())
+                out = torch._addmm_activation(half(bias, x.dtype), x, rounded.t())
             else:
-                out = torch.addmm(bias.to(x.dtype), x, half.t())
-        ctx.save_for_backward(x, half, out if relu else None)
+                out = torch.addmm(half(bias, x.dtype), x, rounded.t())
+        ctx.save_for_backward(x, rounded, out if relu else None)
         ctx.biased = bias is not None
-        return out
+        ctx.set_materialize_grads(False)
+        return out, x
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        x, half, out = ctx.saved_tensors
+    def backward(ctx: Any, gradient: Tensor, beside: Tensor | None) -> tuple[Tensor | None, ...]:
+        x, weight, out = ctx.saved_tensors
         gradient, to_bias = gradient.contiguous(), None
         if ctx.biased:
             gradient, to_bias = _pass_back(gradient, out)
-        to_x = torch.mm(gradient, half) if ctx.needs_input_grad[0] else None
+        to_x = _add_product(beside, gradient, weight) if ctx.needs_input_grad[0] else None
         return to_x, product_float32(gradient.t(), x), to_bias, None

@@ -1,5 +1,7 @@
 """Label-smoothed cross-entropy of logits, and its gradient in their place: two reads and one write of the logits.
 
+Each lane of a program keeps a peak and a sum of its own, so that nobody waits for the others before the row's end.
+
 Shapes: N tokens, V vocabulary.
 """
 
@@ -10,36 +12,68 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-BLOCK, WARPS = 4096, 16  # logits a program holds at a time, and the warps that share them
+LANES, EACH, WARPS = 512, 8, 16  # of a program, logits a lane holds at a time, warps the lanes are in
+ALIGNED = 16  # logits: where a row begins on a multiple, whole lanes are read at once
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+NOTHING = tl.constexpr(-1e30)  # less than any logit, and finite: differences of two are no NaN
 
 
 @triton.jit
-def _cross_entropy_kernel(logits, labels, losses, V, stride, smoothing, GRADIENT: tl.constexpr, BLOCK: tl.constexpr):
+def _take_in(z, peak, sums):
+    """The peaks and the sums of 2^(z - peak) of all lanes, with more logits taken in."""
+    higher = tl.maximum(peak, tl.max(z, axis=1))
+    return higher, sums * tl.exp2(peak - higher) + tl.sum(tl.exp2(z - higher[:, None]), axis=1)
+
+
+@triton.jit
+def _slope(z, lse, column, label, smoothing, V):
+    """The gradient of the loss by these logits."""
+    return tl.exp2(z - lse) - smoothing / V - tl.where(column == label, 1 - smoothing, 0.0)
+
+
+@triton.jit
+def _cross_entropy_kernel(
+    logits, labels, losses, V, stride, smoothing, GRADIENT: tl.constexpr, LANES: tl.constexpr, EACH: tl.constexpr
+):
     row = tl.program_id(0).to(tl.int64)
     logits += row * stride
     label = tl.load(labels + row).to(tl.int32)
     right = tl.load(logits + tl.maximum(label, 0)).to(tl.float32)  # before anything is overwritten
-    column = tl.arange(0, BLOCK)
-    peak = float("-inf")
-    sums = tl.zeros([BLOCK], tl.float32)  # of exp(z - peak), a lane each
-    total = tl.zeros([BLOCK], tl.float32)
-    for start in range(0, V, BLOCK):
-        inside = start + column < V
-        z = tl.load(logits + start + column, mask=inside, other=float("-inf")).to(tl.float32)
-        higher = tl.maximum(peak, tl.max(z, axis=0))
-        sums = sums * tl.exp(peak - higher) + tl.exp(z - higher)
-        total += tl.where(inside, z, 0.0)
-        peak = higher
-    lse = peak + tl.log(tl.sum(sums, axis=0))
     real = label >= 0
-    loss = (1 - smoothing) * (lse - right) + smoothing * (lse - tl.sum(total, axis=0) / V)
+    column = tl.arange(0, LANES)[:, None] * EACH + tl.arange(0, EACH)[None, :]
+    whole = V // (LANES * EACH) * (LANES * EACH)  # logits in blocks without an end in them
+    rest = whole + column < V
+    peak = tl.full([LANES], NOTHING, tl.float32)
+    sums = tl.zeros([LANES], tl.float32)
+    total = tl.zeros([LANES], tl.float32)
+    for start in range(0, whole, LANES * EACH):
+        z = tl.load(logits + start + column).to(tl.float32)
+        total += tl.sum(z, axis=1)
+        peak, sums = _take_in(z * LOG2_E, peak, sums)
+    if whole < V:
+        z = tl.load(logits + whole + column, mask=rest, other=0.0).to(tl.float32)
+        total += tl.sum(z, axis=1)
+        peak, sums = _take_in(tl.where(rest, z * LOG2_E, NOTHING), peak, sums)
+    highest = tl.max(peak, axis=0)
+    lse = highest + tl.log2(tl.sum(sums * tl.exp2(peak - highest), axis=0))
+    loss = lse / LOG2_E - (1 - smoothing) * right - smoothing / V * tl.sum(total, axis=0)
     tl.store(losses + row, tl.where(real, loss, 0.0))
     if GRADIENT:
-        for start in range(0, V, BLOCK):
-            inside = start + column < V
-            z = tl.load(logits + start + column, mask=inside, other=float("-inf")).to(tl.float32)
-            slope = tl.exp(z - lse) - smoothing / V - tl.where(start + column == label, 1 - smoothing, 0.0)
-            tl.store(logits + start + column, tl.where(real, slope, 0.0).to(logits.dtype.element_ty), mask=inside)
+        for start in range(0, whole, LANES * EACH):
+            z = tl.load(logits + start + column).to(tl.float32) * LOG2_E
+            slope = tl.where(real, _slope(z, lse, start + column, label, smoothing, V), 0.0)
+            tl.store(logits + start + column, slope.to(logits.dtype.element_ty))
+        if whole < V:
+            z = tl.load(logits + whole + column, mask=rest, other=0.0).to(tl.float32) * LOG2_E
+            slope = tl.where(real, _slope(z, lse, whole + column, label, smoothing, V), 0.0)
+            tl.store(logits + whole + column, slope.to(logits.dtype.element_ty), mask=rest)
+
+
+def empty_logits(like_ND: Tensor, vocabulary: int) -> Tensor:
+    """Room for logits, [N, V], with rows that begin where the kernel reads fastest."""
+    wide = triton.cdiv(vocabulary, ALIGNED) * ALIGNED
+    return like_ND.new_empty(like_ND.size(0), wide)[:, :vocabulary]
 
 
 def cross_entropy_(logits_NV: Tensor, labels_N: Tensor, *, smoothing: float, gradient: bool) -> Tensor:
@@ -47,6 +81,6 @@ def cross_entropy_(logits_NV: Tensor, labels_N: Tensor, *, smoothing: float, gra
     losses = torch.empty(logits_NV.size(0), dtype=torch.float32, device=logits_NV.device)
     _cross_entropy_kernel[(logits_NV.size(0),)](
         logits_NV, labels_N, losses, logits_NV.size(1), logits_NV.stride(0), smoothing,
-        GRADIENT=gradient, BLOCK=min(BLOCK, triton.next_power_of_2(logits_NV.size(1))), num_warps=WARPS,
+        GRADIENT=gradient, LANES=LANES, EACH=EACH, num_warps=WARPS,
     )  # fmt: skip
     return losses

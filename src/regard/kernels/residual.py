@@ -18,6 +18,7 @@ from torch import Tensor
 
 from regard.kernels.drop import Drop
 from regard.kernels.noise import drop_arguments, kept
+from regard.kernels.sums import sum_rows
 
 PROGRAMS = 1056  # of the backward pass of a norm: each keeps its own sum of the gradient of weight and bias
 
@@ -181,6 +182,6 @@ class _Norm(torch.autograd.Function):
             gradient.contiguous(), sums, weight, means, inverses, to_x, to_branch, to_weights, *noise, N,
             D=D, DROP=drop is not None, CENTRED=ctx.centred, **tile,
         )  # fmt: skip
-        totals = to_weights.sum(dim=1)
+        totals = sum_rows(to_weights)
         to_bias = totals[1] if ctx.centred else None
         return to_x, to_branch if ctx.added else None, totals[0], to_bias, None, None

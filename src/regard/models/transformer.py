@@ -20,7 +20,7 @@ from regard.errors import ConfigError
 from regard.models.base import Seq2Seq
 from regard.nn.attend import Body, Pattern
 from regard.nn.attention import CrossAttention, HeadShape, SelfAttention
-from regard.nn.cache import Ancestry, KeyValueCache, of_sentences
+from regard.nn.cache import Ancestry, KeyValueCache, fill_up, fill_up_slots, of_sentences
 from regard.nn.device import stream_dtype
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.feedforward import ConvFeedForward, FeedForward, FeedForwardKind
@@ -127,11 +127,11 @@ class DecoderLayer(nn.Module):
 
     def step(self, x_RD: Tensor, state: LayerState, shared: TransformerState, rotation: Rotation | None) -> Tensor:
         """`forward` for one token a row."""
-        x_RD = self.around_attention(x_RD, lambda x: self.attention.step(x, state.own, shared.own_bias, rotation))
+        x_RD = self.around_attention(x_RD, lambda x: (self.attention.step(x, state.own, shared.own_bias, rotation), x))
         x_RD = self.around_cross_attention(
-            x_RD, lambda x: self.cross_attention.step(x, state.keys, state.values, shared.memory_bias)
+            x_RD, lambda x: (self.cross_attention.step(x, state.keys, state.values, shared.memory_bias), x)
         )
-        return self.around_feed_forward(x_RD, lambda x: self.feed_forward.step(x, state.recent))
+        return self.around_feed_forward(x_RD, lambda x: (self.feed_forward.step(x, state.recent), x))
 
 
 @dataclass
@@ -158,7 +158,7 @@ class TransformerState:
         self.own_bias = torch.zeros(1, 1, 1)  # who may look at what of the past: [B * H, Q, S]; set in every step
         holes_BS = ~source.mask  # the source's keys that are no tokens
         bias_BS = torch.zeros(holes_BS.shape, dtype=dtype, device=source.device).masked_fill_(holes_BS, float("-inf"))
-        self.memory_bias = bias_BS.repeat_interleave(num_heads, dim=0)[:, None]  # [B * H, 1, S]
+        self.memory_bias = fill_up(bias_BS).repeat_interleave(num_heads, dim=0)[:, None]  # [B * H, 1, S]
         self._sentences = torch.arange(len(source.lengths), device=source.device)
 
     def reorder(self, rows: Tensor) -> None:
@@ -243,8 +243,8 @@ class Transformer(Seq2Seq):
         last = None if self.config.window is None else (self.config.window + 1) * beams
         for layer in self.decoder:
             k_MHK, v_MHV = layer.cross_attention.keys_values(memory.values)
-            k_GSK = memory.layout.pad(k_MHK).transpose(1, 2).flatten(0, 1)
-            v_GSV = memory.layout.pad(v_MHV).transpose(1, 2).flatten(0, 1)
+            k_GSK = fill_up_slots(memory.layout.pad(k_MHK).transpose(1, 2).flatten(0, 1))
+            v_GSV = fill_up_slots(memory.layout.pad(v_MHV).transpose(1, 2).flatten(0, 1))
             num_sentences = len(memory.layout.lengths)
             recent = layer.feed_forward.start(num_sentences * beams)
             layers.append(LayerState(KeyValueCache(num_sentences, last=last), k_GSK, v_GSV, recent))

@@ -72,19 +72,21 @@ class SelfAttention(MultiHead):
         H, K, V = shape.num_heads, shape.key_width, shape.value_width
         self.project = Linear(width, [H * K, H * K, H * V], bias=False)
 
-    def _split(self, x_ND: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, Tensor]:
+    def _split(self, projected: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, Tensor]:
         H, K, V = self.shape.num_heads, self.shape.key_width, self.shape.value_width
-        q, k, v = split_columns(self.project(x_ND), [H * K, H * K, H * V])
+        q, k, v = split_columns(projected, [H * K, H * K, H * V])
         q_NHK, k_NHK, v_NHV = q.view(-1, H, K), k.view(-1, H, K), v.view(-1, H, V)
         q_NHK, k_NHK = _normed(q_NHK, self.query_norm), _normed(k_NHK, self.key_norm)
         return (q_NHK, k_NHK, v_NHV) if rotation is None else (rotation(q_NHK), rotation(k_NHK), v_NHV)
 
-    def forward(self, x_ND: Tensor, pattern: Pattern, rotation: Rotation | None = None) -> Tensor:
-        return self.look(*self._split(x_ND, rotation), pattern)
+    def forward(self, x_ND: Tensor, pattern: Pattern, rotation: Rotation | None = None) -> tuple[Tensor, Tensor]:
+        """The branch, and the input again (`Linear.and_input`)."""
+        projected, x_ND = self.project.and_input(x_ND)
+        return self.look(*self._split(projected, rotation), pattern), x_ND
 
     def step(self, x_RD: Tensor, cache: KeyValueCache, bias_GQS: Tensor, rotation: Rotation | None = None) -> Tensor:
         """One more token a row: its keys and values join the cache, then it looks at all that the bias lets it see."""
-        q_RHK, k_RHK, v_RHV = self._split(x_RD, rotation)
+        q_RHK, k_RHK, v_RHV = self._split(self.project(x_RD), rotation)
         keys, values = cache.append(k_RHK, v_RHV)
         return self.look_once(q_RHK, keys, values, bias_GQS)
 
@@ -104,16 +106,17 @@ class CrossAttention(MultiHead):
         k, v = split_columns(self.memory(memory_MD), [H * K, H * V])
         return _normed(k.view(-1, H, K), self.key_norm), v.view(-1, H, V)
 
-    def _queries(self, x_ND: Tensor) -> Tensor:
-        q: Tensor = self.query(x_ND)
+    def _queries(self, q: Tensor) -> Tensor:
         return _normed(q.view(-1, self.shape.num_heads, self.shape.key_width), self.query_norm)
 
-    def forward(self, x_ND: Tensor, memory_MD: Tensor, pattern: Pattern) -> Tensor:
-        return self.look(self._queries(x_ND), *self.keys_values(memory_MD), pattern)
+    def forward(self, x_ND: Tensor, memory_MD: Tensor, pattern: Pattern) -> tuple[Tensor, Tensor]:
+        """The branch, and the input again (`Linear.and_input`)."""
+        projected, x_ND = self.query.and_input(x_ND)
+        return self.look(self._queries(projected), *self.keys_values(memory_MD), pattern), x_ND
 
     def step(self, x_RD: Tensor, k_GSK: Tensor, v_GSV: Tensor, bias_GQS: Tensor) -> Tensor:
         """One token a row, into keys and values that all beams of a sentence share."""
-        return self.look_once(self._queries(x_RD), k_GSK, v_GSV, bias_GQS)
+        return self.look_once(self._queries(self.query(x_RD)), k_GSK, v_GSV, bias_GQS)
 
 
 def _normed(x_NHK: Tensor, norm: Norm | None) -> Tensor:

@@ -11,34 +11,67 @@ Shapes: B sentences, Q beams, R = B * Q rows, H heads, G = B * H, K head width, 
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+
+FEWEST = (
+    16  # slots that are looked at; masked where there are no keys yet. A softmax over fewer is slow on CPUs (LOG.md).
+)
+FIRST_STEPS = 32  # that a buffer holds
+
+
+class Slots:
+    """Keys, or values, of one layer, in a buffer that doubles when it is full."""
+
+    def __init__(self) -> None:
+        self.by_head: Tensor | None = None  # [G, slots, K]
+        self._by_sentence: Tensor | None = None  # the same memory as [B, H, slots, K]
+
+    def write(self, entries_RHK: Tensor, start: int, num_sentences: int) -> Tensor:
+        """All slots, [G, slots, K], with these entries, Q a sentence, from `start` on."""
+        R, H, K = entries_RHK.shape
+        Q = R // num_sentences
+        if self.by_head is None or start + Q > self.by_head.size(1):
+            larger = entries_RHK.new_empty(num_sentences * H, max(FIRST_STEPS * Q, 2 * (start + Q)), K)
+            if self.by_head is None:
+                larger[:, :FEWEST] = 0.0
+            else:
+                larger[:, :start] = self.by_head[:, :start]
+            self.by_head, self._by_sentence = larger, None
+        if self._by_sentence is None:
+            self._by_sentence = self.by_head.view(num_sentences, H, -1, K)
+        entries_BHQK = entries_RHK.view(num_sentences, Q, H, K).transpose(1, 2)
+        self._by_sentence.narrow(2, start, Q).copy_(entries_BHQK)
+        return self.by_head
+
+    def keep(self, sentences: Tensor, num_sentences: int) -> None:
+        """Keeps those of these of all sentences, in this order."""
+        assert self.by_head is not None, "nothing was written yet"
+        self.by_head, self._by_sentence = of_sentences(self.by_head, sentences, num_sentences), None
 
 
 class KeyValueCache:
-    """Keys and values of one layer, in buffers that double when they are full."""
+    """Keys and values of one layer."""
 
     def __init__(self, num_sentences: int, *, last: int | None = None) -> None:
         self.num_sentences = num_sentences
         self.last = last  # how many slots, counted from the newest, are looked at; None: all
         self.used = 0
-        self._keys: Tensor | None = None  # [G, slots, K]
-        self._values: Tensor | None = None  # [G, slots, V]
+        self._keys, self._values = Slots(), Slots()
 
     def append(self, k_RHK: Tensor, v_RHV: Tensor) -> tuple[Tensor, Tensor]:
         """The keys [G, S, K] and values [G, S, V] to look at, those of one more token a row among them."""
-        k_GQK, v_GQV = by_head(k_RHK, self.num_sentences), by_head(v_RHV, self.num_sentences)
-        end = self.used + k_GQK.size(1)
-        self._keys = _write(self._keys, k_GQK, self.used)
-        self._values = _write(self._values, v_GQV, self.used)
-        self.used = end
-        begin = 0 if self.last is None else max(0, end - self.last)
-        return self._keys[:, begin:end], self._values[:, begin:end]
+        keys = self._keys.write(k_RHK, self.used, self.num_sentences)
+        values = self._values.write(v_RHV, self.used, self.num_sentences)
+        self.used += k_RHK.size(0) // self.num_sentences
+        begin = 0 if self.last is None else max(0, self.used - self.last)
+        count = max(self.used, FEWEST) if begin == 0 else self.used - begin
+        return keys.narrow(1, begin, count), values.narrow(1, begin, count)
 
     def keep(self, sentences: Tensor) -> None:
         """Keeps the rows of these sentences, in this order."""
-        assert self._keys is not None and self._values is not None, "nothing was written yet"
-        self._keys = of_sentences(self._keys, sentences, self.num_sentences)
-        self._values = of_sentences(self._values, sentences, self.num_sentences)
+        self._keys.keep(sentences, self.num_sentences)
+        self._values.keep(sentences, self.num_sentences)
         self.num_sentences = sentences.numel()
 
 
@@ -63,16 +96,16 @@ def of_sentences(x_G: Tensor, sentences: Tensor, num_sentences: int) -> Tensor:
     return x_G.unflatten(0, (num_sentences, -1)).index_select(0, sentences).flatten(0, 1)
 
 
-def _write(buffer: Tensor | None, entries_GQK: Tensor, start: int) -> Tensor:
-    """The buffer with the entries at `start`; a new one, twice the size, where they do not fit."""
-    G, Q, K = entries_GQK.shape
-    if buffer is None or start + Q > buffer.size(1):
-        larger = entries_GQK.new_empty(G, max(16 * Q, 2 * (start + Q)), K)
-        if buffer is not None:
-            larger[:, :start] = buffer[:, :start]
-        buffer = larger
-    buffer.narrow(1, start, Q).copy_(entries_GQK)
-    return buffer
+def fill_up(bias: Tensor) -> Tensor:
+    """A bias, [..., S], with the fewest slots that are looked at, the new ones masked."""
+    missing = FEWEST - bias.size(-1)
+    return F.pad(bias, (0, missing), value=float("-inf")) if missing > 0 else bias
+
+
+def fill_up_slots(x_GSK: Tensor) -> Tensor:
+    """Keys or values with the fewest slots that are looked at, the new ones zero."""
+    missing = FEWEST - x_GSK.size(1)
+    return F.pad(x_GSK, (0, 0, 0, missing)) if missing > 0 else x_GSK
 
 
 class Ancestry:
@@ -91,15 +124,22 @@ class Ancestry:
         self.last = last  # as the caches'
         self._own = torch.full((beams, beams), float("-inf"), dtype=dtype, device=device).fill_diagonal_(0.0)
         self.bias = self._own.new_empty(num_sentences, beams, 0)
+        self.length = 0  # steps taken
+        # A single beam sees all that is written, and in its first steps nothing of the slots behind it.
+        alone = torch.full((FEWEST, FEWEST), float("-inf"), dtype=dtype, device=device).triu_(diagonal=1)
+        self._alone = list(alone.view(FEWEST, 1, 1, FEWEST).unbind())
 
     def grow(self, num_heads: int) -> Tensor:
-        """The bias with each beam's own new slot, for every head: [B * H, Q, S]; a plain zero for a single beam."""
+        """The bias with each beam's own new slot, for every head: [B * H, Q, S]; of a single beam, one for all."""
+        self.length += 1
         if self.beams == 1:
-            return self._own[None]
+            all_there = self.length >= FEWEST or (self.last is not None and self.length > self.last)
+            return self._own[None] if all_there else self._alone[self.length - 1]
         self.bias = torch.cat([self.bias, self._own.expand(self.bias.size(0), -1, -1)], dim=-1)
-        if self.last is not None:
+        if self.last is not None and self.bias.size(-1) > self.last:
             self.bias = self.bias[:, :, -self.last :]
-        return self.bias.repeat_interleave(num_heads, dim=0)
+            return self.bias.repeat_interleave(num_heads, dim=0)
+        return fill_up(self.bias).repeat_interleave(num_heads, dim=0)
 
     def reorder(self, rows: Tensor) -> None:
         """Lets each row go on from the row it names."""

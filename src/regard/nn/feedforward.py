@@ -5,14 +5,12 @@ Shapes: N tokens, D model width, F hidden width, R rows in search.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard import kernels
 from regard.data.ragged import Layout
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.linear import Linear
@@ -25,13 +23,13 @@ class FeedForward(nn.Module):
 
     def __init__(self, width: int, hidden: int, kind: FeedForwardKind, *, dropout: float, noise: Noise) -> None:
         super().__init__()
-        self.gated = kind == "swiglu"
-        self.activation: Callable[[Tensor], Tensor] = {"relu": torch.relu_, "gelu": F.gelu, "swiglu": F.silu}[kind]
-        self.inner = Linear(width, [hidden * (2 if self.gated else 1)], bias=True)
+        self.kind = kind
+        self.inner = Linear(width, [hidden * (2 if kind == "swiglu" else 1)], bias=True)
         self.dropout = Dropout(dropout, noise)
         self.outer = Linear(hidden, [width], bias=True)
 
-    def forward(self, x_ND: Tensor, layout: Layout) -> Tensor:
+    def forward(self, x_ND: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
+        """The branch, and the input again (`Linear.and_input`)."""
         return self._apply_to(x_ND)
 
     def start(self, num_rows: int) -> list[Tensor]:
@@ -40,19 +38,16 @@ class FeedForward(nn.Module):
 
     def step(self, x_RD: Tensor, recent: list[Tensor]) -> Tensor:
         """One token a row."""
-        return self._apply_to(x_RD)
+        return self._apply_to(x_RD)[0]
 
-    def _apply_to(self, x_ND: Tensor) -> Tensor:
-        return self.outer(self.dropout(self._hidden(x_ND)))
-
-    def _hidden(self, x_ND: Tensor) -> Tensor:
-        if self.activation is torch.relu_ and kernels.usable(x_ND):
-            return self.inner.relu(x_ND)
-        hidden_NF = self.inner(x_ND)
-        if self.gated:
+    def _apply_to(self, x_ND: Tensor) -> tuple[Tensor, Tensor]:
+        hidden_NF, x_ND = self.inner.and_input(x_ND, relu=self.kind == "relu")
+        if self.kind == "gelu":
+            hidden_NF = F.gelu(hidden_NF)
+        elif self.kind == "swiglu":
             gate, hidden_NF = hidden_NF.chunk(2, dim=-1)
-            return self.activation(gate) * hidden_NF
-        return self.activation(hidden_NF)
+            hidden_NF = F.silu(gate) * hidden_NF
+        return self.outer(self.dropout(hidden_NF)), x_ND
 
 
 class ConvFeedForward(nn.Module):
@@ -67,9 +62,10 @@ class ConvFeedForward(nn.Module):
         self.dropout = Dropout(dropout, noise)
         self.outer = Linear(self.WIDTH * hidden, [width], bias=True)
 
-    def forward(self, x_ND: Tensor, layout: Layout) -> Tensor:
+    def forward(self, x_ND: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
+        """The branch, and the input."""
         hidden_NF = torch.relu_(self.inner(self._taps(x_ND, layout)))
-        return self.outer(self._taps(self.dropout(hidden_NF), layout))
+        return self.outer(self._taps(self.dropout(hidden_NF), layout)), x_ND
 
     def _taps(self, x: Tensor, layout: Layout) -> Tensor:
         return torch.cat([shift(x, layout, offset) for offset in self.offsets], dim=-1)

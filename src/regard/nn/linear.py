@@ -38,11 +38,14 @@ class Linear(nn.Linear):
             return linear(x_ND, self.weight, self.bias)
         return F.linear(x_ND, self.weight, self.bias)
 
-    def relu(self, x_ND: Tensor) -> Tensor:
-        """max(0, xWᵀ + b), by a kernel."""
-        from regard.kernels.linear import linear
+    def and_input(self, x_ND: Tensor, *, relu: bool = False) -> tuple[Tensor, Tensor]:
+        """xWᵀ + b, or max(0, xWᵀ + b), and x once more, for a residual connection: gradients of both meet here."""
+        if kernels.usable(x_ND) and torch.is_grad_enabled():
+            from regard.kernels.linear import linear_and_input
 
-        return linear(x_ND, self.weight, self.bias, relu=True)
+            return linear_and_input(x_ND, self.weight, self.bias, relu=relu)
+        out_NF = F.linear(x_ND, self.weight, self.bias)
+        return torch.relu_(out_NF) if relu else out_NF, x_ND
 
 
 def lay_out_for_search(model: nn.Module) -> None:

@@ -58,7 +58,10 @@ class Residual(nn.Module):
         self.dropout = Dropout(dropout, noise)
         self.order = order
 
-    def forward(self, x_ND: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(self, x_ND: Tensor, sublayer: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
+        """A sub-layer gives its branch, and its input again, so that the two gradients of it meet where it likes."""
         if self.order == "pre":
-            return self.dropout.add(x_ND, sublayer(self.norm(x_ND)))
-        return self.norm.of_sum(x_ND, sublayer(x_ND), self.dropout)
+            branch_ND, _ = sublayer(self.norm(x_ND))
+            return self.dropout.add(x_ND, branch_ND)
+        branch_ND, x_ND = sublayer(x_ND)
+        return self.norm.of_sum(x_ND, branch_ND, self.dropout)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from regard import kernels
 from regard.data.loader import Batch
+from regard.kernels.halves import half
 from regard.models.base import Seq2Seq
 
 
@@ -69,7 +70,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         with torch.autocast(
             device, enabled=False
         ):  # the casts are ours: products in `dtype`, everything else in float32
-            hidden, weight = hidden_ND.to(dtype), weight_VD.to(dtype)
+            hidden, weight = hidden_ND.to(dtype), half(weight_VD, dtype)
             compute = _fused_loss_and_gradients if kernels.usable(hidden) else _loss_and_gradients
             total, grad_hidden, grad_weight = compute(
                 hidden, weight, labels_N, smoothing, gradients=any(ctx.needs_input_grad[:2])
@@ -129,7 +130,7 @@ def _fused_loss_and_gradients(
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """The same by a kernel that turns logits into their gradient in place; tokens with a negative label do not count."""
     from regard.kernels.linear import product_float32
-    from regard.kernels.loss import cross_entropy_
+    from regard.kernels.loss import cross_entropy_, empty_logits
 
     N, V = hidden_ND.size(0), weight_VD.size(0)
     total = hidden_ND.new_zeros((), dtype=torch.float32)
@@ -139,10 +140,9 @@ def _fused_loss_and_gradients(
     chunk = -(-N // num_chunks)
     for begin in range(0, N, chunk):
         hidden_CD, labels_C = hidden_ND[begin : begin + chunk], labels_N[begin : begin + chunk]
-        slope_CV = torch.mm(hidden_CD, weight_VD.t())
+        slope_CV = torch.mm(hidden_CD, weight_VD.t(), out=empty_logits(hidden_CD, V))
         total += cross_entropy_(slope_CV, labels_C, smoothing=smoothing, gradient=gradients).sum()
         if grad_hidden is not None:
             torch.mm(slope_CV, weight_VD, out=grad_hidden[begin : begin + chunk])
-            of_chunk = product_float32(slope_CV.t(), hidden_CD)
-            grad_weight = of_chunk if grad_weight is None else grad_weight.add_(of_chunk)
+            grad_weight = product_float32(slope_CV.t(), hidden_CD, onto=grad_weight)
     return total, grad_hidden, grad_weight

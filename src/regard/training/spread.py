@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from regard.data.loader import Batch
+from regard.kernels.halves import rounded
 from regard.models.base import Seq2Seq
 from regard.nn.device import autocast
 from regard.training.loss import sequence_loss
@@ -55,10 +56,20 @@ class Spread:
         `tokens` are those of all batches of all processes. The summed loss comes back.
         """
         with self._sharing(last):
-            with autocast(tokens.device, precision):
+            with autocast(tokens.device, precision), rounded(self._in_products(), precision):
                 total: Tensor = self.loss(batch)
             (total * (self.world.size / tokens)).backward()  # sharing takes the mean over processes
         return total.detach()
+
+    def _in_products(self) -> list[Tensor]:
+        """The weights that are multiplied with, where this process holds them whole."""
+        if self.sharded:
+            return []
+        layers = [module for module in self.model.modules() if isinstance(module, nn.Linear)]
+        weights: list[Tensor] = [one for layer in layers for one in layer.parameters()]
+        if self.model.output_weight is not None:
+            weights.append(self.model.output_weight)
+        return weights
 
     @contextmanager
     def _sharing(self, last: bool) -> Iterator[None]:
