@@ -12,7 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-LANES, EACH, WARPS = 512, 8, 16  # of a program, logits a lane holds at a time, warps the lanes are in
+LANES, WARPS = 512, 16  # of a program
+BYTES = 16  # of logits that a lane holds at a time: as many as a thread loads at once, so that a lane is one thread
 ALIGNED = 16  # logits: where a row begins on a multiple, whole lanes are read at once
 
 LOG2_E = tl.constexpr(1.4426950408889634)
@@ -81,6 +82,6 @@ def cross_entropy_(logits_NV: Tensor, labels_N: Tensor, *, smoothing: float, gra
     losses = torch.empty(logits_NV.size(0), dtype=torch.float32, device=logits_NV.device)
     _cross_entropy_kernel[(logits_NV.size(0),)](
         logits_NV, labels_N, losses, logits_NV.size(1), logits_NV.stride(0), smoothing,
-        GRADIENT=gradient, LANES=LANES, EACH=EACH, num_warps=WARPS,
+        GRADIENT=gradient, LANES=LANES, EACH=BYTES // logits_NV.element_size(), num_warps=WARPS,
     )  # fmt: skip
     return losses
