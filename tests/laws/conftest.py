@@ -6,7 +6,12 @@ import torch
 from regard.data.ragged import Ragged
 from regard.models import MODELS, build_model
 
-SMALL = {"width": 16, "num_layers": 2, "num_heads": 2, "hidden": 24, "dropout": 0.1}
+SMALL = {
+    "transformer": {"width": 16, "num_layers": 2, "num_heads": 2, "hidden": 24, "dropout": 0.1},
+    "rnn": {"width": 16, "hidden": 24, "num_layers": 2, "dropout": 0.1},
+    "convs2s": {"width": 16, "encoder": [[16, 3], [24, 3]], "decoder": [[16, 3], [24, 2]], "dropout": 0.1},
+    "bytenet": {"width": 16, "dilations": [1, 2], "sets": 2, "dropout": 0.1},
+}
 VARIANTS = {
     "transformer": {
         "paper": {},
@@ -24,11 +29,27 @@ VARIANTS = {
         "shallow decoder": {"decoder_layers": 1},
         "explicit": {"attention": "explicit"},
         "tensor2tensor": {"attention_dropout": 0.1, "activation_dropout": 0.1, "norm_order": "pre"},
-    }
+    },
+    "rnn": {
+        "additive": {},
+        "lstm": {"cell": "lstm"},
+        "none": {"attention": "none"},
+        "none lstm": {"attention": "none", "cell": "lstm"},
+        "dot": {"attention": "dot"},
+        "general": {"attention": "general", "cell": "lstm"},
+        "concat": {"attention": "concat"},
+        "local": {"attention": "general", "window": 1, "cell": "lstm"},
+        "local additive": {"window": 2},
+        "no feeding": {"attention": "dot", "input_feeding": False},
+        "concat no feeding": {"attention": "concat", "input_feeding": False, "cell": "lstm", "window": 1},
+        "one layer tied": {"num_layers": 1, "tie": "all"},
+    },
+    "convs2s": {"plain": {}, "tied": {"tie": "all"}},
+    "bytenet": {"plain": {}, "longer": {"extra": 3, "stretch": 1.5}, "tied": {"tie": "target"}},
 }
 assert VARIANTS.keys() == MODELS.keys(), "a new family needs its variants here"
 MEMBERS = {
-    f"{kind}-{name}": {"kind": kind, **SMALL, **keys} for kind in MODELS for name, keys in VARIANTS[kind].items()
+    f"{kind}-{name}": {"kind": kind, **SMALL[kind], **keys} for kind in MODELS for name, keys in VARIANTS[kind].items()
 }
 VOCABULARY = 11
 

@@ -8,6 +8,12 @@ from typing import Any, NamedTuple
 from regard.config import Struct, decode
 from regard.errors import ConfigError, did_you_mean
 from regard.models.base import Seq2Seq
+from regard.models.bytenet import PRESETS as BYTENET_PRESETS
+from regard.models.bytenet import ByteNet, ByteNetConfig
+from regard.models.convs2s import PRESETS as CONVS2S_PRESETS
+from regard.models.convs2s import ConvS2S, ConvS2SConfig
+from regard.models.rnn import PRESETS as RNN_PRESETS
+from regard.models.rnn import Rnn, RnnConfig
 from regard.models.transformer import PRESETS as TRANSFORMER_PRESETS
 from regard.models.transformer import Transformer, TransformerConfig
 
@@ -22,6 +28,9 @@ class Family(NamedTuple):
 
 MODELS: dict[str, Family] = {
     "transformer": Family(TransformerConfig, Transformer, TRANSFORMER_PRESETS),
+    "rnn": Family(RnnConfig, Rnn, RNN_PRESETS),
+    "convs2s": Family(ConvS2SConfig, ConvS2S, CONVS2S_PRESETS),
+    "bytenet": Family(ByteNetConfig, ByteNet, BYTENET_PRESETS),
 }
 
 

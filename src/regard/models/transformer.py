@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -16,15 +15,13 @@ from torch import Tensor, nn
 from regard import kernels
 from regard.config import Struct, at_least, below_one
 from regard.data.ragged import Layout, Ragged
-from regard.errors import ConfigError
-from regard.models.base import Seq2Seq
+from regard.models.tied import Tie, TiedSeq2Seq
 from regard.nn.attend import Body, Pattern
 from regard.nn.attention import CrossAttention, HeadShape, SelfAttention
 from regard.nn.cache import Ancestry, KeyValueCache, fill_up, fill_up_slots, of_sentences
 from regard.nn.device import stream_dtype
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.feedforward import ConvFeedForward, FeedForward, FeedForwardKind
-from regard.nn.linear import logits_of
 from regard.nn.norms import Norm, NormKind, NormOrder, Residual
 from regard.nn.positions import PositionKind, Positions, Rotation
 from regard.nn.stack import Stack
@@ -50,7 +47,7 @@ class TransformerConfig(Struct, frozen=True):
     feed_forward: FeedForwardKind = "relu"
     qk_norm: bool = False  # queries and keys normed before they meet
     window: int | None = None  # self-attention sees this many positions on each side; None: all
-    tie: Literal["all", "target", "none"] = "all"  # source, target embedding and output layer; the last two; nothing
+    tie: Tie = "all"
     attention: Body = "auto"  # which body of attend() computes it
 
     @property
@@ -179,21 +176,14 @@ class TransformerState:
         self._sentences = torch.arange(sentences.numel(), device=sentences.device)
 
 
-class Transformer(Seq2Seq):
+class Transformer(TiedSeq2Seq):
     """An encoder stack, a decoder stack, and embeddings that may be one matrix."""
 
     def __init__(self, config: TransformerConfig, *, source_size: int, target_size: int) -> None:
-        super().__init__()
+        super().__init__(config.width, config.tie, source_size=source_size, target_size=target_size)
         self.config = config
-        self.width = D = config.width
+        D = config.width
         self.max_length = config.max_positions if config.positions == "learned" else None
-        self.target_embedding = nn.Parameter(torch.empty(target_size, D).normal_(std=D**-0.5))
-        self.source_embedding = self.target_embedding
-        if config.tie != "all":
-            self.source_embedding = nn.Parameter(torch.empty(source_size, D).normal_(std=D**-0.5))
-        elif source_size != target_size:
-            raise ConfigError("model.tie is 'all' but the two sides have separate vocabularies; set model.tie=target")
-        self.output = None if config.tie != "none" else nn.Parameter(torch.empty(target_size, D).normal_(std=D**-0.5))
         self.source_positions = Positions(config.positions, D, max_positions=config.max_positions)
         self.target_positions = Positions(config.positions, D, max_positions=config.max_positions)
         self.dropout = Dropout(config.dropout, self.noise)
@@ -226,17 +216,10 @@ class Transformer(Seq2Seq):
         return self.decoder_norm(x_ND)
 
     @property
-    def output_weight(self) -> Tensor:
-        return self.target_embedding if self.output is None else self.output
-
-    @property
     def fixed_shapes(self) -> bool:
         heads = self.config.heads
         tiles = max(heads.key_width, heads.value_width) <= kernels.WIDEST_HEAD
         return self.config.attention in ("auto", "tiled") and tiles
-
-    def project(self, hidden: Tensor) -> Tensor:
-        return logits_of(hidden, self.output_weight)
 
     def start(self, memory: Ragged, *, beams: int) -> TransformerState:
         layers = []
