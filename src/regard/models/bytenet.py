@@ -1,4 +1,4 @@
-"""ByteNet (Kalchbrenner et al. 2016): dilated convolutions over characters, the decoder on top of the encoder, place by place.
+"""ByteNet (Kalchbrenner et al. 2016): dilated convolutions over characters, the decoder on top of the encoder.
 
 There is no attention. The encoder's output is made a little longer than the target is likely to be, and the decoder unfolds
 over it: at place t it sees what it wrote so far and the encoder's output at place t, nothing past its end.

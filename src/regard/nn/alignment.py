@@ -1,4 +1,4 @@
-"""Attention of a recurrent decoder: how well a state s and an annotation h of the source fit together, and what is read there.
+"""Attention of a recurrent decoder: how well a state s and an annotation h of the source fit together.
 
 dot        s·h                        Luong et al. 2015
 general    s·Wh                       likewise
