@@ -15,6 +15,7 @@ from regard.assembly import (
     chosen_budget,
     fresh_model,
     fresh_tokenizers,
+    learn_to_align,
     load_corpus,
     log_event,
     make_loader,
@@ -122,8 +123,10 @@ def _train(
     model = fresh_model(recipe, tokenizers).to(world.device)
     ids = corpus.train.encoded(tokenizers)
     recipe = chosen_budget(recipe, ids, model, world, hear)
+    aligner = learn_to_align(recipe, ids, model)
+    ids = ids if aligner is None else aligner.add_to(ids)
     loader = make_loader(recipe, corpus.train, ids, tokenizers, model, hear)
-    validate = make_validator(recipe, corpus.valid, tokenizers, world) if corpus.valid else None
+    validate = make_validator(recipe, corpus.valid, tokenizers, world, aligner) if corpus.valid else None
     try_one_pair(model.eval(), world.device, pick_precision(recipe.train.precision, world.device))
     trainer = Trainer(model, loader, recipe.train, run, world=world, validate=validate, listen=hear, stop=stop)
     if world.any(stop()):

@@ -155,9 +155,10 @@ class DecodeConfig(Struct, frozen=True):
     max_extra: int = 50  # most output tokens: those of the source, and these
     tokens: int = 8192  # source tokens a batch, times the beam
     max_source: int = 1024  # longer sources are cut, with a warning
+    iterations: int = 10  # times that mask-predict goes over what it wrote
 
     def __post_init__(self) -> None:
-        for name in ("beam", "tokens", "max_source"):
+        for name in ("beam", "tokens", "max_source", "iterations"):
             at_least(self, name, 1)
         for name in ("length_penalty", "max_extra"):
             at_least(self, name, 0)

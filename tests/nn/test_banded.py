@@ -1,4 +1,4 @@
-"""Restricted self-attention: the same numbers as the whole matrix with a mask, at a cost that grows with length times window."""
+"""Restricted self-attention: the same numbers as the whole matrix with a mask, at a cost of length times window."""
 
 import pytest
 import torch

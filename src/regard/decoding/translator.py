@@ -14,7 +14,7 @@ from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.lanes import search_all
 from regard.errors import DecodeError
-from regard.models.base import Seq2Seq
+from regard.models.base import Model
 from regard.text.tokenizer import EOS, Tokenizers
 
 READ_AHEAD = 4096  # lines sorted by length together
@@ -31,8 +31,8 @@ class Translation:
 def search_options(config: DecodeConfig, **changes: int | float | None) -> SearchOptions:
     """A recipe's options for search, with those given on top."""
     given = {key: value for key, value in changes.items() if value is not None}
-    defaults = {"beam": config.beam, "length_penalty": config.length_penalty, "max_extra": config.max_extra}
-    return SearchOptions(**{**defaults, **given})  # type: ignore[arg-type]
+    defaults = {name: getattr(config, name) for name in ("beam", "length_penalty", "max_extra", "iterations")}
+    return SearchOptions(**{**defaults, **given})
 
 
 class Translator:
@@ -40,7 +40,7 @@ class Translator:
 
     def __init__(
         self,
-        model: Seq2Seq,
+        model: Model,
         tokenizers: Tokenizers,
         config: DecodeConfig,
         *,

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from regard.config import Struct, at_least, below_one
 from regard.data.ragged import Layout, Ragged
-from regard.models.tied import Tie, TiedSeq2Seq
+from regard.models.base import Seq2Seq
+from regard.models.tied import Tie, TiedTables
 from regard.nn.convolution import Convolution
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.linear import Linear
@@ -99,7 +100,7 @@ class ByteNetState:
         self.places = self.places.index_select(0, rows.view(-1, self.beams)[:, 0] // self.beams)
 
 
-class ByteNet(TiedSeq2Seq):
+class ByteNet(TiedTables, Seq2Seq):
     """Two stacks of dilated convolutions, one on top of the other."""
 
     def __init__(self, config: ByteNetConfig, *, source_size: int, target_size: int) -> None:

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from regard.config import Struct, at_least, below_one
 from regard.data.ragged import Layout, Ragged
-from regard.models.tied import Tie, TiedSeq2Seq
+from regard.models.base import Seq2Seq
+from regard.models.tied import Tie, TiedTables
 from regard.nn.alignment import Alignment, Annotations
 from regard.nn.convolution import Convolution
 from regard.nn.dropout import Dropout, Noise
@@ -115,7 +116,7 @@ class ConvMemory:
     layout: Layout
 
 
-class ConvS2S(TiedSeq2Seq):
+class ConvS2S(TiedTables, Seq2Seq):
     """Stacks of gated convolutions."""
 
     def __init__(self, config: ConvS2SConfig, *, source_size: int, target_size: int) -> None:

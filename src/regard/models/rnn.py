@@ -23,7 +23,8 @@ from torch import Tensor
 
 from regard.config import Struct, at_least, below_one
 from regard.data.ragged import Ragged
-from regard.models.tied import Tie, TiedSeq2Seq
+from regard.models.base import Seq2Seq
+from regard.models.tied import Tie, TiedTables
 from regard.nn.alignment import Alignment, Annotations
 from regard.nn.dropout import Dropout
 from regard.nn.linear import Linear
@@ -106,7 +107,7 @@ class RnnState:
             self.annotations = self.annotations.of(sentences)
 
 
-class Rnn(TiedSeq2Seq):
+class Rnn(TiedTables, Seq2Seq):
     """A bidirectional encoder, a decoder, and attention between them or none."""
 
     def __init__(self, config: RnnConfig, *, source_size: int, target_size: int) -> None:

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import ConfigError
-from regard.models.base import Seq2Seq
+from regard.models.base import Model
 from regard.nn.linear import logits_of
 
 Tie = Literal["all", "target", "none"]  # source, target embedding and output layer; the last two; nothing
 
 
-class TiedSeq2Seq(Seq2Seq):
+class TiedTables(Model):
     """A model with a table of vectors for each side and an output layer, each [V, D], as many of them one as `tie` says."""
 
     def __init__(self, width: int, tie: Tie, *, source_size: int, target_size: int) -> None:
@@ -33,6 +33,7 @@ class TiedSeq2Seq(Seq2Seq):
         return self.target_embedding if self.output is None else self.output
 
     def project(self, hidden: Tensor) -> Tensor:
+        """The output layer: [..., D] to logits [..., V]."""
         return logits_of(hidden, self.output_weight)
 
 
