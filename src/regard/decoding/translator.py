@@ -12,6 +12,7 @@ from regard.config import DecodeConfig
 from regard.data.batching import cut_to_budget
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import SearchOptions
+from regard.decoding.judge import Judge
 from regard.decoding.lanes import search_all
 from regard.errors import DecodeError
 from regard.models.base import Model
@@ -45,8 +46,10 @@ class Translator:
         config: DecodeConfig,
         *,
         warn: Callable[[str], None] = lambda text: None,
+        judge: Judge | None = None,
     ) -> None:
         self.model, self.tokenizers, self.config, self.warn = model, tokenizers, config, warn
+        self.judge = judge  # who chooses among the candidates of a beam, if somebody else does
 
     def translate(self, texts: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
         """The best translation of each text."""
@@ -65,8 +68,24 @@ class Translator:
         options = options or search_options(self.config)
         lines = iter(texts)
         while chunk := list(islice(lines, READ_AHEAD)):
-            yield from self._translate_chunk(chunk, first, options)
+            if self.judge is None:
+                yield from self._translate_chunk(chunk, first, options)
+            else:
+                found = self._translate_chunk(chunk, first, replace(options, nbest=options.beam))
+                yield from (best[: options.nbest] for best in self._judged(chunk, found, self.judge))
             first += len(chunk)
+
+    def _judged(
+        self, texts: Sequence[str], found: list[list[Translation]], judge: Judge
+    ) -> Iterator[list[Translation]]:
+        """The translations of each text as the judge scores them, best first."""
+        counts = [len(translations) for translations in found]
+        sources = [text for text, count in zip(texts, counts, strict=True) for _ in range(count)]
+        targets = [one.text for translations in found for one in translations]
+        scores = iter(judge.scores(sources, targets))
+        for translations in found:
+            judged = [Translation(one.text, next(scores)) for one in translations]
+            yield sorted(judged, key=lambda one: -one.score)
 
     def _translate_chunk(self, texts: list[str], first: int, options: SearchOptions) -> list[list[Translation]]:
         device = next(self.model.parameters()).device
