@@ -15,6 +15,7 @@ from regard.assembly import (
     chosen_budget,
     fresh_model,
     fresh_tokenizers,
+    learn_to_align,
     load_corpus,
     log_event,
     make_loader,
@@ -26,6 +27,7 @@ from regard.assembly import (
 )
 from regard.config import Recipe, find_recipe, load_recipe
 from regard.decoding.hypotheses import SearchOptions
+from regard.decoding.judge import Judge
 from regard.decoding.translator import Translator, search_options
 from regard.errors import ConfigError, DataError
 from regard.evaluation.metrics import Score, score_all
@@ -122,8 +124,10 @@ def _train(
     model = fresh_model(recipe, tokenizers).to(world.device)
     ids = corpus.train.encoded(tokenizers)
     recipe = chosen_budget(recipe, ids, model, world, hear)
+    aligner = learn_to_align(recipe, ids, model)
+    ids = ids if aligner is None else aligner.add_to(ids)
     loader = make_loader(recipe, corpus.train, ids, tokenizers, model, hear)
-    validate = make_validator(recipe, corpus.valid, tokenizers, world) if corpus.valid else None
+    validate = make_validator(recipe, corpus.valid, tokenizers, world, aligner) if corpus.valid else None
     try_one_pair(model.eval(), world.device, pick_precision(recipe.train.precision, world.device))
     trainer = Trainer(model, loader, recipe.train, run, world=world, validate=validate, listen=hear, stop=stop)
     if world.any(stop()):
@@ -141,8 +145,17 @@ def _train(
         return Outcome(run, finished=trainer.fit(), trained=True)
 
 
-def load(run: Path | str, *, device: str = "auto", warn: Callable[[str], None] = lambda text: None) -> Translator:
-    """A run's model, ready to translate: the final weights, or the newest checkpoint while it is still training."""
+def load(
+    run: Path | str,
+    *,
+    device: str = "auto",
+    warn: Callable[[str], None] = lambda text: None,
+    judge: Path | str | None = None,
+) -> Translator:
+    """A run's model, ready to translate: the final weights, or the newest checkpoint while it is still training.
+
+    `judge` is another run, whose model chooses among the candidates of a beam.
+    """
     folder = find_run(run)
     recipe, tokenizers = folder.recipe(), folder.tokenizers()
     model = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
@@ -150,7 +163,15 @@ def load(run: Path | str, *, device: str = "auto", warn: Callable[[str], None] =
     load_weights(model, checkpoint.weights, origin=f"{folder}/{name}")
     model.to(use_device(pick_device(device))).eval()
     lay_out_for_search(model)
-    return Translator(model, tokenizers, recipe.decode, warn=warn)
+    chooses = None if judge is None else _judge(judge, device)
+    return Translator(model, tokenizers, recipe.decode, warn=warn, judge=chooses)
+
+
+def _judge(run: Path | str, device: str) -> Judge:
+    teacher = load(run, device=device)
+    if teacher.model.at_once:
+        raise ConfigError(f"{run} writes all tokens at once; only a model that writes token by token can judge")
+    return Judge(teacher.model, teacher.tokenizers, teacher.config.length_penalty, teacher.config.tokens)
 
 
 @dataclass(frozen=True)
@@ -171,9 +192,10 @@ def evaluate(
     options: SearchOptions | None = None,
     device: str = "auto",
     warn: Callable[[str], None] = lambda text: None,
+    judge: Path | str | None = None,
 ) -> list[Evaluation]:
     """Scores of a run on its recipe's test sets, or on the files given."""
-    translator, recipe = load(run, device=device, warn=warn), find_run(run).recipe()
+    translator, recipe = load(run, device=device, warn=warn, judge=judge), find_run(run).recipe()
     if (source is None) != (reference is None):
         raise ConfigError("give both --source and --reference, or neither to use the recipe's test sets")
     if source is not None and reference is not None:

@@ -15,6 +15,7 @@ import torch
 
 from regard import kernels
 from regard.config import Recipe, TokenizerConfig, differences, to_table
+from regard.data.fertilities import Aligner
 from regard.data.loader import Batch, Loader, in_order, make_batch, to_device
 from regard.data.packing import PackedLoader
 from regard.data.sharded import PairStore
@@ -24,7 +25,7 @@ from regard.decoding.translator import Translator, search_options
 from regard.errors import ConfigError, DataError, did_you_mean
 from regard.evaluation.metrics import METRICS, score_all
 from regard.models import build_model, model_config
-from regard.models.base import Seq2Seq
+from regard.models.base import Model
 from regard.nn.device import autocast, pick_precision
 from regard.run.folder import RunFolder
 from regard.text.bitext import find_store, load_bitext, pairs_fingerprint
@@ -168,7 +169,7 @@ def tokenizers_for_all(tokenizers: Tokenizers | None, world: World) -> Tokenizer
         return load_tokenizers(folder)
 
 
-def fresh_model(recipe: Recipe, tokenizers: Tokenizers) -> Seq2Seq:
+def fresh_model(recipe: Recipe, tokenizers: Tokenizers) -> Model:
     """A model whose first weights follow from the seed, without touching the global generator."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(recipe.train.seed)
@@ -187,8 +188,17 @@ def encode_pairs(pairs: Sequence[Pair], tokenizers: Tokenizers, sampling: Sampli
     return Sides(IdStore.from_lists(source), IdStore.from_lists(target))
 
 
+def learn_to_align(recipe: Recipe, ids: Encoded, model: Model) -> Aligner | None:
+    """What says how many target tokens each source token became, for a model that wants to know."""
+    if not model.wants_fertilities:
+        return None
+    if not isinstance(ids, Sides) or recipe.tokenizer.sampling:
+        raise ConfigError("this model needs its pairs in memory and always in the same pieces; no store, no sampling")
+    return Aligner.learn(ids)
+
+
 def make_loader(
-    recipe: Recipe, pairs: TrainingPairs, plain: Encoded, tokenizers: Tokenizers, model: Seq2Seq, listen: Listener
+    recipe: Recipe, pairs: TrainingPairs, plain: Encoded, tokenizers: Tokenizers, model: Model, listen: Listener
 ) -> Loader | PackedLoader:
     """Batches of one fixed shape where a GPU can use them, of sentences of like length elsewhere.
 
@@ -215,7 +225,7 @@ def make_loader(
     return kind(sides_of, budget=recipe.train.budget, max_length=most, seed=seed)
 
 
-def why_not_packed(recipe: Recipe, model: Seq2Seq) -> str:
+def why_not_packed(recipe: Recipe, model: Model) -> str:
     """What keeps batches from being packed for our kernels; nothing, where they can be."""
     weight = next(model.parameters())
     if not weight.is_cuda:
@@ -229,7 +239,7 @@ def why_not_packed(recipe: Recipe, model: Seq2Seq) -> str:
     return "" if model.fixed_shapes else "model.attention, or the width of the heads, does not suit our kernels"
 
 
-def chosen_budget(recipe: Recipe, ids: Encoded, model: Seq2Seq, world: World, listen: Listener) -> Recipe:
+def chosen_budget(recipe: Recipe, ids: Encoded, model: Model, world: World, listen: Listener) -> Recipe:
     """The recipe with a token budget that fits every process: the one it names, or the largest there is."""
     precision, kept = pick_precision(recipe.train.precision, world.device), ids.upto(recipe.data.max_length)
     batch_of = longest_sentences(kept.longest)
@@ -242,7 +252,7 @@ def chosen_budget(recipe: Recipe, ids: Encoded, model: Seq2Seq, world: World, li
     return msgspec.structs.replace(recipe, train=msgspec.structs.replace(recipe.train, tokens=budget))
 
 
-def try_one_pair(model: Seq2Seq, device: torch.device, precision: torch.dtype) -> None:
+def try_one_pair(model: Model, device: torch.device, precision: torch.dtype) -> None:
     """Runs a pair through the model, so that what cannot run on this machine is told before a folder exists.
 
     It is made up: a run that goes on reads nothing that it has passed.
@@ -251,7 +261,9 @@ def try_one_pair(model: Seq2Seq, device: torch.device, precision: torch.dtype) -
         sequence_loss(model, to_device(make_batch([[UNK]], [[UNK]]), device), smoothing=0.0)
 
 
-def make_validator(recipe: Recipe, pairs: list[Pair], tokenizers: Tokenizers, world: World) -> Validate:
+def make_validator(
+    recipe: Recipe, pairs: list[Pair], tokenizers: Tokenizers, world: World, aligner: Aligner | None
+) -> Validate:
     """Scores a model on the dev set: its loss over all pairs, the other metrics over the first few, greedily.
 
     Each process takes its share of the pairs; all of them get all scores.
@@ -259,13 +271,14 @@ def make_validator(recipe: Recipe, pairs: list[Pair], tokenizers: Tokenizers, wo
     device, mine = world.device, slice(world.rank, None, world.size)
     score_all(["a"], ["a"], recipe.evaluate)  # refuses a metric that cannot be computed here
     encoded = encode_pairs(pairs, tokenizers)
+    encoded = encoded if aligner is None else aligner.add_to(encoded)
     batches = in_order(encoded, budget=recipe.train.budget, max_length=recipe.data.max_length)[mine]
     shown = pairs[: recipe.train.validate_pairs]
     sources, references = [pair.source for pair in shown], [pair.target for pair in shown]
     options = search_options(recipe.decode, beam=1)
     precision = pick_precision(recipe.train.precision, device)
 
-    def validate(model: Seq2Seq) -> tuple[dict[str, float], tuple[Example, ...]]:
+    def validate(model: Model) -> tuple[dict[str, float], tuple[Example, ...]]:
         with autocast(device, precision):
             loss, tokens = world.sum(*dev_loss(model, batches, device))
             own = Translator(model, tokenizers, recipe.decode).translate(sources[mine], options=options)
@@ -281,7 +294,7 @@ def make_validator(recipe: Recipe, pairs: list[Pair], tokenizers: Tokenizers, wo
 
 
 @torch.inference_mode()
-def dev_loss(model: Seq2Seq, batches: Sequence[Batch], device: torch.device) -> tuple[float, int]:
+def dev_loss(model: Model, batches: Sequence[Batch], device: torch.device) -> tuple[float, int]:
     """Summed loss in nats, unsmoothed, and the number of target tokens: exp of their ratio is the perplexity."""
     total, tokens = 0.0, 0
     for batch in batches:

@@ -155,9 +155,10 @@ class DecodeConfig(Struct, frozen=True):
     max_extra: int = 50  # most output tokens: those of the source, and these
     tokens: int = 8192  # source tokens a batch, times the beam
     max_source: int = 1024  # longer sources are cut, with a warning
+    iterations: int = 10  # times that mask-predict goes over what it wrote
 
     def __post_init__(self) -> None:
-        for name in ("beam", "tokens", "max_source"):
+        for name in ("beam", "tokens", "max_source", "iterations"):
             at_least(self, name, 1)
         for name in ("length_penalty", "max_extra"):
             at_least(self, name, 0)
@@ -260,11 +261,26 @@ def find_recipe(name: str) -> Path:
 
 def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
     """The resolved recipe: a shipped name or a .toml file, with `dotted.key=value` overrides laid on top."""
-    path = find_recipe(name)
-    table = {"name": path.stem, **read_toml(path)}
+    table = _whole_table(find_recipe(name))
     for override in overrides:
         apply_override(table, override)
     return decode(Recipe, table, where="")
+
+
+def _whole_table(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The table of a recipe, laid over that of the recipe that its `base` names."""
+    own = {"name": path.stem, **read_toml(path)}
+    base = own.pop("base", None)
+    if base is None:
+        return own
+    if not isinstance(base, str) or path in above:
+        raise ConfigError(f"base of {path.name} is {base!r}; it must name another recipe, and not itself in the end")
+    beside = path.parent / base
+    below = _whole_table(beside if beside.is_file() else find_recipe(base), (*above, path))
+    if "kind" in own.get("model", {}):
+        below.pop("model", None)  # another family has other keys
+    tables = {key for key, value in own.items() if isinstance(value, dict)}
+    return {**below, **own, **{key: {**below.get(key, {}), **own[key]} for key in tables}}
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -287,6 +303,8 @@ def apply_override(table: dict[str, Any], override: str) -> None:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text
+    if parts == ["model", "kind"] and isinstance(table.get("model"), dict) and table["model"].get("kind") != value:
+        table["model"] = {}  # another family has other keys
     for part in parts[:-1]:
         table = table.setdefault(part, {})
         if not isinstance(table, dict):

@@ -5,8 +5,15 @@ import torch
 
 from regard.data.ragged import Ragged
 from regard.models import MODELS, build_model
+from regard.models.base import AtOnce
 
-SMALL = {"width": 16, "num_layers": 2, "num_heads": 2, "hidden": 24, "dropout": 0.1}
+SMALL = {
+    "transformer": {"width": 16, "num_layers": 2, "num_heads": 2, "hidden": 24, "dropout": 0.1},
+    "rnn": {"width": 16, "hidden": 24, "num_layers": 2, "dropout": 0.1},
+    "convs2s": {"width": 16, "encoder": [[16, 3], [24, 3]], "decoder": [[16, 3], [24, 2]], "dropout": 0.1},
+    "bytenet": {"width": 16, "dilations": [1, 2], "sets": 2, "dropout": 0.1},
+}
+SMALL |= dict.fromkeys(("nat", "cmlm", "ctc"), SMALL["transformer"])
 VARIANTS = {
     "transformer": {
         "paper": {},
@@ -24,21 +31,61 @@ VARIANTS = {
         "shallow decoder": {"decoder_layers": 1},
         "explicit": {"attention": "explicit"},
         "tensor2tensor": {"attention_dropout": 0.1, "activation_dropout": 0.1, "norm_order": "pre"},
-    }
+    },
+    "rnn": {
+        "additive": {},
+        "lstm": {"cell": "lstm"},
+        "none": {"attention": "none"},
+        "none lstm": {"attention": "none", "cell": "lstm"},
+        "dot": {"attention": "dot"},
+        "general": {"attention": "general", "cell": "lstm"},
+        "concat": {"attention": "concat"},
+        "local": {"attention": "general", "window": 1, "cell": "lstm"},
+        "local additive": {"window": 2},
+        "no feeding": {"attention": "dot", "input_feeding": False},
+        "concat no feeding": {"attention": "concat", "input_feeding": False, "cell": "lstm", "window": 1},
+        "one layer tied": {"num_layers": 1, "tie": "all"},
+    },
+    "convs2s": {"plain": {}, "tied": {"tie": "all"}},
+    "bytenet": {"plain": {}, "longer": {"extra": 3, "stretch": 1.5}, "tied": {"tie": "target"}},
+    "nat": {"paper": {}, "few fertilities": {"fertilities": 3, "tie": "target"}},
+    "cmlm": {"paper": {}, "pre-norm": {"norm_order": "pre"}, "learned untied": {"positions": "learned", "tie": "none"}},
+    "ctc": {"paper": {}, "two places": {"places": 2, "tie": "target"}},
 }
 assert VARIANTS.keys() == MODELS.keys(), "a new family needs its variants here"
-MEMBERS = {
-    f"{kind}-{name}": {"kind": kind, **SMALL, **keys} for kind in MODELS for name, keys in VARIANTS[kind].items()
+ALL = {
+    f"{kind}-{name}": {"kind": kind, **SMALL[kind], **keys} for kind in MODELS for name, keys in VARIANTS[kind].items()
 }
+AT_ONCE = {name: table for name, table in ALL.items() if issubclass(MODELS[table["kind"]].build, AtOnce)}
+TOKEN_BY_TOKEN = {name: table for name, table in ALL.items() if name not in AT_ONCE}
 VOCABULARY = 11
 
 
-@pytest.fixture(params=MEMBERS.values(), ids=MEMBERS.keys())
-def model(request):
-    """A small model with random weights, not training. One fixture for all laws: a newcomer is tested by being listed."""
+def small(table):
+    """A small model with random weights, not training."""
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        return build_model(request.param, source_size=VOCABULARY, target_size=VOCABULARY).eval()
+        return build_model(table, source_size=VOCABULARY, target_size=VOCABULARY).eval()
+
+
+# Fixtures for all laws: a newcomer is tested by being listed.
+
+
+@pytest.fixture(params=ALL.values(), ids=ALL.keys())
+def any_model(request):
+    return small(request.param)
+
+
+@pytest.fixture(params=TOKEN_BY_TOKEN.values(), ids=TOKEN_BY_TOKEN.keys())
+def model(request):
+    """One that writes token by token."""
+    return small(request.param)
+
+
+@pytest.fixture(params=AT_ONCE.values(), ids=AT_ONCE.keys())
+def at_once(request):
+    """One that writes all tokens at once."""
+    return small(request.param)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import torch
 
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import SearchOptions
+from regard.decoding.refine import refine
 from regard.decoding.search import BeamSearch, search
 
 SOURCES = [[5, 6, 7, 8, 2], [9, 2], [3, 4, 5, 2], [10, 10, 2], [7, 2], [4, 4, 4, 4, 4, 4, 2]]
@@ -52,3 +53,23 @@ def test_output_is_at_most_the_input_and_the_extra(model, beam):
     options = SearchOptions(beam=beam, max_extra=2, min_length=2)
     for source, found in zip(SOURCES, search(model, Ragged.from_lists(SOURCES), options=options), strict=True):
         assert 2 <= len(found[0].ids) <= len(source) - 1 + 2
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_what_is_written_at_once_does_not_depend_on_batch_size_or_order(at_once, beam):
+    options = SearchOptions(beam=beam, nbest=beam, max_extra=8, iterations=4)
+    together = refine(at_once, Ragged.from_lists(SOURCES), options=options)
+    backwards = refine(at_once, Ragged.from_lists(SOURCES[::-1]), options=options)[::-1]
+    alone = [refine(at_once, Ragged.from_lists([source]), options=options)[0] for source in SOURCES]
+    for one, other, third in zip(together, alone, backwards, strict=True):
+        assert [found.ids for found in one] == [found.ids for found in other] == [found.ids for found in third]
+        assert [found.score for found in one] == pytest.approx([found.score for found in other], abs=1e-4)
+
+
+def test_what_is_written_at_once_is_short_enough_sorted_and_free_of_marks(at_once):
+    options = SearchOptions(beam=3, nbest=3, max_extra=2, iterations=2)
+    for source, found in zip(SOURCES, refine(at_once, Ragged.from_lists(SOURCES), options=options), strict=True):
+        assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+        for one in found:
+            assert len(one.ids) <= len(source) - 1 + 2
+            assert not {1, 2} & set(one.ids)  # BOS, which is mask and blank, and EOS

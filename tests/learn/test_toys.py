@@ -3,11 +3,37 @@
 import pytest
 
 import regard
+from regard.models import MODELS
+
+
+def exact_after(task, run, *overrides):
+    regard.train(task, out=run, overrides=["train.threads=1", *overrides])
+    [result] = regard.evaluate(run)
+    return next(score.value for score in result.scores if score.name == "exact")
 
 
 @pytest.mark.parametrize("task", ["copy", "reverse", "sort"])
 def test_is_learned_to_99_percent(task, tmp_path):
-    regard.train(task, out=tmp_path / task, overrides=["train.threads=1"])
-    [result] = regard.evaluate(tmp_path / task)
-    exact = next(score.value for score in result.scores if score.name == "exact")
-    assert exact > 99
+    assert exact_after(task, tmp_path / task) > 99
+
+
+STACKS = "model.width=64 model.num_layers=2 model.num_heads=4 model.hidden=256 model.norm_order=pre"
+RIVALS = {
+    "rnn": ("reverse", "model.width=64 model.hidden=128", 98),
+    "convs2s": (
+        "copy",
+        "model.width=64 model.encoder=[[64,3],[64,3]] model.decoder=[[64,3],[64,3]] train.steps=900",
+        95,
+    ),
+    "bytenet": ("copy", "model.width=64 model.sets=1 train.steps=500", 98),
+    "nat": ("copy", STACKS + " train.steps=500", 98),
+    "cmlm": ("copy", STACKS + " train.steps=500", 98),
+    "ctc": ("reverse", STACKS + " train.steps=900", 90),
+}
+assert RIVALS.keys() == MODELS.keys() - {"transformer"}, "a new family must learn something too"
+
+
+@pytest.mark.parametrize("kind", RIVALS)
+def test_every_family_learns(kind, tmp_path):
+    task, overrides, percent = RIVALS[kind]
+    assert exact_after(task, tmp_path / "run", f"model.kind={kind}", "model.dropout=0.0", *overrides.split()) > percent

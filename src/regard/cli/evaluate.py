@@ -22,6 +22,11 @@ def evaluate(
     reference: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
     data: Annotated[Path | None, typer.Option(help="Where data files are; or set REGARD_DATA.")] = None,
     beam: Annotated[int | None, typer.Option(help="Beams; as the recipe says if not given.")] = None,
+    iterations: Annotated[int | None, typer.Option(help="Times that mask-predict goes over what it wrote.")] = None,
+    judge: Annotated[
+        Path | None,
+        typer.Option(help="A run that chooses among the beam's candidates, as for nat.", show_default=False),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -39,9 +44,9 @@ def evaluate(
     from regard.decoding.translator import search_options
     from regard.run.shipped import find_run
 
-    options = search_options(find_run(run).recipe().decode, beam=beam)
+    options = search_options(find_run(run).recipe().decode, beam=beam, iterations=iterations)
     results = api.evaluate(
-        run, source=source, reference=reference, data=data, options=options, device=device, warn=warn
+        run, source=source, reference=reference, data=data, options=options, device=device, warn=warn, judge=judge
     )
     if as_json:
         print(json.dumps([asdict(result) for result in results], ensure_ascii=False))

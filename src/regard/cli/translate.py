@@ -30,6 +30,11 @@ def translate(
     nbest: Annotated[int, typer.Option(help="Translations a line.")] = 1,
     length_penalty: Annotated[float | None, typer.Option(help="alpha of Wu et al. 2016; 0 favours short.")] = None,
     max_extra: Annotated[int | None, typer.Option(help="Most output tokens beyond the input's.")] = None,
+    iterations: Annotated[int | None, typer.Option(help="Times that mask-predict goes over what it wrote.")] = None,
+    judge: Annotated[
+        Path | None,
+        typer.Option(help="A run that chooses among the beam's candidates, as for nat.", show_default=False),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     threads: Annotated[int, typer.Option(help="CPU threads; 0 lets PyTorch choose (with --ray: 1 a worker).")] = 0,
     ray: Annotated[
@@ -57,9 +62,13 @@ def translate(
 
       regard translate de-en 'news/*.parquet' out --ray --column body --workers 8
     """
-    search = {"beam": beam, "nbest": nbest, "length_penalty": length_penalty, "max_extra": max_extra}
+    search = {
+        "beam": beam, "nbest": nbest, "length_penalty": length_penalty, "max_extra": max_extra, "iterations": iterations,
+    }  # fmt: skip
     own = {"workers": workers, "shard_lines": shard_lines, "column": column}
     if ray:
+        if judge is not None:
+            raise typer.BadParameter("--judge does not go with --ray")
         translate_with_ray(run, file, output, search, device=device, threads=threads, **own)
         return
     refuse_without_ray(output=output, **own)
@@ -68,7 +77,7 @@ def translate(
     from regard.nn.device import use_threads
 
     use_threads(threads)
-    translator = api.load(run, device=device, warn=warn)
+    translator = api.load(run, device=device, warn=warn, judge=judge)
     options = search_options(translator.config, **search)
     for number, found in enumerate(translator.stream(_lines(file), options=options)):
         for one in found[:nbest]:

@@ -24,6 +24,7 @@ class Batch:
     target: Ragged
     labels: torch.Tensor  # the target without BOS, with EOS: [N]
     num_tokens: int  # target tokens, EOS among them: what the loss is divided by; dummy ones behind them do not count
+    fertilities: torch.Tensor | None = None  # target tokens that each source token became, where asked for: [M]
 
     def as_lists(self) -> dict[str, list[list[int]]]:
         """The ids of each sentence, for a person to look at."""
@@ -66,7 +67,10 @@ def gather(sides: Sides, rows: Indices) -> Batch:
     """The batch of these pairs, on the CPU."""
     source = _take(sides.source, rows)
     labels = _take(sides.target, rows)
-    return Batch(source, Ragged(_shift_right(labels), labels.layout), labels.values, labels.layout.total)
+    target, fertilities = Ragged(_shift_right(labels), labels.layout), None
+    if sides.fertilities is not None:  # EOS becomes EOS
+        fertilities = torch.from_numpy(sides.fertilities.ids_of(rows, end=1).astype(np.int64))
+    return Batch(source, target, labels.values, labels.layout.total, fertilities)
 
 
 def _take(store: IdStore, rows: Indices) -> Ragged:
@@ -93,4 +97,5 @@ def to_device(batch: Batch, device: torch.device) -> Batch:
         Ragged(target.values.to(device, non_blocking=True), target.layout.to(device)),
         batch.labels.to(device, non_blocking=True),
         batch.num_tokens,
+        None if batch.fertilities is None else batch.fertilities.to(device, non_blocking=True),
     )

@@ -31,6 +31,7 @@ class Sides:
 
     source: IdStore
     target: IdStore
+    fertilities: IdStore | None = None  # a number for each source id, for models that want them
 
     def __len__(self) -> int:
         return len(self.source)

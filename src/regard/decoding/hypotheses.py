@@ -25,6 +25,7 @@ class SearchOptions:
     max_extra: int = 50  # most output tokens: those of the source, and these
     min_length: int = 0  # fewest output tokens, EOS not counted
     max_length: int | None = None  # most output tokens whatever the source
+    iterations: int = 10  # times that a model which writes all tokens at once goes over them, if it is one that does
     scores: bool = True  # False lets greedy search leave them out, which saves it a pass over the vocabulary
 
     def __post_init__(self) -> None:
@@ -34,6 +35,8 @@ class SearchOptions:
             raise DecodeError(
                 f"{self.nbest} best were asked of a beam of {self.beam}; ask for fewer, or for a wider beam"
             )
+        if not 1 <= self.iterations <= 1000:
+            raise DecodeError(f"iterations are {self.iterations}; they must be between 1 and 1000")
         if self.length_penalty < 0:
             raise DecodeError(f"length_penalty is {self.length_penalty}; it must be 0 or more")
         if self.max_extra < 0 or self.min_length < 0 or (self.max_length is not None and self.max_length < 1):

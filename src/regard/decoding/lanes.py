@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import Hypothesis, SearchOptions
+from regard.decoding.refine import refine
 from regard.decoding.search import search
-from regard.models.base import Seq2Seq
+from regard.models.base import Model
 
 MOST_LANES = 8  # Python itself runs in one of them at a time
 
 
-def search_all(
-    model: Seq2Seq, sources: Sequence[Ragged], *, options: SearchOptions
-) -> Iterator[list[list[Hypothesis]]]:
+def search_all(model: Model, sources: Sequence[Ragged], *, options: SearchOptions) -> Iterator[list[list[Hypothesis]]]:
     """The results of `search` for each batch, in order."""
+    find: Callable[..., list[list[Hypothesis]]] = refine if model.at_once else search
     threads = torch.get_num_threads()
     lanes = min(threads, MOST_LANES, len(sources))
     on_cpu = next(model.parameters()).device.type == "cpu"
     if lanes < 2 or not on_cpu or torch.is_autocast_enabled("cpu"):
-        yield from (search(model, source, options=options) for source in sources)
+        yield from (find(model, source, options=options) for source in sources)
         return
     pool = ThreadPoolExecutor(lanes, "search", initializer=torch.set_num_threads, initargs=(threads // lanes,))
     try:
-        yield from pool.map(lambda source: search(model, source, options=options), sources)
+        yield from pool.map(lambda source: find(model, source, options=options), sources)
     finally:
         pool.shutdown(cancel_futures=True)

@@ -12,9 +12,10 @@ from regard.config import DecodeConfig
 from regard.data.batching import cut_to_budget
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import SearchOptions
+from regard.decoding.judge import Judge
 from regard.decoding.lanes import search_all
 from regard.errors import DecodeError
-from regard.models.base import Seq2Seq
+from regard.models.base import Model
 from regard.text.tokenizer import EOS, Tokenizers
 
 READ_AHEAD = 4096  # lines sorted by length together
@@ -31,8 +32,8 @@ class Translation:
 def search_options(config: DecodeConfig, **changes: int | float | None) -> SearchOptions:
     """A recipe's options for search, with those given on top."""
     given = {key: value for key, value in changes.items() if value is not None}
-    defaults = {"beam": config.beam, "length_penalty": config.length_penalty, "max_extra": config.max_extra}
-    return SearchOptions(**{**defaults, **given})  # type: ignore[arg-type]
+    defaults = {name: getattr(config, name) for name in ("beam", "length_penalty", "max_extra", "iterations")}
+    return SearchOptions(**{**defaults, **given})
 
 
 class Translator:
@@ -40,13 +41,15 @@ class Translator:
 
     def __init__(
         self,
-        model: Seq2Seq,
+        model: Model,
         tokenizers: Tokenizers,
         config: DecodeConfig,
         *,
         warn: Callable[[str], None] = lambda text: None,
+        judge: Judge | None = None,
     ) -> None:
         self.model, self.tokenizers, self.config, self.warn = model, tokenizers, config, warn
+        self.judge = judge  # who chooses among the candidates of a beam, if somebody else does
 
     def translate(self, texts: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
         """The best translation of each text."""
@@ -65,8 +68,24 @@ class Translator:
         options = options or search_options(self.config)
         lines = iter(texts)
         while chunk := list(islice(lines, READ_AHEAD)):
-            yield from self._translate_chunk(chunk, first, options)
+            if self.judge is None:
+                yield from self._translate_chunk(chunk, first, options)
+            else:
+                found = self._translate_chunk(chunk, first, replace(options, nbest=options.beam))
+                yield from (best[: options.nbest] for best in self._judged(chunk, found, self.judge))
             first += len(chunk)
+
+    def _judged(
+        self, texts: Sequence[str], found: list[list[Translation]], judge: Judge
+    ) -> Iterator[list[Translation]]:
+        """The translations of each text as the judge scores them, best first."""
+        counts = [len(translations) for translations in found]
+        sources = [text for text, count in zip(texts, counts, strict=True) for _ in range(count)]
+        targets = [one.text for translations in found for one in translations]
+        scores = iter(judge.scores(sources, targets))
+        for translations in found:
+            judged = [Translation(one.text, next(scores)) for one in translations]
+            yield sorted(judged, key=lambda one: -one.score)
 
     def _translate_chunk(self, texts: list[str], first: int, options: SearchOptions) -> list[list[Translation]]:
         device = next(self.model.parameters()).device

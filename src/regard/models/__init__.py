@@ -7,21 +7,37 @@ from typing import Any, NamedTuple
 
 from regard.config import Struct, decode
 from regard.errors import ConfigError, did_you_mean
-from regard.models.base import Seq2Seq
-from regard.models.transformer import PRESETS as TRANSFORMER_PRESETS
-from regard.models.transformer import Transformer, TransformerConfig
+from regard.models.base import Model
+from regard.models.bytenet import PRESETS as BYTENET_PRESETS
+from regard.models.bytenet import ByteNet, ByteNetConfig
+from regard.models.cmlm import Cmlm, CmlmConfig
+from regard.models.convs2s import PRESETS as CONVS2S_PRESETS
+from regard.models.convs2s import ConvS2S, ConvS2SConfig
+from regard.models.ctc import Ctc, CtcConfig
+from regard.models.nat import Nat, NatConfig
+from regard.models.rnn import PRESETS as RNN_PRESETS
+from regard.models.rnn import Rnn, RnnConfig
+from regard.models.stacks import PRESETS as TRANSFORMER_PRESETS
+from regard.models.stacks import TransformerConfig
+from regard.models.transformer import Transformer
 
 
 class Family(NamedTuple):
     """How one family is described and built."""
 
     config: type[Struct]
-    build: Callable[..., Seq2Seq]
+    build: Callable[..., Model]
     presets: Mapping[str, Mapping[str, object]]
 
 
 MODELS: dict[str, Family] = {
     "transformer": Family(TransformerConfig, Transformer, TRANSFORMER_PRESETS),
+    "rnn": Family(RnnConfig, Rnn, RNN_PRESETS),
+    "convs2s": Family(ConvS2SConfig, ConvS2S, CONVS2S_PRESETS),
+    "bytenet": Family(ByteNetConfig, ByteNet, BYTENET_PRESETS),
+    "nat": Family(NatConfig, Nat, TRANSFORMER_PRESETS),
+    "cmlm": Family(CmlmConfig, Cmlm, TRANSFORMER_PRESETS),
+    "ctc": Family(CtcConfig, Ctc, TRANSFORMER_PRESETS),
 }
 
 
@@ -38,7 +54,7 @@ def model_config(table: Mapping[str, Any]) -> tuple[str, Struct]:
     return kind, decode(family.config, {**chosen, **values}, where="model")
 
 
-def build_model(table: Mapping[str, Any], *, source_size: int, target_size: int) -> Seq2Seq:
+def build_model(table: Mapping[str, Any], *, source_size: int, target_size: int) -> Model:
     """A model with fresh weights, as a recipe's `[model]` table describes it."""
     kind, config = model_config(table)
     return MODELS[kind].build(config, source_size=source_size, target_size=target_size)

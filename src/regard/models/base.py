@@ -1,10 +1,18 @@
 """What a model is: the contract that training and search rely on, and nothing else.
 
     memory = model.encode(source)                once a sentence
-    logits = model.decode(target, memory)        training: all positions at once
+    loss = model.loss(batch, smoothing=0.1)      training
+
+A `Seq2Seq` writes token by token:
+
+    logits = model.decode(target, memory)        all positions at once
     state = model.start(memory, beams=4)         search: `beams` rows a sentence
     logits = model.step(tokens, state)           search: one more token a row
     state.reorder(rows)                          search: each row goes on from the row it names
+
+An `AtOnce` writes all tokens together, and may go over them again:
+
+    written = model.write(memory, ...)           a few candidates a sentence
 
 Shapes: N target tokens, V vocabulary, B sentences, R = B * beams rows.
 """
@@ -12,27 +20,25 @@ Shapes: N target tokens, V vocabulary, B sentences, R = B * beams rows.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor, nn
 
+from regard import kernels
+from regard.data.loader import Batch
 from regard.data.ragged import Ragged
+from regard.nn.cross_entropy import cross_entropy, linear_cross_entropy
 from regard.nn.dropout import Noise
 
 
-class State(Protocol):
-    """What a model remembers of the rows being written."""
-
-    def reorder(self, rows: Tensor) -> None:
-        """Makes row i go on from row rows[i]. All rows of a sentence come from one sentence; sentences may be left out."""
-        ...
-
-
-class Seq2Seq(nn.Module, ABC):
-    """A model that reads one sequence and writes another, token by token."""
+class Model(nn.Module, ABC):
+    """A model that reads one sequence and writes another."""
 
     width: int  # d_model: the paper's learning rate scales with it
     max_length: int | None = None  # most tokens of a sequence, EOS among them; None: no limit
+    at_once = False  # whether it is an `AtOnce`
+    wants_fertilities = False  # whether batches must say how many target tokens each source token became
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,12 +49,8 @@ class Seq2Seq(nn.Module, ABC):
         """What the decoder gets to know of the source; opaque to training and search."""
 
     @abstractmethod
-    def hidden(self, target: Ragged, memory: Any) -> Tensor:
-        """What the decoder makes of each target prefix, before the output layer: [N, D]."""
-
-    @abstractmethod
-    def project(self, hidden: Tensor) -> Tensor:
-        """The output layer: [..., D] to logits [..., V]."""
+    def loss(self, batch: Batch, *, smoothing: float) -> Tensor:
+        """What training makes small, summed over the target tokens of the batch."""
 
     @property
     def output_weight(self) -> Tensor | None:
@@ -60,9 +62,43 @@ class Seq2Seq(nn.Module, ABC):
         """Whether training needs no sentence lengths on the host, so that one recorded step serves all batches."""
         return False
 
+    def num_parameters(self) -> int:
+        """Trainable numbers, tied ones counted once."""
+        return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
+
+
+class State(Protocol):
+    """What a model remembers of the rows being written."""
+
+    def reorder(self, rows: Tensor) -> None:
+        """Makes row i go on from row rows[i]. All rows of a sentence come from one sentence; sentences may be left out."""
+        ...
+
+
+class Seq2Seq(Model):
+    """A model that writes token by token."""
+
+    @abstractmethod
+    def hidden(self, target: Ragged, memory: Any) -> Tensor:
+        """What the decoder makes of each target prefix, before the output layer: [N, D]."""
+
+    @abstractmethod
+    def project(self, hidden: Tensor) -> Tensor:
+        """The output layer: [..., D] to logits [..., V]."""
+
     def decode(self, target: Ragged, memory: Any) -> Tensor:
         """Logits of the token that follows each target prefix: [N, V]."""
         return self.project(self.hidden(target, memory))
+
+    def loss(self, batch: Batch, *, smoothing: float) -> Tensor:
+        hidden_ND = self.hidden(batch.target, self.encode(batch.source))
+        labels_N, weight_VD = batch.labels, self.output_weight
+        if weight_VD is None or not kernels.usable(hidden_ND):
+            # these know no dummy tokens: they get the real ones, in front
+            hidden_ND, labels_N = hidden_ND[: batch.num_tokens], labels_N[: batch.num_tokens]
+        if weight_VD is None:
+            return cross_entropy(self.project(hidden_ND), labels_N, smoothing=smoothing)
+        return linear_cross_entropy(hidden_ND, weight_VD, labels_N, smoothing=smoothing)
 
     @abstractmethod
     def start(self, memory: Any, *, beams: int) -> State:
@@ -72,6 +108,22 @@ class Seq2Seq(nn.Module, ABC):
     def step(self, tokens: Tensor, state: Any) -> Tensor:
         """Logits of the next token of each row, [R, V], given its last one, [R]; the state moves on by one."""
 
-    def num_parameters(self) -> int:
-        """Trainable numbers, tied ones counted once."""
-        return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
+
+class Written(NamedTuple):
+    """Tokens without BOS and EOS, and the mean log-probability that the model gives them."""
+
+    ids: list[int]
+    score: float
+
+
+class AtOnce(Model):
+    """A model that writes all tokens together."""
+
+    at_once = True
+
+    @abstractmethod
+    def write(self, memory: Any, *, limits: Sequence[int], candidates: int, iterations: int) -> list[list[Written]]:
+        """For each sentence up to so many translations of at most `limits` tokens, the likeliest first.
+
+        Models that go over what they wrote do so `iterations` times, the first included.
+        """

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any, Literal
 
 import torch
@@ -24,6 +24,7 @@ from regard import kernels
 from regard.data.ragged import Layout
 from regard.errors import ConfigError
 from regard.kernels.ranges import Ranges
+from regard.nn.banded import attend_banded, block_size
 from regard.nn.dropout import Dropout
 
 Body = Literal["auto", "explicit", "sdpa", "varlen", "tiled"]
@@ -60,6 +61,12 @@ class Pattern:
         if self.window is not None:
             allowed &= distance.abs() <= self.window
         return allowed
+
+    @property
+    def banded(self) -> bool:
+        """Whether the window is so small that blocks of tokens and their neighbours are less work than whole sentences."""
+        own = self.keys is self.queries and self.window is not None
+        return own and 3 * block_size(self.window or 0) < self.queries.longest
 
     @cached_property
     def bias(self) -> Tensor | None:
@@ -135,6 +142,10 @@ def attend(
                 "varlen attention needs a GPU, bfloat16 and heads of one width up to 256; use attention=auto"
             )
         return _attend_varlen(q_NHK, k_MHK, v_MHV, pattern)
+    if pattern.banded:
+        inner = partial(_sdpa if body == "sdpa" else _written_out, drop=drop)
+        assert pattern.window is not None
+        return attend_banded(q_NHK, k_MHK, v_MHV, pattern.ranges, pattern.window, causal=pattern.causal, inner=inner)
     if body == "sdpa":
         return _attend_sdpa(q_NHK, k_MHK, v_MHV, pattern, drop)
     return attend_explicit(q_NHK, k_MHK, v_MHV, pattern, drop)[0]
@@ -176,12 +187,22 @@ def _attend_sdpa(q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: Pattern, 
     k_BHSK = pattern.keys.pad(k_MHK).transpose(1, 2)
     v_BHSV = pattern.keys.pad(v_MHV).transpose(1, 2)
     bias = pattern.bias if pattern.bias is None else pattern.bias.to(q_NHK.dtype)
-    if drop is None:
-        out_BHTV = F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSV, attn_mask=bias)
-    else:  # the fused kernel draws its own randomness; ours must come from the step's
-        scores = q_BHTK @ k_BHSK.transpose(2, 3) * q_BHTK.size(-1) ** -0.5
-        out_BHTV = drop((scores if bias is None else scores + bias).softmax(dim=-1)) @ v_BHSV
+    out_BHTV = _sdpa(q_BHTK, k_BHSK, v_BHSV, bias, drop=drop)
     return pattern.queries.unpad(out_BHTV.transpose(1, 2))
+
+
+def _sdpa(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, bias: Tensor | None, *, drop: Dropout | None) -> Tensor:
+    if drop is None:
+        return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSV, attn_mask=bias)
+    return _written_out(q_BHTK, k_BHSK, v_BHSV, bias, drop=drop)  # the fused kernel draws its own randomness
+
+
+def _written_out(
+    q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, bias: Tensor | None, *, drop: Dropout | None
+) -> Tensor:
+    scores = q_BHTK @ k_BHSK.transpose(2, 3) * q_BHTK.size(-1) ** -0.5
+    weights = (scores if bias is None else scores + bias).softmax(dim=-1)
+    return (weights if drop is None else drop(weights)) @ v_BHSV
 
 
 def varlen_fits(q_NHK: Tensor, v_MHV: Tensor) -> bool:

@@ -119,6 +119,24 @@ class CrossAttention(MultiHead):
         return self.look_once(self._queries(self.query(x_RD)), k_GSK, v_GSV, bias_GQS)
 
 
+class PositionalAttention(MultiHead):
+    """Queries and keys of positions, values of the sequence: where to look, whatever stands there (Gu et al. 2018)."""
+
+    def __init__(self, width: int, shape: HeadShape, *, dropout: float, noise: Noise, body: Body) -> None:
+        super().__init__(width, shape, dropout=dropout, noise=noise, body=body)
+        H, K, V = shape.num_heads, shape.key_width, shape.value_width
+        self.places = Linear(width, [H * K, H * K], bias=False)
+        self.value = Linear(width, [H * V], bias=False)
+
+    def forward(self, x_ND: Tensor, places_ND: Tensor, pattern: Pattern) -> tuple[Tensor, Tensor]:
+        """The branch, and the input again (`Linear.and_input`)."""
+        H, K, V = self.shape.num_heads, self.shape.key_width, self.shape.value_width
+        v, x_ND = self.value.and_input(x_ND)
+        q, k = split_columns(self.places(places_ND), [H * K, H * K])
+        q_NHK, k_NHK = _normed(q.view(-1, H, K), self.query_norm), _normed(k.view(-1, H, K), self.key_norm)
+        return self.look(q_NHK, k_NHK, v.view(-1, H, V), pattern), x_ND
+
+
 def _normed(x_NHK: Tensor, norm: Norm | None) -> Tensor:
     """Each head's vector normed, where asked for."""
     return x_NHK if norm is None else norm(x_NHK.flatten(0, 1)).view(x_NHK.shape)

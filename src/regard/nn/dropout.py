@@ -52,6 +52,10 @@ class Noise:
         self._sites += 1
         return Drop(self._on_device, self._sites, rate)
 
+    def uniform(self, count: int) -> Tensor:
+        """Numbers from 0 to below 1, for what else is drawn in a step."""
+        return torch.from_numpy((self._bytes.random_raw(count) >> np.uint64(11)) * 2.0**-53)
+
     def mask(self, shape: torch.Size, dropped: int) -> Tensor:
         """Zero for `dropped` in 256 entries, 256 / (256 - dropped) for the rest."""
         count = math.prod(shape)

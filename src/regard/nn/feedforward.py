@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.data.ragged import Layout
+from regard.nn.convolution import Convolution
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.linear import Linear
 
@@ -53,43 +54,23 @@ class FeedForward(nn.Module):
 class ConvFeedForward(nn.Module):
     """Two convolutions of width 3 in place of the two layers: centred in the encoder, looking back in the decoder."""
 
-    WIDTH = 3
-
     def __init__(self, width: int, hidden: int, *, causal: bool, dropout: float, noise: Noise) -> None:
         super().__init__()
-        self.offsets = (2, 1, 0) if causal else (1, 0, -1)  # how far back each tap looks
-        self.inner = Linear(self.WIDTH * width, [hidden], bias=True)
+        self.inner = Convolution(width, hidden, 3, causal=causal)
         self.dropout = Dropout(dropout, noise)
-        self.outer = Linear(self.WIDTH * hidden, [width], bias=True)
+        self.outer = Convolution(hidden, width, 3, causal=causal)
 
     def forward(self, x_ND: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
         """The branch, and the input."""
-        hidden_NF = torch.relu_(self.inner(self._taps(x_ND, layout)))
-        return self.outer(self._taps(self.dropout(hidden_NF), layout)), x_ND
-
-    def _taps(self, x: Tensor, layout: Layout) -> Tensor:
-        return torch.cat([shift(x, layout, offset) for offset in self.offsets], dim=-1)
+        hidden_NF = torch.relu_(self.inner(x_ND, layout))
+        return self.outer(self.dropout(hidden_NF), layout), x_ND
 
     def start(self, num_rows: int) -> list[Tensor]:
-        """The last two inputs of each convolution, zeros before the sentence begins: [R, 2, ...]."""
-        inner, outer = self.inner.weight, self.outer.weight
-        return [matrix.new_zeros(num_rows, self.WIDTH - 1, matrix.size(1) // self.WIDTH) for matrix in (inner, outer)]
+        """The last inputs of each convolution."""
+        return [self.inner.start(num_rows), self.outer.start(num_rows)]
 
     def step(self, x_RD: Tensor, recent: list[Tensor]) -> Tensor:
         """One token a row, looking back at the recent ones, which move up by one."""
-        hidden_RF = torch.relu_(self.inner(self._push(x_RD, recent, 0)))
-        return self.outer(self._push(hidden_RF, recent, 1))
-
-    def _push(self, x: Tensor, recent: list[Tensor], which: int) -> Tensor:
-        window = torch.cat([recent[which], x[:, None]], dim=1)
-        recent[which] = window[:, 1:]
-        return window.flatten(1)
-
-
-def shift(x_ND: Tensor, layout: Layout, by: int) -> Tensor:
-    """Each token's place taken by the one `by` places before it in its sentence; zeros where there is none."""
-    if by == 0:
-        return x_ND
-    inside = layout.sentences.roll(by) == layout.sentences  # past either end of the batch another sentence stands, or
-    inside[: max(by, 0)], inside[inside.size(0) + min(by, 0) :] = False, False  # the same one, if it is alone
-    return x_ND.roll(by, dims=0).masked_fill(~inside[:, None], 0.0)
+        hidden_RF, recent[0] = self.inner.step(x_RD, recent[0])
+        out_RD, recent[1] = self.outer.step(torch.relu_(hidden_RF), recent[1])
+        return out_RD

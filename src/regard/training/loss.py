@@ -1,21 +1,13 @@
-"""Label-smoothed cross-entropy as (sum, count); division happens once, in the trainer.
-
-The smoothed target puts 1 - ε on the right token and ε/V on every one of the V (Szegedy et al. 2015; section 5.4).
-
-Shapes: N tokens, D width, V vocabulary, C tokens of a chunk.
-"""
+"""A loss as (sum, count); division happens once, in the trainer."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
-from regard import kernels
 from regard.data.loader import Batch
-from regard.kernels.halves import half
-from regard.models.base import Seq2Seq
+from regard.models.base import Model
 
 
 class LossSum(NamedTuple):
@@ -25,124 +17,6 @@ class LossSum(NamedTuple):
     tokens: int
 
 
-def sequence_loss(model: Seq2Seq, batch: Batch, *, smoothing: float) -> LossSum:
-    """The model's loss on a batch. Where its output layer is one matrix, whole logits are never held."""
-    hidden_ND = model.hidden(batch.target, model.encode(batch.source))
-    labels_N, weight_VD = batch.labels, model.output_weight
-    if weight_VD is None or not kernels.usable(
-        hidden_ND
-    ):  # these know no dummy tokens: they get the real ones, in front
-        hidden_ND, labels_N = hidden_ND[: batch.num_tokens], labels_N[: batch.num_tokens]
-    if weight_VD is None:
-        total = cross_entropy(model.project(hidden_ND), labels_N, smoothing=smoothing)
-    else:
-        total = linear_cross_entropy(hidden_ND, weight_VD, labels_N, smoothing=smoothing)
-    return LossSum(total, batch.num_tokens)
-
-
-def cross_entropy(logits_NV: Tensor, labels_N: Tensor, *, smoothing: float) -> Tensor:
-    """Summed smoothed cross-entropy of logits: the reference for `linear_cross_entropy`."""
-    logp_NV = logits_NV.float().log_softmax(dim=-1)
-    right = logp_NV.gather(1, labels_N[:, None]).sum()
-    return -(1 - smoothing) * right - smoothing / logits_NV.size(-1) * logp_NV.sum()
-
-
-def linear_cross_entropy(hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, *, smoothing: float) -> Tensor:
-    """Summed smoothed cross-entropy of hidden @ weightᵀ, a chunk of tokens at a time."""
-    return _LinearCrossEntropy.apply(hidden_ND, weight_VD, labels_N, smoothing)  # type: ignore[no-untyped-call]
-
-
-CHUNK_LOGITS = 2**20  # logits held at a time: they stay in a CPU's cache between the passes over them
-CHUNK_LOGITS_GPU = 2**28  # large enough to fill a GPU, small enough to fit on it
-
-
-class _LinearCrossEntropy(torch.autograd.Function):
-    """Loss and both gradients in one pass over the chunks, so that no logits wait for the backward pass.
-
-    With p = softmax(logits) the gradient of the logits is p - ε/V - (1 - ε)·onehot. Only p is a full matrix; in float32 the
-    other two terms reach the gradients through a column sum and a gather, without touching V entries a token.
-    """
-
-    @staticmethod
-    def forward(ctx, hidden_ND, weight_VD, labels_N, smoothing):  # type: ignore[no-untyped-def]
-        device = hidden_ND.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden_ND.dtype
-        with torch.autocast(
-            device, enabled=False
-        ):  # the casts are ours: products in `dtype`, everything else in float32
-            hidden, weight = hidden_ND.to(dtype), half(weight_VD, dtype)
-            compute = _fused_loss_and_gradients if kernels.usable(hidden) else _loss_and_gradients
-            total, grad_hidden, grad_weight = compute(
-                hidden, weight, labels_N, smoothing, gradients=any(ctx.needs_input_grad[:2])
-            )
-        ctx.gradients = grad_hidden, grad_weight
-        ctx.dtypes = hidden_ND.dtype, weight_VD.dtype
-        return total
-
-    @staticmethod
-    def backward(ctx, scale):  # type: ignore[no-untyped-def]
-        assert ctx.gradients is not None, "the gradient of this loss can be asked for once"
-        grad_hidden, grad_weight = ctx.gradients
-        ctx.gradients = None  # scaled in place: they are as large as the output layer
-        return grad_hidden.mul_(scale).to(ctx.dtypes[0]), grad_weight.mul_(scale).to(ctx.dtypes[1]), None, None
-
-
-def _loss_and_gradients(
-    hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float, *, gradients: bool
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The summed loss, and its gradients with respect to hidden and weight where asked for."""
-    V = weight_VD.size(0)
-    total = hidden_ND.new_zeros((), dtype=torch.float32)
-    grad_hidden = torch.empty_like(hidden_ND) if gradients else None
-    grad_weight = torch.zeros_like(weight_VD, dtype=torch.float32) if gradients else None
-    columns_D = weight_VD.sum(dim=0)
-    chunk = max(1, (CHUNK_LOGITS if hidden_ND.device.type == "cpu" else CHUNK_LOGITS_GPU) // V)
-    for begin in range(0, hidden_ND.size(0), chunk):
-        hidden_CD, labels_C = hidden_ND[begin : begin + chunk], labels_N[begin : begin + chunk]
-        logits_CV = torch.mm(hidden_CD, weight_VD.t()).float()
-        right_C = logits_CV.gather(1, labels_C[:, None])[:, 0]
-        logp_CV = torch.log_softmax(logits_CV, dim=-1, out=logits_CV)
-        right_logp_C = logp_CV.gather(1, labels_C[:, None])[:, 0]
-        mean_logit_C = (hidden_CD @ columns_D).float() / V
-        mean_logp_C = mean_logit_C - (right_C - right_logp_C)  # the difference is the log of the normalizer
-        total -= (1 - smoothing) * right_logp_C.sum() + smoothing * mean_logp_C.sum()
-        if grad_hidden is None or grad_weight is None:
-            continue
-        p_CV, out_CD = logp_CV.exp_(), grad_hidden[begin : begin + chunk]
-        if hidden_ND.dtype == torch.float32:
-            torch.mm(p_CV, weight_VD, out=out_CD)
-            out_CD.sub_(weight_VD.index_select(0, labels_C), alpha=1 - smoothing).sub_(columns_D, alpha=smoothing / V)
-            grad_weight.addmm_(p_CV.t(), hidden_CD).index_add_(0, labels_C, hidden_CD, alpha=smoothing - 1)
-        else:  # near p = 1 the difference must be taken before rounding to half precision
-            p_CV.sub_(smoothing / V).scatter_add_(
-                1, labels_C[:, None], p_CV.new_full((len(labels_C), 1), smoothing - 1)
-            )
-            gradient_CV = p_CV.to(hidden_ND.dtype)
-            torch.mm(gradient_CV, weight_VD, out=out_CD)
-            grad_weight += torch.mm(gradient_CV.t(), hidden_CD)
-    if grad_weight is not None and hidden_ND.dtype == torch.float32:
-        grad_weight.sub_(hidden_ND.sum(dim=0), alpha=smoothing / V)
-    return total, grad_hidden, grad_weight
-
-
-def _fused_loss_and_gradients(
-    hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float, *, gradients: bool
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The same by a kernel that turns logits into their gradient in place; tokens with a negative label do not count."""
-    from regard.kernels.linear import product_float32
-    from regard.kernels.loss import cross_entropy_, empty_logits
-
-    N, V = hidden_ND.size(0), weight_VD.size(0)
-    total = hidden_ND.new_zeros((), dtype=torch.float32)
-    grad_hidden = torch.empty_like(hidden_ND) if gradients else None
-    grad_weight = None
-    num_chunks = max(1, -(-N * V // CHUNK_LOGITS_GPU))
-    chunk = -(-N // num_chunks)
-    for begin in range(0, N, chunk):
-        hidden_CD, labels_C = hidden_ND[begin : begin + chunk], labels_N[begin : begin + chunk]
-        slope_CV = torch.mm(hidden_CD, weight_VD.t(), out=empty_logits(hidden_CD, V))
-        total += cross_entropy_(slope_CV, labels_C, smoothing=smoothing, gradient=gradients).sum()
-        if grad_hidden is not None:
-            torch.mm(slope_CV, weight_VD, out=grad_hidden[begin : begin + chunk])
-            grad_weight = product_float32(slope_CV.t(), hidden_CD, onto=grad_weight)
-    return total, grad_hidden, grad_weight
+def sequence_loss(model: Model, batch: Batch, *, smoothing: float) -> LossSum:
+    """The model's loss on a batch."""
+    return LossSum(model.loss(batch, smoothing=smoothing), batch.num_tokens)

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from regard.data.loader import Batch
 from regard.kernels.halves import rounded
-from regard.models.base import Seq2Seq
+from regard.models.base import Model
 from regard.nn.device import autocast
 from regard.training.loss import sequence_loss
 from regard.training.world import ALONE, World
@@ -26,7 +26,7 @@ Parallel = Literal["copies", "shards"]
 class LossOf(nn.Module):
     """The summed loss of a model on a batch, as a module."""
 
-    def __init__(self, model: Seq2Seq, *, smoothing: float) -> None:
+    def __init__(self, model: Model, *, smoothing: float) -> None:
         super().__init__()
         self.model, self.smoothing = model, smoothing
 
@@ -37,9 +37,7 @@ class LossOf(nn.Module):
 class Spread:
     """The loss of a model, computed by all processes of a world, each on batches of its own."""
 
-    def __init__(
-        self, model: Seq2Seq, *, smoothing: float, world: World = ALONE, parallel: Parallel = "copies"
-    ) -> None:
+    def __init__(self, model: Model, *, smoothing: float, world: World = ALONE, parallel: Parallel = "copies") -> None:
         self.model, self.world = model, world
         self.sharded = world.size > 1 and parallel == "shards"
         self.loss: nn.Module = LossOf(model, smoothing=smoothing)

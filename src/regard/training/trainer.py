@@ -18,7 +18,7 @@ from regard.data.loader import Loader
 from regard.data.order import Position
 from regard.data.packing import PackedLoader
 from regard.errors import TrainingError
-from regard.models.base import Seq2Seq
+from regard.models.base import Model
 from regard.nn.device import pick_precision
 from regard.run.checkpoint import Checkpoint, load_weights, model_weights, read_checkpoint
 from regard.run.folder import RunFolder
@@ -40,7 +40,7 @@ from regard.training.world import World
 
 HIGHER_IS_BETTER = {"loss": False, "bleu": True, "chrf": True, "exact": True, "token_errors": False}
 
-Validate = Callable[[Seq2Seq], tuple[dict[str, float], tuple[Example, ...]]]
+Validate = Callable[[Model], tuple[dict[str, float], tuple[Example, ...]]]
 
 
 class Trainer:
@@ -48,7 +48,7 @@ class Trainer:
 
     def __init__(
         self,
-        model: Seq2Seq,
+        model: Model,
         loader: Loader | PackedLoader,
         config: TrainConfig,
         run: RunFolder,

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from regard.data.loader import Batch, make_batch, to_device
 from regard.errors import TrainingError
-from regard.models.base import Seq2Seq
+from regard.models.base import Model
 from regard.nn.device import autocast
 from regard.training.loss import sequence_loss
 
@@ -40,7 +40,7 @@ def longest_sentences(max_length: int) -> MakeBatch:
     return batch_of
 
 
-def check_memory(model: Seq2Seq, budget: int, batch_of: MakeBatch, *, precision: torch.dtype) -> None:
+def check_memory(model: Model, budget: int, batch_of: MakeBatch, *, precision: torch.dtype) -> None:
     """Refuses a token budget that does not fit, and says which one does."""
     fits = _trial(model, batch_of, precision)
     if fits(budget):
@@ -52,7 +52,7 @@ def check_memory(model: Seq2Seq, budget: int, batch_of: MakeBatch, *, precision:
     raise TrainingError(f"a batch of train.tokens={budget} does not fit into memory; {advice}")
 
 
-def largest_budget(model: Seq2Seq, batch_of: MakeBatch, *, precision: torch.dtype) -> int:
+def largest_budget(model: Model, batch_of: MakeBatch, *, precision: torch.dtype) -> int:
     """The largest token budget that fits."""
     fits = _trial(model, batch_of, precision)
     best = LARGEST if fits(LARGEST) else _largest(fits, below=LARGEST)
@@ -73,7 +73,7 @@ def _largest(fits: Callable[[int], bool], *, below: int) -> int:
     return low if low >= SMALLEST else 0
 
 
-def _trial(model: Seq2Seq, batch_of: MakeBatch, precision: torch.dtype) -> Callable[[int], bool]:
+def _trial(model: Model, batch_of: MakeBatch, precision: torch.dtype) -> Callable[[int], bool]:
     device = next(model.parameters()).device
     if device.type == "cuda":
         return lambda budget: _fits_on_gpu(model, batch_of(budget), precision)
@@ -82,11 +82,11 @@ def _trial(model: Seq2Seq, batch_of: MakeBatch, precision: torch.dtype) -> Calla
     return lambda budget: growth(budget) <= left
 
 
-def _size(model: Seq2Seq) -> int:
+def _size(model: Model) -> int:
     return sum(one.numel() * one.element_size() for one in model.parameters())
 
 
-def _fits_on_gpu(model: Seq2Seq, batch: Batch, precision: torch.dtype) -> bool:
+def _fits_on_gpu(model: Model, batch: Batch, precision: torch.dtype) -> bool:
     device = next(model.parameters()).device
     try:
         moments = torch.empty(2 * _size(model), dtype=torch.uint8, device=device)
@@ -104,7 +104,7 @@ def _fits_on_gpu(model: Seq2Seq, batch: Batch, precision: torch.dtype) -> bool:
         torch.cuda.empty_cache()
 
 
-def _growth(model: Seq2Seq, batch_of: MakeBatch, precision: torch.dtype) -> Callable[[int], float]:
+def _growth(model: Model, batch_of: MakeBatch, precision: torch.dtype) -> Callable[[int], float]:
     """Bytes that a batch of so many tokens takes on a CPU, from what small ones keep for their backward pass."""
     few, many = SMALLEST, SMALL * SMALLEST
     try:
@@ -116,7 +116,7 @@ def _growth(model: Seq2Seq, batch_of: MakeBatch, precision: torch.dtype) -> Call
     return lambda budget: budget * each * PASSING
 
 
-def _kept(model: Seq2Seq, batch: Batch, precision: torch.dtype) -> int:
+def _kept(model: Model, batch: Batch, precision: torch.dtype) -> int:
     """Bytes that a forward pass keeps for the backward pass, weights not counted."""
     weights = {one.untyped_storage().data_ptr() for one in model.parameters()}
     kept: dict[int, Tensor] = {}  # held, so that no place is used twice

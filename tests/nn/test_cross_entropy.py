@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
+from regard.nn.cross_entropy import cross_entropy, linear_cross_entropy
 from regard.nn.device import cpu_has_bfloat16
-from regard.training.loss import cross_entropy, linear_cross_entropy
 
 
 def test_uniform_logits_cost_log_of_the_vocabulary():
@@ -25,7 +25,7 @@ def test_smoothing_by_hand():
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("chunk", [1, 7, 1000])
 def test_the_fused_loss_and_its_gradients_equal_the_written_out_ones(monkeypatch, generator, smoothing, chunk):
-    monkeypatch.setattr("regard.training.loss.CHUNK_LOGITS", chunk * 13)
+    monkeypatch.setattr("regard.nn.cross_entropy.CHUNK_LOGITS", chunk * 13)
     hidden = torch.randn(20, 8, generator=generator, dtype=torch.float64).float().requires_grad_()
     weight = torch.randn(13, 8, generator=generator).requires_grad_()
     labels = torch.randint(13, (20,), generator=generator)

@@ -1,0 +1,139 @@
+"""Table 1 of the paper, measured: what a layer of each kind costs as sentences get longer and vectors wider.
+
+One sentence of n tokens of width d passes through one layer, forward. Attention is the products alone, without projections,
+as in the paper's count; the recurrent layer is a GRU, the convolution has three taps, the restricted one sees a window.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.data.ragged import Layout
+from regard.nn.attend import Pattern, attend
+from regard.nn.convolution import Convolution
+from regard.nn.dropout import Noise
+from regard.nn.recurrent import Recurrent, TimeOrder
+
+HEAD = 64  # width of a head
+KERNEL, WINDOW = 3, 64
+
+Run = Callable[[], Tensor]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A row of the table: the paper's words, and the exponents of n and d they say."""
+
+    name: str
+    operations: str
+    sequential: str
+    path: str
+    in_length: int
+    in_width: int
+    build: Callable[[int, int, torch.device], Run]
+    count: Callable[[int, int], int]  # of floating-point operations
+    steps: Callable[[int], int]  # that must wait for each other
+    hops: Callable[[int], int]  # between the farthest two tokens
+
+
+def _attention(window: int | None) -> Callable[[int, int, torch.device], Run]:
+    def build(n: int, d: int, device: torch.device) -> Run:
+        x = torch.randn(n, max(1, d // HEAD), min(d, HEAD), device=device, dtype=_precision(device))
+        pattern = Pattern(Layout([n], device), window=window)
+        return lambda: attend(x, x, x, pattern)
+
+    return build
+
+
+def _recurrent(n: int, d: int, device: torch.device) -> Run:
+    layer = Recurrent("gru", d, d, 1, dropout=0.0, noise=Noise()).to(device, _precision(device))
+    x, order = torch.randn(n, d, device=device, dtype=_precision(device)), TimeOrder(Layout([n], device))
+    return lambda: layer(x, order)[0]
+
+
+def _convolution(n: int, d: int, device: torch.device) -> Run:
+    layer = Convolution(d, d, KERNEL, causal=False).to(device, _precision(device))
+    x, layout = torch.randn(n, d, device=device, dtype=_precision(device)), Layout([n], device)
+    return lambda: layer(x, layout)
+
+
+def _precision(device: torch.device) -> torch.dtype:
+    return torch.bfloat16 if device.type == "cuda" else torch.float32
+
+
+KINDS = [
+    Kind("self-attention", "n²·d", "1", "1", 2, 1, _attention(None), lambda n, d: 4 * n * n * d, lambda n: 1, lambda n: 1),
+    Kind("recurrent", "n·d²", "n", "n", 1, 2, _recurrent, lambda n, d: 12 * n * d * d, lambda n: n, lambda n: n),
+    Kind(
+        "convolutional", "k·n·d²", "1", "log_k(n)", 1, 2, _convolution,
+        lambda n, d: 2 * KERNEL * n * d * d, lambda n: 1, lambda n: max(1, math.ceil(math.log(n, KERNEL))),
+    ),
+    Kind(
+        "restricted", "r·n·d", "1", "n/r", 1, 1, _attention(WINDOW),
+        lambda n, d: 4 * n * min(n, 2 * WINDOW + 1) * d, lambda n: 1, lambda n: max(1, math.ceil(n / WINDOW)),
+    ),
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Point:
+    """One layer at one size."""
+
+    kind: str
+    length: int
+    width: int
+    seconds: float
+    operations: int
+    sequential: int
+    path: int
+
+
+@torch.inference_mode()
+def measure(kind: Kind, length: int, width: int, device: torch.device, *, seconds: float = 0.2) -> Point:
+    """The median time of a pass, over as many as fit into so many seconds, three at least."""
+    run = kind.build(length, width, device)
+    for _ in range(2):
+        run()
+    times: list[float] = []
+    while len(times) < 3 or sum(times) < seconds:
+        _wait(device)
+        began = time.perf_counter()
+        run()
+        _wait(device)
+        times.append(time.perf_counter() - began)
+    return Point(
+        kind.name, length, width, statistics.median(times),
+        kind.count(length, width), kind.steps(length), kind.hops(length),
+    )  # fmt: skip
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def growth(sizes: Sequence[float], seconds: Sequence[float]) -> float:
+    """The exponent a of seconds ≈ c·size^a: the slope of the line of least squares through both logarithms."""
+    x, y = [math.log(size) for size in sizes], [math.log(one) for one in seconds]
+    mean_x, mean_y = statistics.mean(x), statistics.mean(y)
+    return sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / sum((a - mean_x) ** 2 for a in x)
+
+
+def crossing(sizes: Sequence[int], first: Sequence[float], second: Sequence[float]) -> float | None:
+    """The size from which on the first takes longer than the second, between two measured ones; None if it never does."""
+    longer = [a > b for a, b in zip(first, second, strict=True)]
+    if not longer[-1]:
+        return None
+    at = max((number for number, yes in enumerate(longer) if not yes), default=-1) + 1
+    if at == 0:
+        return float(sizes[0])
+    gaps = [math.log(first[number] / second[number]) for number in (at - 1, at)]
+    share = gaps[0] / (gaps[0] - gaps[1])
+    return float(math.exp((1 - share) * math.log(sizes[at - 1]) + share * math.log(sizes[at])))

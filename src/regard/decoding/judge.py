@@ -1,0 +1,53 @@
+"""A model that writes token by token as the judge of what another one wrote: noisy parallel decoding (Gu et al. 2018).
+
+The two may have tokenizers of their own, so what is judged is text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.data.batching import cut_to_budget
+from regard.data.loader import make_batch, to_device
+from regard.decoding.hypotheses import length_penalty
+from regard.errors import DecodeError
+from regard.models.base import Model, Seq2Seq
+from regard.text.tokenizer import Tokenizers
+
+
+@dataclass(frozen=True)
+class Judge:
+    """A model that says how likely a translation is."""
+
+    model: Model
+    tokenizers: Tokenizers
+    alpha: float  # of the length penalty
+    budget: int  # tokens a batch
+
+    @torch.inference_mode()
+    def scores(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
+        """Log-probability of each translation, EOS among it, over the length penalty."""
+        model = self.model
+        if not isinstance(model, Seq2Seq):
+            raise DecodeError("only a model that writes token by token can judge; name another run")
+        device = next(model.parameters()).device
+        source_ids = self.tokenizers.source.encode_all(list(sources))
+        target_ids = self.tokenizers.target.encode_all(list(targets))
+        source_lengths, target_lengths = (
+            np.array([len(ids) + 1 for ids in side], dtype=np.int64) for side in (source_ids, target_ids)
+        )
+        order = np.lexsort((source_lengths, target_lengths))
+        results = [0.0] * len(sources)
+        for rows in cut_to_budget(order, source_lengths, target_lengths, self.budget):
+            batch = to_device(make_batch([source_ids[n] for n in rows], [target_ids[n] for n in rows]), device)
+            logits_NV = model.decode(batch.target, model.encode(batch.source)).float()
+            logp_N: Tensor = logits_NV.log_softmax(dim=-1).gather(1, batch.labels[:, None])[:, 0]
+            sums = torch.zeros(len(rows), device=device).index_add(0, batch.target.layout.sentences, logp_N)
+            for row, total in zip(rows.tolist(), sums.tolist(), strict=True):
+                results[row] = total / length_penalty(int(target_lengths[row]), self.alpha)
+        return results

@@ -1,0 +1,137 @@
+"""A teacher's translations of a corpus as a corpus of their own: what small and parallel students learn from.
+
+Kim and Rush 2016: a student that cannot learn everything learns the teacher's most usual way to say it more easily than the
+many ways of people. The folder holds source.txt and target.txt, line by line, and a card that says where they come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from regard import api
+from regard.decoding.hypotheses import SearchOptions
+from regard.decoding.translator import READ_AHEAD, Translation, Translator, search_options
+from regard.errors import ConfigError, DataError
+from regard.run.files import held, manifest_digest, read_json, write_json, write_text
+from regard.run.shipped import find_run
+from regard.text.bitext import data_folders, load_bitext
+from regard.text.corpus import Pair, read_pairs
+
+Progress = Callable[[int, int], None]  # pairs done, pairs in all
+
+
+def distill(
+    teacher: Path | str,
+    out: Path | str,
+    *,
+    source: Path | str | None = None,
+    reference: Path | str | None = None,
+    data: Path | str | None = None,
+    beam: int | None = None,
+    closest: bool = False,
+    device: str = "auto",
+    progress: Progress = lambda done, total: None,
+) -> Path:
+    """Translates the corpus that the teacher was trained on, or the files given, into a folder; where that is.
+
+    With `closest` not the best translation of a beam is taken but the one most like the reference (sentence BLEU). A folder
+    that was begun with the same teacher, corpus and options is gone on with.
+    """
+    folder, run = Path(out), find_run(teacher)
+    if not run.finished:
+        raise ConfigError(f"{run} is still being trained; a corpus is to come from one model, so let it finish first")
+    pairs = _pairs(run.recipe().data.train, source, reference, data)
+    translator = api.load(teacher, device=device)
+    options = search_options(translator.config, beam=beam)
+    options = replace(options, nbest=options.beam if closest else 1)
+    about = {
+        "teacher": run.recipe().name,
+        "weights": manifest_digest(run.path / "final"),
+        "pairs": len(pairs),
+        "beam": options.beam,
+        "length_penalty": options.length_penalty,
+        "choice": "the translation of the beam most like the reference" if closest else "the best of the beam",
+        "license": run.recipe().data.license,
+        "attribution": run.recipe().data.attribution,
+    }
+    with held(folder, busy=f"another process is writing {folder}; wait for it, or name another folder"):
+        _write(folder, pairs, translator, options, about, closest=closest, progress=progress)
+    return folder
+
+
+def _pairs(
+    trained_on: Any, source: Path | str | None, reference: Path | str | None, data: Path | str | None
+) -> list[Pair]:
+    if (source is None) != (reference is None):
+        raise ConfigError("give both --source and --reference, or neither to translate what the teacher was trained on")
+    if source is not None and reference is not None:
+        return read_pairs(Path(source), Path(reference))
+    if trained_on.store and not (trained_on.source or trained_on.pairs):
+        raise DataError("the teacher was trained on a store of ids, without its text; give --source and --reference")
+    return load_bitext(trained_on, folders=data_folders(data, None))
+
+
+def _write(
+    folder: Path,
+    pairs: Sequence[Pair],
+    translator: Translator,
+    options: SearchOptions,
+    about: dict[str, Any],
+    *,
+    closest: bool,
+    progress: Progress,
+) -> None:
+    card, part = folder / "card.json", folder / "target.txt.part"
+    if card.exists():
+        if {key: value for key, value in read_json(card).items() if key != "done"} != about:
+            raise ConfigError(f"{folder} holds translations by another teacher, or of another corpus; name another one")
+        if read_json(card)["done"]:
+            return
+    write_json(card, {**about, "done": False})
+    done = _whole_lines(part)
+    progress(done, len(pairs))
+    with part.open("a", encoding="utf-8", newline="\n") as file:
+        rest = iter(pairs[done:])
+        while chunk := list(islice(rest, READ_AHEAD)):
+            for text in _chosen(translator, chunk, options, closest=closest):
+                file.write(text + "\n")
+            file.flush()
+            done += len(chunk)
+            progress(done, len(pairs))
+    write_text(folder / "source.txt", "".join(pair.source + "\n" for pair in pairs))
+    part.replace(folder / "target.txt")
+    write_json(card, {**about, "done": True})
+    write_text(folder / "card.md", _as_markdown(about))
+
+
+def _whole_lines(part: Path) -> int:
+    """Lines of a file that was begun; half a line at its end is cut off."""
+    if not part.exists():
+        return 0
+    content = part.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    part.write_bytes(whole)
+    return whole.count(b"\n")
+
+
+def _chosen(translator: Translator, pairs: Sequence[Pair], options: SearchOptions, *, closest: bool) -> Iterator[str]:
+    found = translator.stream([pair.source for pair in pairs], options=options)
+    for pair, translations in zip(pairs, found, strict=True):
+        yield most_like(pair.target, translations) if closest else translations[0].text
+
+
+def most_like(reference: str, translations: Sequence[Translation]) -> str:
+    """The translation with the highest sentence BLEU, the first of equal ones."""
+    from sacrebleu.metrics import BLEU
+
+    metric = BLEU(effective_order=True, tokenize="none", force=True)
+    return max(translations, key=lambda one: metric.sentence_score(one.text, [reference]).score).text
+
+
+def _as_markdown(about: dict[str, Any]) -> str:
+    rows = [f"| {key.replace('_', ' ')} | {value} |" for key, value in about.items() if value is not None]
+    return "\n".join(["# A distilled corpus", "", "| | |", "|---|---|", *rows, ""])

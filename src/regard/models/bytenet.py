@@ -1,0 +1,164 @@
+"""ByteNet (Kalchbrenner et al. 2016): dilated convolutions over characters, the decoder on top of the encoder.
+
+There is no attention. The encoder's output is made a little longer than the target is likely to be, and the decoder unfolds
+over it: at place t it sees what it wrote so far and the encoder's output at place t, nothing past its end.
+
+Shapes: N target tokens, M places of the encoder's output, D width of the stream, B sentences, R rows in search.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.config import Struct, at_least, below_one
+from regard.data.ragged import Layout, Ragged
+from regard.models.base import Seq2Seq
+from regard.models.tied import Tie, TiedTables
+from regard.nn.convolution import Convolution
+from regard.nn.dropout import Dropout, Noise
+from regard.nn.linear import Linear
+from regard.nn.norms import Norm
+from regard.nn.stack import Stack
+
+
+class ByteNetConfig(Struct, frozen=True):
+    """Defaults are the paper's model for translation."""
+
+    width: int = 1600  # of the stream; convolutions are half as wide
+    kernel: int = 3
+    dilations: tuple[int, ...] = (1, 2, 4, 8, 16)  # of the blocks of a set
+    sets: int = 6  # of the encoder, and of the decoder
+    dropout: float = 0.0  # on embeddings and on the branch of every block; the paper has none
+    stretch: float = 1.2  # places of the encoder's output for a source token
+    extra: int = 0  # and beside those
+    tie: Tie = "none"
+
+    def __post_init__(self) -> None:
+        for name in ("kernel", "sets"):
+            at_least(self, name, 1)
+        at_least(self, "width", 2)
+        at_least(self, "extra", 0)
+        below_one(self, "dropout")
+        if self.width % 2 or self.kernel % 2 == 0:
+            raise ValueError(f"width is {self.width} and kernel {self.kernel}; they must be even and odd")
+        if self.stretch < 1 or not all(dilation >= 1 for dilation in self.dilations):
+            raise ValueError("stretch and dilations must be at least 1")
+
+    def unfolded(self, length: int) -> int:
+        """Places of the encoder's output for a source of this length."""
+        return math.ceil(self.stretch * length) + self.extra
+
+
+PRESETS: dict[str, dict[str, object]] = {
+    "wmt": {},
+    "tiny": {"width": 256, "sets": 2, "dropout": 0.2, "tie": "all"},
+}
+
+
+class Block(nn.Module):
+    """norm, ReLU, half the width; norm, ReLU, dilated convolution; norm, ReLU, the width again; added to the input."""
+
+    def __init__(self, width: int, kernel: int, dilation: int, *, causal: bool, dropout: float, noise: Noise) -> None:
+        super().__init__()
+        self.first, self.second, self.third = Norm("layer", width), Norm("layer", width // 2), Norm("layer", width // 2)
+        self.narrow = Linear(width, [width // 2], bias=True)
+        self.convolution = Convolution(width // 2, width // 2, kernel, causal=causal, dilation=dilation)
+        self.widen = Linear(width // 2, [width], bias=True)
+        self.dropout = Dropout(dropout, noise)
+
+    def forward(self, x_ND: Tensor, layout: Layout) -> Tensor:
+        return self._after(x_ND, self.convolution(self._before(x_ND), layout))
+
+    def step(self, x_RD: Tensor, recent: Tensor) -> tuple[Tensor, Tensor]:
+        """One token a row, and the inputs that the next step looks back at."""
+        out, recent = self.convolution.step(self._before(x_RD), recent)
+        return self._after(x_RD, out), recent
+
+    def _before(self, x_ND: Tensor) -> Tensor:
+        return F.relu(self.second(self.narrow(F.relu(self.first(x_ND)))))
+
+    def _after(self, x_ND: Tensor, branch: Tensor) -> Tensor:
+        return self.dropout.add(x_ND, self.widen(F.relu(self.third(branch))))
+
+
+@dataclass
+class ByteNetState:
+    """What the decoder remembers: the last inputs of every convolution, and the places still to come."""
+
+    recent: list[Tensor]
+    places: Tensor  # the encoder's output, zeros behind its end: [B, places, D]
+    beams: int
+    length: int = 0
+
+    def reorder(self, rows: Tensor) -> None:
+        self.recent = [one.index_select(0, rows) for one in self.recent]
+        self.places = self.places.index_select(0, rows.view(-1, self.beams)[:, 0] // self.beams)
+
+
+class ByteNet(TiedTables, Seq2Seq):
+    """Two stacks of dilated convolutions, one on top of the other."""
+
+    def __init__(self, config: ByteNetConfig, *, source_size: int, target_size: int) -> None:
+        super().__init__(config.width, config.tie, source_size=source_size, target_size=target_size)
+        self.config = config
+        self.dropout = Dropout(config.dropout, self.noise)
+        self.encoder, self.decoder = self._stack(causal=False), self._stack(causal=True)
+        self.join = Linear(config.width, [config.width], bias=True)  # from the encoder's output to the decoder's input
+        self.last_norm = Norm("layer", config.width)
+        self.last = Linear(config.width, [config.width], bias=True)
+
+    def _stack(self, *, causal: bool) -> Stack[Block]:
+        config = self.config
+        return Stack(
+            Block(config.width, config.kernel, dilation, causal=causal, dropout=config.dropout, noise=self.noise)
+            for _ in range(config.sets)
+            for dilation in config.dilations
+        )
+
+    def encode(self, source: Ragged) -> Ragged:
+        layout = Layout([self.config.unfolded(length) for length in source.layout.lengths], source.layout.device)
+        x_SD = self._embed(source.values, self.source_embedding)
+        begins = layout.offsets.to(torch.int64).index_select(0, source.layout.sentences)
+        x_MD = x_SD.new_zeros(layout.total, self.width).index_copy(0, begins + source.layout.positions, x_SD)
+        for block in self.encoder:
+            x_MD = block(x_MD, layout)
+        return Ragged(self.join(x_MD), layout)
+
+    def hidden(self, target: Ragged, memory: Ragged) -> Tensor:
+        x_ND = self._embed(target.values, self.target_embedding) + self._below(target.layout, memory)
+        for block in self.decoder:
+            x_ND = block(x_ND, target.layout)
+        return self._finish(x_ND)
+
+    def _below(self, layout: Layout, memory: Ragged) -> Tensor:
+        """The encoder's output at each target token's place; zeros behind its end."""
+        offsets = memory.layout.offsets.to(torch.int64)
+        place_N = offsets.index_select(0, layout.sentences) + layout.positions
+        there_N = place_N < offsets.index_select(0, layout.sentences + 1)
+        found = memory.values.index_select(0, place_N.clamp(max=memory.layout.total - 1))
+        return found.masked_fill(~there_N[:, None], 0.0)
+
+    def _finish(self, x_ND: Tensor) -> Tensor:
+        return F.relu(self.last(F.relu(self.last_norm(x_ND))))
+
+    def start(self, memory: Ragged, *, beams: int) -> ByteNetState:
+        recent = [block.convolution.start(memory.layout.num_sentences * beams) for block in self.decoder]
+        places = memory.layout.pad(memory.values).masked_fill(~memory.layout.mask[:, :, None], 0.0)
+        return ByteNetState(recent, places, beams)
+
+    def step(self, tokens: Tensor, state: ByteNetState) -> Tensor:
+        x_RD = self._embed(tokens, self.target_embedding)
+        if state.length < state.places.size(1):
+            x_RD = x_RD + state.places[:, state.length].repeat_interleave(state.beams, dim=0)
+        for number, block in enumerate(self.decoder):
+            x_RD, state.recent[number] = block.step(x_RD, state.recent[number])
+        state.length += 1
+        return self.project(self._finish(x_RD))
+
+    def _embed(self, ids: Tensor, table: Tensor) -> Tensor:
+        return self.dropout(F.embedding(ids, table) * math.sqrt(self.width))

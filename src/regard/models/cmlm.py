@@ -1,0 +1,152 @@
+"""Mask-predict (Ghazvininejad et al. 2019): a decoder that fills in what is masked, and masks again what it doubts.
+
+The length is predicted first, as its difference to the source's. BOS, which never stands inside a sentence, is the mask.
+
+Shapes: N target tokens, M source tokens, D width, B sentences, C candidates of a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.config import at_least
+from regard.data.loader import Batch
+from regard.data.ragged import Layout, Ragged
+from regard.models.base import AtOnce, Written
+from regard.models.stacks import Stacks, TransformerConfig
+from regard.nn.attend import Pattern
+from regard.nn.cross_entropy import linear_cross_entropy
+from regard.nn.linear import Linear
+from regard.text.tokenizer import BOS as MASK
+from regard.text.tokenizer import EOS
+
+
+class CmlmConfig(TransformerConfig, frozen=True):
+    """The Transformer's, and what can be said of lengths."""
+
+    farthest: int = 64  # most tokens that a target may be shorter or longer than its source
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, "farthest", 0)
+
+
+class Cmlm(Stacks, AtOnce):
+    """A Transformer whose decoder sees both ways."""
+
+    config: CmlmConfig
+
+    def __init__(self, config: CmlmConfig, *, source_size: int, target_size: int) -> None:
+        super().__init__(config, source_size=source_size, target_size=target_size)
+        self.length = Linear(config.width, [2 * config.farthest + 1], bias=True)
+
+    # Training
+
+    def loss(self, batch: Batch, *, smoothing: float) -> Tensor:
+        memory, layout = self.encode(batch.source), batch.target.layout
+        masked_N = self._draw_masks(layout) if self.training else torch.ones_like(batch.labels, dtype=torch.bool)
+        written = Ragged(batch.labels.masked_fill(masked_N, MASK), layout)
+        hidden_ND = self._fill_in(written, memory)
+        wanted = masked_N.nonzero()[:, 0]
+        of_tokens = linear_cross_entropy(
+            hidden_ND.index_select(0, wanted), self.output_weight, batch.labels[wanted], smoothing=smoothing
+        )
+        changes_B = torch.tensor(layout.lengths, device=layout.device) - self._source_lengths(memory)
+        farthest = self.config.farthest
+        classes_B = changes_B.clamp(-farthest, farthest) + farthest
+        return of_tokens + F.cross_entropy(self._length_logits(memory).float(), classes_B, reduction="sum")
+
+    def _draw_masks(self, layout: Layout) -> Tensor:
+        """In each sentence a random number of random tokens, one at least: True where masked, [N]."""
+        shares = self.noise.uniform(layout.num_sentences).tolist()
+        counts = torch.tensor([int(share * n) + 1 for share, n in zip(shares, layout.lengths, strict=True)])
+        return lowest(self.noise.uniform(layout.total).to(layout.device), counts.to(layout.device), layout)
+
+    def _fill_in(self, written: Ragged, memory: Ragged) -> Tensor:
+        """What the decoder makes of each token, masked or not: [N, D]."""
+        layout = written.layout
+        x_ND = self._embed(
+            written.values, self.target_embedding, self.target_positions, layout.positions, layout.longest
+        )
+        own, across = Pattern(layout, window=self.config.window), Pattern(layout, memory.layout)
+        rotation = self._rotation(layout.positions)
+        for layer in self.decoder:
+            x_ND = layer(x_ND, memory.values, own, across, rotation)
+        hidden_ND: Tensor = self.decoder_norm(x_ND)
+        return hidden_ND
+
+    def _length_logits(self, memory: Ragged) -> Tensor:
+        """For each sentence, of each difference of lengths: [B, 2 * farthest + 1]."""
+        sums_BD = memory.values.new_zeros(memory.layout.num_sentences, self.width)
+        sums_BD = sums_BD.index_add(0, memory.layout.sentences, memory.values)
+        logits: Tensor = self.length(sums_BD / self._source_lengths(memory)[:, None])
+        return logits
+
+    def _source_lengths(self, memory: Ragged) -> Tensor:
+        return torch.tensor(memory.layout.lengths, device=memory.layout.device)
+
+    # Writing
+
+    def write(self, memory: Ragged, *, limits: Sequence[int], candidates: int, iterations: int) -> list[list[Written]]:
+        lengths_BC = self._likeliest_lengths(memory, limits, candidates)
+        count = lengths_BC.size(1)
+        layout = Layout(lengths_BC.flatten().tolist(), memory.layout.device)
+        memory = repeated(memory, count)
+        tokens_N = torch.full((layout.total,), MASK, device=layout.device)
+        logp_N = torch.zeros(layout.total, device=layout.device)
+        lengths = torch.tensor(layout.lengths, device=layout.device)
+        for iteration in range(iterations):
+            doubted = lengths * (iterations - iteration) // iterations  # all of them at first
+            masked_N = lowest(logp_N, doubted, layout)
+            if iteration and not bool(masked_N.any()):
+                break
+            logits = self.project(self._fill_in(Ragged(tokens_N.masked_fill(masked_N, MASK), layout), memory)).float()
+            logits[:, MASK] = float("-inf")
+            best_logp, best = logits.log_softmax(dim=-1).max(dim=-1)
+            tokens_N = torch.where(masked_N, best, tokens_N)
+            logp_N = torch.where(masked_N, best_logp, logp_N)
+        return in_groups(tokens_N, logp_N, layout, count)
+
+    def _likeliest_lengths(self, memory: Ragged, limits: Sequence[int], candidates: int) -> Tensor:
+        """Lengths (EOS among them) of as many candidates: [B, C]."""
+        logits, farthest = self._length_logits(memory), self.config.farthest
+        source = self._source_lengths(memory)
+        changes = torch.arange(-farthest, farthest + 1, device=logits.device)
+        lengths = source[:, None] + changes
+        most = torch.tensor(limits, device=logits.device)[:, None] + 1
+        fits = (lengths >= 1) & (lengths <= most)
+        fits |= (changes == changes.clamp(min=0).min()) & ~fits.any(dim=1, keepdim=True)
+        chosen = logits.float().masked_fill(~fits, float("-inf")).topk(min(candidates, logits.size(1)), dim=1).indices
+        return lengths.gather(1, chosen).clamp(min=1).minimum(most)
+
+
+def lowest(values_N: Tensor, counts_B: Tensor, layout: Layout) -> Tensor:
+    """True for as many tokens of each sentence as it counts, those with the lowest values: [N]."""
+    by_value = values_N.argsort(stable=True)
+    order = by_value[layout.sentences[by_value].argsort(stable=True)]  # sentence by sentence, lowest first
+    rank_N = torch.empty_like(order)
+    rank_N[order] = layout.positions
+    return rank_N < counts_B.index_select(0, layout.sentences)
+
+
+def repeated(memory: Ragged, count: int) -> Ragged:
+    """Each sentence so many times, one copy behind the other."""
+    if count == 1:
+        return memory
+    parts = [part for part in memory.split() for _ in range(count)]
+    lengths = [length for length in memory.layout.lengths for _ in range(count)]
+    return Ragged(torch.cat(parts), Layout(lengths, memory.layout.device))
+
+
+def in_groups(tokens_N: Tensor, logp_N: Tensor, layout: Layout, count: int) -> list[list[Written]]:
+    """The rows, `count` of them a sentence, best first. What follows the first EOS of a row is nobody's."""
+    found = []
+    for ids, logp in zip(Ragged(tokens_N, layout).split(), Ragged(logp_N, layout).split(), strict=True):
+        text = ids.tolist()
+        text = text[: text.index(EOS)] if EOS in text else text
+        found.append(Written(text, logp.mean().item()))
+    return [sorted(found[at : at + count], key=lambda one: -one.score) for at in range(0, len(found), count)]

@@ -1,0 +1,197 @@
+"""Convolutional sequence to sequence learning (Gehring et al. 2017): gated convolutions, attention in every decoder layer.
+
+Sums of two are scaled by √½, so that their spread stays that of one.
+
+Shapes: N target tokens, M source tokens, E width of embeddings and attention, D width of a layer, B sentences,
+        Q beams, R = B * Q rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.config import Struct, at_least, below_one
+from regard.data.ragged import Layout, Ragged
+from regard.models.base import Seq2Seq
+from regard.models.tied import Tie, TiedTables
+from regard.nn.alignment import Alignment, Annotations
+from regard.nn.convolution import Convolution
+from regard.nn.dropout import Dropout, Noise
+from regard.nn.linear import Linear
+from regard.nn.positions import Positions
+from regard.nn.stack import Stack
+
+HALF = math.sqrt(0.5)
+
+
+class ConvS2SConfig(Struct, frozen=True):
+    """Defaults are the paper's model for IWSLT."""
+
+    width: int = 256  # of embeddings, of attention, and of what the output layer sees
+    encoder: tuple[tuple[int, int], ...] = ((256, 3),) * 4  # (width, kernel) of each layer
+    decoder: tuple[tuple[int, int], ...] = ((256, 3),) * 3
+    dropout: float = 0.2  # on embeddings, on the input of every convolution, in front of the output layer
+    max_positions: int = 1024
+    tie: Tie = "none"
+
+    def __post_init__(self) -> None:
+        at_least(self, "width", 1)
+        at_least(self, "max_positions", 1)
+        below_one(self, "dropout")
+        for name in ("encoder", "decoder"):
+            for width, kernel in getattr(self, name):
+                if width < 1 or kernel < 1:
+                    raise ValueError(f"{name} has a layer of {width, kernel}; width and kernel must be at least 1")
+                if kernel % 2 == 0 and name == "encoder":
+                    raise ValueError(f"encoder has a layer of kernel {kernel}; it must be odd, to be centred")
+
+
+WMT = ((512, 3),) * 9 + ((1024, 3),) * 4 + ((2048, 1),) * 2
+PRESETS: dict[str, dict[str, object]] = {
+    "iwslt": {},
+    "wmt-en-de": {"width": 768, "encoder": WMT, "decoder": WMT},
+    "tiny": {"dropout": 0.3, "tie": "all"},
+}
+
+
+class Block(nn.Module):
+    """A gated convolution and its residual connection; the width may change."""
+
+    def __init__(self, width_in: int, width: int, kernel: int, *, causal: bool, dropout: float, noise: Noise) -> None:
+        super().__init__()
+        self.dropout = Dropout(dropout, noise)
+        self.convolution = Convolution(width_in, 2 * width, kernel, causal=causal)
+        # A gate halves what passes: four times the variance makes up for it and for dropout (their section 3.5).
+        nn.init.normal_(self.convolution.weight, std=math.sqrt(4 * (1 - dropout) / (kernel * width_in)))
+        self.carry = None if width_in == width else Linear(width_in, [width], bias=True)
+
+    def forward(self, x_ND: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
+        """The gated convolution, and what is to be added to it in the end."""
+        return F.glu(self.convolution(self.dropout(x_ND), layout)), self._carried(x_ND)
+
+    def step(self, x_RD: Tensor, recent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same for one token a row, and the new recent inputs."""
+        out, recent = self.convolution.step(x_RD, recent)
+        return F.glu(out), self._carried(x_RD), recent
+
+    def _carried(self, x_ND: Tensor) -> Tensor:
+        return x_ND if self.carry is None else self.carry(x_ND)
+
+
+class DecoderBlock(nn.Module):
+    """A causal block that looks at the source between its convolution and its residual connection."""
+
+    def __init__(self, width_in: int, width: int, kernel: int, width_e: int, *, dropout: float, noise: Noise) -> None:
+        super().__init__()
+        self.block = Block(width_in, width, kernel, causal=True, dropout=dropout, noise=noise)
+        self.query = Linear(width, [width_e], bias=True)
+        self.answer = Linear(width_e, [width], bias=True)
+
+
+@dataclass
+class ConvState:
+    """What the decoder remembers: the last inputs of every convolution."""
+
+    recent: list[Tensor]
+    source: Annotations
+    beams: int
+    length: int = 0
+
+    def reorder(self, rows: Tensor) -> None:
+        self.recent = [one.index_select(0, rows) for one in self.recent]
+        self.source = self.source.of(rows.view(-1, self.beams)[:, 0] // self.beams)
+
+
+@dataclass(frozen=True)
+class ConvMemory:
+    """What the decoder gets to know of a source."""
+
+    keys: Tensor  # the encoder's output: [M, E]
+    values: Tensor  # the same and the embeddings: [M, E]
+    layout: Layout
+
+
+class ConvS2S(TiedTables, Seq2Seq):
+    """Stacks of gated convolutions."""
+
+    def __init__(self, config: ConvS2SConfig, *, source_size: int, target_size: int) -> None:
+        super().__init__(config.width, config.tie, source_size=source_size, target_size=target_size)
+        self.config = config
+        E = config.width
+        self.max_length = config.max_positions
+        self.source_positions = Positions("learned", E, max_positions=config.max_positions)
+        self.target_positions = Positions("learned", E, max_positions=config.max_positions)
+        self.dropout = Dropout(config.dropout, self.noise)
+        self.alignment = Alignment("dot", E)
+        options = {"dropout": config.dropout, "noise": self.noise}
+        widths = [E, *(width for width, _ in config.encoder)]
+        self.into_encoder = Linear(E, [widths[1] if config.encoder else E], bias=True)
+        widths[0] = self.into_encoder.out_features
+        self.encoder: Stack[Block] = Stack(
+            Block(before, width, kernel, causal=False, **options)  # type: ignore[arg-type]
+            for before, (width, kernel) in zip(widths[:-1], config.encoder, strict=True)
+        )
+        self.out_of_encoder = Linear(widths[-1], [E], bias=True)
+        widths = [E, *(width for width, _ in config.decoder)]
+        self.into_decoder = Linear(E, [widths[1] if config.decoder else E], bias=True)
+        widths[0] = self.into_decoder.out_features
+        self.decoder: Stack[DecoderBlock] = Stack(
+            DecoderBlock(before, width, kernel, E, **options)  # type: ignore[arg-type]
+            for before, (width, kernel) in zip(widths[:-1], config.decoder, strict=True)
+        )
+        self.out_of_decoder = Linear(widths[-1], [E], bias=True)
+
+    def encode(self, source: Ragged) -> ConvMemory:
+        layout = source.layout
+        e_ME = self._embed(
+            source.values, self.source_embedding, self.source_positions, layout.positions, layout.longest
+        )
+        x_MD = self.into_encoder(e_ME)
+        for block in self.encoder:
+            gated, carried = block(x_MD, layout)
+            x_MD = (gated + carried) * HALF
+        z_ME = self.out_of_encoder(x_MD)
+        return ConvMemory(z_ME, (z_ME + e_ME) * HALF, layout)
+
+    def hidden(self, target: Ragged, memory: ConvMemory) -> Tensor:
+        layout, source = target.layout, Annotations.made_of(memory.keys, memory.values, memory.layout)
+        g_NE = self._embed(
+            target.values, self.target_embedding, self.target_positions, layout.positions, layout.longest
+        )
+        x_ND = self.into_decoder(g_NE)
+        for layer in self.decoder:
+            gated, carried = layer.block(x_ND, layout)
+            queries_BTE = layout.pad((layer.query(gated) + g_NE) * HALF)
+            read_NE = layout.unpad(self._read(queries_BTE, source))
+            x_ND = ((gated + layer.answer(read_NE)) * HALF + carried) * HALF
+        return self.dropout(self.out_of_decoder(x_ND))
+
+    def _read(self, queries_BQE: Tensor, source: Annotations) -> Tensor:
+        """What is read of the source, scaled up by √S: a mean of S values has a spread that much smaller."""
+        read_BQE, _ = self.alignment(queries_BQE, source)
+        return read_BQE * source.lengths.to(read_BQE.dtype).sqrt()[:, None, None]
+
+    def start(self, memory: ConvMemory, *, beams: int) -> ConvState:
+        rows = memory.layout.num_sentences * beams
+        recent = [layer.block.convolution.start(rows) for layer in self.decoder]
+        return ConvState(recent, Annotations.made_of(memory.keys, memory.values, memory.layout), beams)
+
+    def step(self, tokens: Tensor, state: ConvState) -> Tensor:
+        place = torch.full((1,), state.length, device=tokens.device)
+        g_RE = self._embed(tokens, self.target_embedding, self.target_positions, place, state.length + 1)
+        x_RD = self.into_decoder(g_RE)
+        for number, layer in enumerate(self.decoder):
+            gated, carried, state.recent[number] = layer.block.step(x_RD, state.recent[number])
+            queries_BQE = ((layer.query(gated) + g_RE) * HALF).unflatten(0, (-1, state.beams))
+            read_RE = self._read(queries_BQE, state.source).flatten(0, 1)
+            x_RD = ((gated + layer.answer(read_RE)) * HALF + carried) * HALF
+        state.length += 1
+        return self.project(self.out_of_decoder(x_RD))
+
+    def _embed(self, ids: Tensor, table: Tensor, positions: Positions, places: Tensor, longest: int) -> Tensor:
+        return self.dropout(positions(F.embedding(ids, table) * math.sqrt(self.width), places, longest))

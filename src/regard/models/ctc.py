@@ -1,0 +1,88 @@
+"""Translation by connectionist temporal classification (Libovický and Helcl 2018): more places than tokens, some left blank.
+
+Each source token becomes a few places; the decoder says at every place a token or nothing, and a token said twice running
+is one. The loss adds up all ways to say the target. Nothing has to be known of lengths. BOS is the blank.
+
+Shapes: N places, M source tokens, D width, V vocabulary, B sentences, T places of the longest sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.config import at_least
+from regard.data.loader import Batch
+from regard.data.ragged import Layout, Ragged
+from regard.errors import ConfigError
+from regard.models.base import AtOnce, Written
+from regard.models.stacks import Stacks, TransformerConfig
+from regard.nn.attend import Pattern
+from regard.text.tokenizer import BOS as BLANK
+from regard.text.tokenizer import EOS
+
+
+class CtcConfig(TransformerConfig, frozen=True):
+    """The Transformer's, and how many places there are."""
+
+    places: int = 3  # of a source token
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, "places", 1)
+
+
+class Ctc(Stacks, AtOnce):
+    """A Transformer whose decoder reads the encoder's output, each of its vectors a few times."""
+
+    config: CtcConfig
+
+    def __init__(self, config: CtcConfig, *, source_size: int, target_size: int) -> None:
+        if config.tie == "none":
+            raise ConfigError("model.tie is 'none', but this decoder reads no target words; set model.tie=target")
+        super().__init__(config, source_size=source_size, target_size=target_size)
+        if self.max_length is not None:
+            self.max_length //= config.places
+
+    def loss(self, batch: Batch, *, smoothing: float) -> Tensor:
+        """Without smoothing: what the blank gets is the model's own choice. A target with too few places costs nothing."""
+        said = self._say(self.encode(batch.source))
+        logp_TBV = said.layout.pad(said.values.float().log_softmax(dim=-1)).transpose(0, 1)
+        words = batch.labels != EOS
+        lengths = [length - 1 for length in batch.target.layout.lengths]
+        return F.ctc_loss(
+            logp_TBV,
+            batch.labels[words],
+            torch.tensor(said.layout.lengths),
+            torch.tensor(lengths),
+            blank=BLANK,
+            reduction="sum",
+            zero_infinity=True,
+        )
+
+    def _say(self, memory: Ragged) -> Ragged:
+        """Logits of every place: [N, V]."""
+        count = self.config.places
+        layout = Layout([count * length for length in memory.layout.lengths], memory.layout.device)
+        x_ND = memory.values.repeat_interleave(count, dim=0)
+        x_ND = self.dropout(self.target_positions(x_ND, layout.positions, layout.longest))
+        own, across = Pattern(layout, window=self.config.window), Pattern(layout, memory.layout)
+        rotation = self._rotation(layout.positions)
+        for layer in self.decoder:
+            x_ND = layer(x_ND, memory.values, own, across, rotation)
+        return Ragged(self.project(self.decoder_norm(x_ND)), layout)
+
+    def write(self, memory: Ragged, *, limits: Sequence[int], candidates: int, iterations: int) -> list[list[Written]]:
+        """One a sentence: the likeliest token of each place, repeats and blanks left out."""
+        said = self._say(memory)
+        best = said.values.float().log_softmax(dim=-1).max(dim=-1)
+        found = []
+        for ids, logp, most in zip(
+            Ragged(best.indices, said.layout).split(), Ragged(best.values, said.layout).split(), limits, strict=True
+        ):
+            text = [token for token in torch.unique_consecutive(ids).tolist() if token not in (BLANK, EOS)]
+            found.append([Written(text[:most], logp.mean().item())])
+        return found

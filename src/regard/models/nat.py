@@ -1,0 +1,161 @@
+"""The non-autoregressive Transformer with fertilities (Gu et al. 2018): each source word becomes so many.
+
+The source is copied that often and the decoder turns the copies into the target, all at once. In training fertilities come
+from an aligner; in use they are predicted, and several guesses can be tried beside each other and judged by a teacher.
+
+Shapes: N target tokens, M source tokens, D width, H heads, K head width, L fertilities, B sentences, C candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.config import at_least
+from regard.data.fertilities import spread_evenly
+from regard.data.loader import Batch
+from regard.data.ragged import Layout, Ragged
+from regard.errors import ConfigError
+from regard.models.base import AtOnce, Written
+from regard.models.cmlm import in_groups, repeated
+from regard.models.stacks import DecoderLayer, Stacks, TransformerConfig, residual
+from regard.nn.attend import Pattern
+from regard.nn.attention import PositionalAttention
+from regard.nn.cross_entropy import linear_cross_entropy
+from regard.nn.dropout import Noise
+from regard.nn.linear import Linear
+from regard.nn.positions import Rotation, sinusoids
+from regard.nn.stack import Stack
+from regard.text.tokenizer import BOS
+
+GOLDEN = 0.6180339887498949  # multiples of it fill the space from 0 to 1 evenly
+
+
+class NatConfig(TransformerConfig, frozen=True):
+    """The Transformer's, and what can be said of fertilities."""
+
+    fertilities: int = 50  # how many there are, 0 among them
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, "fertilities", 2)
+
+
+class NatLayer(DecoderLayer):
+    """A decoder layer with one more attention, in which queries and keys are positions: it brings back a sense of order."""
+
+    def __init__(self, config: NatConfig, noise: Noise) -> None:
+        super().__init__(config, noise)
+        self.positional = PositionalAttention(
+            config.width, config.heads, dropout=config.attention_dropout, noise=noise, body=config.attention
+        )
+        self.around_positional = residual(config, noise)
+
+    def forward(  # type: ignore[override]
+        self,
+        x_ND: Tensor,
+        memory_MD: Tensor,
+        own: Pattern,
+        across: Pattern,
+        rotation: Rotation | None,
+        places_ND: Tensor,
+    ) -> Tensor:
+        x_ND = self.around_attention(x_ND, lambda x: self.attention(x, own, rotation))
+        x_ND = self.around_positional(x_ND, lambda x: self.positional(x, places_ND, own))
+        x_ND = self.around_cross_attention(x_ND, lambda x: self.cross_attention(x, memory_MD, across))
+        return self.around_feed_forward(x_ND, lambda x: self.feed_forward(x, own.queries))
+
+
+class Nat(Stacks, AtOnce):
+    """A Transformer whose decoder reads copies of the source."""
+
+    config: NatConfig
+    wants_fertilities = True
+
+    def __init__(self, config: NatConfig, *, source_size: int, target_size: int) -> None:
+        if config.tie == "none":
+            raise ConfigError("model.tie is 'none', but this decoder reads no target words; set model.tie=target")
+        super().__init__(config, source_size=source_size, target_size=target_size)
+        self.decoder: Stack[NatLayer] = Stack(NatLayer(config, self.noise) for _ in self.decoder)  # type: ignore[assignment]
+        self.fertility = Linear(config.width, [config.fertilities], bias=True)
+
+    # Training
+
+    def loss(self, batch: Batch, *, smoothing: float) -> Tensor:
+        memory, layout = self.encode(batch.source), batch.target.layout
+        fertilities_M = batch.fertilities
+        if fertilities_M is None:
+            fertilities_M = spread_evenly(batch.source.layout, layout)
+        hidden_ND = self._rewrite(batch.source.values.repeat_interleave(fertilities_M), layout, memory)
+        of_tokens = linear_cross_entropy(hidden_ND, self.output_weight, batch.labels, smoothing=smoothing)
+        logits_ML = self.fertility(memory.values).float()
+        classes_M = fertilities_M.clamp(max=self.config.fertilities - 1)
+        return of_tokens + F.cross_entropy(logits_ML, classes_M, reduction="sum")
+
+    def _rewrite(self, copies_N: Tensor, layout: Layout, memory: Ragged) -> Tensor:
+        """What the decoder makes of the copied source tokens: [N, D]."""
+        x_ND = self._embed(copies_N, self.source_embedding, self.target_positions, layout.positions, layout.longest)
+        table = sinusoids(layout.longest, self.width).to(layout.device, x_ND.dtype)
+        places_ND = table.index_select(0, layout.positions)
+        own, across = Pattern(layout, window=self.config.window), Pattern(layout, memory.layout)
+        rotation = self._rotation(layout.positions)
+        for layer in self.decoder:
+            x_ND = layer(x_ND, memory.values, own, across, rotation, places_ND)
+        hidden_ND: Tensor = self.decoder_norm(x_ND)
+        return hidden_ND
+
+    # Writing
+
+    def encode(self, source: Ragged) -> Copied:
+        encoded = super().encode(source)
+        return Copied(encoded.values, encoded.layout, source.values)
+
+    def write(self, memory: Copied, *, limits: Sequence[int], candidates: int, iterations: int) -> list[list[Written]]:
+        source, ids = repeated(memory, candidates), repeated(Ragged(memory.ids, memory.layout), candidates)
+        guesses = self._guess_fertilities(memory, candidates)
+        parts = guesses.split(list(memory.layout.lengths), dim=1)
+        fertilities = Ragged(torch.cat([part.flatten() for part in parts]), source.layout)
+        most = torch.tensor(limits, device=memory.values.device).repeat_interleave(candidates) + 1
+        fertilities_M = within(fertilities, most)
+        lengths = torch.zeros_like(most).index_add(0, source.layout.sentences, fertilities_M)
+        layout = Layout(lengths.tolist(), memory.layout.device)
+        hidden_ND = self._rewrite(ids.values.repeat_interleave(fertilities_M), layout, source)
+        logits = self.project(hidden_ND).float()
+        logits[:, BOS] = float("-inf")
+        best = logits.log_softmax(dim=-1).max(dim=-1)
+        return in_groups(best.indices, best.values, layout, candidates)
+
+    def _guess_fertilities(self, memory: Ragged, candidates: int) -> Tensor:
+        """The likeliest, then the means, then drawn ones, the same ones each time: [C, M]."""
+        p_ML = self.fertility(memory.values).float().softmax(dim=-1)
+        means = (p_ML * torch.arange(p_ML.size(1), device=p_ML.device)).sum(dim=-1).round().long()
+        guesses = [p_ML.argmax(dim=-1), means][:candidates]
+        if candidates > 2:
+            spots = torch.rand(candidates - 2, 1, generator=torch.Generator().manual_seed(0)).to(p_ML.device)
+            spots = (spots + memory.layout.positions * GOLDEN) % 1.0  # a place's own, whatever stands beside it
+            drawn = torch.searchsorted(p_ML.cumsum(dim=-1), spots.t().contiguous()).clamp(max=p_ML.size(1) - 1)
+            guesses += list(drawn.t())
+        return torch.stack(guesses)
+
+
+@dataclass(frozen=True)
+class Copied(Ragged):
+    """The encoder's output, and the source to be copied."""
+
+    ids: Tensor
+
+
+def within(fertilities: Ragged, most_B: Tensor) -> Tensor:
+    """The fertilities, cut where a sentence would have more copies than that; one copy of its last token at least: [M]."""
+    f_M, layout = fertilities.values, fertilities.layout
+    last = layout.offsets[1:].long() - 1
+    empty_B = torch.zeros_like(most_B).index_add(0, layout.sentences, f_M) == 0
+    f_M = f_M.index_add(0, last, empty_B.to(f_M.dtype))
+    upto_M = f_M.cumsum(0)
+    begins_B = upto_M[last] - torch.zeros_like(most_B).index_add(0, layout.sentences, f_M)
+    before_M = upto_M - f_M - begins_B.index_select(0, layout.sentences)
+    return torch.minimum(f_M, (most_B.index_select(0, layout.sentences) - before_M).clamp(min=0))

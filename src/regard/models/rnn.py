@@ -1,0 +1,221 @@
+"""Recurrent encoder-decoders: what the paper argued against, from the fixed vector to attention.
+
+none       one vector for the whole source, given to every step (Cho et al. 2014)
+additive   the state *before* a step looks at the source, and the step reads what it saw (Bahdanau et al. 2015)
+dot, general, concat
+           the state *after* a step looks (Luong et al. 2015); with `input_feeding` the next step is told what came of it
+
+Where a step needs nothing of the one before but its state, a whole sentence is one call of cuDNN; else it is a loop.
+
+Shapes: N target tokens, M source tokens, D hidden width, E embedding width, B sentences, S the longest source,
+        Q beams, R = B * Q rows; states as in `nn.recurrent`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.config import Struct, at_least, below_one
+from regard.data.ragged import Ragged
+from regard.models.base import Seq2Seq
+from regard.models.tied import Tie, TiedTables
+from regard.nn.alignment import Alignment, Annotations
+from regard.nn.dropout import Dropout
+from regard.nn.linear import Linear
+from regard.nn.recurrent import CellKind, Recurrent, TimeOrder, top
+
+Attention = Literal["none", "additive", "dot", "general", "concat"]
+
+
+class RnnConfig(Struct, frozen=True):
+    """Defaults are near Bahdanau's RNNsearch; one layer, GRU."""
+
+    width: int = 620  # of embeddings, and of what the output layer sees
+    hidden: int = 1000  # of the decoder's state; the encoder's two directions share it
+    num_layers: int = 1
+    cell: CellKind = "gru"
+    attention: Attention = "additive"
+    window: int | None = None  # positions seen on each side of a predicted place (local-p); None: all
+    input_feeding: bool = True  # of dot, general and concat
+    dropout: float = 0.0  # on embeddings, between layers and in front of the output layer
+    tie: Tie = "none"
+
+    def __post_init__(self) -> None:
+        for name in ("width", "num_layers"):
+            at_least(self, name, 1)
+        at_least(self, "hidden", 2)
+        at_least(self, "window", 0)
+        below_one(self, "dropout")
+        if self.hidden % 2:
+            raise ValueError(f"hidden is {self.hidden}; it must be even, for the two directions of the encoder")
+        if self.attention == "none" and self.window is not None:
+            raise ValueError("window is set but attention is 'none'; set one of them otherwise")
+
+    @property
+    def feeds(self) -> Literal["context", "readout", "summary", "nothing"]:
+        """What a step is told beside the last token."""
+        if self.attention == "none":
+            return "summary"
+        if self.attention == "additive":
+            return "context"
+        return "readout" if self.input_feeding else "nothing"
+
+
+PRESETS: dict[str, dict[str, object]] = {
+    "bahdanau": {},
+    "luong": {
+        "width": 1000,
+        "hidden": 1000,
+        "num_layers": 4,
+        "cell": "lstm",
+        "attention": "general",
+        "window": 10,
+        "dropout": 0.2,
+    },
+    "cho": {"attention": "none"},
+    "tiny": {"width": 256, "hidden": 512, "cell": "lstm", "dropout": 0.3, "tie": "all"},
+}
+
+
+@dataclass(frozen=True)
+class RnnMemory:
+    """What the decoder gets to know of a source."""
+
+    source: Ragged  # annotations: [M, D]
+    summary: Tensor  # the last states of both directions: [B, D]
+
+
+@dataclass
+class RnnState:
+    """What the decoder remembers of the rows being written."""
+
+    cells: Tensor  # [L, P, R, D]
+    fed: Tensor  # what the next step is told: [R, D] or [R, E]
+    annotations: Annotations | None
+    beams: int
+
+    def reorder(self, rows: Tensor) -> None:
+        self.cells, self.fed = self.cells.index_select(2, rows), self.fed.index_select(0, rows)
+        if self.annotations is not None:
+            sentences = rows.view(-1, self.beams)[:, 0] // self.beams
+            self.annotations = self.annotations.of(sentences)
+
+
+class Rnn(TiedTables, Seq2Seq):
+    """A bidirectional encoder, a decoder, and attention between them or none."""
+
+    def __init__(self, config: RnnConfig, *, source_size: int, target_size: int) -> None:
+        super().__init__(config.width, config.tie, source_size=source_size, target_size=target_size)
+        self.config = config
+        E, D = config.width, config.hidden
+        self.dropout = Dropout(config.dropout, self.noise)
+        options = {"dropout": config.dropout, "noise": self.noise}
+        self.encoder = Recurrent(config.cell, E, D, config.num_layers, **options, bidirectional=True)  # type: ignore[arg-type]
+        fed = {"context": D, "readout": E, "summary": D, "nothing": 0}[config.feeds]
+        self.decoder = Recurrent(config.cell, E + fed, D, config.num_layers, **options)  # type: ignore[arg-type]
+        self.bridge = Linear(D, [D] * (config.num_layers * self.decoder.num_parts), bias=True)
+        attends = config.attention != "none"
+        self.alignment = Alignment(config.attention, D, window=config.window) if attends else None  # type: ignore[arg-type]
+        # Bahdanau's readout sees the last token too; Luong's state and context only.
+        self.sees_token = config.attention in ("none", "additive")
+        self.readout = Linear(2 * D + (E if self.sees_token else 0), [E], bias=True)
+
+    # Reading
+
+    def encode(self, source: Ragged) -> RnnMemory:
+        x_ME = self._embed(source.values, self.source_embedding)
+        out_MD, last = self.encoder(x_ME, TimeOrder(source.layout))
+        return RnnMemory(Ragged(self.dropout(out_MD), source.layout), top(last))
+
+    def _first_state(self, memory: RnnMemory) -> Tensor:
+        """What the decoder begins with: [L, P, B, D]."""
+        first = torch.tanh(self.bridge(memory.summary))
+        parts = first.view(-1, self.config.num_layers, self.decoder.num_parts, self.config.hidden)
+        return parts.permute(1, 2, 0, 3).contiguous()
+
+    # Writing, in training: all of it at once, or one step after the other
+
+    def hidden(self, target: Ragged, memory: RnnMemory) -> Tensor:
+        order = TimeOrder(target.layout)
+        x_NE = self._embed(target.values, self.target_embedding)
+        state = self._first_state(memory)
+        if self.config.feeds in ("summary", "nothing"):
+            return self._at_once(x_NE, target, order, state, memory)
+        return self._step_by_step(x_NE, order, state, memory)
+
+    def _at_once(self, x_NE: Tensor, target: Ragged, order: TimeOrder, state: Tensor, memory: RnnMemory) -> Tensor:
+        if self.alignment is None:
+            context_ND = memory.summary.index_select(0, target.layout.sentences)
+            states_ND, _ = self.decoder(torch.cat([x_NE, context_ND], dim=-1), order, state)
+        else:
+            states_ND, _ = self.decoder(x_NE, order, state)
+            context_BTD, _ = self.alignment(target.layout.pad(states_ND), self.alignment.annotate(memory.source))
+            context_ND = target.layout.unpad(context_BTD)
+        return self.dropout(self._read_out(states_ND, context_ND, x_NE))
+
+    def _step_by_step(self, x_NE: Tensor, order: TimeOrder, state: Tensor, memory: RnnMemory) -> Tensor:
+        assert self.alignment is not None
+        annotations = self.alignment.annotate(memory.source).of(order.sentences)
+        state = state.index_select(2, order.sentences)
+        fed = state.new_zeros(state.size(2), self.config.width)
+        outputs = []
+        for x_RE in x_NE.index_select(0, order.tokens).split(order.rows.tolist()):
+            R = x_RE.size(0)  # sentences that have this step: the first ones
+            state, fed, annotations = state[:, :, :R], fed[:R], annotations.first(R)
+            out_RE, state = self._advance(x_RE, fed, state, annotations, beams=1)
+            fed = out_RE
+            outputs.append(out_RE)
+        return self.dropout(torch.cat(outputs).index_select(0, order.back))
+
+    # One step, in training and in search
+
+    def _advance(
+        self, x_RE: Tensor, fed: Tensor, state: Tensor, annotations: Annotations | None, *, beams: int
+    ) -> tuple[Tensor, Tensor]:
+        """What the output layer sees, [R, E], before dropout, and the state after one more token."""
+        if annotations is None or self.alignment is None:  # `fed` is the summary
+            s_RD, state = self.decoder.step(torch.cat([x_RE, fed], dim=-1), state)
+            return self._read_out(s_RD, fed, x_RE), state
+        if self.config.feeds == "context":
+            context_RD = self._look(top(state), annotations, beams)
+            s_RD, state = self.decoder.step(torch.cat([x_RE, context_RD], dim=-1), state)
+        else:
+            given = torch.cat([x_RE, fed], dim=-1) if self.config.feeds == "readout" else x_RE
+            s_RD, state = self.decoder.step(given, state)
+            context_RD = self._look(s_RD, annotations, beams)
+        return self._read_out(s_RD, context_RD, x_RE), state
+
+    def _look(self, s_RD: Tensor, annotations: Annotations, beams: int) -> Tensor:
+        assert self.alignment is not None
+        context_BQD, _ = self.alignment(s_RD.unflatten(0, (-1, beams)), annotations)
+        return context_BQD.flatten(0, 1)
+
+    def _read_out(self, s_ND: Tensor, context_ND: Tensor, x_NE: Tensor) -> Tensor:
+        seen = [s_ND, context_ND, x_NE] if self.sees_token else [s_ND, context_ND]
+        return torch.tanh(self.readout(torch.cat(seen, dim=-1)))
+
+    # The rest of the contract
+
+    def start(self, memory: RnnMemory, *, beams: int) -> RnnState:
+        state = self._first_state(memory).repeat_interleave(beams, dim=2)
+        annotations = None if self.alignment is None else self.alignment.annotate(memory.source)
+        fed = memory.summary.repeat_interleave(beams, dim=0)
+        if self.alignment is not None:
+            fed = state.new_zeros(state.size(2), self.config.width)
+        return RnnState(state, fed, annotations, beams)
+
+    def step(self, tokens: Tensor, state: RnnState) -> Tensor:
+        x_RE = self._embed(tokens, self.target_embedding)
+        out_RE, state.cells = self._advance(x_RE, state.fed, state.cells, state.annotations, beams=state.beams)
+        if state.annotations is not None:
+            state.fed = out_RE
+        return self.project(out_RE)
+
+    def _embed(self, ids: Tensor, table: Tensor) -> Tensor:
+        return self.dropout(F.embedding(ids, table) * math.sqrt(self.width))

@@ -1,0 +1,41 @@
+"""Models whose input and output words are vectors that may be one matrix (Press and Wolf 2017; section 3.4 of the paper)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import ConfigError
+from regard.models.base import Model
+from regard.nn.linear import logits_of
+
+Tie = Literal["all", "target", "none"]  # source, target embedding and output layer; the last two; nothing
+
+
+class TiedTables(Model):
+    """A model with a table of vectors for each side and an output layer, each [V, D], as many of them one as `tie` says."""
+
+    def __init__(self, width: int, tie: Tie, *, source_size: int, target_size: int) -> None:
+        super().__init__()
+        self.width = width
+        self.target_embedding = _table(target_size, width)
+        self.source_embedding = self.target_embedding
+        if tie != "all":
+            self.source_embedding = _table(source_size, width)
+        elif source_size != target_size:
+            raise ConfigError("model.tie is 'all' but the two sides have separate vocabularies; set model.tie=target")
+        self.output = _table(target_size, width) if tie == "none" else None
+
+    @property
+    def output_weight(self) -> Tensor:
+        return self.target_embedding if self.output is None else self.output
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """The output layer: [..., D] to logits [..., V]."""
+        return logits_of(hidden, self.output_weight)
+
+
+def _table(size: int, width: int) -> nn.Parameter:
+    return nn.Parameter(torch.empty(size, width).normal_(std=width**-0.5))

@@ -1,0 +1,97 @@
+"""Attention of a recurrent decoder: how well a state s and an annotation h of the source fit together.
+
+dot        s·h                        Luong et al. 2015
+general    s·Wh                       likewise
+additive   v·tanh(Ws + Uh)            Bahdanau et al. 2015; Luong's "concat" is the same, W and U beside each other
+
+With a window D the decoder also says where it looks, p = S·sigmoid(v·tanh(Ws)), and sees the annotations from p-D to p+D,
+weighted by a bell of width D/2 around p (Luong's local-p).
+
+Shapes: B sentences, Q states a sentence, S annotations of the longest one, D width of both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from regard.data.ragged import Layout, Ragged
+from regard.nn.linear import Linear
+
+Score = Literal["dot", "general", "additive", "concat"]
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """The source as the decoder sees it."""
+
+    keys: Tensor  # what states are compared with: [B, S, D]
+    values: Tensor  # what is read: [B, S, D]
+    bias: Tensor  # zero, or minus infinity where there is no token: [B, 1, S]
+    lengths: Tensor  # [B]
+
+    @classmethod
+    def made_of(cls, keys_MD: Tensor, values_MD: Tensor, layout: Layout) -> Annotations:
+        """Of a source with these keys and values."""
+        holes_BS = ~layout.mask
+        bias_BS = torch.zeros(holes_BS.shape, device=layout.device).masked_fill_(holes_BS, float("-inf"))
+        lengths = torch.tensor(layout.lengths, device=layout.device)
+        return cls(layout.pad(keys_MD), layout.pad(values_MD), bias_BS[:, None], lengths)
+
+    def of(self, sentences: Tensor) -> Annotations:
+        """Those of these sentences, in this order."""
+        parts = (self.keys, self.values, self.bias, self.lengths)
+        return Annotations(*(part.index_select(0, sentences) for part in parts))
+
+    def first(self, count: int) -> Annotations:
+        """Those of the first sentences."""
+        return Annotations(self.keys[:count], self.values[:count], self.bias[:count], self.lengths[:count])
+
+
+class Alignment(nn.Module):
+    """Weights over the source, and their mean of it."""
+
+    def __init__(self, score: Score, width: int, *, window: int | None = None) -> None:
+        super().__init__()
+        self.score, self.window = score, window
+        added = score in ("additive", "concat")
+        self.of_state = Linear(width, [width], bias=True) if added else None
+        self.of_source = Linear(width, [width], bias=False) if score != "dot" else None
+        self.v = nn.Parameter(torch.empty(width).uniform_(-(width**-0.5), width**-0.5)) if added else None
+        self.where = Linear(width, [width], bias=False) if window is not None else None
+        self.v_where = nn.Parameter(torch.zeros(width)) if window is not None else None
+
+    def annotate(self, source: Ragged) -> Annotations:
+        """What is computed once for a source."""
+        keys = source.values if self.of_source is None else self.of_source(source.values)
+        return Annotations.made_of(keys, source.values, source.layout)
+
+    def forward(self, states_BQD: Tensor, source: Annotations) -> tuple[Tensor, Tensor]:
+        """What each state reads, [B, Q, D], and its weights, [B, Q, S]."""
+        scores_BQS = self._scores(states_BQD, source.keys).float() + source.bias
+        whole = self.window is None
+        weights = scores_BQS.softmax(dim=-1) if whole else self._around(states_BQD, scores_BQS, source)
+        return torch.bmm(weights.to(source.values.dtype), source.values), weights
+
+    def _scores(self, states_BQD: Tensor, keys_BSD: Tensor) -> Tensor:
+        if self.of_state is None or self.v is None:
+            return torch.bmm(states_BQD, keys_BSD.transpose(1, 2))
+        return torch.tanh(_each(self.of_state, states_BQD)[:, :, None] + keys_BSD[:, None]) @ self.v
+
+    def _around(self, states_BQD: Tensor, scores_BQS: Tensor, source: Annotations) -> Tensor:
+        assert self.where is not None and self.v_where is not None and self.window is not None
+        share_BQ = torch.sigmoid(torch.tanh(_each(self.where, states_BQD)) @ self.v_where).float()
+        centre_BQ1 = (share_BQ * (source.lengths[:, None] - 1))[:, :, None]
+        distance_BQS = torch.arange(scores_BQS.size(-1), device=scores_BQS.device) - centre_BQ1
+        near = scores_BQS.masked_fill(distance_BQS.abs() > max(self.window, 0.5), float("-inf"))
+        bell = torch.exp(-(distance_BQS**2) / (2 * max(self.window / 2, 0.5) ** 2))
+        return near.softmax(dim=-1) * bell
+
+
+def _each(linear: Linear, states_BQD: Tensor) -> Tensor:
+    """A layer over the states of all sentences."""
+    out: Tensor = linear(states_BQD.flatten(0, 1))
+    return out.unflatten(0, states_BQD.shape[:2])

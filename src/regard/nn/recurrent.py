@@ -1,0 +1,131 @@
+"""Recurrent layers over ragged batches: the first tokens of all sentences, then the second ones, and no padding.
+
+A state is one tensor, [L, P, R, H]: L layers, P parts (the hidden state; of an LSTM the cell too), R rows, H hidden width.
+
+Shapes: N tokens, B sentences, T the longest sentence, D width of the input.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from regard.data.ragged import Layout
+from regard.nn.dropout import Dropout, Noise
+from regard.nn.stack import Stack
+
+CellKind = Literal["lstm", "gru"]
+
+
+class TimeOrder:
+    """The tokens of a batch by time step, and in a step by sentence, longest first: those still going come first."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        lengths = torch.tensor(layout.lengths)
+        self._longest_first = lengths.argsort(descending=True, stable=True)
+        self.rows = (lengths[None] > torch.arange(layout.longest)[:, None]).sum(dim=1)  # sentences still going: [T]
+
+    @cached_property
+    def sentences(self) -> Tensor:
+        """The numbers of the sentences, longest first: [B]."""
+        return self._longest_first.to(self.layout.device)
+
+    @cached_property
+    def places(self) -> Tensor:
+        """For each sentence, its place in that order: [B]."""
+        return self.sentences.argsort()
+
+    @cached_property
+    def tokens(self) -> Tensor:
+        """The numbers of the tokens in this order: [N]."""
+        step, row = self.layout.positions, self.places[self.layout.sentences]
+        return (step * self.layout.num_sentences + row).argsort()
+
+    @cached_property
+    def back(self) -> Tensor:
+        """For each token, its place in this order: [N]."""
+        return self.tokens.argsort()
+
+    def pack(self, x_ND: Tensor) -> PackedSequence:
+        """As PyTorch's recurrent layers take it."""
+        return PackedSequence(x_ND.index_select(0, self.tokens), self.rows, self.sentences, self.places)
+
+
+class Recurrent(nn.Module):
+    """Layers of LSTM or GRU, dropout between them. Bidirectional ones share `hidden` between their two directions."""
+
+    def __init__(
+        self,
+        kind: CellKind,
+        width_in: int,
+        hidden: int,
+        num_layers: int,
+        *,
+        dropout: float,
+        noise: Noise,
+        bidirectional: bool = False,
+    ) -> None:
+        super().__init__()
+        self.kind, self.hidden, self.num_layers = kind, hidden, num_layers
+        self.num_parts = 2 if kind == "lstm" else 1
+        layer = nn.LSTM if kind == "lstm" else nn.GRU
+        own = hidden // 2 if bidirectional else hidden
+        self.layers: Stack[nn.RNNBase] = Stack(
+            layer(width_in if number == 0 else hidden, own, bidirectional=bidirectional) for number in range(num_layers)
+        )
+        self.dropout = Dropout(dropout, noise)
+        for parameters in self.layers:
+            _draw(parameters, kind)
+
+    def forward(self, x_ND: Tensor, order: TimeOrder, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The outputs of the last layer, [N, H], and the last state, [L, P, B, H]; by cuDNN where there is one."""
+        last = []
+        for number, layer in enumerate(self.layers):
+            x_ND = self.dropout(x_ND) if number else x_ND
+            parts = None if state is None else [part[None] for part in state[number].unbind()]
+            given = None if parts is None else tuple(parts) if self.kind == "lstm" else parts[0]
+            packed, final = layer(order.pack(x_ND), given)
+            x_ND = packed.data.index_select(0, order.back)
+            parts = list(final) if self.kind == "lstm" else [final]
+            last.append(torch.stack([part.transpose(0, 1).flatten(1) for part in parts]))  # directions side by side
+        return x_ND, torch.stack(last)
+
+    def step(self, x_RD: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """One token a row: the output of the last layer, [R, H], and the new state. For one direction."""
+        after = []
+        for number, layer in enumerate(self.layers):
+            x_RD = self.dropout(x_RD) if number else x_RD
+            if self.kind == "lstm":
+                h_RH, c_RH = torch.lstm_cell(x_RD, tuple(state[number].unbind()), *layer.all_weights[0])
+                after.append(torch.stack([h_RH, c_RH]))
+            else:
+                h_RH = torch.gru_cell(x_RD, state[number, 0], *layer.all_weights[0])
+                after.append(h_RH[None])
+            x_RD = h_RH
+        return x_RD, torch.stack(after)
+
+
+def top(state: Tensor) -> Tensor:
+    """The hidden state of the last layer: [R, H]."""
+    return state[-1, 0]
+
+
+@torch.no_grad()
+def _draw(layer: nn.RNNBase, kind: CellKind) -> None:
+    """Orthogonal between states, Xavier from inputs, biases zero; an LSTM begins by remembering (forget gate 1)."""
+    for name, parameter in layer.named_parameters():
+        if name.startswith("weight_hh"):
+            for gate in parameter.chunk(4 if kind == "lstm" else 3):
+                nn.init.orthogonal_(gate)
+        elif name.startswith("weight_ih"):
+            for gate in parameter.chunk(4 if kind == "lstm" else 3):
+                nn.init.xavier_uniform_(gate)
+        else:
+            parameter.zero_()
+            if kind == "lstm" and name.startswith("bias_ih"):
+                parameter.chunk(4)[1].fill_(1.0)

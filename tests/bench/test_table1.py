@@ -1,0 +1,81 @@
+"""Table 1: operations as they are counted, and the arithmetic of growth and crossing. No time is asserted."""
+
+import json
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+from typer.testing import CliRunner
+
+from regard.bench.table1 import HEAD, KINDS, WINDOW, crossing, growth, measure
+from regard.cli import app
+from regard.data.ragged import Layout
+from regard.nn.attend import Pattern, attend
+
+CPU = torch.device("cpu")
+BY_NAME = {kind.name: kind for kind in KINDS}
+
+
+def counted(run):
+    with FlopCounterMode(display=False) as counter, torch.inference_mode():
+        run()
+    return counter.get_total_flops()
+
+
+def test_the_operations_of_self_attention_are_those_it_does():
+    x = torch.randn(200, 2, HEAD)
+    assert counted(lambda: attend(x, x, x, Pattern(Layout([200])), body="explicit")) == BY_NAME["self-attention"].count(
+        200, 128
+    )
+
+
+def test_the_operations_of_a_convolution_are_those_it_does():
+    kind = BY_NAME["convolutional"]
+    assert counted(kind.build(100, 64, CPU)) == kind.count(100, 64)
+
+
+def test_the_operations_of_a_recurrent_layer_are_those_of_its_steps():
+    from regard.nn.dropout import Noise
+    from regard.nn.recurrent import Recurrent
+
+    layer, kind = Recurrent("gru", 32, 32, 1, dropout=0.0, noise=Noise()), BY_NAME["recurrent"]
+    one_step = counted(lambda: layer.step(torch.randn(1, 32), torch.zeros(1, 1, 1, 32)))
+    assert 10 * one_step == kind.count(10, 32)
+
+
+def test_the_restricted_layer_does_about_what_its_window_says():
+    # blocks of 64 queries see three blocks of 64 keys, where the window has 129
+    kind = BY_NAME["restricted"]
+    x = torch.randn(1024, 1, HEAD)
+    done = counted(lambda: attend(x, x, x, Pattern(Layout([1024]), window=WINDOW), body="explicit"))
+    assert done == pytest.approx(kind.count(1024, HEAD) * 192 / 129)
+
+
+def test_growth_is_the_exponent():
+    assert growth([1, 2, 4, 8], [3 * size**2 for size in (1, 2, 4, 8)]) == pytest.approx(2)
+
+
+def test_curves_cross_between_two_sizes():
+    # n² and 16 n meet at 16
+    sizes = [4, 8, 32, 64]
+    assert crossing(sizes, [n**2 for n in sizes], [16 * n for n in sizes]) == pytest.approx(16)
+    assert crossing(sizes, [1, 1, 1, 1], [2, 2, 2, 2]) is None
+    assert crossing(sizes, [2, 2, 2, 2], [1, 1, 1, 1]) == 4
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_every_kind_runs(kind):
+    point = measure(kind, 96, 64, CPU, seconds=0.0)
+    assert point.seconds > 0 and point.operations == kind.count(96, 64)
+
+
+def test_the_command_prints_the_table_and_writes_it_down(tmp_path):
+    out = tmp_path / "table1.json"
+    flags = ["--longest", "256", "--widest", "256", "--width", "64", "--length", "64", "--threads", "1"]
+    result = CliRunner().invoke(app, ["bench", "table1", "--out", str(out), *flags])
+    assert result.exit_code == 0, result.output
+    assert "n²·d" in result.output and "paper 2" in result.output
+    data = json.loads(out.read_text())
+    assert {row["layer"] for row in data["rows"]} == set(BY_NAME)
+    assert len(data["points"]) == 4 * (3 + 3 - 1)
+    assert (tmp_path / "table1.svg").stat().st_size > 1000

@@ -1,0 +1,62 @@
+"""The small aligner, and what its alignments add up to."""
+
+import numpy as np
+import torch
+
+from regard.data.fertilities import Aligner, spread_evenly
+from regard.data.loader import gather
+from regard.data.ragged import Layout
+from regard.data.sides import Sides
+from regard.data.store import IdStore
+
+
+def sides_of(pairs):
+    return Sides(*(IdStore.from_lists([list(pair[side]) for pair in pairs]) for side in (0, 1)))
+
+
+def corpus(random, count=400):
+    """Word w becomes 100 + w; word 7 becomes two words, word 8 nothing; the order of neighbours may change."""
+    pairs = []
+    for _ in range(count):
+        source = random.permutation(np.arange(3, 12))[: random.integers(2, 9)].tolist()
+        parts = [{7: [107, 207], 8: []}.get(word, [100 + word]) for word in source]
+        if len(parts) > 2 and random.random() < 0.5:
+            parts[0], parts[1] = parts[1], parts[0]
+        pairs.append((source, [word for part in parts for word in part]))
+    return pairs
+
+
+def test_words_find_what_they_became():
+    pairs = corpus(np.random.default_rng(0))
+    sides = sides_of(pairs)
+    found = Aligner.learn(sides).fertilities(sides)
+    right = total = 0
+    for number, (source, _) in enumerate(pairs):
+        expected = [{7: 2, 8: 0}.get(word, 1) for word in source]
+        right += sum(a == b for a, b in zip(found[number], expected, strict=True))
+        total += len(source)
+    assert right / total > 0.97, right / total
+
+
+def test_fertilities_add_up_to_the_target_also_for_words_never_seen():
+    sides = sides_of(corpus(np.random.default_rng(1)))
+    aligner = Aligner.learn(sides)
+    others = sides_of([([50, 51, 52], [900, 901]), ([3], [103, 104, 105]), ([4, 5], [])])
+    for one in (sides, others):
+        found = aligner.fertilities(one)
+        assert [sum(found[n]) for n in range(len(one))] == one.target.lengths.tolist()
+
+
+def test_a_batch_holds_the_fertilities_of_its_pairs_and_eos_becomes_eos():
+    sides = sides_of([([3, 4], [103, 104, 105]), ([7, 8, 9], [107])])
+    batch = gather(Aligner.learn(sides).add_to(sides), np.array([1, 0]))
+    assert batch.fertilities is not None
+    of_each = batch.fertilities.split([4, 3])
+    assert [part.sum().item() for part in of_each] == [2, 4]  # EOS among them
+    assert [part[-1].item() for part in of_each] == [1, 1]
+
+
+def test_evenly_spread_fertilities_add_up():
+    found = spread_evenly(Layout([3, 1, 4]), Layout([7, 2, 2]))
+    assert [part.sum().item() for part in found.split([3, 1, 4])] == [7, 2, 2]
+    assert torch.equal(found[:3].sort().values, torch.tensor([2, 2, 3]))

@@ -1,0 +1,94 @@
+"""Models that write all tokens at once: by hand."""
+
+import pytest
+import torch
+
+from regard.data.loader import Batch, make_batch
+from regard.data.ragged import Layout, Ragged
+from regard.errors import ConfigError
+from regard.models import build_model
+from regard.models.cmlm import lowest
+from regard.models.nat import within
+
+SMALL = {"width": 16, "num_layers": 1, "num_heads": 2, "hidden": 24, "dropout": 0.0}
+
+
+def small(kind, **keys):
+    torch.manual_seed(3)
+    return build_model({"kind": kind, **SMALL, **keys}, source_size=11, target_size=11)
+
+
+def test_the_lowest_of_each_sentence():
+    layout = Layout([3, 2, 1])
+    values = torch.tensor([0.5, 0.1, 0.3, 0.9, 0.2, 0.4])
+    found = lowest(values, torch.tensor([2, 1, 0]), layout)
+    assert found.tolist() == [False, True, True, False, True, False]
+
+
+def test_in_training_some_tokens_are_masked_and_which_follows_from_the_step():
+    model = small("cmlm").train()
+    layout = Layout([5, 1, 9])
+    model.noise.seed(1, 4)
+    first = model._draw_masks(layout)
+    model.noise.seed(1, 4)
+    assert torch.equal(first, model._draw_masks(layout))
+    for part in first.split([5, 1, 9]):
+        assert part.any()
+    drawn = torch.stack([model._draw_masks(layout) for _ in range(200)]).float().mean(dim=0)
+    assert drawn[1:5].std() < 0.15 and 0.4 < drawn.mean() < 0.8  # any of them, about half of the time and once at least
+
+
+def test_what_is_not_doubted_is_not_written_again():
+    model = small("cmlm").eval()
+    memory = model.encode(Ragged.from_lists([[5, 6, 7, 2]]))
+    seen = []
+    plain = model._fill_in
+    model._fill_in = lambda written, memory: seen.append(written.values.tolist()) or plain(written, memory)
+    with torch.inference_mode():
+        model.write(memory, limits=[20], candidates=1, iterations=4)
+    length = len(seen[0])
+    assert seen[0] == [1] * length  # all masked at first
+    assert [ids.count(1) for ids in seen[1:]] == [length * left // 4 for left in (3, 2, 1) if length * left // 4]
+
+
+def test_ctc_costs_the_sum_over_all_ways_to_say_it():
+    model = small("ctc", places=2).eval()
+    batch = make_batch([[5]], [[4]])  # one source token and EOS: four places
+    with torch.no_grad():
+        said = model._say(model.encode(batch.source)).values.log_softmax(-1).exp()
+    ways = 0.0
+    for first in range(4):
+        for last in range(first, 4):  # the token stands from first to last, blanks (BOS) around it
+            ways += torch.stack([said[at, 4 if first <= at <= last else 1] for at in range(4)]).prod().item()
+    assert model.loss(batch, smoothing=0.0).item() == pytest.approx(-torch.tensor(ways).log().item(), rel=1e-4)
+
+
+def test_ctc_leaves_out_repeats_and_blanks():
+    model = small("ctc", places=4).eval()
+    model._say = lambda memory: Ragged(
+        torch.nn.functional.one_hot(torch.tensor([1, 4, 4, 1, 4, 5, 5, 1]), 11) * 9.0, Layout([8])
+    )
+    [[found]] = model.write(Ragged.from_lists([[5, 2]]), limits=[20], candidates=1, iterations=1)
+    assert found.ids == [4, 4, 5]
+
+
+def test_the_source_is_copied_as_often_as_its_fertilities_say():
+    model = small("nat").eval()
+    plain = make_batch([[5, 6, 7]], [[4, 8, 9, 10]])
+    batch = Batch(plain.source, plain.target, plain.labels, plain.num_tokens, torch.tensor([3, 0, 1, 1]))
+    seen = []
+    rewrite = model._rewrite
+    model._rewrite = lambda copies, layout, memory: seen.append(copies.tolist()) or rewrite(copies, layout, memory)
+    model.loss(batch, smoothing=0.0)
+    assert seen == [[5, 5, 5, 7, 2]]
+
+
+def test_copies_are_one_at_least_and_no_more_than_fit():
+    fertilities = Ragged(torch.tensor([0, 0, 0, 3, 4, 2]), Layout([3, 3]))
+    assert within(fertilities, torch.tensor([9, 5])).tolist() == [0, 0, 1, 3, 2, 0]
+
+
+@pytest.mark.parametrize("kind", ["nat", "ctc"])
+def test_a_table_that_nobody_reads_is_refused(kind):
+    with pytest.raises(ConfigError, match="reads no target words"):
+        small(kind, tie="none")

@@ -1,0 +1,86 @@
+"""Recurrent models: packing, attention and its window by hand."""
+
+import pytest
+import torch
+
+from regard.data.ragged import Layout, Ragged
+from regard.errors import ConfigError
+from regard.models import build_model
+from regard.nn.alignment import Alignment, Annotations
+from regard.nn.dropout import Noise
+from regard.nn.recurrent import Recurrent, TimeOrder
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_a_layer_over_ragged_sentences_is_pytorchs_over_each_alone(kind, generator):
+    layers = Recurrent(kind, 4, 6, 2, dropout=0.0, noise=Noise(), bidirectional=True)
+    x = torch.randn(9, 4, generator=generator)
+    together, last = layers(x, TimeOrder(Layout([2, 5, 1, 1])))
+    for row, (part, out) in enumerate(zip(x.split([2, 5, 1, 1]), together.split([2, 5, 1, 1]), strict=True)):
+        alone = part
+        for layer in layers.layers:
+            alone, final = layer(alone)
+        torch.testing.assert_close(out, alone)
+        hidden = final[0] if kind == "lstm" else final
+        torch.testing.assert_close(last[-1, 0, row], hidden.flatten())
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_stepping_is_the_layer_itself(kind, generator):
+    layers = Recurrent(kind, 4, 6, 2, dropout=0.0, noise=Noise())
+    x = torch.randn(7, 4, generator=generator)
+    whole, last = layers(x, TimeOrder(Layout([7])))
+    state = torch.zeros(2, layers.num_parts, 1, 6)
+    for place in range(7):
+        out, state = layers.step(x[place : place + 1], state)
+        torch.testing.assert_close(out[0], whole[place])
+    torch.testing.assert_close(state, last)
+
+
+def source_of(lengths, width, generator):
+    return Ragged(torch.randn(sum(lengths), width, generator=generator), Layout(lengths))
+
+
+def test_dot_attention_by_hand():
+    keys = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    source = Annotations.made_of(keys, torch.tensor([[3.0, 0.0], [0.0, 5.0]]), Layout([2]))
+    # scores (log 3, 0): weights 3/4 and 1/4
+    read, weights = Alignment("dot", 2)(torch.tensor([[[3.0, 1.0]]]).log(), source)
+    torch.testing.assert_close(weights, torch.tensor([[[0.75, 0.25]]]))
+    torch.testing.assert_close(read, torch.tensor([[[2.25, 1.25]]]))
+
+
+def test_additive_attention_is_bahdanaus_formula(generator):
+    alignment = Alignment("additive", 4)
+    source, state = source_of([3, 2], 4, generator), torch.randn(2, 1, 4, generator=generator)
+    _, weights = alignment(state, alignment.annotate(source))
+    for row, annotations in enumerate(source.split()):
+        ws = alignment.of_state.weight @ state[row, 0] + alignment.of_state.bias
+        scores = torch.stack([alignment.v @ torch.tanh(ws + alignment.of_source.weight @ h) for h in annotations])
+        torch.testing.assert_close(weights[row, 0, : len(annotations)], scores.softmax(0))
+        assert not weights[row, 0, len(annotations) :].any()
+
+
+def test_a_local_window_sees_its_place_and_no_more():
+    alignment = Alignment("dot", 2, window=2)
+    source = Annotations.made_of(torch.zeros(9, 2), torch.zeros(9, 2), Layout([9]))
+    # nothing learned yet: the place is the middle, 4; equal scores, so 1/5 each, times a bell of width 1
+    _, weights = alignment(torch.zeros(1, 1, 2), source)
+    expected = torch.tensor([0, 0, 2.0, 1.0, 0.0, 1.0, 2.0, 0, 0]).pow(2).neg().div(2).exp() / 5
+    expected[[0, 1, 7, 8]] = 0.0
+    torch.testing.assert_close(weights[0, 0], expected)
+
+
+def test_without_attention_only_the_summary_reaches_the_decoder():
+    table = {"kind": "rnn", "width": 8, "hidden": 8, "attention": "none"}
+    model = build_model(table, source_size=9, target_size=9).eval()
+    memory = model.encode(Ragged.from_lists([[4, 5, 2]]))
+    target = Ragged.from_lists([[1, 4]])
+    before = model.decode(target, memory)
+    memory.source.values.data.zero_()
+    assert torch.equal(before, model.decode(target, memory))
+
+
+def test_an_odd_hidden_width_is_refused():
+    with pytest.raises(ConfigError, match="hidden is 7"):
+        build_model({"kind": "rnn", "hidden": 7}, source_size=9, target_size=9)

@@ -1,0 +1,83 @@
+"""A teacher's translations as a corpus, and a teacher as the judge of candidates."""
+
+import json
+
+import pytest
+
+import regard
+from regard.decoding.hypotheses import SearchOptions
+from regard.decoding.translator import Translation
+from regard.distilling import distill, most_like
+from regard.errors import ConfigError
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory):
+    run = tmp_path_factory.mktemp("teacher") / "run"
+    regard.train("copy", out=run, overrides=["train.steps=150", "train.threads=1", "train.validate_pairs=1"])
+    return run
+
+
+@pytest.fixture
+def files(tmp_path):
+    lines = {"a.txt": "a b c\nc a\nd e\nb\n", "b.txt": "a b c\nc a\nd e\nb\n"}
+    for name, text in lines.items():
+        (tmp_path / name).write_text(text)
+    return {"source": tmp_path / "a.txt", "reference": tmp_path / "b.txt"}
+
+
+def test_a_corpus_has_a_line_for_a_line_and_a_card(teacher, files, tmp_path):
+    folder = distill(teacher, tmp_path / "out", **files)
+    source, target = ((folder / name).read_text().split("\n") for name in ("source.txt", "target.txt"))
+    translator = regard.load(teacher)
+    assert target[:-1] == translator.translate(source[:-1])
+    card = json.loads((folder / "card.json").read_text())
+    assert card["teacher"] == "copy" and card["done"] and card["pairs"] == len(source) - 1
+    assert "best of the beam" in (folder / "card.md").read_text()
+
+
+def test_what_is_done_is_not_done_again_and_half_a_line_is_cut(teacher, files, tmp_path):
+    folder = distill(teacher, tmp_path / "out", **files)
+    whole = (folder / "target.txt").read_bytes()
+    first = whole.index(b"\n") + 1
+    (folder / "target.txt").rename(folder / "target.txt.part")
+    (folder / "target.txt.part").write_bytes(b"kept as it is\nhalf")
+    card = json.loads((folder / "card.json").read_text())
+    (folder / "card.json").write_text(json.dumps({**card, "done": False}))
+    told = []
+    distill(teacher, tmp_path / "out", **files, progress=lambda done, total: told.append(done))
+    assert (folder / "target.txt").read_bytes() == b"kept as it is\n" + whole[first:]
+    assert told[0] == 1
+    told.clear()
+    distill(teacher, tmp_path / "out", **files, progress=lambda done, total: told.append(done))
+    assert not told
+
+
+def test_another_corpus_in_the_same_folder_is_refused(teacher, files, tmp_path):
+    distill(teacher, tmp_path / "out", **files)
+    with pytest.raises(ConfigError, match="another teacher, or of another corpus"):
+        distill(teacher, tmp_path / "out", **files, beam=2)
+
+
+def test_most_like_the_reference():
+    found = [Translation(text, 0.0) for text in ("the cat", "a dog sat on a mat", "the dog sat")]
+    assert most_like("a dog sat on the mat", found) == "a dog sat on a mat"
+
+
+def test_the_judge_scores_as_search_does_and_puts_the_best_first(teacher):
+    judged = regard.load(teacher, judge=teacher)
+    options = SearchOptions(beam=3, nbest=3, length_penalty=0.6)
+    texts = ["a b c", "d", "e f g h"]
+    alone = list(regard.load(teacher).stream(texts, options=options))
+    for ours, plain in zip(judged.stream(texts, options=options), alone, strict=True):
+        assert [one.score for one in ours] == sorted((one.score for one in ours), reverse=True)
+        best = next(one for one in ours if one.text == plain[0].text)
+        assert best.score == pytest.approx(plain[0].score, abs=0.01)
+
+
+def test_who_writes_at_once_cannot_judge(teacher, tmp_path):
+    shape = ["model.width=16", "model.num_layers=1", "model.num_heads=2", "model.hidden=16"]
+    steps = ["train.steps=2", "train.threads=1", "train.validate_pairs=1"]
+    regard.train("copy", out=tmp_path / "ctc", overrides=["model.kind=ctc", *shape, *steps])
+    with pytest.raises(ConfigError, match="only a model that writes token by token can judge"):
+        regard.load(teacher, judge=tmp_path / "ctc")
