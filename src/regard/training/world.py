@@ -106,7 +106,8 @@ def join(device: torch.device) -> Iterator[World]:
     if size == 1:
         yield World(device=device)
         return
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=_meeting_place(), rank=rank, world_size=size, timeout=PATIENCE)
     try:
         yield World(rank, size, device)
     except RuntimeError as error:
@@ -115,6 +116,16 @@ def join(device: torch.device) -> Iterator[World]:
         raise TrainingError("another process of this run has ended; its own message says why") from error
     finally:
         dist.destroy_process_group()
+
+
+def _meeting_place() -> Any:
+    """Where processes tell each other their addresses; another one after each restart.
+
+    Under torchrun the place outlives the processes (PyTorch 2.13), and who is started again would call the dead.
+    """
+    store, _, _ = next(dist.rendezvous("env://", timeout=PATIENCE))  # type: ignore[attr-defined]
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return dist.PrefixStore(f"attempt-{attempt}", store)  # type: ignore[attr-defined]
 
 
 def _broke_off(error: RuntimeError) -> bool:
