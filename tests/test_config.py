@@ -310,3 +310,41 @@ def test_the_defaults_are_the_papers():
     train, decoding = TrainConfig(), DecodeConfig()
     assert (train.betas, train.eps, train.warmup_steps, train.label_smoothing) == ((0.9, 0.98), 1e-9, 4000, 0.1)
     assert (decoding.beam, decoding.length_penalty, decoding.max_extra) == (4, 0.6, 50)
+
+
+def write(folder, name, text):
+    (folder / name).write_text(text)
+    return str(folder / name)
+
+
+def test_a_recipe_is_laid_over_its_base(tmp_path):
+    name = write(tmp_path, "mine.toml", 'base = "multi30k-en-de"\n[model]\ndropout = 0.1\n[train]\nsteps = 7\n')
+    mine, base = load_recipe(name), load_recipe("multi30k-en-de")
+    assert mine.name == "mine" and mine.train.steps == 7 and mine.train.lr == base.train.lr
+    assert mine.model == {**base.model, "dropout": 0.1}
+    assert mine.data == base.data
+    same = write(tmp_path, "same.toml", 'base = "mine.toml"\n[model]\nkind = "transformer"\n')
+    assert load_recipe(same).model == mine.model
+    other = write(tmp_path, "other.toml", 'base = "mine.toml"\n[model]\nkind = "rnn"\n')
+    assert load_recipe(other).model == {"kind": "rnn"}
+
+
+def test_a_base_that_leads_back_is_refused(tmp_path):
+    write(tmp_path, "a.toml", 'base = "b.toml"\n')
+    name = write(tmp_path, "b.toml", f'base = "../{tmp_path.name}/a.toml"\n')
+    with pytest.raises(ConfigError, match="not itself in the end"):
+        load_recipe(name)
+    with pytest.raises(ConfigError, match="must name another recipe"):
+        load_recipe(write(tmp_path, "c.toml", "base = 3\n"))
+
+
+@pytest.mark.parametrize("table", ["model = 3", "[name]\nx = 1"])
+def test_a_table_in_the_wrong_place_is_one_sentence(tmp_path, table):
+    with pytest.raises(ConfigError):
+        load_recipe(write(tmp_path, "mine.toml", f'base = "copy"\n{table}\n'))
+
+
+def test_another_family_begins_its_table_anew_wherever_it_stands():
+    for overrides in (["model.width=32", "model.kind=rnn"], ["model.kind=rnn", "model.width=32"]):
+        assert load_recipe("copy", overrides).model == {"kind": "rnn", "width": 32}
+    assert load_recipe("copy", ["model.kind=transformer"]).model == load_recipe("copy").model

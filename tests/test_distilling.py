@@ -32,7 +32,7 @@ def test_a_corpus_has_a_line_for_a_line_and_a_card(teacher, files, tmp_path):
     translator = regard.load(teacher)
     assert target[:-1] == translator.translate(source[:-1])
     card = json.loads((folder / "card.json").read_text())
-    assert card["teacher"] == "copy" and card["done"] and card["pairs"] == len(source) - 1
+    assert card["teacher"] == "copy" and card["done"] and card["text"]["pairs"] == len(source) - 1
     assert "best of the beam" in (folder / "card.md").read_text()
 
 
@@ -40,7 +40,6 @@ def test_what_is_done_is_not_done_again_and_half_a_line_is_cut(teacher, files, t
     folder = distill(teacher, tmp_path / "out", **files)
     whole = (folder / "target.txt").read_bytes()
     first = whole.index(b"\n") + 1
-    (folder / "target.txt").rename(folder / "target.txt.part")
     (folder / "target.txt.part").write_bytes(b"kept as it is\nhalf")
     card = json.loads((folder / "card.json").read_text())
     (folder / "card.json").write_text(json.dumps({**card, "done": False}))
@@ -57,6 +56,27 @@ def test_another_corpus_in_the_same_folder_is_refused(teacher, files, tmp_path):
     distill(teacher, tmp_path / "out", **files)
     with pytest.raises(ConfigError, match="another teacher, or of another corpus"):
         distill(teacher, tmp_path / "out", **files, beam=2)
+    files["source"].write_text("a b c\nc a\nd e\nc\n")  # as many lines
+    with pytest.raises(ConfigError, match="another teacher, or of another corpus"):
+        distill(teacher, tmp_path / "out", **files)
+
+
+def test_a_folder_of_somebody_else_is_left_alone(teacher, files, tmp_path):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "target.txt").write_text("mine\n")
+    for place in (theirs, files["source"]):
+        with pytest.raises(ConfigError, match="not a folder of ours"):
+            distill(teacher, place, **files)
+    assert (theirs / "target.txt").read_text() == "mine\n"
+
+
+def test_a_blank_translation_gives_way_to_the_reference(teacher, files, tmp_path, monkeypatch):
+    blank = [[Translation(" ", 0.0)], [Translation("c a", 0.0)], [Translation("d e", 0.0)], [Translation("", 0.0)]]
+    monkeypatch.setattr("regard.decoding.translator.Translator.stream", lambda self, texts, options: iter(blank))
+    folder = distill(teacher, tmp_path / "out", **files)
+    assert (folder / "target.txt").read_text() == "a b c\nc a\nd e\nb\n"
+    assert json.loads((folder / "card.json").read_text())["blank_translations_replaced_by_the_reference"] == 2
 
 
 def test_most_like_the_reference():
@@ -73,6 +93,13 @@ def test_the_judge_scores_as_search_does_and_puts_the_best_first(teacher):
         assert [one.score for one in ours] == sorted((one.score for one in ours), reverse=True)
         best = next(one for one in ours if one.text == plain[0].text)
         assert best.score == pytest.approx(plain[0].score, abs=0.01)
+
+
+def test_the_judge_reads_only_as_much_as_it_can(teacher):
+    judged = regard.load(teacher, judge=teacher)
+    judged.judge.model.max_length = 4
+    [found] = judged.stream(["a b c d e f g h"], options=SearchOptions(beam=2))
+    assert found[0].score < 0
 
 
 def test_who_writes_at_once_cannot_judge(teacher, tmp_path):

@@ -32,6 +32,7 @@ from regard.decoding.translator import Translator, search_options
 from regard.errors import ConfigError, DataError
 from regard.evaluation.metrics import Score, score_all
 from regard.models import build_model
+from regard.models.base import Seq2Seq
 from regard.nn.device import pick_device, pick_precision, use_device, use_threads
 from regard.nn.linear import lay_out_for_search
 from regard.run.card import make_card, write_card
@@ -169,7 +170,7 @@ def load(
 
 def _judge(run: Path | str, device: str) -> Judge:
     teacher = load(run, device=device)
-    if teacher.model.at_once:
+    if not isinstance(teacher.model, Seq2Seq):
         raise ConfigError(f"{run} writes all tokens at once; only a model that writes token by token can judge")
     return Judge(teacher.model, teacher.tokenizers, teacher.config.length_penalty, teacher.config.tokens)
 

@@ -194,7 +194,7 @@ def learn_to_align(recipe: Recipe, ids: Encoded, model: Model) -> Aligner | None
         return None
     if not isinstance(ids, Sides) or recipe.tokenizer.sampling:
         raise ConfigError("this model needs its pairs in memory and always in the same pieces; no store, no sampling")
-    return Aligner.learn(ids)
+    return Aligner.learn(ids, max_length=recipe.data.max_length)
 
 
 def make_loader(
@@ -210,6 +210,7 @@ def make_loader(
         raise DataError(f"every pair has a side of more than {most} tokens; raise data.max_length")
     if too_long:
         listen(Noted(0, f"{too_long:,} pairs have a side of more than {most} tokens and are left out of training"))
+    _tell_of_unwritable(plain, model, listen)
     rate, seed = recipe.tokenizer.sampling, recipe.train.seed
     for tokenizer in (tokenizers.source, tokenizers.target):
         tokenizer.encode_all([], sampling=Sampling(rate, seed))  # refuses what it cannot sample
@@ -225,6 +226,20 @@ def make_loader(
     return kind(sides_of, budget=recipe.train.budget, max_length=most, seed=seed)
 
 
+def _tell_of_unwritable(ids: Encoded, model: Model, listen: Listener) -> None:
+    if not isinstance(ids, Sides):
+        return
+    count = int(model.cannot_write(ids.source.lengths, ids.target.lengths).sum())
+    if count == len(ids):
+        raise DataError("every target is longer than this model can write for its source; raise model.places")
+    if count:
+        listen(
+            Noted(
+                0, f"{count:,} targets are longer than this model can write for their source: nothing is learned there"
+            )
+        )
+
+
 def why_not_packed(recipe: Recipe, model: Model) -> str:
     """What keeps batches from being packed for our kernels; nothing, where they can be."""
     weight = next(model.parameters())
@@ -236,7 +251,9 @@ def why_not_packed(recipe: Recipe, model: Model) -> str:
         return "Triton is not installed"
     if pick_precision(recipe.train.precision, weight.device) != torch.bfloat16:
         return "products are not in bfloat16"
-    return "" if model.fixed_shapes else "model.attention, or the width of the heads, does not suit our kernels"
+    return (
+        "" if model.fixed_shapes else "this family, model.attention or the width of the heads does not suit our kernels"
+    )
 
 
 def chosen_budget(recipe: Recipe, ids: Encoded, model: Model, world: World, listen: Listener) -> Recipe:

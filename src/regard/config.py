@@ -262,13 +262,16 @@ def find_recipe(name: str) -> Path:
 def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
     """The resolved recipe: a shipped name or a .toml file, with `dotted.key=value` overrides laid on top."""
     table = _whole_table(find_recipe(name))
-    for override in overrides:
+    for override in sorted(
+        overrides, key=lambda one: not one.startswith("model.kind=")
+    ):  # that one begins a table anew
         apply_override(table, override)
     return decode(Recipe, table, where="")
 
 
 def _whole_table(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     """The table of a recipe, laid over that of the recipe that its `base` names."""
+    path = path.resolve()
     own = {"name": path.stem, **read_toml(path)}
     base = own.pop("base", None)
     if base is None:
@@ -276,11 +279,16 @@ def _whole_table(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     if not isinstance(base, str) or path in above:
         raise ConfigError(f"base of {path.name} is {base!r}; it must name another recipe, and not itself in the end")
     beside = path.parent / base
-    below = _whole_table(beside if beside.is_file() else find_recipe(base), (*above, path))
-    if "kind" in own.get("model", {}):
-        below.pop("model", None)  # another family has other keys
-    tables = {key for key, value in own.items() if isinstance(value, dict)}
-    return {**below, **own, **{key: {**below.get(key, {}), **own[key]} for key in tables}}
+    table = _whole_table(beside if beside.is_file() else find_recipe(base), (*above, path))
+    for key, value in own.items():
+        below = table.get(key)
+        if not isinstance(value, dict) or not isinstance(below, dict):
+            table[key] = value
+        elif key == "model" and value.get("kind", below.get("kind")) != below.get("kind"):
+            table[key] = value  # another family has other keys
+        else:
+            table[key] = {**below, **value}
+    return table
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from regard.decoding.translator import READ_AHEAD, Translation, Translator, sear
 from regard.errors import ConfigError, DataError
 from regard.run.files import held, manifest_digest, read_json, write_json, write_text
 from regard.run.shipped import find_run
-from regard.text.bitext import data_folders, load_bitext
+from regard.text.bitext import data_folders, load_bitext, pairs_fingerprint
 from regard.text.corpus import Pair, read_pairs
 
 Progress = Callable[[int, int], None]  # pairs done, pairs in all
@@ -51,13 +51,16 @@ def distill(
     about = {
         "teacher": run.recipe().name,
         "weights": manifest_digest(run.path / "final"),
-        "pairs": len(pairs),
+        "text": pairs_fingerprint(pairs),
         "beam": options.beam,
         "length_penalty": options.length_penalty,
+        "max_extra": options.max_extra,
         "choice": "the translation of the beam most like the reference" if closest else "the best of the beam",
         "license": run.recipe().data.license,
         "attribution": run.recipe().data.attribution,
     }
+    if folder.exists() and not (folder.is_dir() and ((folder / "card.json").exists() or _empty(folder))):
+        raise ConfigError(f"{folder} is there already, and not a folder of ours; name another one")
     with held(folder, busy=f"another process is writing {folder}; wait for it, or name another folder"):
         _write(folder, pairs, translator, options, about, closest=closest, progress=progress)
     return folder
@@ -87,9 +90,10 @@ def _write(
 ) -> None:
     card, part = folder / "card.json", folder / "target.txt.part"
     if card.exists():
-        if {key: value for key, value in read_json(card).items() if key != "done"} != about:
+        there = read_json(card)
+        if {key: there.get(key) for key in about} != about:
             raise ConfigError(f"{folder} holds translations by another teacher, or of another corpus; name another one")
-        if read_json(card)["done"]:
+        if there["done"]:
             return
     write_json(card, {**about, "done": False})
     done = _whole_lines(part)
@@ -102,10 +106,19 @@ def _write(
             file.flush()
             done += len(chunk)
             progress(done, len(pairs))
+    texts = part.read_text(encoding="utf-8").split("\n")[:-1]
+    blank = sum(not text.strip() for text in texts)
+    texts = [text if text.strip() else pair.target for text, pair in zip(texts, pairs, strict=True)]
+    about = {**about, "blank_translations_replaced_by_the_reference": blank}
     write_text(folder / "source.txt", "".join(pair.source + "\n" for pair in pairs))
-    part.replace(folder / "target.txt")
-    write_json(card, {**about, "done": True})
+    write_text(folder / "target.txt", "".join(text + "\n" for text in texts))
     write_text(folder / "card.md", _as_markdown(about))
+    write_json(card, {**about, "done": True})
+    part.unlink()
+
+
+def _empty(folder: Path) -> bool:
+    return all(path.name == ".lock" for path in folder.iterdir())
 
 
 def _whole_lines(part: Path) -> int:

@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 import regard
+from regard.models import MODELS
 from regard.run.folder import RunFolder
 
 SETTINGS = [
@@ -25,11 +26,11 @@ SETTINGS = [
 CLOSE = 1e-4  # of losses: sums over processes are added in another order
 
 
-def torchrun(out, *overrides, recipe="reverse", accident="none", restarts=0, processes=2):
+def torchrun(out, *overrides, recipe="reverse", accident="none", restarts=0, processes=2, settings=SETTINGS):
     command = [
         *(sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"),
         *(f"--max-restarts={restarts}", str(Path(__file__).with_name("worker.py"))),
-        *(str(recipe), str(out), accident, *SETTINGS, *overrides),
+        *(str(recipe), str(out), accident, *settings, *overrides),
     ]
     with alone():
         return subprocess.run(command, capture_output=True, text=True, timeout=240)
@@ -154,3 +155,26 @@ def test_a_stop_is_taken_by_all_at_the_same_step_and_leaves_a_run_that_goes_on(t
     assert step >= 5
     assert not RunFolder(tmp_path / "run").finished
     assert os.listdir(tmp_path / "run" / "checkpoints") == [f"step-{step:08}"]
+
+
+STACKS = ["model.width=16", "model.num_layers=1", "model.hidden=16", "model.num_heads=2"]
+SMALL = {
+    "transformer": STACKS,
+    "rnn": ["model.width=16", "model.hidden=16"],
+    "convs2s": ["model.width=16", "model.encoder=[[16,3]]", "model.decoder=[[16,3]]"],
+    "bytenet": ["model.width=16", "model.sets=1"],
+    "nat": STACKS,
+    "cmlm": STACKS,
+    "ctc": STACKS,
+}
+assert SMALL.keys() == MODELS.keys(), "a new family must be spread too"
+
+
+@pytest.mark.parametrize("kind", SMALL)
+def test_every_family_can_be_sharded(kind, tmp_path):
+    short = ["train.tokens=256", "train.steps=2", "train.validate_pairs=2", "train.threads=1", "train.device=cpu"]
+    overrides = [f"model.kind={kind}", "model.dropout=0.1", *SMALL[kind], *short]
+    done = torchrun(tmp_path / "run", "train.parallel=shards", *overrides, settings=())
+    assert done.returncode == 0, done.stderr[-3000:]
+    regard.train("reverse", out=tmp_path / "alone", overrides=[*overrides, "train.accumulate=2"])
+    assert_close(tmp_path / "run", tmp_path / "alone", 1e-4)

@@ -45,6 +45,8 @@ VARIANTS = {
         "no feeding": {"attention": "dot", "input_feeding": False},
         "concat no feeding": {"attention": "concat", "input_feeding": False, "cell": "lstm", "window": 1},
         "one layer tied": {"num_layers": 1, "tie": "all"},
+        "wide encoder": {"encoder_hidden": 32},
+        "one direction": {"bidirectional": False, "attention": "general", "encoder_hidden": 14},
     },
     "convs2s": {"plain": {}, "tied": {"tie": "all"}},
     "bytenet": {"plain": {}, "longer": {"extra": 3, "stretch": 1.5}, "tied": {"tie": "target"}},

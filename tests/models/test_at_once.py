@@ -1,5 +1,6 @@
 """Models that write all tokens at once: by hand."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -55,7 +56,7 @@ def test_ctc_costs_the_sum_over_all_ways_to_say_it():
     model = small("ctc", places=2).eval()
     batch = make_batch([[5]], [[4]])  # one source token and EOS: four places
     with torch.no_grad():
-        said = model._say(model.encode(batch.source)).values.log_softmax(-1).exp()
+        said = model.project(model._fill_places(model.encode(batch.source)).values).softmax(-1)
     ways = 0.0
     for first in range(4):
         for last in range(first, 4):  # the token stands from first to last, blanks (BOS) around it
@@ -65,11 +66,33 @@ def test_ctc_costs_the_sum_over_all_ways_to_say_it():
 
 def test_ctc_leaves_out_repeats_and_blanks():
     model = small("ctc", places=4).eval()
-    model._say = lambda memory: Ragged(
-        torch.nn.functional.one_hot(torch.tensor([1, 4, 4, 1, 4, 5, 5, 1]), 11) * 9.0, Layout([8])
-    )
-    [[found]] = model.write(Ragged.from_lists([[5, 2]]), limits=[20], candidates=1, iterations=1)
+    said = torch.tensor([1, 4, 4, 1, 4, 5, 5, 1])
+    model.likeliest = lambda hidden, without: (said, torch.zeros(8))
+    [[found]] = model.write(model.encode(Ragged.from_lists([[5, 2]])), limits=[20], candidates=1, iterations=1)
     assert found.ids == [4, 4, 5]
+
+
+def test_ctc_says_which_targets_it_has_no_room_for():
+    model = small("ctc", places=2)
+    # one source token and EOS: four places
+    assert model.cannot_write(np.array([1, 1]), np.array([4, 5])).tolist() == [False, True]
+
+
+def test_the_likeliest_token_is_never_the_one_left_out(monkeypatch):
+    monkeypatch.setattr("regard.models.tied.CHUNK", 3)
+    model = small("cmlm").eval()
+    hidden = torch.randn(8, 16)
+    tokens, logp = model.likeliest(hidden, without=4)
+    logits = model.project(hidden)
+    logits[:, 4] = float("-inf")
+    expected = logits.log_softmax(-1).max(-1)
+    assert torch.equal(tokens, expected.indices) and torch.allclose(logp, expected.values)
+
+
+@pytest.mark.parametrize("kind", ["nat", "cmlm", "ctc"])
+def test_convolutions_that_look_back_only_are_refused(kind):
+    with pytest.raises(ConfigError, match="looks back only"):
+        small(kind, feed_forward="conv")
 
 
 def test_the_source_is_copied_as_often_as_its_fertilities_say():

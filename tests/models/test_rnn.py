@@ -45,13 +45,13 @@ def test_dot_attention_by_hand():
     keys = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     source = Annotations.made_of(keys, torch.tensor([[3.0, 0.0], [0.0, 5.0]]), Layout([2]))
     # scores (log 3, 0): weights 3/4 and 1/4
-    read, weights = Alignment("dot", 2)(torch.tensor([[[3.0, 1.0]]]).log(), source)
+    read, weights = Alignment("dot", 2, 2)(torch.tensor([[[3.0, 1.0]]]).log(), source)
     torch.testing.assert_close(weights, torch.tensor([[[0.75, 0.25]]]))
     torch.testing.assert_close(read, torch.tensor([[[2.25, 1.25]]]))
 
 
 def test_additive_attention_is_bahdanaus_formula(generator):
-    alignment = Alignment("additive", 4)
+    alignment = Alignment("additive", 4, 4)
     source, state = source_of([3, 2], 4, generator), torch.randn(2, 1, 4, generator=generator)
     _, weights = alignment(state, alignment.annotate(source))
     for row, annotations in enumerate(source.split()):
@@ -62,7 +62,7 @@ def test_additive_attention_is_bahdanaus_formula(generator):
 
 
 def test_a_local_window_sees_its_place_and_no_more():
-    alignment = Alignment("dot", 2, window=2)
+    alignment = Alignment("dot", 2, 2, window=2)
     source = Annotations.made_of(torch.zeros(9, 2), torch.zeros(9, 2), Layout([9]))
     # nothing learned yet: the place is the middle, 4; equal scores, so 1/5 each, times a bell of width 1
     _, weights = alignment(torch.zeros(1, 1, 2), source)
@@ -84,3 +84,12 @@ def test_without_attention_only_the_summary_reaches_the_decoder():
 def test_an_odd_hidden_width_is_refused():
     with pytest.raises(ConfigError, match="hidden is 7"):
         build_model({"kind": "rnn", "hidden": 7}, source_size=9, target_size=9)
+
+
+def test_the_presets_have_the_originals_sizes():
+    bahdanau = build_model({"kind": "rnn", "preset": "bahdanau"}, source_size=9, target_size=9)
+    assert bahdanau.encoder.layers[0].hidden_size == 1000  # each direction
+    assert bahdanau.decoder.layers[0].hidden_size == 1000
+    assert bahdanau.source_embedding.shape == (9, 620)
+    luong = build_model({"kind": "rnn", "preset": "luong"}, source_size=9, target_size=9)
+    assert len(luong.encoder.layers) == 4 and not luong.encoder.layers[0].bidirectional

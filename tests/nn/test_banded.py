@@ -35,6 +35,7 @@ def test_dropout_keeps_the_mean():
     pattern = Pattern(Layout([400]), window=4)
     inputs = inputs_of(400, torch.float32)
     drop, plain = Dropout(0.5, Noise()), attend(*inputs, pattern, body="sdpa")
+    assert not torch.allclose(attend(*inputs, pattern, body="sdpa", drop=drop), plain)
     many = torch.stack([attend(*inputs, pattern, body="sdpa", drop=drop) for _ in range(400)]).mean(dim=0)
     assert (many - plain).abs().mean() < 0.05 * plain.abs().mean() + 0.05
 

@@ -42,10 +42,15 @@ def table1(
       regard bench table1 --device cuda --out table1.json
     """
     from regard.bench.report import as_data, as_text, draw, summarize
-    from regard.bench.table1 import KINDS, measure
+    from regard.bench.table1 import HEAD, KINDS, measure
+    from regard.errors import require
     from regard.nn.device import pick_device, use_device, use_threads
     from regard.run.machine import describe_machine
 
+    if width % HEAD:
+        raise typer.BadParameter(f"widths are made of heads of {HEAD}; give a multiple of it", param_hint="--width")
+    if out is not None:
+        require("matplotlib", extra="plots")  # before anything is measured
     where = use_device(pick_device(device))
     use_threads(threads)
     sizes = {(n, width) for n in _doubling(longest)} | {(length, d) for d in _doubling(widest)}

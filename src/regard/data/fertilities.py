@@ -22,6 +22,7 @@ from regard.data.store import IdStore
 DIAGONAL = 4.0  # how sharply places off the diagonal are disliked: fast_align's first guess
 ITERATIONS = 5
 MOST_PAIRS = 20_000_000  # of tokens to learn from
+AT_A_TIME = 5_000_000  # pairs of tokens that are held
 SMOOTHING = 0.01  # of a count, so that no pair that was seen is impossible
 
 
@@ -32,14 +33,15 @@ class Aligner:
     seen: NDArray[np.int64]  # source id * width + target id, sorted
     probability: NDArray[np.float64]
     width: int
+    max_length: int  # of a side; what is longer is left out, as it is of training
 
     @classmethod
-    def learn(cls, sides: Sides) -> Aligner:
+    def learn(cls, sides: Sides, *, max_length: int = 256) -> Aligner:
         """From the first pairs of a corpus, as many as are enough."""
-        sizes = np.cumsum(sides.source.lengths * sides.target.lengths)
-        count = max(1, int(np.searchsorted(sizes, MOST_PAIRS, side="right")))
+        rows = _short_enough(sides, max_length)
+        sizes = np.cumsum(sides.source.lengths[rows] * sides.target.lengths[rows])
         width = int(sides.target.ids.max(initial=0)) + 1
-        grid = _Grid(sides, np.arange(min(count, len(sides))))
+        grid = _Grid(sides, rows[: max(1, int(np.searchsorted(sizes, MOST_PAIRS, side="right")))])
         seen, key = np.unique(grid.source * width + grid.target, return_inverse=True)
         probability = np.full(len(seen), 1.0)
         for _ in range(ITERATIONS):
@@ -47,7 +49,7 @@ class Aligner:
             counts = np.bincount(key, weight, minlength=len(seen)) + SMOOTHING
             totals = np.bincount(seen // width, counts)
             probability = counts / totals[seen // width]
-        return cls(seen, probability, width)
+        return cls(seen, probability, width, max_length)
 
     def add_to(self, sides: Encoded) -> Sides:
         """The pairs, with the fertilities of their source tokens."""
@@ -57,14 +59,21 @@ class Aligner:
     def fertilities(self, sides: Sides) -> IdStore:
         """For each source token the number of target tokens that come from it; they add up to the target's length."""
         found = np.zeros(len(sides.source.ids), dtype=np.int32)
-        step = max(1, len(sides) // max(1, len(sides) // 20_000))
-        for begin in range(0, len(sides), step):
-            grid = _Grid(sides, np.arange(begin, min(begin + step, len(sides))))
+        rows = _short_enough(sides, self.max_length)
+        part = np.cumsum(sides.source.lengths[rows] * sides.target.lengths[rows]) // AT_A_TIME
+        for some in np.split(rows, np.flatnonzero(np.diff(part)) + 1):
+            grid = _Grid(sides, some)
+            if not len(grid.source):
+                continue
             key = np.searchsorted(self.seen, grid.source * self.width + grid.target).clip(max=len(self.seen) - 1)
             known = self.seen[key] == grid.source * self.width + grid.target
             best = grid.best(np.where(known, self.probability[key], 1e-9))
             np.add.at(found, grid.source_place[best], 1)
         return IdStore(found, sides.source.offsets)
+
+
+def _short_enough(sides: Sides, max_length: int) -> NDArray[np.int64]:
+    return np.flatnonzero(np.maximum(sides.source.lengths, sides.target.lengths) <= max_length)
 
 
 class _Grid:

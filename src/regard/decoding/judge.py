@@ -15,16 +15,17 @@ from torch import Tensor
 from regard.data.batching import cut_to_budget
 from regard.data.loader import make_batch, to_device
 from regard.decoding.hypotheses import length_penalty
-from regard.errors import DecodeError
-from regard.models.base import Model, Seq2Seq
+from regard.models.base import Seq2Seq
 from regard.text.tokenizer import Tokenizers
+
+CHUNK = 1024  # tokens whose logits are held at a time
 
 
 @dataclass(frozen=True)
 class Judge:
     """A model that says how likely a translation is."""
 
-    model: Model
+    model: Seq2Seq
     tokenizers: Tokenizers
     alpha: float  # of the length penalty
     budget: int  # tokens a batch
@@ -33,11 +34,10 @@ class Judge:
     def scores(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
         """Log-probability of each translation, EOS among it, over the length penalty."""
         model = self.model
-        if not isinstance(model, Seq2Seq):
-            raise DecodeError("only a model that writes token by token can judge; name another run")
         device = next(model.parameters()).device
-        source_ids = self.tokenizers.source.encode_all(list(sources))
-        target_ids = self.tokenizers.target.encode_all(list(targets))
+        most = None if model.max_length is None else model.max_length - 1  # what is longer is judged by its begin
+        source_ids = [ids[:most] for ids in self.tokenizers.source.encode_all(list(sources))]
+        target_ids = [ids[:most] for ids in self.tokenizers.target.encode_all(list(targets))]
         source_lengths, target_lengths = (
             np.array([len(ids) + 1 for ids in side], dtype=np.int64) for side in (source_ids, target_ids)
         )
@@ -45,9 +45,14 @@ class Judge:
         results = [0.0] * len(sources)
         for rows in cut_to_budget(order, source_lengths, target_lengths, self.budget):
             batch = to_device(make_batch([source_ids[n] for n in rows], [target_ids[n] for n in rows]), device)
-            logits_NV = model.decode(batch.target, model.encode(batch.source)).float()
-            logp_N: Tensor = logits_NV.log_softmax(dim=-1).gather(1, batch.labels[:, None])[:, 0]
+            hidden_ND = model.hidden(batch.target, model.encode(batch.source))
+            chunks = zip(hidden_ND.split(CHUNK), batch.labels.split(CHUNK), strict=True)
+            logp_N = torch.cat([_logp(model.project(hidden), labels) for hidden, labels in chunks])
             sums = torch.zeros(len(rows), device=device).index_add(0, batch.target.layout.sentences, logp_N)
             for row, total in zip(rows.tolist(), sums.tolist(), strict=True):
                 results[row] = total / length_penalty(int(target_lengths[row]), self.alpha)
         return results
+
+
+def _logp(logits_NV: Tensor, labels_N: Tensor) -> Tensor:
+    return logits_NV.float().log_softmax(dim=-1).gather(1, labels_N[:, None])[:, 0]

@@ -23,9 +23,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard import kernels
+from regard.data.batching import Indices
 from regard.data.loader import Batch
 from regard.data.ragged import Ragged
 from regard.nn.cross_entropy import cross_entropy, linear_cross_entropy
@@ -51,6 +54,10 @@ class Model(nn.Module, ABC):
     @abstractmethod
     def loss(self, batch: Batch, *, smoothing: float) -> Tensor:
         """What training makes small, summed over the target tokens of the batch."""
+
+    def cannot_write(self, source_lengths: Indices, target_lengths: Indices) -> NDArray[np.bool_]:
+        """For pairs of so many tokens (EOS not counted), True where the model has no room for the target."""
+        return np.zeros(len(source_lengths), dtype=np.bool_)
 
     @property
     def output_weight(self) -> Tensor | None:

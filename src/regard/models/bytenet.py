@@ -46,8 +46,8 @@ class ByteNetConfig(Struct, frozen=True):
         below_one(self, "dropout")
         if self.width % 2 or self.kernel % 2 == 0:
             raise ValueError(f"width is {self.width} and kernel {self.kernel}; they must be even and odd")
-        if self.stretch < 1 or not all(dilation >= 1 for dilation in self.dilations):
-            raise ValueError("stretch and dilations must be at least 1")
+        if not 1 <= self.stretch <= 100 or not all(dilation >= 1 for dilation in self.dilations):
+            raise ValueError("stretch must be between 1 and 100, and dilations at least 1")
 
     def unfolded(self, length: int) -> int:
         """Places of the encoder's output for a source of this length."""

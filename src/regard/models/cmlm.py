@@ -16,6 +16,7 @@ from torch import Tensor
 from regard.config import at_least
 from regard.data.loader import Batch
 from regard.data.ragged import Layout, Ragged
+from regard.errors import ConfigError
 from regard.models.base import AtOnce, Written
 from regard.models.stacks import Stacks, TransformerConfig
 from regard.nn.attend import Pattern
@@ -42,6 +43,7 @@ class Cmlm(Stacks, AtOnce):
 
     def __init__(self, config: CmlmConfig, *, source_size: int, target_size: int) -> None:
         super().__init__(config, source_size=source_size, target_size=target_size)
+        refuse_causal_layers(config)
         self.length = Linear(config.width, [2 * config.farthest + 1], bias=True)
 
     # Training
@@ -81,8 +83,8 @@ class Cmlm(Stacks, AtOnce):
 
     def _length_logits(self, memory: Ragged) -> Tensor:
         """For each sentence, of each difference of lengths: [B, 2 * farthest + 1]."""
-        sums_BD = memory.values.new_zeros(memory.layout.num_sentences, self.width)
-        sums_BD = sums_BD.index_add(0, memory.layout.sentences, memory.values)
+        x_MD = memory.values.float()
+        sums_BD = x_MD.new_zeros(memory.layout.num_sentences, self.width).index_add(0, memory.layout.sentences, x_MD)
         logits: Tensor = self.length(sums_BD / self._source_lengths(memory)[:, None])
         return logits
 
@@ -104,9 +106,8 @@ class Cmlm(Stacks, AtOnce):
             masked_N = lowest(logp_N, doubted, layout)
             if iteration and not bool(masked_N.any()):
                 break
-            logits = self.project(self._fill_in(Ragged(tokens_N.masked_fill(masked_N, MASK), layout), memory)).float()
-            logits[:, MASK] = float("-inf")
-            best_logp, best = logits.log_softmax(dim=-1).max(dim=-1)
+            hidden_ND = self._fill_in(Ragged(tokens_N.masked_fill(masked_N, MASK), layout), memory)
+            best, best_logp = self.likeliest(hidden_ND, without=MASK)
             tokens_N = torch.where(masked_N, best, tokens_N)
             logp_N = torch.where(masked_N, best_logp, logp_N)
         return in_groups(tokens_N, logp_N, layout, count)
@@ -122,6 +123,12 @@ class Cmlm(Stacks, AtOnce):
         fits |= (changes == changes.clamp(min=0).min()) & ~fits.any(dim=1, keepdim=True)
         chosen = logits.float().masked_fill(~fits, float("-inf")).topk(min(candidates, logits.size(1)), dim=1).indices
         return lengths.gather(1, chosen).clamp(min=1).minimum(most)
+
+
+def refuse_causal_layers(config: TransformerConfig) -> None:
+    """A decoder that sees both ways has no use for convolutions that look back only."""
+    if config.feed_forward == "conv":
+        raise ConfigError("model.feed_forward is 'conv', which looks back only in a decoder; set relu, gelu or swiglu")
 
 
 def lowest(values_N: Tensor, counts_B: Tensor, layout: Layout) -> Tensor:

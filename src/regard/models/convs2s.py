@@ -1,6 +1,6 @@
 """Convolutional sequence to sequence learning (Gehring et al. 2017): gated convolutions, attention in every decoder layer.
 
-Sums of two are scaled by √½, so that their spread stays that of one.
+Sums of two are scaled by √½, so that their spread stays that of one. Their weight normalization is left out.
 
 Shapes: N target tokens, M source tokens, E width of embeddings and attention, D width of a layer, B sentences,
         Q beams, R = B * Q rows.
@@ -44,6 +44,8 @@ class ConvS2SConfig(Struct, frozen=True):
         at_least(self, "max_positions", 1)
         below_one(self, "dropout")
         for name in ("encoder", "decoder"):
+            if not getattr(self, name):
+                raise ValueError(f"{name} has no layers; give it (width, kernel) of one at least")
             for width, kernel in getattr(self, name):
                 if width < 1 or kernel < 1:
                     raise ValueError(f"{name} has a layer of {width, kernel}; width and kernel must be at least 1")
@@ -89,8 +91,28 @@ class DecoderBlock(nn.Module):
     def __init__(self, width_in: int, width: int, kernel: int, width_e: int, *, dropout: float, noise: Noise) -> None:
         super().__init__()
         self.block = Block(width_in, width, kernel, causal=True, dropout=dropout, noise=noise)
+        self.alignment = Alignment("dot", width_e, width_e)
         self.query = Linear(width, [width_e], bias=True)
         self.answer = Linear(width_e, [width], bias=True)
+
+    def forward(self, x_ND: Tensor, g_NE: Tensor, layout: Layout, source: Annotations) -> Tensor:
+        """The layer's output, given its input and the target's embeddings."""
+        gated, carried = self.block(x_ND, layout)
+        read_BTE = self._read(layout.pad((self.query(gated) + g_NE) * HALF), source)
+        return ((gated + self.answer(layout.unpad(read_BTE))) * HALF + carried) * HALF
+
+    def step(
+        self, x_RD: Tensor, g_RE: Tensor, recent: Tensor, source: Annotations, *, beams: int
+    ) -> tuple[Tensor, Tensor]:
+        """The same for one token a row, and the new recent inputs."""
+        gated, carried, recent = self.block.step(x_RD, recent)
+        read_BQE = self._read(((self.query(gated) + g_RE) * HALF).unflatten(0, (-1, beams)), source)
+        return ((gated + self.answer(read_BQE.flatten(0, 1))) * HALF + carried) * HALF, recent
+
+    def _read(self, queries_BQE: Tensor, source: Annotations) -> Tensor:
+        """What is read of the source, scaled up by √S: a mean of S values has a spread that much smaller."""
+        read_BQE: Tensor = self.alignment(queries_BQE, source)[0]
+        return read_BQE * source.lengths.to(read_BQE.dtype).sqrt()[:, None, None]
 
 
 @dataclass
@@ -127,10 +149,9 @@ class ConvS2S(TiedTables, Seq2Seq):
         self.source_positions = Positions("learned", E, max_positions=config.max_positions)
         self.target_positions = Positions("learned", E, max_positions=config.max_positions)
         self.dropout = Dropout(config.dropout, self.noise)
-        self.alignment = Alignment("dot", E)
         options = {"dropout": config.dropout, "noise": self.noise}
         widths = [E, *(width for width, _ in config.encoder)]
-        self.into_encoder = Linear(E, [widths[1] if config.encoder else E], bias=True)
+        self.into_encoder = Linear(E, [widths[1]], bias=True)
         widths[0] = self.into_encoder.out_features
         self.encoder: Stack[Block] = Stack(
             Block(before, width, kernel, causal=False, **options)  # type: ignore[arg-type]
@@ -138,7 +159,7 @@ class ConvS2S(TiedTables, Seq2Seq):
         )
         self.out_of_encoder = Linear(widths[-1], [E], bias=True)
         widths = [E, *(width for width, _ in config.decoder)]
-        self.into_decoder = Linear(E, [widths[1] if config.decoder else E], bias=True)
+        self.into_decoder = Linear(E, [widths[1]], bias=True)
         widths[0] = self.into_decoder.out_features
         self.decoder: Stack[DecoderBlock] = Stack(
             DecoderBlock(before, width, kernel, E, **options)  # type: ignore[arg-type]
@@ -156,6 +177,9 @@ class ConvS2S(TiedTables, Seq2Seq):
             gated, carried = block(x_MD, layout)
             x_MD = (gated + carried) * HALF
         z_ME = self.out_of_encoder(x_MD)
+        if self.training:  # every decoder layer sends a gradient, twice: they are to weigh as one (their section 3.5)
+            share = 1 / (2 * len(self.decoder))
+            z_ME = z_ME * share + z_ME.detach() * (1 - share)
         return ConvMemory(z_ME, (z_ME + e_ME) * HALF, layout)
 
     def hidden(self, target: Ragged, memory: ConvMemory) -> Tensor:
@@ -165,16 +189,8 @@ class ConvS2S(TiedTables, Seq2Seq):
         )
         x_ND = self.into_decoder(g_NE)
         for layer in self.decoder:
-            gated, carried = layer.block(x_ND, layout)
-            queries_BTE = layout.pad((layer.query(gated) + g_NE) * HALF)
-            read_NE = layout.unpad(self._read(queries_BTE, source))
-            x_ND = ((gated + layer.answer(read_NE)) * HALF + carried) * HALF
+            x_ND = layer(x_ND, g_NE, layout, source)
         return self.dropout(self.out_of_decoder(x_ND))
-
-    def _read(self, queries_BQE: Tensor, source: Annotations) -> Tensor:
-        """What is read of the source, scaled up by √S: a mean of S values has a spread that much smaller."""
-        read_BQE, _ = self.alignment(queries_BQE, source)
-        return read_BQE * source.lengths.to(read_BQE.dtype).sqrt()[:, None, None]
 
     def start(self, memory: ConvMemory, *, beams: int) -> ConvState:
         rows = memory.layout.num_sentences * beams
@@ -186,10 +202,7 @@ class ConvS2S(TiedTables, Seq2Seq):
         g_RE = self._embed(tokens, self.target_embedding, self.target_positions, place, state.length + 1)
         x_RD = self.into_decoder(g_RE)
         for number, layer in enumerate(self.decoder):
-            gated, carried, state.recent[number] = layer.block.step(x_RD, state.recent[number])
-            queries_BQE = ((layer.query(gated) + g_RE) * HALF).unflatten(0, (-1, state.beams))
-            read_RE = self._read(queries_BQE, state.source).flatten(0, 1)
-            x_RD = ((gated + layer.answer(read_RE)) * HALF + carried) * HALF
+            x_RD, state.recent[number] = layer.step(x_RD, g_RE, state.recent[number], state.source, beams=state.beams)
         state.length += 1
         return self.project(self.out_of_decoder(x_RD))
 

@@ -10,19 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.config import at_least
+from regard.data.batching import Indices
 from regard.data.loader import Batch
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
 from regard.models.base import AtOnce, Written
+from regard.models.cmlm import refuse_causal_layers
 from regard.models.stacks import Stacks, TransformerConfig
 from regard.nn.attend import Pattern
+from regard.nn.linear import Linear
 from regard.text.tokenizer import BOS as BLANK
-from regard.text.tokenizer import EOS
+from regard.text.tokenizer import EOS as UNSAYABLE
 
 
 class CtcConfig(TransformerConfig, frozen=True):
@@ -44,14 +49,17 @@ class Ctc(Stacks, AtOnce):
         if config.tie == "none":
             raise ConfigError("model.tie is 'none', but this decoder reads no target words; set model.tie=target")
         super().__init__(config, source_size=source_size, target_size=target_size)
+        refuse_causal_layers(config)
+        self.unfold = Linear(config.width, [config.width] * config.places, bias=True)
         if self.max_length is not None:
             self.max_length //= config.places
 
     def loss(self, batch: Batch, *, smoothing: float) -> Tensor:
         """Without smoothing: what the blank gets is the model's own choice. A target with too few places costs nothing."""
-        said = self._say(self.encode(batch.source))
+        hidden = self._fill_places(self.encode(batch.source))
+        said = Ragged(self.project(hidden.values), hidden.layout)
         logp_TBV = said.layout.pad(said.values.float().log_softmax(dim=-1)).transpose(0, 1)
-        words = batch.labels != EOS
+        words = batch.labels != UNSAYABLE
         lengths = [length - 1 for length in batch.target.layout.lengths]
         return F.ctc_loss(
             logp_TBV,
@@ -63,26 +71,29 @@ class Ctc(Stacks, AtOnce):
             zero_infinity=True,
         )
 
-    def _say(self, memory: Ragged) -> Ragged:
-        """Logits of every place: [N, V]."""
+    def _fill_places(self, memory: Ragged) -> Ragged:
+        """What the decoder makes of every place: [N, D]."""
         count = self.config.places
         layout = Layout([count * length for length in memory.layout.lengths], memory.layout.device)
-        x_ND = memory.values.repeat_interleave(count, dim=0)
+        x_ND = self.unfold(memory.values).view(-1, self.width)
         x_ND = self.dropout(self.target_positions(x_ND, layout.positions, layout.longest))
         own, across = Pattern(layout, window=self.config.window), Pattern(layout, memory.layout)
         rotation = self._rotation(layout.positions)
         for layer in self.decoder:
             x_ND = layer(x_ND, memory.values, own, across, rotation)
-        return Ragged(self.project(self.decoder_norm(x_ND)), layout)
+        return Ragged(self.decoder_norm(x_ND), layout)
+
+    def cannot_write(self, source_lengths: Indices, target_lengths: Indices) -> NDArray[np.bool_]:
+        return target_lengths > self.config.places * (source_lengths + 1)
 
     def write(self, memory: Ragged, *, limits: Sequence[int], candidates: int, iterations: int) -> list[list[Written]]:
         """One a sentence: the likeliest token of each place, repeats and blanks left out."""
-        said = self._say(memory)
-        best = said.values.float().log_softmax(dim=-1).max(dim=-1)
+        places = self._fill_places(memory)
+        tokens_N, logp_N = self.likeliest(places.values, without=UNSAYABLE)
         found = []
         for ids, logp, most in zip(
-            Ragged(best.indices, said.layout).split(), Ragged(best.values, said.layout).split(), limits, strict=True
+            Ragged(tokens_N, places.layout).split(), Ragged(logp_N, places.layout).split(), limits, strict=True
         ):
-            text = [token for token in torch.unique_consecutive(ids).tolist() if token not in (BLANK, EOS)]
+            text = [token for token in torch.unique_consecutive(ids).tolist() if token != BLANK]
             found.append([Written(text[:most], logp.mean().item())])
         return found

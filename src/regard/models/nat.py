@@ -1,7 +1,8 @@
 """The non-autoregressive Transformer with fertilities (Gu et al. 2018): each source word becomes so many.
 
 The source is copied that often and the decoder turns the copies into the target, all at once. In training fertilities come
-from an aligner; in use they are predicted, and several guesses can be tried beside each other and judged by a teacher.
+from an aligner; in use they are predicted, and several guesses can be tried beside each other and judged by a teacher. Their
+mask that keeps a place from looking at itself is left out.
 
 Shapes: N target tokens, M source tokens, D width, H heads, K head width, L fertilities, B sentences, C candidates.
 """
@@ -21,7 +22,7 @@ from regard.data.loader import Batch
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
 from regard.models.base import AtOnce, Written
-from regard.models.cmlm import in_groups, repeated
+from regard.models.cmlm import in_groups, refuse_causal_layers, repeated
 from regard.models.stacks import DecoderLayer, Stacks, TransformerConfig, residual
 from regard.nn.attend import Pattern
 from regard.nn.attention import PositionalAttention
@@ -80,6 +81,7 @@ class Nat(Stacks, AtOnce):
         if config.tie == "none":
             raise ConfigError("model.tie is 'none', but this decoder reads no target words; set model.tie=target")
         super().__init__(config, source_size=source_size, target_size=target_size)
+        refuse_causal_layers(config)
         self.decoder: Stack[NatLayer] = Stack(NatLayer(config, self.noise) for _ in self.decoder)  # type: ignore[assignment]
         self.fertility = Linear(config.width, [config.fertilities], bias=True)
 
@@ -124,10 +126,8 @@ class Nat(Stacks, AtOnce):
         lengths = torch.zeros_like(most).index_add(0, source.layout.sentences, fertilities_M)
         layout = Layout(lengths.tolist(), memory.layout.device)
         hidden_ND = self._rewrite(ids.values.repeat_interleave(fertilities_M), layout, source)
-        logits = self.project(hidden_ND).float()
-        logits[:, BOS] = float("-inf")
-        best = logits.log_softmax(dim=-1).max(dim=-1)
-        return in_groups(best.indices, best.values, layout, candidates)
+        tokens_N, logp_N = self.likeliest(hidden_ND, without=BOS)
+        return in_groups(tokens_N, logp_N, layout, candidates)
 
     def _guess_fertilities(self, memory: Ragged, candidates: int) -> Tensor:
         """The likeliest, then the means, then drawn ones, the same ones each time: [C, M]."""

@@ -7,8 +7,8 @@ dot, general, concat
 
 Where a step needs nothing of the one before but its state, a whole sentence is one call of cuDNN; else it is a loop.
 
-Shapes: N target tokens, M source tokens, D hidden width, E embedding width, B sentences, S the longest source,
-        Q beams, R = B * Q rows; states as in `nn.recurrent`.
+Shapes: N target tokens, M source tokens, D width of a state, A of the encoder's output, E of embeddings, B sentences,
+        S the longest source, Q beams, R = B * Q rows; states as in `nn.recurrent`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,14 @@ Attention = Literal["none", "additive", "dot", "general", "concat"]
 
 
 class RnnConfig(Struct, frozen=True):
-    """Defaults are near Bahdanau's RNNsearch; one layer, GRU."""
+    """Defaults are near those of RNNsearch (Bahdanau et al. 2015): one layer of GRU."""
 
     width: int = 620  # of embeddings, and of what the output layer sees
-    hidden: int = 1000  # of the decoder's state; the encoder's two directions share it
+    hidden: int = 1000  # width of the decoder's state
+    encoder_hidden: int | None = (
+        None  # width of the encoder's output, both directions together; as the decoder's if unset
+    )
+    bidirectional: bool = True  # the encoder
     num_layers: int = 1
     cell: CellKind = "gru"
     attention: Attention = "additive"
@@ -52,10 +56,18 @@ class RnnConfig(Struct, frozen=True):
         at_least(self, "hidden", 2)
         at_least(self, "window", 0)
         below_one(self, "dropout")
-        if self.hidden % 2:
-            raise ValueError(f"hidden is {self.hidden}; it must be even, for the two directions of the encoder")
+        at_least(self, "encoder_hidden", 2)
+        if self.bidirectional and self.annotation % 2:
+            raise ValueError(f"the encoder's hidden is {self.annotation}; it must be even, for its two directions")
+        if self.attention == "dot" and self.annotation != self.hidden:
+            raise ValueError("attention is 'dot', which needs encoder_hidden to be hidden; leave it unset")
         if self.attention == "none" and self.window is not None:
             raise ValueError("window is set but attention is 'none'; set one of them otherwise")
+
+    @property
+    def annotation(self) -> int:
+        """Width of what the decoder looks at."""
+        return self.hidden if self.encoder_hidden is None else self.encoder_hidden
 
     @property
     def feeds(self) -> Literal["context", "readout", "summary", "nothing"]:
@@ -68,17 +80,18 @@ class RnnConfig(Struct, frozen=True):
 
 
 PRESETS: dict[str, dict[str, object]] = {
-    "bahdanau": {},
+    "bahdanau": {"encoder_hidden": 2000},
     "luong": {
         "width": 1000,
         "hidden": 1000,
         "num_layers": 4,
         "cell": "lstm",
+        "bidirectional": False,
         "attention": "general",
         "window": 10,
         "dropout": 0.2,
     },
-    "cho": {"attention": "none"},
+    "cho": {"width": 100, "attention": "none", "bidirectional": False},
     "tiny": {"width": 256, "hidden": 512, "cell": "lstm", "dropout": 0.3, "tie": "all"},
 }
 
@@ -87,8 +100,8 @@ PRESETS: dict[str, dict[str, object]] = {
 class RnnMemory:
     """What the decoder gets to know of a source."""
 
-    source: Ragged  # annotations: [M, D]
-    summary: Tensor  # the last states of both directions: [B, D]
+    source: Ragged  # annotations: [M, A]
+    summary: Tensor  # the encoder's last state: [B, A]
 
 
 @dataclass
@@ -96,7 +109,7 @@ class RnnState:
     """What the decoder remembers of the rows being written."""
 
     cells: Tensor  # [L, P, R, D]
-    fed: Tensor  # what the next step is told: [R, D] or [R, E]
+    fed: Tensor  # what the next step is told: [R, A] or [R, E]
     annotations: Annotations | None
     beams: int
 
@@ -113,18 +126,19 @@ class Rnn(TiedTables, Seq2Seq):
     def __init__(self, config: RnnConfig, *, source_size: int, target_size: int) -> None:
         super().__init__(config.width, config.tie, source_size=source_size, target_size=target_size)
         self.config = config
-        E, D = config.width, config.hidden
+        E, D, A = config.width, config.hidden, config.annotation
         self.dropout = Dropout(config.dropout, self.noise)
         options = {"dropout": config.dropout, "noise": self.noise}
-        self.encoder = Recurrent(config.cell, E, D, config.num_layers, **options, bidirectional=True)  # type: ignore[arg-type]
-        fed = {"context": D, "readout": E, "summary": D, "nothing": 0}[config.feeds]
+        both = config.bidirectional
+        self.encoder = Recurrent(config.cell, E, A, config.num_layers, **options, bidirectional=both)  # type: ignore[arg-type]
+        fed = {"context": A, "readout": E, "summary": A, "nothing": 0}[config.feeds]
         self.decoder = Recurrent(config.cell, E + fed, D, config.num_layers, **options)  # type: ignore[arg-type]
-        self.bridge = Linear(D, [D] * (config.num_layers * self.decoder.num_parts), bias=True)
+        self.bridge = Linear(A, [D] * (config.num_layers * self.decoder.num_parts), bias=True)
         attends = config.attention != "none"
-        self.alignment = Alignment(config.attention, D, window=config.window) if attends else None  # type: ignore[arg-type]
+        self.alignment = Alignment(config.attention, D, A, window=config.window) if attends else None  # type: ignore[arg-type]
         # Bahdanau's readout sees the last token too; Luong's state and context only.
         self.sees_token = config.attention in ("none", "additive")
-        self.readout = Linear(2 * D + (E if self.sees_token else 0), [E], bias=True)
+        self.readout = Linear(D + A + (E if self.sees_token else 0), [E], bias=True)
 
     # Reading
 

@@ -11,6 +11,8 @@ from regard.errors import ConfigError
 from regard.models.base import Model
 from regard.nn.linear import logits_of
 
+CHUNK = 4096  # vectors whose logits are held at a time
+
 Tie = Literal["all", "target", "none"]  # source, target embedding and output layer; the last two; nothing
 
 
@@ -35,6 +37,17 @@ class TiedTables(Model):
     def project(self, hidden: Tensor) -> Tensor:
         """The output layer: [..., D] to logits [..., V]."""
         return logits_of(hidden, self.output_weight)
+
+    def likeliest(self, hidden_ND: Tensor, *, without: int) -> tuple[Tensor, Tensor]:
+        """The best token after each vector, that one excepted, and its log-probability; few logits are held at a time."""
+        logp, tokens = [], []
+        for hidden in hidden_ND.split(CHUNK):
+            logits_CV = self.project(hidden).float()
+            logits_CV[:, without] = float("-inf")
+            best = logits_CV.log_softmax(dim=-1).max(dim=-1)
+            logp.append(best.values)
+            tokens.append(best.indices)
+        return torch.cat(tokens), torch.cat(logp)
 
 
 def _table(size: int, width: int) -> nn.Parameter:

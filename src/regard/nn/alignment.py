@@ -4,10 +4,10 @@ dot        s·h                        Luong et al. 2015
 general    s·Wh                       likewise
 additive   v·tanh(Ws + Uh)            Bahdanau et al. 2015; Luong's "concat" is the same, W and U beside each other
 
-With a window D the decoder also says where it looks, p = S·sigmoid(v·tanh(Ws)), and sees the annotations from p-D to p+D,
-weighted by a bell of width D/2 around p (Luong's local-p).
+With a window w the decoder also says where it looks, p = (S-1)·sigmoid(v·tanh(Ws)), and sees what lies between p-w and p+w,
+weighted by a bell of width w/2 around p (Luong's local-p).
 
-Shapes: B sentences, Q states a sentence, S annotations of the longest one, D width of both.
+Shapes: B sentences, Q states a sentence, S annotations of the longest one, D width of a state, E of an annotation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Annotations:
     """The source as the decoder sees it."""
 
     keys: Tensor  # what states are compared with: [B, S, D]
-    values: Tensor  # what is read: [B, S, D]
+    values: Tensor  # what is read: [B, S, E]
     bias: Tensor  # zero, or minus infinity where there is no token: [B, 1, S]
     lengths: Tensor  # [B]
 
@@ -54,12 +54,13 @@ class Annotations:
 class Alignment(nn.Module):
     """Weights over the source, and their mean of it."""
 
-    def __init__(self, score: Score, width: int, *, window: int | None = None) -> None:
+    def __init__(self, score: Score, width: int, source_width: int, *, window: int | None = None) -> None:
         super().__init__()
+        assert score != "dot" or width == source_width, (width, source_width)
         self.score, self.window = score, window
         added = score in ("additive", "concat")
         self.of_state = Linear(width, [width], bias=True) if added else None
-        self.of_source = Linear(width, [width], bias=False) if score != "dot" else None
+        self.of_source = Linear(source_width, [width], bias=False) if score != "dot" else None
         self.v = nn.Parameter(torch.empty(width).uniform_(-(width**-0.5), width**-0.5)) if added else None
         self.where = Linear(width, [width], bias=False) if window is not None else None
         self.v_where = nn.Parameter(torch.zeros(width)) if window is not None else None
@@ -70,7 +71,7 @@ class Alignment(nn.Module):
         return Annotations.made_of(keys, source.values, source.layout)
 
     def forward(self, states_BQD: Tensor, source: Annotations) -> tuple[Tensor, Tensor]:
-        """What each state reads, [B, Q, D], and its weights, [B, Q, S]."""
+        """What each state reads, [B, Q, E], and its weights, [B, Q, S]."""
         scores_BQS = self._scores(states_BQD, source.keys).float() + source.bias
         whole = self.window is None
         weights = scores_BQS.softmax(dim=-1) if whole else self._around(states_BQD, scores_BQS, source)

@@ -16,7 +16,6 @@ from torch.nn.utils.rnn import PackedSequence
 
 from regard.data.ragged import Layout
 from regard.nn.dropout import Dropout, Noise
-from regard.nn.stack import Stack
 
 CellKind = Literal["lstm", "gru"]
 
@@ -75,21 +74,27 @@ class Recurrent(nn.Module):
         self.num_parts = 2 if kind == "lstm" else 1
         layer = nn.LSTM if kind == "lstm" else nn.GRU
         own = hidden // 2 if bidirectional else hidden
-        self.layers: Stack[nn.RNNBase] = Stack(
+        self.layers = nn.ModuleList(
             layer(width_in if number == 0 else hidden, own, bidirectional=bidirectional) for number in range(num_layers)
         )
         self.dropout = Dropout(dropout, noise)
-        for parameters in self.layers:
-            _draw(parameters, kind)
+        for one in self.layers:
+            assert isinstance(one, nn.RNNBase)
+            _draw(one, kind)
 
     def forward(self, x_ND: Tensor, order: TimeOrder, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The outputs of the last layer, [N, H], and the last state, [L, P, B, H]; by cuDNN where there is one."""
+        """The outputs of the last layer, [N, H], and the last state, [L, P, B, H]; by cuDNN where there is one.
+
+        In the precision of the weights: autocast would give cuDNN float16, too narrow for gradients, whatever it was told.
+        """
         last = []
+        dtype = next(self.parameters()).dtype
         for number, layer in enumerate(self.layers):
-            x_ND = self.dropout(x_ND) if number else x_ND
-            parts = None if state is None else [part[None] for part in state[number].unbind()]
+            x_ND = (self.dropout(x_ND) if number else x_ND).to(dtype)
+            parts = None if state is None else [part[None].to(dtype) for part in state[number].unbind()]
             given = None if parts is None else tuple(parts) if self.kind == "lstm" else parts[0]
-            packed, final = layer(order.pack(x_ND), given)
+            with torch.autocast(x_ND.device.type, enabled=False):
+                packed, final = layer(order.pack(x_ND), given)
             x_ND = packed.data.index_select(0, order.back)
             parts = list(final) if self.kind == "lstm" else [final]
             last.append(torch.stack([part.transpose(0, 1).flatten(1) for part in parts]))  # directions side by side
@@ -100,11 +105,13 @@ class Recurrent(nn.Module):
         after = []
         for number, layer in enumerate(self.layers):
             x_RD = self.dropout(x_RD) if number else x_RD
+            assert isinstance(layer, nn.RNNBase)
+            weights = layer.all_weights[0]
             if self.kind == "lstm":
-                h_RH, c_RH = torch.lstm_cell(x_RD, tuple(state[number].unbind()), *layer.all_weights[0])
+                h_RH, c_RH = torch.lstm_cell(x_RD, tuple(state[number].unbind()), *weights)
                 after.append(torch.stack([h_RH, c_RH]))
             else:
-                h_RH = torch.gru_cell(x_RD, state[number, 0], *layer.all_weights[0])
+                h_RH = torch.gru_cell(x_RD, state[number, 0], *weights)
                 after.append(h_RH[None])
             x_RD = h_RH
         return x_RD, torch.stack(after)
