@@ -96,24 +96,6 @@ def as_table(found: dict[str, dict[str, Any]], longest: int) -> str:
     return "\n".join([*lines, ""])
 
 
-def draw_curves(found: dict[str, dict[str, Any]], longest: int, path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("svg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(8, 5))
-    for name, one in found.items():
-        axes.plot(list(one["letters_right"]), list(one["letters_right"].values()), marker="o", label=name)
-    axes.axvline(longest, color="grey", linestyle=":", label="longest in training")
-    axes.set_xlabel("letters of a row")
-    axes.set_ylabel("letters right, %")
-    axes.legend(fontsize=8)
-    axes.grid(alpha=0.3)
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
@@ -131,7 +113,9 @@ def main() -> None:
         found = {family.name: run_family(family, folder, arguments.steps, lengths) for family in FAMILIES}
     result = {"study": "distance", "steps": arguments.steps, "longest": longest, "families": found}
     studies.write(arguments.out, result, as_table(found, longest))
-    draw_curves(found, longest, arguments.out.with_suffix(".svg"))
+    curves = {name: (list(one["letters_right"]), list(one["letters_right"].values())) for name, one in found.items()}
+    picture = arguments.out.with_suffix(".svg")
+    studies.draw_lines(picture, curves, across="letters of a row", up="letters right, %", mark=longest)
 
 
 if __name__ == "__main__":

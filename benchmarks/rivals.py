@@ -209,24 +209,6 @@ def as_table(lines: list[dict[str, Any]]) -> str:
     return "\n".join([*rows, "", "Two speeds: greedy, and with the beam that the BLEU is of.", ""])
 
 
-def draw(lines: list[dict[str, Any]], path: Path) -> None:
-    """BLEU against the length of the source: a line a rival."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(8, 5.5))
-    for line in lines:
-        axes.plot(list(line["by_length"]), list(line["by_length"].values()), marker="o", label=line["rival"])
-    axes.set_xlabel("words of the source")
-    axes.set_ylabel("BLEU, test2016")
-    axes.legend(fontsize=8)
-    axes.grid(alpha=0.3)
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     studies.add_flags(parser)
@@ -246,7 +228,9 @@ def main() -> None:
     lines = summarize(found) if len(found) == len(RIVALS) else []
     studies.write(arguments.out, {"study": "rivals", "lines": lines, "runs": found}, as_table(lines) if lines else "")
     if lines:
-        draw(lines, arguments.out.with_suffix(".svg"))
+        curves = {line["rival"]: (list(line["by_length"]), list(line["by_length"].values())) for line in lines}
+        picture = arguments.out.with_suffix(".svg")
+        studies.draw_lines(picture, curves, across="words of the source", up="BLEU, test2016")
 
 
 if __name__ == "__main__":

@@ -69,6 +69,33 @@ def write(out: Path, result: dict[str, Any], table: str) -> None:
     say(f"written to {out}")
 
 
+def draw_lines(
+    path: Path,
+    lines: dict[str, tuple[Sequence[Any], Sequence[float]]],
+    *,
+    across: str,
+    up: str,
+    mark: float | None = None,
+) -> None:
+    """A line for each name, with a dotted one up and down at `mark`."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(8, 5))
+    for name, (x, y) in lines.items():
+        axes.plot(x, y, marker="o", label=name)
+    if mark is not None:
+        axes.axvline(mark, color="grey", linestyle=":")
+    axes.set_xlabel(across)
+    axes.set_ylabel(up)
+    axes.legend(fontsize=8)
+    axes.grid(alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+
+
 def _worker(recipe: str, data: str, beam: int, overrides: Sequence[str]) -> dict[str, Any]:
     from regard import api
     from regard.decoding.translator import search_options
