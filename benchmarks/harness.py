@@ -205,8 +205,8 @@ def quiet(answers: list[Message]) -> bool:
 
 def ratios(speed: dict[str, float]) -> dict[str, float]:
     """Our speed over each peer's; empty where we did not run."""
-    ours = speed.get("ours", 0.0)
-    return {name: round(ours / other, 3) for name, other in speed.items() if ours and name != "ours"}
+    ours = next((one for name, one in speed.items() if name.startswith("ours")), 0.0)
+    return {name: round(ours / other, 3) for name, other in speed.items() if ours and not name.startswith("ours")}
 
 
 def add_run_flags(parser: argparse.ArgumentParser, job: str) -> None:

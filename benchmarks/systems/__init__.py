@@ -32,11 +32,20 @@ SYSTEMS = {
     "ctranslate2_int8": Entry("systems.ct2:CTranslate2", ENGINE, DECODE, {"int8": True}),
     "ctranslate2_parallel": Entry("systems.ct2:CTranslate2", ENGINE, DECODE, {"parallel": True}),
     "ctranslate2_int8_parallel": Entry("systems.ct2:CTranslate2", ENGINE, DECODE, {"int8": True, "parallel": True}),
+    # Other families, each beside a plain one of its own; compared in pairs, by name.
+    "ours_rnn": Entry("systems.ours:Ours", ("torch", "regard"), TRAIN, {"family": "rnn"}),
+    "plain_lstm": Entry("systems.plain:Plain", TORCH, TRAIN, {"family": "rnn"}),
+    "ours_convs2s": Entry("systems.ours:Ours", ("torch", "regard"), TRAIN, {"family": "convs2s"}),
+    "plain_convs2s": Entry("systems.plain:Plain", TORCH, TRAIN, {"family": "convs2s"}),
+    "ours_window": Entry("systems.ours:Ours", ("torch", "regard"), TRAIN, {"family": "window"}),
+    "nn_transformer_window": Entry("systems.nn_transformer:NnTransformer", TORCH, TRAIN, {"family": "window"}),
 }
 
 
 def systems_for(job: str, *, compiled: bool) -> list[str]:
     """Names of the systems that can do the job, those compiled included if asked for."""
     return [
-        name for name, entry in SYSTEMS.items() if job in entry.jobs and (compiled or not entry.options.get("compiled"))
+        name
+        for name, entry in SYSTEMS.items()
+        if job in entry.jobs and (compiled or not entry.options.get("compiled")) and "family" not in entry.options
     ]

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from systems.padded import PaddedBatch, PaddedTrainer, draw_weights
 from workload import PAD, Setup
 
+WINDOW = 8  # of restricted attention
+
 
 def sinusoids(positions: int, width: int) -> Tensor:
     """Sines in the even columns, cosines in the odd ones (Vaswani et al. 2017, 3.5)."""
@@ -21,8 +23,9 @@ class Translator(nn.Module):
 
     positions: Tensor
     causal: Tensor
+    far: Tensor
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, window: int | None) -> None:
         super().__init__()
         self.embedding = nn.Embedding(setup.vocabulary, setup.width, padding_idx=PAD)
         self.transformer = nn.Transformer(
@@ -32,6 +35,12 @@ class Translator(nn.Module):
         self.register_buffer("positions", sinusoids(setup.longest + 1, setup.width), persistent=False)
         causal = nn.Transformer.generate_square_subsequent_mask(setup.longest + 1)
         self.register_buffer("causal", causal, persistent=False)
+        places = torch.arange(setup.longest + 1)
+        far = (places[:, None] - places).abs() > (setup.longest if window is None else window)
+        self.windowed = window is not None
+        self.register_buffer("far", far, persistent=False)
+        if window is not None:
+            self.causal = causal.masked_fill(far, -torch.inf)
         # Dropout on residuals and embeddings only, as in the paper and in the other systems: dropout on the attention
         # weights would also keep this peer from its fused attention kernels.
         for module in self.transformer.modules():
@@ -47,14 +56,15 @@ class Translator(nn.Module):
 
     def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
         padding_BS = source_BS == PAD
-        T = target_BT.size(1)
+        S, T = source_BS.size(1), target_BT.size(1)
         # No padding mask for the target: padding is last, so no real token looks at it under the causal mask, and
         # without one the module takes the causal kernel instead of a written-out mask.
         states_BTD = self.transformer(
             self.embed(source_BS),
             self.embed(target_BT),
+            src_mask=self.far[:S, :S] if self.windowed else None,
             tgt_mask=self.causal[:T, :T],
-            tgt_is_causal=True,
+            tgt_is_causal=not self.windowed,
             src_key_padding_mask=padding_BS,
             memory_key_padding_mask=padding_BS,
         )
@@ -62,8 +72,12 @@ class Translator(nn.Module):
 
 
 class NnTransformer(PaddedTrainer):
+    def __init__(self, *, compiled: bool = False, family: str = "transformer") -> None:
+        super().__init__(compiled=compiled)
+        self.window = WINDOW if family == "window" else None
+
     def build(self, setup: Setup) -> nn.Module:
-        model = Translator(setup)
+        model = Translator(setup, self.window)
         draw_weights(model)
         return model
 

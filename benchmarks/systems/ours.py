@@ -26,18 +26,31 @@ from workload import Sentences, Setup
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
+WINDOW = 8  # of restricted attention
+
+
+def table_of(setup: Setup, family: str) -> dict[str, Any]:
+    """The recipe's [model] table."""
+    width, common = setup.width, {"width": setup.width, "dropout": setup.dropout}
+    if family == "rnn":
+        shape = {"hidden": 2 * width, "num_layers": min(setup.layers, 2), "cell": "lstm", "attention": "general"}
+        return {"kind": "rnn", **common, **shape, "input_feeding": False, "tie": "all"}
+    if family == "convs2s":
+        layers = [(width, 3)] * setup.layers
+        return {"kind": "convs2s", **common, "encoder": layers, "decoder": layers, "tie": "all"}
+    shape = {"num_layers": setup.layers, "num_heads": setup.heads, "hidden": setup.hidden}
+    window = {"window": WINDOW} if family == "window" else {}
+    return {"kind": "transformer", **common, **shape, **window}
+
+
 class Ours:
+    def __init__(self, *, family: str = "transformer") -> None:
+        self.family = family
+
     def prepare(self, setup: Setup, job: str) -> int:
         configure_torch(setup)
         self.setup, self.job = setup, job
-        table = {
-            "kind": "transformer",
-            "width": setup.width,
-            "num_layers": setup.layers,
-            "num_heads": setup.heads,
-            "hidden": setup.hidden,
-            "dropout": setup.dropout,
-        }
+        table = table_of(setup, self.family)
         self.model = build_model(table, source_size=setup.vocabulary, target_size=setup.vocabulary)
         draw_weights(self.model)
         self.model.to(setup.device)
@@ -82,7 +95,8 @@ class Ours:
     @property
     def packs(self) -> bool:
         """Whether batches are packed and the step recorded, as `regard train` does on a GPU."""
-        return self.job == "train" and self.setup.device.startswith("cuda") and self.setup.precision == "bf16"
+        fits = self.model.fixed_shapes and self.setup.device.startswith("cuda") and self.setup.precision == "bf16"
+        return self.job == "train" and fits
 
     def step(self, batch: Any) -> torch.Tensor:
         self.model.noise.seed(self.setup.seed, self.steps)
