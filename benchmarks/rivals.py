@@ -55,9 +55,9 @@ RIVALS = [
 ]  # fmt: skip
 
 
-def run_one(rival: Rival, seed: int, data: Path, work: Path) -> dict[str, Any]:
+def run_one(rival: Rival, seed: int, data: Path, work: Path, also: str) -> dict[str, Any]:
     """Trains (once for rivals that differ in search alone) and measures one rival, in a process of its own."""
-    task = {"rival": vars(rival), "seed": seed, "data": str(data), "work": str(work)}
+    task = {"rival": vars(rival), "seed": seed, "data": str(data), "work": str(work), "also": also}
     done = subprocess.run([sys.executable, str(Path(__file__)), json.dumps(task)], capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{rival.name} failed: {done.stderr[-2000:]}")
@@ -66,9 +66,9 @@ def run_one(rival: Rival, seed: int, data: Path, work: Path) -> dict[str, Any]:
     return result
 
 
-def teacher_of(data: Path, work: Path) -> Path:
-    """The distilled training set, made by the first Transformer."""
-    run_one(RIVALS[0], 1, data, work)
+def distill_from_the_first(data: Path, work: Path, also: str) -> None:
+    """Makes the training set of those that write at once: the first Transformer's translations."""
+    run_one(RIVALS[0], 1, data, work, also)
     folder = work / "distilled"
     command = [
         sys.executable,
@@ -81,20 +81,19 @@ def teacher_of(data: Path, work: Path) -> Path:
         str(data),
     ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return folder
 
 
 # One rival, in its own process
 
 
-def _worker(rival: Rival, seed: int, data: Path, work: Path) -> dict[str, Any]:
+def _worker(rival: Rival, seed: int, data: Path, work: Path, also: str) -> dict[str, Any]:
     from regard import api
     from regard.decoding.translator import search_options
     from regard.evaluation.metrics import METRICS
     from regard.run.folder import RunFolder
     from regard.text.bitext import load_bitext
 
-    overrides = [*rival.overrides.split(), f"train.seed={seed}"]
+    overrides = [*rival.overrides.split(), *also.split(), f"train.seed={seed}"]
     if rival.distilled:
         folder = work / "distilled"
         overrides += [f"data.train.source={folder / 'source.txt'}", f"data.train.target={folder / 'target.txt'}"]
@@ -214,15 +213,18 @@ def main() -> None:
     studies.add_flags(parser)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", help="comma-separated names, to run fewer")
+    parser.add_argument("--also", default="", help="overrides for all, as train.steps=20 for a quick look")
     parser.add_argument("--work", type=Path, help="where runs are kept, to go on with; a temporary folder if not given")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         work = arguments.work or Path(temporary)
         work.mkdir(parents=True, exist_ok=True)
-        teacher_of(arguments.data, work)
+        distill_from_the_first(arguments.data, work, arguments.also)
         wanted = [rival for rival in RIVALS if not arguments.only or rival.name in arguments.only.split(",")]
         found = {
-            rival.name: [run_one(rival, seed, arguments.data, work) for seed in range(1, arguments.seeds + 1)]
+            rival.name: [
+                run_one(rival, seed, arguments.data, work, arguments.also) for seed in range(1, arguments.seeds + 1)
+            ]
             for rival in wanted
         }
     lines = summarize(found) if len(found) == len(RIVALS) else []
@@ -236,6 +238,7 @@ def main() -> None:
 if __name__ == "__main__":
     if len(sys.argv) == 2 and sys.argv[1].startswith("{"):
         given = json.loads(sys.argv[1])
-        print(json.dumps(_worker(Rival(**given["rival"]), given["seed"], Path(given["data"]), Path(given["work"]))))
+        rival, data, work = Rival(**given["rival"]), Path(given["data"]), Path(given["work"])
+        print(json.dumps(_worker(rival, given["seed"], data, work, given["also"])))
     else:
         main()
