@@ -27,6 +27,9 @@ def search_all(model: Model, sources: Sequence[Ragged], *, options: SearchOption
         return
     pool = ThreadPoolExecutor(lanes, "search", initializer=torch.set_num_threads, initargs=(threads // lanes,))
     try:
-        yield from pool.map(lambda source: find(model, source, options=options), sources)
+        # The largest first, so that no lane is still busy with one when the others are done.
+        order = sorted(range(len(sources)), key=lambda number: -sources[number].layout.total)
+        found = {number: pool.submit(find, model, sources[number], options=options) for number in order}
+        yield from (found.pop(number).result() for number in range(len(sources)))
     finally:
         pool.shutdown(cancel_futures=True)
