@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,66 +56,78 @@ RIVALS = [
 ]  # fmt: skip
 
 
-def run_one(rival: Rival, seed: int, data: Path, work: Path, also: str) -> dict[str, Any]:
-    """Trains (once for rivals that differ in search alone) and measures one rival, in a process of its own."""
-    task = {"rival": vars(rival), "seed": seed, "data": str(data), "work": str(work), "also": also}
-    done = subprocess.run([sys.executable, str(Path(__file__)), json.dumps(task)], capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"{rival.name} failed: {done.stderr[-2000:]}")
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    say(f"{rival.name}, seed {seed}: BLEU {result['bleu']:.2f}, {result['seconds']:.0f} s of training")
+@dataclass(frozen=True)
+class Task:
+    """One rival with one seed, to be trained or measured in a process of its own."""
+
+    do: str  # "train" or "measure"
+    rival: dict[str, Any]
+    seed: int
+    data: str
+    work: str
+    also: str  # overrides for all
+
+    @property
+    def run(self) -> Path:
+        """Rivals that differ in search alone share a run."""
+        own = f"{self.rival['recipe']} {self.rival['overrides']}".replace(RECIPE, "Transformer", 1).strip()
+        return Path(self.work) / f"run-{own.replace(' ', '_')}-{self.seed}"
+
+
+def run_task(task: Task) -> dict[str, Any]:
+    """What the task gives; kept in a file, and not done again."""
+    name = f"{task.do} {task.rival['name']} {task.seed}".replace(",", "").replace(" ", "-")
+    kept = Path(task.work) / f"{name}.json"
+    if not kept.exists():
+        command = [sys.executable, str(Path(__file__)), json.dumps(vars(task))]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(f"{name} failed: {done.stderr[-2000:]}")
+        kept.write_text(done.stdout.splitlines()[-1], encoding="utf-8")
+    result: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
+    say(f"{name}: " + (f"BLEU {result['bleu']:.2f}" if task.do == "measure" else f"{result['seconds']:.0f} s"))
     return result
 
 
-def distill_from_the_first(data: Path, work: Path, also: str) -> None:
+def distill(teacher: Path, data: Path, folder: Path) -> None:
     """Makes the training set of those that write at once: the first Transformer's translations."""
-    run_one(RIVALS[0], 1, data, work, also)
-    folder = work / "distilled"
-    command = [
-        sys.executable,
-        "-m",
-        "regard",
-        "distill",
-        str(work / "run-Transformer-1"),
-        str(folder),
-        "--data",
-        str(data),
-    ]
+    command = [sys.executable, "-m", "regard", "distill", str(teacher), str(folder), "--data", str(data)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
 # One rival, in its own process
 
 
-def _worker(rival: Rival, seed: int, data: Path, work: Path, also: str) -> dict[str, Any]:
+def train(task: Task) -> dict[str, Any]:
+    from regard import api
+
+    overrides = [*task.rival["overrides"].split(), *task.also.split(), f"train.seed={task.seed}"]
+    if task.rival["distilled"]:
+        folder = Path(task.work) / "distilled"
+        overrides += [f"data.train.source={folder / 'source.txt'}", f"data.train.target={folder / 'target.txt'}"]
+    log = api.train(task.rival["recipe"], out=task.run, overrides=overrides, data=task.data).run.read_log()
+    return {"seconds": max(event.get("seconds", 0.0) for event in log), "seconds_to_30": _seconds_to(30.0, log)}
+
+
+def measure(task: Task) -> dict[str, Any]:
     from regard import api
     from regard.decoding.translator import search_options
     from regard.evaluation.metrics import METRICS
     from regard.run.folder import RunFolder
     from regard.text.bitext import load_bitext
 
-    overrides = [*rival.overrides.split(), *also.split(), f"train.seed={seed}"]
-    if rival.distilled:
-        folder = work / "distilled"
-        overrides += [f"data.train.source={folder / 'source.txt'}", f"data.train.target={folder / 'target.txt'}"]
-    trained_as = f"{rival.recipe} {rival.overrides}".replace(RECIPE, "Transformer", 1).strip().replace(" ", "_")
-    path = work / f"run-{trained_as}-{seed}"
-    api.train(rival.recipe, out=path, overrides=overrides, data=data)
-    run = RunFolder(path)
-    log, config = run.read_log(), run.recipe()
-    judge = work / "run-Transformer-1" if rival.judged else None
-    translator = api.load(path, judge=judge)
-    pairs = load_bitext(config.data.test["test2016"], folders=[data])
+    config, beam = RunFolder(task.run).recipe(), task.rival["beam"]
+    judge = Path(task.work) / "run-Transformer-1" if task.rival["judged"] else None
+    translator = api.load(task.run, judge=judge)
+    pairs = load_bitext(config.data.test["test2016"], folders=[Path(task.data)])
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    options = search_options(config.decode, beam=rival.beam)
-    outputs = translator.translate(sources, options=options)
+    outputs = translator.translate(sources, options=search_options(config.decode, beam=beam))
     metric = METRICS["bleu"]
 
     def bleu(rows: Sequence[int]) -> float:
         return metric([outputs[n] for n in rows], [references[n] for n in rows], config.evaluate).value
 
-    everything = range(len(pairs))
-    draw = random.Random(1)
+    everything, draw = range(len(pairs)), random.Random(1)
     resampled = sorted(bleu(draw.choices(everything, k=len(pairs))) for _ in range(RESAMPLES))
     by_length = {}
     for least, most in LENGTHS:
@@ -126,12 +139,11 @@ def _worker(rival: Rival, seed: int, data: Path, work: Path, also: str) -> dict[
         "signature": metric(outputs, references, config.evaluate).signature,
         "by_length": by_length,
         "parameters": translator.model.num_parameters(),
-        "seconds": max(event.get("seconds", 0.0) for event in log),
-        "seconds_to_30": _seconds_to(30.0, log),
         "tokens_per_second": {
-            f"batch {size}, beam {beam}": _speed(translator, sources[:count], size, beam)
+            f"batch {size}, beam {width}": _speed(translator, sources[:count], size, width)
             for size, count in ((1, 64), (64, 512))
-            for beam in sorted({1, rival.beam})
+            for width in sorted({1, beam})
+            if task.seed == 1
         },
     }
 
@@ -168,7 +180,6 @@ def summarize(found: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     lines = []
     for rival in RIVALS:
         runs = found[rival.name]
-        reached = [run["seconds_to_30"] for run in runs]
         lines.append(
             {
                 "rival": rival.name,
@@ -176,8 +187,8 @@ def summarize(found: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
                 "bleus": [round(run["bleu"], 2) for run in runs],
                 "interval": runs[0]["interval"],
                 "parameters": runs[0]["parameters"],
-                "seconds": statistics.mean(run["seconds"] for run in runs),
-                "seconds_to_30": None if None in reached else statistics.mean(reached),
+                "seconds": runs[0]["seconds"],  # of the first seed, which had the machine to itself
+                "seconds_to_30": runs[0]["seconds_to_30"],
                 "speed": runs[0]["tokens_per_second"],
                 "by_length": {
                     key: statistics.mean(run["by_length"][key]["bleu"] for run in runs) for key in runs[0]["by_length"]
@@ -212,33 +223,42 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     studies.add_flags(parser)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--only", help="comma-separated names, to run fewer")
+    parser.add_argument("--at-once", type=int, default=1, help="runs at a time, of the second seed and on")
     parser.add_argument("--also", default="", help="overrides for all, as train.steps=20 for a quick look")
     parser.add_argument("--work", type=Path, help="where runs are kept, to go on with; a temporary folder if not given")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         work = arguments.work or Path(temporary)
         work.mkdir(parents=True, exist_ok=True)
-        distill_from_the_first(arguments.data, work, arguments.also)
-        wanted = [rival for rival in RIVALS if not arguments.only or rival.name in arguments.only.split(",")]
-        found = {
-            rival.name: [
-                run_one(rival, seed, arguments.data, work, arguments.also) for seed in range(1, arguments.seeds + 1)
-            ]
-            for rival in wanted
-        }
-    lines = summarize(found) if len(found) == len(RIVALS) else []
-    studies.write(arguments.out, {"study": "rivals", "lines": lines, "runs": found}, as_table(lines) if lines else "")
-    if lines:
-        curves = {line["rival"]: (list(line["by_length"]), list(line["by_length"].values())) for line in lines}
-        picture = arguments.out.with_suffix(".svg")
-        studies.draw_lines(picture, curves, across="words of the source", up="BLEU, test2016")
+
+        def task(do: str, rival: Rival, seed: int) -> Task:
+            return Task(do, vars(rival), seed, str(arguments.data), str(work), arguments.also)
+
+        teacher = task("train", RIVALS[0], 1)
+        run_task(teacher)
+        distill(teacher.run, arguments.data, work / "distilled")
+        found: dict[str, list[dict[str, Any]]] = {rival.name: [] for rival in RIVALS}
+        alone = [run_task(task("train", rival, 1)) for rival in RIVALS]  # so that its seconds are its own
+        with ThreadPoolExecutor(arguments.at_once) as pool:
+            later = [task("train", rival, seed) for seed in range(2, arguments.seeds + 1) for rival in RIVALS]
+            list(pool.map(run_task, _one_of_each_run(later)))
+        for rival, trained in zip(RIVALS, alone, strict=True):
+            for seed in range(1, arguments.seeds + 1):
+                found[rival.name].append({**trained, **run_task(task("measure", rival, seed))})
+    lines = summarize(found)
+    studies.write(arguments.out, {"study": "rivals", "lines": lines, "runs": found}, as_table(lines))
+    curves = {line["rival"]: (list(line["by_length"]), list(line["by_length"].values())) for line in lines}
+    studies.draw_lines(arguments.out.with_suffix(".svg"), curves, across="words of the source", up="BLEU, test2016")
+
+
+def _one_of_each_run(tasks: list[Task]) -> list[Task]:
+    """No two that would train the same run at once."""
+    return list({one.run: one for one in tasks}.values())
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 2 and sys.argv[1].startswith("{"):
-        given = json.loads(sys.argv[1])
-        rival, data, work = Rival(**given["rival"]), Path(given["data"]), Path(given["work"])
-        print(json.dumps(_worker(rival, given["seed"], data, work, given["also"])))
+        given = Task(**json.loads(sys.argv[1]))
+        print(json.dumps(train(given) if given.do == "train" else measure(given)))
     else:
         main()
