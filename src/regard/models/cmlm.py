@@ -19,7 +19,6 @@ from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
 from regard.models.base import AtOnce, Written
 from regard.models.stacks import Stacks, TransformerConfig
-from regard.nn.attend import Pattern
 from regard.nn.cross_entropy import linear_cross_entropy
 from regard.nn.linear import Linear
 from regard.text.tokenizer import BOS as MASK
@@ -74,12 +73,7 @@ class Cmlm(Stacks, AtOnce):
         x_ND = self._embed(
             written.values, self.target_embedding, self.target_positions, layout.positions, layout.longest
         )
-        own, across = Pattern(layout, window=self.config.window), Pattern(layout, memory.layout)
-        rotation = self._rotation(layout.positions)
-        for layer in self.decoder:
-            x_ND = layer(x_ND, memory.values, own, across, rotation)
-        hidden_ND: Tensor = self.decoder_norm(x_ND)
-        return hidden_ND
+        return self._through_decoder(x_ND, layout, memory, causal=False)
 
     def _length_logits(self, memory: Ragged) -> Tensor:
         """For each sentence, of each difference of lengths: [B, 2 * farthest + 1]."""
@@ -120,7 +114,7 @@ class Cmlm(Stacks, AtOnce):
         lengths = source[:, None] + changes
         most = torch.tensor(limits, device=logits.device)[:, None] + 1
         fits = (lengths >= 1) & (lengths <= most)
-        fits |= (changes == changes.clamp(min=0).min()) & ~fits.any(dim=1, keepdim=True)
+        fits |= (changes == 0) & ~fits.any(dim=1, keepdim=True)
         chosen = logits.float().masked_fill(~fits, float("-inf")).topk(min(candidates, logits.size(1)), dim=1).indices
         return lengths.gather(1, chosen).clamp(min=1).minimum(most)
 

@@ -24,7 +24,6 @@ from regard.errors import ConfigError
 from regard.models.base import AtOnce, Written
 from regard.models.cmlm import refuse_causal_layers
 from regard.models.stacks import Stacks, TransformerConfig
-from regard.nn.attend import Pattern
 from regard.nn.linear import Linear
 from regard.text.tokenizer import BOS as BLANK
 from regard.text.tokenizer import EOS as UNSAYABLE
@@ -77,11 +76,7 @@ class Ctc(Stacks, AtOnce):
         layout = Layout([count * length for length in memory.layout.lengths], memory.layout.device)
         x_ND = self.unfold(memory.values).view(-1, self.width)
         x_ND = self.dropout(self.target_positions(x_ND, layout.positions, layout.longest))
-        own, across = Pattern(layout, window=self.config.window), Pattern(layout, memory.layout)
-        rotation = self._rotation(layout.positions)
-        for layer in self.decoder:
-            x_ND = layer(x_ND, memory.values, own, across, rotation)
-        return Ragged(self.decoder_norm(x_ND), layout)
+        return Ragged(self._through_decoder(x_ND, layout, memory, causal=False), layout)
 
     def cannot_write(self, source_lengths: Indices, target_lengths: Indices) -> NDArray[np.bool_]:
         return target_lengths > self.config.places * (source_lengths + 1)

@@ -103,12 +103,7 @@ class Nat(Stacks, AtOnce):
         x_ND = self._embed(copies_N, self.source_embedding, self.target_positions, layout.positions, layout.longest)
         table = sinusoids(layout.longest, self.width).to(layout.device, x_ND.dtype)
         places_ND = table.index_select(0, layout.positions)
-        own, across = Pattern(layout, window=self.config.window), Pattern(layout, memory.layout)
-        rotation = self._rotation(layout.positions)
-        for layer in self.decoder:
-            x_ND = layer(x_ND, memory.values, own, across, rotation, places_ND)
-        hidden_ND: Tensor = self.decoder_norm(x_ND)
-        return hidden_ND
+        return self._through_decoder(x_ND, layout, memory, causal=False, also=[places_ND])
 
     # Writing
 

@@ -38,9 +38,7 @@ class RnnConfig(Struct, frozen=True):
 
     width: int = 620  # of embeddings, and of what the output layer sees
     hidden: int = 1000  # width of the decoder's state
-    encoder_hidden: int | None = (
-        None  # width of the encoder's output, both directions together; as the decoder's if unset
-    )
+    encoder_hidden: int | None = None  # of the encoder's output, both directions together; hidden if unset
     bidirectional: bool = True  # the encoder
     num_layers: int = 1
     cell: CellKind = "gru"
@@ -121,7 +119,7 @@ class RnnState:
 
 
 class Rnn(TiedTables, Seq2Seq):
-    """A bidirectional encoder, a decoder, and attention between them or none."""
+    """A recurrent encoder, a recurrent decoder, and attention between them or none."""
 
     def __init__(self, config: RnnConfig, *, source_size: int, target_size: int) -> None:
         super().__init__(config.width, config.tie, source_size=source_size, target_size=target_size)

@@ -8,6 +8,7 @@ Shapes: N target tokens, M source tokens, D width, B sentences, R rows in search
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch.nn.functional as F
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 
 from regard import kernels
 from regard.config import Struct, at_least, below_one
-from regard.data.ragged import Ragged
+from regard.data.ragged import Layout, Ragged
 from regard.models.tied import Tie, TiedTables
 from regard.nn.attend import Body, Pattern
 from regard.nn.attention import CrossAttention, HeadShape, SelfAttention
@@ -173,6 +174,17 @@ class Stacks(TiedTables):
         for layer in self.encoder:
             x_MD = layer(x_MD, pattern, rotation)
         return Ragged(self.encoder_norm(x_MD), layout)
+
+    def _through_decoder(
+        self, x_ND: Tensor, layout: Layout, memory: Ragged, *, causal: bool, also: Sequence[Tensor] = ()
+    ) -> Tensor:
+        """What the decoder makes of these vectors, looking back only or both ways: [N, D]. `also` goes to every layer."""
+        own = Pattern(layout, causal=causal, window=self.config.window)
+        across, rotation = Pattern(layout, memory.layout), self._rotation(layout.positions)
+        for layer in self.decoder:
+            x_ND = layer(x_ND, memory.values, own, across, rotation, *also)
+        hidden_ND: Tensor = self.decoder_norm(x_ND)
+        return hidden_ND
 
     def _embed(self, ids: Tensor, table: Tensor, positions: Positions, places: Tensor, longest: int) -> Tensor:
         scale = math.sqrt(self.config.width)  # section 3.4

@@ -12,7 +12,6 @@ from regard import kernels
 from regard.data.ragged import Layout, Ragged
 from regard.models.base import Seq2Seq
 from regard.models.stacks import LayerState, Stacks
-from regard.nn.attend import Pattern
 from regard.nn.cache import Ancestry, KeyValueCache, fill_up, fill_up_slots, of_sentences
 
 
@@ -58,11 +57,7 @@ class Transformer(Stacks, Seq2Seq):
         x_ND = self._embed(
             target.values, self.target_embedding, self.target_positions, layout.positions, layout.longest
         )
-        own = Pattern(layout, causal=True, window=self.config.window)
-        across, rotation = Pattern(layout, memory.layout), self._rotation(layout.positions)
-        for layer in self.decoder:
-            x_ND = layer(x_ND, memory.values, own, across, rotation)
-        return self.decoder_norm(x_ND)
+        return self._through_decoder(x_ND, layout, memory, causal=True)
 
     @property
     def fixed_shapes(self) -> bool:

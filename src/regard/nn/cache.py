@@ -14,9 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-FEWEST = (
-    16  # slots that are looked at; masked where there are no keys yet. A softmax over fewer is slow on CPUs (LOG.md).
-)
+FEWEST = 16  # slots that are looked at, those without a key masked: a softmax over fewer is slow on CPUs (LOG.md)
 FIRST_STEPS = 32  # that a buffer holds
 
 
