@@ -28,6 +28,7 @@ from regard.assembly import (
 from regard.config import Recipe, find_recipe, load_recipe
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.judge import Judge
+from regard.decoding.recorded import record
 from regard.decoding.translator import Translator, search_options
 from regard.errors import ConfigError, DataError
 from regard.evaluation.metrics import Score, score_all
@@ -165,7 +166,8 @@ def load(
     model.to(use_device(pick_device(device))).eval()
     lay_out_for_search(model)
     chooses = None if judge is None else _judge(judge, device)
-    return Translator(model, tokenizers, recipe.decode, warn=warn, judge=chooses)
+    searched = record(model) if isinstance(model, Seq2Seq) else model
+    return Translator(searched, tokenizers, recipe.decode, warn=warn, judge=chooses)
 
 
 def _judge(run: Path | str, device: str) -> Judge:

@@ -5,6 +5,7 @@ import torch
 
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import SearchOptions
+from regard.decoding.recorded import Recorded, record
 from regard.decoding.refine import refine
 from regard.decoding.search import BeamSearch, search
 
@@ -73,3 +74,18 @@ def test_what_is_written_at_once_is_short_enough_sorted_and_free_of_marks(at_onc
         for one in found:
             assert len(one.ids) <= len(source) - 1 + 2
             assert not {1, 2} & set(one.ids)  # BOS, which is mask and blank, and EOS
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_recorded_steps_find_what_the_models_own_find(model, beam, monkeypatch):
+    monkeypatch.setattr("regard.decoding.recorded.FIRST_STEPS", 2)  # so that room must be made on the way
+    options = SearchOptions(beam=beam, nbest=beam, max_extra=8)
+    if not model.has_fixed_state:
+        assert record(model) is model
+        return
+    recorded = Recorded(model)
+    for sources in (SOURCES, SOURCES[:1], SOURCES[2:5], SOURCES):
+        found = search(recorded, Ragged.from_lists(sources), options=options)
+        for one, other in zip(found, search(model, Ragged.from_lists(sources), options=options), strict=True):
+            assert [each.ids for each in one] == [each.ids for each in other]
+            assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-4)

@@ -9,8 +9,11 @@ Shapes: B sentences still being written, Q beams, R = B * Q rows, V vocabulary, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.ragged import Ragged
@@ -18,6 +21,8 @@ from regard.decoding.hypotheses import Hypothesis, SearchOptions, length_penalty
 from regard.decoding.topk import log_normalizer, top_k
 from regard.models.base import Seq2Seq
 from regard.text.tokenizer import BOS, EOS
+
+Numbers = NDArray[np.int64]
 
 NEVER = float("-inf")
 COMPACT_BELOW = 0.75  # rows are dropped once this share of them, or less, is still being written
@@ -79,8 +84,17 @@ def _forbid(logits_RV: Tensor, *, eos: bool) -> Tensor:
     return logits_RV
 
 
+@dataclass(frozen=True)
+class Candidates:
+    """Ways to go on with each sentence, best first, [B, C] each."""
+
+    scores: NDArray[np.float32]  # log-probabilities
+    tokens: Numbers
+    parents: Numbers  # the rows that they continue
+
+
 class BeamSearch:
-    """Beams of all sentences, advanced together."""
+    """Beams of all sentences, advanced together. The device finds candidates; what becomes of them is decided beside it."""
 
     def __init__(
         self, model: Seq2Seq, memory: object, limits: Sequence[int], device: torch.device, options: SearchOptions
@@ -91,60 +105,63 @@ class BeamSearch:
         self.state = model.start(memory, beams=options.beam)
         self.sentences = list(range(len(limits)))  # which sentence each group of rows writes
         self.finished: list[list[Hypothesis]] = [[] for _ in limits]
-        num_rows = len(limits) * self.beams
-        self.tokens = torch.full((num_rows,), BOS, device=device)
-        self.prefixes = torch.empty((num_rows, 0), dtype=torch.int64, device=device)
+        self.written: list[tuple[Numbers, Numbers]] = []  # of each step, the row before and the token of every row
+        self.tokens = torch.full((len(limits) * self.beams,), BOS, device=device)
         self.logp = torch.full((len(limits), self.beams), NEVER, device=device)
         self.logp[:, 0] = 0.0  # all beams begin alike: only the first may be continued
 
     def run(self) -> list[list[Hypothesis]]:
         """The best hypotheses of every sentence."""
-        step = 0
         while self.sentences:
-            self._advance(step)
-            step += 1
+            candidates = self._candidates()
+            going_on = self._collect(candidates)
+            self._continue(candidates, going_on)
         return [sorted(found, key=lambda one: -one.score)[: self.options.nbest] for found in self.finished]
 
-    def _advance(self, step: int) -> None:
-        """One more token for every beam."""
+    def _candidates(self) -> Candidates:
+        """The best ways to go on with each sentence."""
         B, Q = len(self.sentences), self.beams
         logits_RV = self.model.step(self.tokens, self.state)
         normalizer_R = log_normalizer(logits_RV)
-        _forbid(logits_RV, eos=step < self.options.min_length)
+        _forbid(logits_RV, eos=len(self.written) < self.options.min_length)
         count = min(2 * Q, logits_RV.size(-1))  # at most Q of them can be EOS, so Q remain to go on with
         best_RC, tokens_RC = top_k(logits_RV, count)
         scores = (best_RC - normalizer_R[:, None]).view(B, Q, count) + self.logp[:, :, None]
         scores_BC, flat_BC = scores.flatten(1).topk(min(2 * Q, Q * count), dim=-1)
-        first_row = torch.arange(B, device=self.device)[:, None] * Q
-        parents_BC = flat_BC // count + first_row
         tokens_BC = tokens_RC.view(B, Q * count).gather(1, flat_BC)
-        going_on = self._collect(step, scores_BC, tokens_BC, parents_BC)
-        self._continue(going_on, scores_BC, tokens_BC, parents_BC)
+        scores_bc, tokens_bc, flat_bc = (one.cpu().numpy() for one in (scores_BC, tokens_BC, flat_BC))
+        return Candidates(scores_bc, tokens_bc, flat_bc // count + np.arange(B)[:, None] * Q)
 
-    def _collect(self, step: int, scores_BC: Tensor, tokens_BC: Tensor, parents_BC: Tensor) -> Tensor:
-        """Moves hypotheses that ended among the best Q to the finished ones; the sentences that go on: [B], bool."""
-        ended_BQ = (tokens_BC[:, : self.beams] == EOS) & (scores_BC[:, : self.beams] > NEVER)
-        penalty = length_penalty(step + 1, self.options.length_penalty)
-        if ended_BQ.any():
-            for row, column in ended_BQ.nonzero().tolist():
-                ids = self.prefixes[parents_BC[row, column]].tolist()
-                self._finish(row, ids, scores_BC[row, column].item() / penalty)
-        best_alive = scores_BC.masked_fill(tokens_BC == EOS, NEVER).amax(dim=-1).tolist()
+    def _collect(self, candidates: Candidates) -> list[bool]:
+        """Moves hypotheses that ended among the best Q to the finished ones; which sentences go on."""
+        scores, tokens, length = candidates.scores, candidates.tokens, len(self.written) + 1
+        there = scores > NEVER
+        ended = (tokens == EOS) & there
+        for row, column in np.argwhere(ended[:, : self.beams]).tolist():
+            self._finish(row, self._ids(candidates.parents[row, column]), scores[row, column], length)
+        alive = there & ~ended
+        best_alive = np.where(alive, scores, NEVER).max(axis=1).tolist()
         going_on = []
         for row, sentence in enumerate(self.sentences):
             found, limit = self.finished[sentence], self.limits[sentence]
-            if step + 1 >= limit:  # no room for another token: what is there counts as it is
-                for column in range(scores_BC.size(1)):
-                    if len(found) < self.beams and tokens_BC[row, column] != EOS and scores_BC[row, column] > NEVER:
-                        ids = [*self.prefixes[parents_BC[row, column]].tolist(), int(tokens_BC[row, column])]
-                        self._finish(row, ids, scores_BC[row, column].item() / penalty)
-                going_on.append(False)
-            else:
-                going_on.append(not self._done(found, best_alive[row], limit))
-        return torch.tensor(going_on, device=self.device)
+            if length >= limit:  # no room for another token: what is there counts as it is
+                for column in np.flatnonzero(alive[row])[: max(0, self.beams - len(found))]:
+                    ids = [*self._ids(candidates.parents[row, column]), int(tokens[row, column])]
+                    self._finish(row, ids, scores[row, column], length)
+            going_on.append(length < limit and not self._done(found, best_alive[row], limit))
+        return going_on
 
-    def _finish(self, row: int, ids: list[int], score: float) -> None:
-        self.finished[self.sentences[row]].append(Hypothesis(ids, score))
+    def _ids(self, row: int) -> list[int]:
+        """What a row has written so far."""
+        ids: list[int] = []
+        for rows, tokens in reversed(self.written):
+            ids.append(int(tokens[row]))
+            row = rows[row]
+        return ids[::-1]
+
+    def _finish(self, row: int, ids: list[int], score: float, length: int) -> None:
+        penalty = length_penalty(length, self.options.length_penalty)
+        self.finished[self.sentences[row]].append(Hypothesis(ids, float(score) / penalty))
 
     def _done(self, found: list[Hypothesis], best_alive: float, limit: int) -> bool:
         """Whether enough hypotheses ended, or none still being written can be among the best any more."""
@@ -156,19 +173,17 @@ class BeamSearch:
         # Log-probabilities only fall, and the penalty divides most at the longest length there is.
         return best_alive / length_penalty(limit, self.options.length_penalty) <= worst_wanted
 
-    def _continue(self, going_on: Tensor, scores_BC: Tensor, tokens_BC: Tensor, parents_BC: Tensor) -> None:
+    def _continue(self, candidates: Candidates, going_on: list[bool]) -> None:
         """Gives each beam its next token, and drops the rows of sentences that are done."""
+        self.sentences = [one for one, on in zip(self.sentences, going_on, strict=True) if on]
+        if not self.sentences:
+            return
         # The Q best candidates that do not end: EOS is pushed behind all others, order is kept.
-        ends = (tokens_BC == EOS).to(torch.int64)
-        order = torch.sort(ends, dim=-1, stable=True).indices[:, : self.beams]
-        scores = scores_BC.gather(1, order).masked_fill(ends.gather(1, order) == 1, NEVER)
-        tokens, parents = tokens_BC.gather(1, order), parents_BC.gather(1, order)
-        if not bool(going_on.all()):
-            scores, tokens, parents = scores[going_on], tokens[going_on], parents[going_on]
-            self.sentences = [one for one, on in zip(self.sentences, going_on.tolist(), strict=True) if on]
-            if not self.sentences:
-                return
-        rows = parents.flatten()
+        order = np.argsort(candidates.tokens[going_on] == EOS, axis=1, kind="stable")[:, : self.beams]
+        tokens = np.take_along_axis(candidates.tokens[going_on], order, 1)
+        parents = np.take_along_axis(candidates.parents[going_on], order, 1)
+        scores = np.take_along_axis(candidates.scores[going_on], order, 1)
+        self.written.append((parents.ravel(), tokens.ravel()))
+        rows, self.tokens = torch.from_numpy(np.stack(self.written[-1])).to(self.device).unbind()
+        self.logp = torch.from_numpy(np.where(tokens == EOS, np.float32(NEVER), scores)).to(self.device)
         self.state.reorder(rows)
-        self.logp, self.tokens = scores, tokens.flatten()
-        self.prefixes = torch.cat([self.prefixes.index_select(0, rows), self.tokens[:, None]], dim=1)

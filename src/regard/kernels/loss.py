@@ -47,18 +47,18 @@ def _cross_entropy_kernel(
     rest = whole + column < V
     peak = tl.full([LANES], NOTHING, tl.float32)
     sums = tl.zeros([LANES], tl.float32)
-    total = tl.zeros([LANES], tl.float32)
+    total = tl.zeros([LANES, EACH], tl.float32)  # not every Triton compiles sums of sums in a loop
     for start in range(0, whole, LANES * EACH):
         z = tl.load(logits + start + column).to(tl.float32)
-        total += tl.sum(z, axis=1)
+        total += z
         peak, sums = _take_in(z * LOG2_E, peak, sums)
     if whole < V:
         z = tl.load(logits + whole + column, mask=rest, other=0.0).to(tl.float32)
-        total += tl.sum(z, axis=1)
+        total += z
         peak, sums = _take_in(tl.where(rest, z * LOG2_E, NOTHING), peak, sums)
     highest = tl.max(peak, axis=0)
     lse = highest + tl.log2(tl.sum(sums * tl.exp2(peak - highest), axis=0))
-    loss = lse / LOG2_E - (1 - smoothing) * right - smoothing / V * tl.sum(total, axis=0)
+    loss = lse / LOG2_E - (1 - smoothing) * right - smoothing / V * tl.sum(tl.sum(total, axis=1), axis=0)
     tl.store(losses + row, tl.where(real, loss, 0.0))
     if GRADIENT:
         for start in range(0, whole, LANES * EACH):

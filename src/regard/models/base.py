@@ -78,7 +78,10 @@ class State(Protocol):
     """What a model remembers of the rows being written."""
 
     def reorder(self, rows: Tensor) -> None:
-        """Makes row i go on from row rows[i]. All rows of a sentence come from one sentence; sentences may be left out."""
+        """Makes row i go on from row rows[i].
+
+        All rows of a sentence come from one sentence. Sentences may be left out, but do not change places.
+        """
         ...
 
 
@@ -106,6 +109,18 @@ class Seq2Seq(Model):
         if weight_VD is None:
             return cross_entropy(self.project(hidden_ND), labels_N, smoothing=smoothing)
         return linear_cross_entropy(hidden_ND, weight_VD, labels_N, smoothing=smoothing)
+
+    @property
+    def has_fixed_state(self) -> bool:
+        """Whether there is a `fixed_state`."""
+        return False
+
+    def fixed_state(self, like: Any, *, sentences: int, slots: int, steps: int) -> Any:
+        """A state for `step` that never changes its shape, with room for so many of each, so that a step can be recorded.
+
+        It is made in the likeness of a state of `start`, and can `load` one.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def start(self, memory: Any, *, beams: int) -> State:

@@ -27,6 +27,7 @@ from regard.nn.positions import Positions
 from regard.nn.stack import Stack
 
 HALF = math.sqrt(0.5)
+SPREAD = 0.1  # of the first embeddings: attention compares sums of them, unscaled, and should begin undecided
 
 
 class ConvS2SConfig(Struct, frozen=True):
@@ -166,6 +167,10 @@ class ConvS2S(TiedTables, Seq2Seq):
             for before, (width, kernel) in zip(widths[:-1], config.decoder, strict=True)
         )
         self.out_of_decoder = Linear(widths[-1], [E], bias=True)
+        for table in (self.source_embedding, self.target_embedding, self.output_weight):
+            nn.init.normal_(table, std=SPREAD)
+        for positions in (self.source_positions, self.target_positions):
+            nn.init.normal_(positions.learned, std=SPREAD)
 
     def encode(self, source: Ragged) -> ConvMemory:
         layout = source.layout
@@ -207,4 +212,4 @@ class ConvS2S(TiedTables, Seq2Seq):
         return self.project(self.out_of_decoder(x_RD))
 
     def _embed(self, ids: Tensor, table: Tensor, positions: Positions, places: Tensor, longest: int) -> Tensor:
-        return self.dropout(positions(F.embedding(ids, table) * math.sqrt(self.width), places, longest))
+        return self.dropout(positions(F.embedding(ids, table), places, longest))

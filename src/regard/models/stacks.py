@@ -20,7 +20,7 @@ from regard.data.ragged import Layout, Ragged
 from regard.models.tied import Tie, TiedTables
 from regard.nn.attend import Body, Pattern
 from regard.nn.attention import CrossAttention, HeadShape, SelfAttention
-from regard.nn.cache import KeyValueCache
+from regard.nn.cache import FixedCache, KeyValueCache
 from regard.nn.device import stream_dtype
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.feedforward import ConvFeedForward, FeedForward, FeedForwardKind
@@ -139,7 +139,7 @@ class DecoderLayer(nn.Module):
 class LayerState:
     """What one decoder layer remembers."""
 
-    own: KeyValueCache
+    own: KeyValueCache | FixedCache
     keys: Tensor  # of the source: [B * H, S, K]
     values: Tensor
     recent: list[Tensor]  # of a convolutional feed-forward layer

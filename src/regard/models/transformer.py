@@ -11,6 +11,7 @@ from torch import Tensor
 from regard import kernels
 from regard.data.ragged import Layout, Ragged
 from regard.models.base import Seq2Seq
+from regard.models.fixed import FixedState
 from regard.models.stacks import LayerState, Stacks
 from regard.nn.cache import Ancestry, KeyValueCache, fill_up, fill_up_slots, of_sentences
 
@@ -22,31 +23,45 @@ class TransformerState:
         self, layers: list[LayerState], source: Layout, *, num_heads: int, beams: int, last: int | None
     ) -> None:
         self.layers = layers
-        self.beams = beams
+        self.num_sentences, self.num_heads, self.beams = len(source.lengths), num_heads, beams
         self.length = 0  # tokens read so far
         dtype = layers[0].keys.dtype if layers else torch.float32
-        self.ancestry = Ancestry(len(source.lengths), beams, source.device, dtype=dtype, last=last)
+        self.ancestry = Ancestry(self.num_sentences, beams, source.device, dtype=dtype, last=last)
         holes_BS = ~source.mask  # the source's keys that are no tokens
         bias_BS = torch.zeros(holes_BS.shape, dtype=dtype, device=source.device).masked_fill_(holes_BS, float("-inf"))
         self.memory_bias = fill_up(bias_BS).repeat_interleave(num_heads, dim=0)[:, None]  # [B * H, 1, S]
-        self._sentences = torch.arange(len(source.lengths), device=source.device)
+
+    @property
+    def places(self) -> int:
+        """Positions that the next token's is among."""
+        return self.length + 1
+
+    def position(self) -> Tensor:
+        """Of the next token, the same in all rows: [1]."""
+        return torch.full((1,), self.length, device=self.memory_bias.device)
+
+    def own_bias(self) -> Tensor:
+        """Who may look at what of the past, the next token's own slot among it: [B * H, Q, S]."""
+        return self.ancestry.grow(self.num_heads)
+
+    def advance(self) -> None:
+        """A token has been read."""
+        self.length += 1
 
     def reorder(self, rows: Tensor) -> None:
         self.ancestry.reorder(rows)
         for layer in self.layers:
             layer.recent = [recent.index_select(0, rows) for recent in layer.recent]
-        sentences = rows.view(-1, self.beams)[:, 0] // self.beams
-        if sentences.numel() != self._sentences.numel() or not torch.equal(sentences, self._sentences):
-            self._keep(sentences)
+        if rows.numel() < self.num_sentences * self.beams:
+            self._keep(rows.view(-1, self.beams)[:, 0] // self.beams)
 
     def _keep(self, sentences: Tensor) -> None:
-        before = self._sentences.numel()
+        before, self.num_sentences = self.num_sentences, sentences.numel()
         for layer in self.layers:
             layer.own.keep(sentences)
             layer.keys = of_sentences(layer.keys, sentences, before)
             layer.values = of_sentences(layer.values, sentences, before)
         self.memory_bias = of_sentences(self.memory_bias, sentences, before)
-        self._sentences = torch.arange(sentences.numel(), device=sentences.device)
 
 
 class Transformer(Stacks, Seq2Seq):
@@ -77,12 +92,19 @@ class Transformer(Stacks, Seq2Seq):
             layers.append(LayerState(KeyValueCache(num_sentences, last=last), k_GSK, v_GSV, recent))
         return TransformerState(layers, memory.layout, num_heads=self.config.num_heads, beams=beams, last=last)
 
-    def step(self, tokens: Tensor, state: TransformerState) -> Tensor:
-        position = torch.full((1,), state.length, device=tokens.device)  # all rows write the same one
-        x_RD = self._embed(tokens, self.target_embedding, self.target_positions, position, state.length + 1)
-        rotation = self._rotation(position)
-        own_bias = state.ancestry.grow(self.config.num_heads)
+    def step(self, tokens: Tensor, state: TransformerState | FixedState) -> Tensor:
+        position = state.position()
+        x_RD = self._embed(tokens, self.target_embedding, self.target_positions, position, state.places)
+        rotation, own_bias = self._rotation(position), state.own_bias()
         for layer, layer_state in zip(self.decoder, state.layers, strict=True):
             x_RD = layer.step(x_RD, layer_state, own_bias, state.memory_bias, rotation)
-        state.length += 1
+        state.advance()
         return self.project(self.decoder_norm(x_RD))
+
+    @property
+    def has_fixed_state(self) -> bool:
+        # A window and a convolution look back a fixed way, which would have to move along.
+        return self.config.window is None and self.config.feed_forward != "conv"
+
+    def fixed_state(self, like: TransformerState, *, sentences: int, slots: int, steps: int) -> FixedState:
+        return FixedState(like, sentences=sentences, slots=slots, steps=steps)

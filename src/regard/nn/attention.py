@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.kernels.beside import split_columns
 from regard.nn.attend import Body, Pattern, attend
-from regard.nn.cache import KeyValueCache, by_head, by_row
+from regard.nn.cache import FixedCache, KeyValueCache, by_head, by_row
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.linear import Linear
 from regard.nn.norms import Norm
@@ -84,7 +84,9 @@ class SelfAttention(MultiHead):
         projected, x_ND = self.project.and_input(x_ND)
         return self.look(*self._split(projected, rotation), pattern), x_ND
 
-    def step(self, x_RD: Tensor, cache: KeyValueCache, bias_GQS: Tensor, rotation: Rotation | None = None) -> Tensor:
+    def step(
+        self, x_RD: Tensor, cache: KeyValueCache | FixedCache, bias_GQS: Tensor, rotation: Rotation | None = None
+    ) -> Tensor:
         """One more token a row: its keys and values join the cache, then it looks at all that the bias lets it see."""
         q_RHK, k_RHK, v_RHV = self._split(self.project(x_RD), rotation)
         keys, values = cache.append(k_RHK, v_RHV)

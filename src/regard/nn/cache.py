@@ -73,6 +73,24 @@ class KeyValueCache:
         self.num_sentences = sentences.numel()
 
 
+class FixedCache:
+    """Keys and values of one layer in tensors that never change their shape; `place` says where the next ones go."""
+
+    def __init__(self, keys: Tensor, values: Tensor, place: Tensor, num_sentences: int) -> None:
+        self.keys, self.values, self.place, self.num_sentences = keys, values, place, num_sentences
+
+    def append(self, k_RHK: Tensor, v_RHV: Tensor) -> tuple[Tensor, Tensor]:
+        """All keys [G, slots, K] and values [G, slots, V], those of one more token a row among them."""
+        self.keys.index_copy_(1, self.place, by_head(k_RHK, self.num_sentences))
+        self.values.index_copy_(1, self.place, by_head(v_RHV, self.num_sentences))
+        return self.keys, self.values
+
+    def keep(self, sentences: Tensor) -> None:
+        """Each sentence's place taken by the one it names."""
+        self.keys.copy_(of_sentences(self.keys, sentences, self.num_sentences))
+        self.values.copy_(of_sentences(self.values, sentences, self.num_sentences))
+
+
 def by_head(x_RHK: Tensor, num_sentences: int) -> Tensor:
     """A token a row, as each head of each sentence has them: [G, Q, K]."""
     R, H, K = x_RHK.shape

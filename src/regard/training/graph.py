@@ -16,7 +16,7 @@ from regard import kernels
 from regard.config import TrainConfig
 from regard.data.packing import PackedBatch, Shape, unpack
 from regard.training.spread import Spread
-from regard.training.step import Optimizer, change_weights, set_rate
+from regard.training.step import Optimizer, change_weights
 
 STEPS_BEFORE = 3
 
@@ -48,7 +48,7 @@ class RecordedStep:
     def __call__(self, batches: Sequence[PackedBatch], *, rate: float) -> Tensor:
         for row, batch in zip(self.rows, batches, strict=True):
             row.copy_(batch.row, non_blocking=True)
-        set_rate(self.optimizer, rate)
+        self.optimizer.rate.fill_(rate)
         if self.graph is None and self.steps_left == 0:
             self._record()
         self.steps_left -= 1
@@ -73,7 +73,7 @@ class RecordedStep:
             with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
                 self._run()
         except RuntimeError as error:
-            self.optimizer.zero_grad(set_to_none=True)
+            self.optimizer.forget_gradients()
             self.spread.model.noise.rewind()
             self.note(f"this step cannot be recorded as a CUDA graph, so training goes on without: {error}")
             return

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from regard.nn.linear import Linear
+from regard.training.adam import Adam
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic a·x + b·x³ + c·x⁵ that pulls singular values to about 1
 ITERATIONS = 5
@@ -36,47 +36,36 @@ def orthogonalize(matrices_SRC: Tensor) -> Tensor:
 
 
 class Muon:
-    """An optimizer of two halves with the manners of one: `step`, `zero_grad`, `param_groups`, `state`.
-
-    As of PyTorch's fused optimizers, gradients are divided by `grad_scale`, and nothing changes where `found_inf` is 1.
-    """
+    """An optimizer of two halves with the manners of one."""
 
     def __init__(
-        self, model: nn.Module, *, rate: float | Tensor, momentum: float, weight_decay: float, adam: dict[str, Any]
+        self, model: nn.Module, *, momentum: float, betas: tuple[float, float], eps: float, weight_decay: float
     ) -> None:
         self.blocks = dict(_hidden_matrices(model))
         rest = [one for one in model.parameters() if one not in self.blocks]
-        self.adam = torch.optim.AdamW(rest, lr=rate, weight_decay=weight_decay, fused=True, **adam)
-        self.state: defaultdict[Tensor, dict[str, Any]] = self.adam.state
-        self.group: dict[str, Any] = {"params": list(self.blocks), "lr": rate}
-        self.param_groups = [self.group, *self.adam.param_groups]
+        self.adam = Adam(rest, betas=betas, eps=eps, weight_decay=weight_decay, decoupled=True)
+        self.rate, self.state = self.adam.rate, self.adam.state
         self.momentum, self.weight_decay = momentum, weight_decay
-        self.grad_scale: Tensor | None = None
-        self.found_inf: Tensor | None = None
 
-    def zero_grad(self, *, set_to_none: bool = True) -> None:
-        """Forgets the gradients."""
-        self.adam.zero_grad(set_to_none=set_to_none)
+    def forget_gradients(self) -> None:
+        self.adam.forget_gradients()
         for parameter in self.blocks:
             parameter.grad = None
 
     @torch.no_grad()
-    def step(self) -> None:
-        """Changes the weights."""
-        self.adam.grad_scale, self.adam.found_inf = self.grad_scale, self.found_inf  # type: ignore[attr-defined]
-        self.adam.step()
+    def step(self, *, excess: Tensor | None, skip: Tensor) -> None:
+        """Changes the weights by their gradients divided by `excess`; nothing where `skip` is 1."""
+        self.adam.step(excess=excess, skip=skip)
         moved = [one for one in self.blocks if one.grad is not None]
-        directions = self._directions(moved)
-        keep = 1.0 if self.found_inf is None else 1.0 - self.found_inf
-        rate = self.group["lr"] * keep
-        for parameter, direction in zip(moved, directions, strict=True):
+        rate = self.rate * (1 - skip)
+        for parameter, direction in zip(moved, self._directions(moved, excess, skip), strict=True):
             parameter.mul_(1 - rate * self.weight_decay).sub_(direction * rate)
 
-    def _directions(self, parameters: list[Tensor]) -> list[Tensor]:
+    def _directions(self, parameters: list[Tensor], excess: Tensor | None, skip: Tensor) -> list[Tensor]:
         """The orthogonalized momentum of each weight, at the size of an AdamW update."""
         by_shape: defaultdict[tuple[int, int], list[tuple[int, Tensor]]] = defaultdict(list)
         for index, parameter in enumerate(parameters):
-            ahead = self._momentum_of(parameter)
+            ahead = self._momentum_of(parameter, excess, skip)
             for block in ahead.split(self.blocks[parameter]):
                 by_shape[block.size(0), block.size(1)].append((index, block))
         parts: list[list[Tensor]] = [[] for _ in parameters]
@@ -86,19 +75,17 @@ class Muon:
                 parts[index].append(block * scale)
         return [torch.cat(blocks) if len(blocks) > 1 else blocks[0] for blocks in parts]
 
-    def _momentum_of(self, parameter: Tensor) -> Tensor:
+    def _momentum_of(self, parameter: Tensor, excess: Tensor | None, skip: Tensor) -> Tensor:
         """The momentum with this gradient in it, looked at one step ahead (Nesterov)."""
         gradient = parameter.grad
         assert gradient is not None
-        if self.grad_scale is not None:
-            gradient = gradient / self.grad_scale
-        state, new = self.state[parameter], 1 - self.momentum
+        if excess is not None:
+            gradient = gradient / excess
+        gradient = gradient.nan_to_num(0.0, 0.0, 0.0)  # of a step that is skipped
+        state = self.state[parameter]
         if "momentum" not in state:
             state["momentum"] = torch.zeros_like(parameter)
-        share = torch.full((), new, device=gradient.device)
-        if self.found_inf is not None:
-            gradient, share = gradient.nan_to_num(0.0, 0.0, 0.0), share * (1 - self.found_inf)
-        momentum: Tensor = state["momentum"].lerp_(gradient, share)
+        momentum = state["momentum"].lerp_(gradient, (1 - self.momentum) * (1 - skip))
         return gradient.lerp(momentum, self.momentum)
 
 

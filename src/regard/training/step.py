@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from regard.config import TrainConfig
 from regard.data.loader import Batch, to_device
 from regard.errors import ConfigError
+from regard.training.adam import Adam
 from regard.training.muon import Muon
 from regard.training.spread import Spread
 
@@ -35,31 +35,18 @@ def read(numbers: Sequence[Tensor]) -> list[StepCost]:
     return [StepCost(loss, norm, round(tokens)) for loss, norm, tokens in torch.stack(list(numbers)).tolist()]
 
 
-Optimizer = torch.optim.Optimizer | Muon
+Optimizer = Adam | Muon
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig, *, sharded: bool = False) -> Optimizer:
-    """Adam as in section 5.3, its update fused into one pass (where weights are whole), or one of its kin."""
-    device = next(model.parameters()).device
-    on_gpu = device.type == "cuda"  # where the rate is a number on the device, so that a recorded step can use it
-    rate = torch.zeros((), device=device) if on_gpu else 0.0
-    adam: dict[str, Any] = {"betas": config.betas, "eps": config.eps, "capturable": on_gpu}
-    decay = config.weight_decay
+    """Adam as in section 5.3, or one of its kin."""
+    betas, eps, decay = config.betas, config.eps, config.weight_decay
     if config.optimizer == "muon":
         if sharded:
             raise ConfigError("muon needs whole matrices; use train.parallel=copies, or train.optimizer=adamw")
-        return Muon(model, rate=rate, momentum=config.momentum, weight_decay=decay, adam=adam)
-    kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
-    return kind(model.parameters(), lr=rate, weight_decay=decay, fused=not sharded, **adam)
-
-
-def set_rate(optimizer: Optimizer, rate: float) -> None:
-    """The learning rate of the next step."""
-    for group in optimizer.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
+        return Muon(model, momentum=config.momentum, betas=betas, eps=eps, weight_decay=decay)
+    decoupled = config.optimizer == "adamw"
+    return Adam(model.parameters(), betas=betas, eps=eps, weight_decay=decay, decoupled=decoupled)
 
 
 def training_step(
@@ -77,7 +64,7 @@ def training_step(
     """
     device = next(spread.model.parameters()).device
     tokens = torch.tensor(sum(batch.num_tokens for batch in batches), dtype=torch.float32, device=device)
-    set_rate(optimizer, rate)
+    optimizer.rate.fill_(rate)
     on_device = [to_device(batch, device) for batch in batches]
     return change_weights(spread, optimizer, on_device, tokens, config, precision)
 
@@ -97,28 +84,9 @@ def change_weights(
     for number, batch in enumerate(batches):
         model.noise.part(number * world.size + world.rank)
         total += spread.backward(batch, tokens, precision=precision, last=number == len(batches) - 1)
-    gradients = [one.grad for one in model.parameters() if one.grad is not None]
-    norm = spread.whole(nn.utils.get_total_norm(gradients))
+    norm = spread.whole(nn.utils.get_total_norm([one.grad for one in model.parameters() if one.grad is not None]))
     numbers = torch.stack([world.add(total), norm, tokens])
-    _apply(optimizer, gradients, numbers, config, sharded=spread.sharded)
-    optimizer.zero_grad(set_to_none=True)
+    excess = (norm / config.clip_norm).clamp(min=1) if config.clip_norm else None
+    optimizer.step(excess=excess, skip=(~numbers.isfinite().all()).float())
+    optimizer.forget_gradients()
     return numbers
-
-
-def _apply(
-    optimizer: Optimizer, gradients: list[Tensor], numbers: Tensor, config: TrainConfig, *, sharded: bool
-) -> None:
-    """Clips, and changes the weights unless loss or norm are not finite."""
-    excess = (numbers[1] / config.clip_norm).clamp(min=1) if config.clip_norm else None
-    finite = numbers.isfinite().all()
-    if sharded:  # fused optimizers do not take a whole scale beside shards
-        if excess is not None:
-            for gradient in gradients:
-                gradient.div_(excess)
-        if bool(finite):
-            optimizer.step()
-        return
-    # A fused optimizer divides gradients by grad_scale, and changes nothing where found_inf is 1.
-    optimizer.grad_scale = excess  # type: ignore[union-attr]
-    optimizer.found_inf = (~finite).float()  # type: ignore[union-attr]
-    optimizer.step()

@@ -1,0 +1,57 @@
+"""Steps of search played from a recording, on a GPU. The law for all models is in tests/laws/test_search.py."""
+
+import pytest
+import torch
+
+from regard.data.ragged import Ragged
+from regard.decoding import recorded
+from regard.decoding.hypotheses import SearchOptions
+from regard.decoding.recorded import Recorded, record
+from regard.decoding.search import search
+from regard.models import build_model
+
+TABLE = {"kind": "transformer", "width": 32, "num_layers": 2, "num_heads": 2, "hidden": 64, "tie": "none"}
+SOURCES = [[5, 4, 3, 2], [4, 2], [9, 8, 7, 6, 5, 4, 3, 2], *([3 + n % 7, 5, 2] for n in range(20))]
+
+
+def fresh(device="cpu"):
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        model = build_model(TABLE, source_size=40, target_size=40).eval().to(device)
+    with torch.no_grad():
+        model.output *= 4
+    return model
+
+
+def test_nothing_is_recorded_on_a_cpu():
+    model = fresh()
+    assert record(model) is model
+
+
+def test_only_so_many_recordings_are_kept(monkeypatch):
+    monkeypatch.setattr(recorded, "MOST_RECORDINGS", 2)
+    model = Recorded(fresh())
+    for count in (1, 2, 4, 1):
+        search(model, Ragged.from_lists(SOURCES[:count]), options=SearchOptions(beam=2, max_extra=2))
+    assert [size[0] for size in model._recordings] == [4, 1]
+
+
+def test_many_rows_take_the_models_own_steps(monkeypatch):
+    monkeypatch.setattr(recorded, "MOST_ROWS", 8)
+    model = Recorded(fresh())
+    search(model, Ragged.from_lists(SOURCES[:5]), options=SearchOptions(beam=2))
+    assert not model._recordings
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_recording_finds_what_the_model_finds(beam):
+    model, options = fresh("cuda"), SearchOptions(beam=beam, nbest=beam, max_extra=40)
+    played = record(model)
+    assert isinstance(played, Recorded)
+    for sources in (SOURCES, SOURCES[:1], SOURCES[2:5], SOURCES):
+        source = Ragged.from_lists(sources, torch.device("cuda"))
+        found, expected = search(played, source, options=options), search(model, source, options=options)
+        for one, other in zip(found, expected, strict=True):
+            assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-3)
+            assert one[0].ids == other[0].ids

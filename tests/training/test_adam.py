@@ -1,0 +1,78 @@
+"""Adam: PyTorch's numbers, without its compiler."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from regard.training.adam import Adam
+
+SETTINGS = {"betas": (0.9, 0.98), "eps": 1e-9, "weight_decay": 0.1}
+GO = torch.zeros(())
+
+
+def weights():
+    draw = torch.Generator().manual_seed(1)
+    return [torch.randn(shape, generator=draw) for shape in ((3, 4), (5,), ())]
+
+
+@pytest.mark.parametrize(("decoupled", "theirs"), [(False, torch.optim.Adam), (True, torch.optim.AdamW)])
+def test_it_takes_the_steps_of_pytorch(decoupled, theirs):
+    ours, other = weights(), weights()
+    optimizer, reference = Adam(ours, decoupled=decoupled, **SETTINGS), theirs(other, lr=0.125, **SETTINGS)
+    optimizer.rate.fill_(0.125)
+    draw = torch.Generator().manual_seed(2)
+    for _ in range(5):
+        for one, two in zip(ours, other, strict=True):
+            one.grad = torch.randn(one.shape, generator=draw)
+            two.grad = one.grad / 4
+        optimizer.step(excess=torch.tensor(4.0), skip=GO)
+        reference.step()
+    for one, two in zip(ours, other, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-6)
+
+
+def test_a_skipped_step_leaves_weights_moments_and_count():
+    ours = weights()
+    optimizer = Adam(ours, decoupled=True, **SETTINGS)
+    optimizer.rate.fill_(0.1)
+
+    def everything():
+        state = [value for one in ours for value in optimizer.state[one].values()]
+        return [one.clone() for one in [*ours, *state]]
+
+    for one in ours:
+        one.grad = torch.ones_like(one)
+    optimizer.step(excess=None, skip=GO)
+    before = everything()
+    for one in ours:
+        one.grad = torch.full_like(one, float("nan"))
+    optimizer.step(excess=None, skip=torch.ones(()))
+    assert all(torch.equal(one, two) for one, two in zip(before, everything(), strict=True))
+
+
+def test_weights_without_a_gradient_stay():
+    ours = weights()
+    kept = [one.clone() for one in ours]
+    optimizer = Adam(ours, decoupled=True, **SETTINGS)
+    optimizer.rate.fill_(0.1)
+    optimizer.step(excess=None, skip=GO)
+    ours[0].grad = torch.ones_like(ours[0])
+    optimizer.step(excess=None, skip=GO)
+    assert [torch.equal(one, two) for one, two in zip(ours, kept, strict=True)] == [False, True, True]
+    optimizer.forget_gradients()
+    assert ours[0].grad is None
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_training_does_not_wait_for_the_compiler_to_be_imported(tmp_path, optimizer):
+    overrides = ["train.steps=2", f"train.optimizer={optimizer}"]
+    program = f"""
+import sys
+from regard import api
+api.train("copy", out={str(tmp_path / "run")!r}, overrides={overrides!r})
+print([name for name in ("torch._dynamo", "torch._inductor", "sympy") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
