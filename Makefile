@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test faults check fix bench clean help
+.PHONY: demo test faults check fix bench pictures clean help
 
 help:
 	@echo "make demo    train a Transformer on dates and use it (about two minutes)"
@@ -12,6 +12,7 @@ help:
 	@echo "make check   lint and type-check"
 	@echo "make fix     format, and mend what a linter can mend"
 	@echo "make bench   measure us beside the peers that are installed"
+	@echo "make pictures  draw the README's pictures of attention (make demo first)"
 	@echo "make clean   remove what the other targets made, runs excepted"
 
 demo: $(VENV)/.core
@@ -36,6 +37,12 @@ fix: $(VENV)/.dev
 bench: $(VENV)/.dev
 	@$(BIN)/python benchmarks/train.py --attempts 3
 	@$(BIN)/python benchmarks/decode.py --attempts 3
+
+pictures: $(VENV)/.dev
+	@test -d runs/dates || { echo "there is no runs/dates to look at: make demo first"; exit 1; }
+	@$(BIN)/regard look en-de "My sister says that she likes the dog because it is friendly." \
+		--png --attention encoder --layer 5 --head 1 --head 4 --word it --out docs/pictures/pronoun.png
+	@$(BIN)/regard look runs/dates "Donnerstag, 9. November 1989" --png --out docs/pictures/dates.png
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

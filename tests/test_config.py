@@ -2,10 +2,12 @@
 
 import tomllib
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.assembly import resolve
 from regard.config import (
     Bitext,
     DataConfig,
@@ -23,7 +25,7 @@ from regard.config import (
     to_table,
 )
 from regard.errors import ConfigError
-from regard.models import model_config
+from regard.models import MODELS, model_config
 
 SMALL = """
 model = { kind = "transformer", width = 64 }
@@ -348,3 +350,13 @@ def test_another_family_begins_its_table_anew_wherever_it_stands():
     for overrides in (["model.width=32", "model.kind=rnn"], ["model.kind=rnn", "model.width=32"]):
         assert load_recipe("copy", overrides).model == {"kind": "rnn", "width": 32}
     assert load_recipe("copy", ["model.kind=transformer"]).model == load_recipe("copy").model
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_resolved_recipe_reads_back_as_itself(kind, tmp_path):
+    for preset in (None, *MODELS[kind].presets):
+        table = {"kind": kind} if preset is None else {"kind": kind, "preset": preset}
+        recipe = resolve(msgspec.structs.replace(load_recipe("copy", []), model=table))
+        path = tmp_path / "recipe.toml"
+        path.write_text(dump_toml(to_table(recipe)), encoding="utf-8")
+        assert differences(load_recipe(str(path), []), recipe) == []

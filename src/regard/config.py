@@ -326,7 +326,7 @@ def to_table(struct: msgspec.Struct) -> dict[str, Any]:
     def clean(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: clean(entry) for key, entry in value.items() if entry is not None}
-        return value
+        return [clean(entry) for entry in value] if isinstance(value, list | tuple) else value
 
     table = clean(msgspec.to_builtins(struct))
     assert isinstance(table, dict), type(table)

@@ -7,7 +7,7 @@ from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.recorded import Recorded, record
 from regard.decoding.refine import refine
-from regard.decoding.search import BeamSearch, search
+from regard.decoding.search import BeamSearch, Given, search
 
 SOURCES = [[5, 6, 7, 8, 2], [9, 2], [3, 4, 5, 2], [10, 10, 2], [7, 2], [4, 4, 4, 4, 4, 4, 2]]
 
@@ -29,7 +29,7 @@ def test_a_beam_of_one_is_greedy(model):
     greedy = search(model, source, options=options)
     limits = [options.limit(len(ids) - 1) for ids in SOURCES]
     with torch.inference_mode():
-        beam = BeamSearch(model, model.encode(source), limits, source.layout.device, options).run()
+        beam = BeamSearch(model, model.encode(source), limits, Given((), source.layout.device), options).run()
     for one, other in zip(greedy, beam, strict=True):
         assert one[0].ids == other[0].ids
         assert one[0].score == pytest.approx(other[0].score, abs=1e-4)
@@ -89,3 +89,19 @@ def test_recorded_steps_find_what_the_models_own_find(model, beam, monkeypatch):
         for one, other in zip(found, search(model, Ragged.from_lists(sources), options=options), strict=True):
             assert [each.ids for each in one] == [each.ids for each in other]
             assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-4)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_what_is_given_is_where_it_begins(model, beam):
+    options = SearchOptions(beam=beam, max_extra=8)
+    free = search(model, Ragged.from_lists(SOURCES), options=options)
+    prefixes = [[], [4], [9, 9, 3], [5, 6], [8, 7, 6, 5, 4, 3], [3]]
+    for prefix, found in zip(
+        prefixes, search(model, Ragged.from_lists(SOURCES), options=options, prefixes=prefixes), strict=True
+    ):
+        assert found[0].ids[: len(prefix)] == prefix
+    own = [found[0].ids[:2] for found in free]
+    again = search(model, Ragged.from_lists(SOURCES), options=options, prefixes=own)
+    if beam == 1:  # a wider beam may have found its best by another way
+        assert [one[0].ids for one in again] == [one[0].ids for one in free]
+        assert [one[0].score for one in again] == pytest.approx([one[0].score for one in free], abs=1e-4)

@@ -22,7 +22,7 @@ MOST_ROWS = 1024  # for more the GPU has enough to do in a step
 MOST_RECORDINGS = 64  # that are kept; the one not played for longest goes first
 FIRST_STEPS = 32  # that there is room for; then twice as many
 SLOTS = 16  # source tokens are rounded up to a multiple
-WARM_UP = 3  # steps before a recording: libraries set themselves up in them
+WARM_UP = 2  # steps before a recording: libraries set themselves up in them
 
 Size = tuple[int, int, int, int]  # sentences, beams, slots, steps
 
@@ -41,16 +41,12 @@ class Recording:
         self.tokens = torch.zeros(rows, dtype=torch.int64, device=device)
         self.logits: Tensor | None = None
         self.graph: torch.cuda.CUDAGraph | None = None
+        for _ in range(WARM_UP):
+            model.step(self.tokens, state)
         if device.type == "cuda":
-            self._record(device)
+            self._record()
 
-    def _record(self, device: torch.device) -> None:
-        stream = torch.cuda.Stream(device)
-        stream.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(stream):
-            for _ in range(WARM_UP):
-                self.model.step(self.tokens, self.state)
-        torch.cuda.current_stream(device).wait_stream(stream)
+    def _record(self) -> None:
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
             self.logits = self.model.step(self.tokens, self.state)

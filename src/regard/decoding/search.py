@@ -25,25 +25,55 @@ from regard.text.tokenizer import BOS, EOS
 Numbers = NDArray[np.int64]
 
 NEVER = float("-inf")
+ANY = -1  # token, where a sentence's prefix has none
 COMPACT_BELOW = 0.75  # rows are dropped once this share of them, or less, is still being written
 
 
 @torch.inference_mode()
-def search(model: Seq2Seq, source: Ragged, *, options: SearchOptions) -> list[list[Hypothesis]]:
-    """The `nbest` best translations of each source sentence (which ends in EOS), best first."""
+def search(
+    model: Seq2Seq, source: Ragged, *, options: SearchOptions, prefixes: Sequence[Sequence[int]] = ()
+) -> list[list[Hypothesis]]:
+    """The `nbest` best translations of each source sentence (which ends in EOS), best first.
+
+    Each begins with its sentence's prefix, where prefixes are given.
+    """
     limits = [options.limit(length - 1) for length in source.layout.lengths]
+    if prefixes:
+        limits = [max(limit, len(prefix) + 1) for limit, prefix in zip(limits, prefixes, strict=True)]
     if model.max_length is not None:
         limits = [min(limit, model.max_length) for limit in limits]
-    memory = model.encode(source)
+    memory, given = model.encode(source), Given(prefixes, source.layout.device)
     if options.beam == 1:
-        return [[hypothesis] for hypothesis in _greedy(model, memory, limits, source.layout.device, options)]
-    return BeamSearch(model, memory, limits, source.layout.device, options).run()
+        return [[hypothesis] for hypothesis in _greedy(model, memory, limits, given, options)]
+    return BeamSearch(model, memory, limits, given, options).run()
+
+
+class Given:
+    """What each sentence must begin with."""
+
+    def __init__(self, prefixes: Sequence[Sequence[int]], device: torch.device) -> None:
+        self.device = device
+        self.length = max(map(len, prefixes), default=0)
+        padded = [[*prefix, *[ANY] * (self.length - len(prefix))] for prefix in prefixes]
+        self.tokens = torch.tensor(padded, dtype=torch.int64, device=device)
+
+    def force(self, logits_RV: Tensor, sentences: Tensor, step: int) -> None:
+        """Leaves rows that must write a certain token now nothing else; `sentences` says whose rows they are."""
+        if step >= self.length:
+            return
+        wanted_R = self.tokens[sentences, step]
+        rows = (wanted_R != ANY).nonzero()[:, 0]
+        tokens = wanted_R[rows]
+        kept = logits_RV[rows, tokens]
+        logits_RV[rows] = NEVER
+        logits_RV[rows, tokens] = kept
 
 
 def _greedy(
-    model: Seq2Seq, memory: object, limits: Sequence[int], device: torch.device, options: SearchOptions
+    model: Seq2Seq, memory: object, limits: Sequence[int], given: Given, options: SearchOptions
 ) -> list[Hypothesis]:
     """The likeliest token at every step."""
+    device = given.device
     state = model.start(memory, beams=1)
     alive = torch.arange(len(limits), device=device)  # which sentence each row writes
     room = torch.tensor(limits, device=device)  # most tokens of each row
@@ -54,7 +84,8 @@ def _greedy(
     for step in range(max(limits)):
         logits = model.step(tokens, state)
         normalizer = log_normalizer(logits) if options.scores else None
-        best, places = top_k(_forbid(logits, eos=step < options.min_length), 1)
+        given.force(_forbid(logits, eos=step < options.min_length), alive, step)
+        best, places = top_k(logits, 1)
         tokens = places[:, 0]
         if normalizer is not None:
             logp[alive] += torch.where(writing, best[:, 0] - normalizer, 0.0)
@@ -97,17 +128,17 @@ class BeamSearch:
     """Beams of all sentences, advanced together. The device finds candidates; what becomes of them is decided beside it."""
 
     def __init__(
-        self, model: Seq2Seq, memory: object, limits: Sequence[int], device: torch.device, options: SearchOptions
+        self, model: Seq2Seq, memory: object, limits: Sequence[int], given: Given, options: SearchOptions
     ) -> None:
-        self.model, self.options, self.device = model, options, device
+        self.model, self.options, self.given, self.device = model, options, given, given.device
         self.limits = list(limits)
         self.beams = options.beam
         self.state = model.start(memory, beams=options.beam)
         self.sentences = list(range(len(limits)))  # which sentence each group of rows writes
         self.finished: list[list[Hypothesis]] = [[] for _ in limits]
         self.written: list[tuple[Numbers, Numbers]] = []  # of each step, the row before and the token of every row
-        self.tokens = torch.full((len(limits) * self.beams,), BOS, device=device)
-        self.logp = torch.full((len(limits), self.beams), NEVER, device=device)
+        self.tokens = torch.full((len(limits) * self.beams,), BOS, device=self.device)
+        self.logp = torch.full((len(limits), self.beams), NEVER, device=self.device)
         self.logp[:, 0] = 0.0  # all beams begin alike: only the first may be continued
 
     def run(self) -> list[list[Hypothesis]]:
@@ -120,10 +151,12 @@ class BeamSearch:
 
     def _candidates(self) -> Candidates:
         """The best ways to go on with each sentence."""
-        B, Q = len(self.sentences), self.beams
+        B, Q, step = len(self.sentences), self.beams, len(self.written)
         logits_RV = self.model.step(self.tokens, self.state)
         normalizer_R = log_normalizer(logits_RV)
-        _forbid(logits_RV, eos=len(self.written) < self.options.min_length)
+        _forbid(logits_RV, eos=step < self.options.min_length)
+        if step < self.given.length:
+            self.given.force(logits_RV, torch.tensor(self.sentences, device=self.device).repeat_interleave(Q), step)
         count = min(2 * Q, logits_RV.size(-1))  # at most Q of them can be EOS, so Q remain to go on with
         best_RC, tokens_RC = top_k(logits_RV, count)
         scores = (best_RC - normalizer_R[:, None]).view(B, Q, count) + self.logp[:, :, None]

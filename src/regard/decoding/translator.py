@@ -51,6 +51,13 @@ class Translator:
         self.model, self.tokenizers, self.config, self.warn = model, tokenizers, config, warn
         self.judge = judge  # who chooses among the candidates of a beam, if somebody else does
 
+    @property
+    def longest_source(self) -> int:
+        """Most tokens of a source."""
+        return min(
+            self.config.max_source, (self.model.max_length or self.config.max_source + 1) - 1
+        )  # EOS needs a place too
+
     def translate(self, texts: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
         """The best translation of each text."""
         if isinstance(texts, str):
@@ -92,9 +99,7 @@ class Translator:
         results = [[Translation("", 0.0)] for _ in texts]
         encoded = self.tokenizers.source.encode_all(texts)
         wanted = np.array([n for n, ids in enumerate(encoded) if ids and texts[n].strip()], dtype=np.int64)
-        most = min(
-            self.config.max_source, (self.model.max_length or self.config.max_source + 1) - 1
-        )  # EOS needs a place too
+        most = self.longest_source
         for number in wanted:
             if len(encoded[number]) > most:
                 length = len(encoded[number])

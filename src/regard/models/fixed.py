@@ -33,7 +33,9 @@ class FixedState:
         self._place = torch.arange(Q, device=device)  # the slots of the next tokens
         self._own = torch.full((Q, Q), NOTHING, dtype=dtype, device=device).fill_diagonal_(0.0)
         self._past = torch.full((sentences, Q, steps * Q), NOTHING, dtype=dtype, device=device)
-        self.memory_bias = torch.full((G, 1, slots), NOTHING, dtype=dtype, device=device)
+        self.memory_bias = torch.zeros(
+            (G, 1, slots), dtype=dtype, device=device
+        )  # not yet: a softmax of nothing is NaN
         self.layers: list[LayerState] = []
         self._caches: list[FixedCache] = []
         for layer in like.layers:

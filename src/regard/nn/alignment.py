@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from regard.data.ragged import Layout, Ragged
 from regard.nn.linear import Linear
+from regard.nn.watch import watching
 
 Score = Literal["dot", "general", "additive", "concat"]
 
@@ -75,6 +76,11 @@ class Alignment(nn.Module):
         scores_BQS = self._scores(states_BQD, source.keys).float() + source.bias
         whole = self.window is None
         weights = scores_BQS.softmax(dim=-1) if whole else self._around(states_BQD, scores_BQS, source)
+        seen = watching()
+        if seen is not None:
+            seen.add(
+                self, [one[None, :, :length] for one, length in zip(weights, source.lengths.tolist(), strict=True)]
+            )
         return torch.bmm(weights.to(source.values.dtype), source.values), weights
 
     def _scores(self, states_BQD: Tensor, keys_BSD: Tensor) -> Tensor:

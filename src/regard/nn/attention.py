@@ -15,12 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from regard.kernels.beside import split_columns
-from regard.nn.attend import Body, Pattern, attend
+from regard.nn.attend import Body, Pattern, attend, attend_explicit
 from regard.nn.cache import FixedCache, KeyValueCache, by_head, by_row
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.linear import Linear
 from regard.nn.norms import Norm
 from regard.nn.positions import Rotation
+from regard.nn.watch import watching
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,12 @@ class MultiHead(nn.Module):
     def look(self, q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: Pattern) -> Tensor:
         """Attention over a whole batch, heads joined and projected: [N, D]."""
         drop = self.dropout if self.dropout.active else None
-        heads_NHV = attend(q_NHK, k_MHK, v_MHV, pattern, body=self.body, drop=drop)
+        seen = watching()
+        if seen is None:
+            heads_NHV = attend(q_NHK, k_MHK, v_MHV, pattern, body=self.body, drop=drop)
+        else:
+            heads_NHV, weights = attend_explicit(q_NHK, k_MHK, v_MHV, pattern, drop)
+            seen.add(self, weights)
         return self.output(heads_NHV.flatten(1))
 
     def look_once(self, q_RHK: Tensor, k_GSK: Tensor, v_GSV: Tensor, bias_GQS: Tensor) -> Tensor:

@@ -110,6 +110,8 @@ def join(device: torch.device) -> Iterator[World]:
     dist.init_process_group(backend, store=_meeting_place(), rank=rank, world_size=size, timeout=PATIENCE)
     try:
         yield World(rank, size, device)
+        if backend == "gloo":  # its threads outlive the group (PyTorch 2.13): let them put down what they hold
+            dist.barrier()
     except RuntimeError as error:
         if not _broke_off(error):
             raise

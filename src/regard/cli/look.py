@@ -1,0 +1,95 @@
+"""regard look"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.say import say
+
+KINDS = "encoder, decoder, encoder-decoder"
+
+
+def look(
+    run: Annotated[
+        Path | None,
+        typer.Argument(help="A run folder (it may still be training), or de-en, en-de.", show_default=False),
+    ] = None,
+    sentence: Annotated[str | None, typer.Argument(help="What to translate.", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The file; look.html if not given.")] = None,
+    svg: Annotated[bool, typer.Option("--svg", help="Draw one layer as SVG, for a paper.")] = False,
+    png: Annotated[bool, typer.Option("--png", help="Likewise as PNG.")] = False,
+    attention: Annotated[str | None, typer.Option(help=f"With --svg, --png: {KINDS}.")] = None,
+    layer: Annotated[int | None, typer.Option(help="With --svg, --png: from 1; the last if not given.")] = None,
+    head: Annotated[
+        list[int] | None, typer.Option(help="With --svg, --png: from 1, may be given again; their mean if not given.")
+    ] = None,
+    word: Annotated[str | None, typer.Option(help="With --svg, --png: only what this word looks at.")] = None,
+    heatmap: Annotated[bool, typer.Option("--heatmap", help="With --svg, --png: shades instead of lines.")] = False,
+    beam: Annotated[int | None, typer.Option(help="Beams; 1 is greedy. As the recipe says if not given.")] = None,
+    alternatives: Annotated[int, typer.Option(help="Other tokens shown for each place.", min=0, max=20)] = 3,
+    positions: Annotated[bool, typer.Option("--positions", help="Draw the paper's position encodings.")] = False,
+    schedule: Annotated[bool, typer.Option("--schedule", help="Draw the paper's learning rate.")] = False,
+    mask: Annotated[bool, typer.Option("--mask", help="Draw who may look at whom.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+) -> None:
+    """See a translation come about: attention of every layer and head, probabilities, what else could have been written.
+
+    Writes one HTML file that opens in any browser and needs nothing else.
+
+    Examples:
+
+      regard look en-de "The animal didn't cross the street because it was too tired."
+
+      regard look runs/dates "samedi 14 novembre 2026" --out dates.html
+
+      regard look en-de "I like the dog because it is friendly." --png --attention encoder --layer 5 --head 1 --word it
+
+      regard look --positions --png
+    """
+    ending = "svg" if svg else "png" if png else "html"
+    if svg and png:
+        raise typer.BadParameter("choose --svg or --png")
+    drawn = [name for name, wanted in (("positions", positions), ("schedule", schedule), ("mask", mask)) if wanted]
+    if drawn:
+        if run is not None or len(drawn) > 1:
+            raise typer.BadParameter("--positions, --schedule and --mask go alone")
+        _draw_the_papers(drawn[0], out or Path(f"{drawn[0]}.{'svg' if svg else 'png'}"))
+        return
+    if run is None or sentence is None:
+        raise typer.BadParameter('give a run and a sentence, as in: regard look en-de "Where is the station?"')
+    if ending == "html" and (attention or layer or head or word or heatmap):
+        raise typer.BadParameter(
+            "--attention, --layer, --head, --word, --heatmap go with --svg or --png; the page has all"
+        )
+    from regard import api
+    from regard.decoding.translator import search_options
+    from regard.explain.figures import Choice, draw
+    from regard.explain.page import as_page
+    from regard.explain.see import see
+
+    translator = api.load(run, device=device)
+    options = search_options(translator.config, beam=beam)
+    shown = alternatives if ending == "html" else 0
+    sight = see(translator, sentence, options=options, alternatives=shown, name=str(run))
+    path = out or Path(f"look.{ending}")
+    if ending == "html":
+        path.write_text(as_page(sight), encoding="utf-8")
+    else:
+        draw(sight, path, Choice(name=attention, layer=layer, heads=tuple(head or ()), word=word, heatmap=heatmap))
+    print(sight.target.text)
+    say(f"written to {path}")
+
+
+def _draw_the_papers(name: str, path: Path) -> None:
+    from regard.explain.paper import draw_masks, draw_positions, draw_schedule
+
+    if name == "positions":
+        draw_positions(path)
+    elif name == "schedule":
+        draw_schedule(path)
+    else:
+        draw_masks(path)
+    say(f"written to {path}")

@@ -1,0 +1,161 @@
+"""Translates one sentence and sees how: attention, probabilities, and what else could have been written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.data.ragged import Ragged
+from regard.decoding.hypotheses import SearchOptions
+from regard.decoding.search import search
+from regard.decoding.translator import Translator, search_options
+from regard.errors import DecodeError
+from regard.explain.sight import Alternative, Attention, Side, Sight, Text
+from regard.explain.words import group
+from regard.models.base import AtOnce, Model, Seq2Seq
+from regard.nn.alignment import Alignment
+from regard.nn.attention import CrossAttention, PositionalAttention
+from regard.nn.watch import Seen, watch
+from regard.text.tokenizer import BOS, EOS, Tokenizer
+
+MOST_CONTINUED = 400  # alternatives whose continuation is searched too: those of a sentence of everyday length
+
+
+@torch.inference_mode()
+def see(
+    translator: Translator,
+    text: str,
+    *,
+    options: SearchOptions | None = None,
+    prefix: Sequence[int] = (),
+    alternatives: int = 3,
+    name: str = "",
+) -> Sight:
+    """How a sentence is translated, beginning with `prefix` where one is given."""
+    model, tokenizers = translator.model, translator.tokenizers
+    source_ids = _source_ids(translator, text)
+    source = Ragged.from_lists([source_ids], next(model.parameters()).device)
+    options = options or search_options(translator.config)
+    if isinstance(model, AtOnce):
+        if prefix:
+            raise DecodeError("this model writes all tokens at once; it cannot go on from given ones")
+        target_ids, seen = _written_at_once(model, source, options)
+        probabilities, others = [], []
+    else:
+        assert isinstance(model, Seq2Seq)
+        target_ids = [*search(model, source, options=options, prefixes=[prefix])[0][0].ids, EOS]
+        seen, logp = _written_again(model, source, target_ids)
+        probabilities = [round(float(logp[place, token].exp()), 6) for place, token in enumerate(target_ids)]
+        others = _alternatives(translator, source_ids, target_ids, logp, options, alternatives)
+    attentions = _attentions(model, seen)
+    return Sight(
+        model=name,
+        source=_text(tokenizers.source, source_ids),
+        target=_text(tokenizers.target, target_ids),
+        attentions=attentions,
+        probabilities=probabilities,
+        alternatives=others,
+    )
+
+
+def _source_ids(translator: Translator, text: str) -> list[int]:
+    ids = translator.tokenizers.source.encode(text)
+    if not ids or not text.strip():
+        raise DecodeError("there is no sentence to look at; give one with words in it")
+    most = translator.longest_source
+    if len(ids) > most:
+        raise DecodeError(f"the sentence has {len(ids)} tokens; this model takes {most}")
+    return [*ids, EOS]
+
+
+def _text(tokenizer: Tokenizer, ids: list[int]) -> Text:
+    return Text(tokenizer.decode(ids), tokenizer.pieces(ids), group(tokenizer, ids))
+
+
+def _written_again(model: Seq2Seq, source: Ragged, target_ids: list[int]) -> tuple[Seen, Tensor]:
+    """What attention did while these tokens were read in one go, and all log-probabilities: [tokens, V]."""
+    with watch() as seen:
+        target = Ragged.from_lists([[BOS, *target_ids[:-1]]], source.layout.device)
+        logits = model.project(model.hidden(target, model.encode(source))).float()
+    logits[:, BOS] = float("-inf")
+    return seen, logits.log_softmax(dim=-1)
+
+
+def _written_at_once(model: AtOnce, source: Ragged, options: SearchOptions) -> tuple[list[int], Seen]:
+    limits = [options.limit(source.layout.lengths[0] - 1)]
+    with watch() as seen:
+        written = model.write(model.encode(source), limits=limits, candidates=1, iterations=options.iterations)
+    return [*written[0][0].ids, EOS], seen
+
+
+def _alternatives(
+    translator: Translator,
+    source_ids: list[int],
+    target_ids: list[int],
+    logp: Tensor,
+    options: SearchOptions,
+    count: int,
+) -> list[list[Alternative]]:
+    """For each place the likeliest other tokens, each with the translation that would have come of it."""
+    if count == 0:
+        return [[] for _ in target_ids]
+    tokenizer = translator.tokenizers.target
+    best = logp.topk(min(count + 1, logp.size(1)), dim=-1)
+    places = [
+        [(token, p) for token, p in zip(tokens, ps, strict=True) if token != own and p > float("-inf")][:count]
+        for own, tokens, ps in zip(target_ids, best.indices.tolist(), best.values.tolist(), strict=True)
+    ]
+    prefixes = [[*target_ids[:at], token] for at, found in enumerate(places) for token, _ in found]
+    texts = iter(_continued(translator, source_ids, prefixes, options))
+    return [
+        [Alternative(tokenizer.pieces([token])[0], round(float(np.exp(p)), 6), next(texts)) for token, p in found]
+        for found in places
+    ]
+
+
+def _continued(
+    translator: Translator, source_ids: list[int], prefixes: list[list[int]], options: SearchOptions
+) -> list[str]:
+    """The likeliest translation that begins with each prefix, greedily; empty where there are too many to search."""
+    if len(prefixes) > MOST_CONTINUED:
+        return ["" for _ in prefixes]
+    model = translator.model
+    assert isinstance(model, Seq2Seq)
+    source = Ragged.from_lists([source_ids] * len(prefixes), next(model.parameters()).device)
+    greedy = SearchOptions(beam=1, max_extra=options.max_extra, scores=False)
+    open_ones = [prefix[:-1] if prefix[-1] == EOS else prefix for prefix in prefixes]
+    found = search(model, source, options=greedy, prefixes=open_ones)
+    decode = translator.tokenizers.target.decode
+    return [
+        decode(prefix if prefix[-1] == EOS else hypotheses[0].ids)
+        for prefix, hypotheses in zip(prefixes, found, strict=True)
+    ]
+
+
+def _attentions(model: Model, seen: Seen) -> list[Attention]:
+    """What was written down, lowest layer first, the encoder's before the decoder's."""
+    found = []
+    for name, module in model.named_modules():
+        if module not in seen.calls:
+            continue
+        calls = [call[0] for call in seen.calls[module]]
+        one_by_one = len(calls) > 1 and all(call.size(1) == 1 for call in calls)
+        weights = torch.cat(calls, dim=1) if one_by_one else calls[-1]
+        kind, queries, keys = _kind(name, module, at_once=model.at_once)
+        digits = re.search(r"\d+", name)
+        layer = int(digits.group()) + 1 if digits else 1
+        found.append(Attention(kind, layer, queries, keys, weights.float().cpu().numpy()))
+    return found
+
+
+def _kind(name: str, module: nn.Module, *, at_once: bool) -> tuple[str, Side, Side]:
+    if isinstance(module, CrossAttention | Alignment):
+        return "encoder-decoder", "target", "source"
+    if "encoder" in name.split("."):
+        return "encoder", "source", "source"
+    kind = "positions" if isinstance(module, PositionalAttention) else "decoder"
+    return kind, "target", "target" if at_once else "read"

@@ -1,0 +1,38 @@
+"""Seeing what attention does: inside `watch()` every attention writes down its weights, computed as in the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from torch import Tensor, nn
+
+_current: ContextVar[Seen | None] = ContextVar("watching", default=None)
+
+
+class Seen:
+    """The weights of each attention, call by call: for each sentence [H, queries, keys]."""
+
+    def __init__(self) -> None:
+        self.calls: dict[nn.Module, list[list[Tensor]]] = {}
+
+    def add(self, attention: nn.Module, weights: Sequence[Tensor]) -> None:
+        """What an attention gave to each sentence of a batch."""
+        self.calls.setdefault(attention, []).append([one.detach() for one in weights])
+
+
+@contextmanager
+def watch() -> Iterator[Seen]:
+    """A context in which attention is written down, in this thread."""
+    seen = Seen()
+    token = _current.set(seen)
+    try:
+        yield seen
+    finally:
+        _current.reset(token)
+
+
+def watching() -> Seen | None:
+    """Where to write weights down; None where nobody looks."""
+    return _current.get()

@@ -1,0 +1,51 @@
+"""A real browser for tests: Chromium, driven by Playwright. Tests skip, and say why, where either is missing."""
+
+import shutil
+from contextlib import contextmanager
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+@contextmanager
+def chromium():
+    """A browser, for as long as the context lasts."""
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="Playwright is not installed: pip install playwright"
+    )
+    path = next((found for found in map(shutil.which, NAMES) if found), None)
+    if path is None:
+        pytest.skip("there is no Chromium: apt-get install chromium")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=path, args=["--no-sandbox"])  # we load nobody else's pages
+        yield browser
+        browser.close()
+
+
+def expect(locator):
+    """Playwright's, which waits for what is expected."""
+    from playwright.sync_api import expect
+
+    return expect(locator)
+
+
+class Watched:
+    """A page, and all that it complained about or asked for."""
+
+    def __init__(self, browser, **options):
+        self.complaints, self.requests = [], []
+        self.context = browser.new_context(**options)
+        self.page = self.context.new_page()
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+
+
+def serious_findings(page):
+    """What axe-core finds that keeps people out."""
+    axe = pytest.importorskip(
+        "axe_core_python.sync_playwright", reason="axe-core is not installed: pip install axe-core-python"
+    )
+    found = axe.Axe().run(page)["violations"]
+    return [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
