@@ -4,19 +4,24 @@ python benchmarks/rivals.py --data ~/data --out benchmarks/results/rivals.json
 
 Families that write all tokens at once learn from the Transformer's translations of the training set (`regard distill`).
 Everything is scored on test2016, lower-cased and tokenised; what each family was searched with is in its line.
+
+Runs train side by side, several at a time; what a step takes is measured alone on the machine, and a run's seconds are
+its steps times that. With --work and --seconds it can be done in several calls: what is begun goes on, what is done is kept.
 """
 
 import argparse
 import json
+import os
 import random
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -56,72 +61,168 @@ RIVALS = [
 ]  # fmt: skip
 
 
+PACE_STEPS = 120  # trained alone; the last of them are timed
+GRACE = 30.0  # seconds in which a run that is stopped writes its checkpoint
+
+
 @dataclass(frozen=True)
 class Task:
-    """One rival with one seed, to be trained or measured in a process of its own."""
+    """One rival with one seed, to be done in a process of its own."""
 
-    do: str  # "train" or "measure"
-    rival: dict[str, Any]
+    do: str  # "pace", "train", "score" or "speed"
+    rival: Rival
     seed: int
-    data: str
-    work: str
+    data: Path
+    work: Path
     also: str  # overrides for all
 
     @property
+    def name(self) -> str:
+        return f"{self.do} {self.rival.name} {self.seed}".replace(",", "").replace(" ", "-")
+
+    @property
+    def recipe(self) -> str:
+        """What is trained, in a word; rivals that differ in search alone share it."""
+        own = f"{self.rival.recipe} {self.rival.overrides}".replace(RECIPE, "Transformer", 1).strip()
+        return own.replace(" ", "_")
+
+    @property
     def run(self) -> Path:
-        """Rivals that differ in search alone share a run."""
-        own = f"{self.rival['recipe']} {self.rival['overrides']}".replace(RECIPE, "Transformer", 1).strip()
-        return Path(self.work) / f"run-{own.replace(' ', '_')}-{self.seed}"
+        return self.work / f"run-{self.recipe}-{self.seed}"
+
+    @property
+    def steps(self) -> int:
+        from regard.config import load_recipe
+
+        return load_recipe(self.rival.recipe, self.overrides).train.steps
+
+    @property
+    def overrides(self) -> list[str]:
+        found = [*self.rival.overrides.split(), *self.also.split(), f"train.seed={self.seed}"]
+        if self.rival.distilled:
+            folder = self.work / "distilled"
+            found += [f"data.train.source={folder / 'source.txt'}", f"data.train.target={folder / 'target.txt'}"]
+        return found
 
 
-def run_task(task: Task) -> dict[str, Any]:
-    """What the task gives; kept in a file, and not done again."""
-    name = f"{task.do} {task.rival['name']} {task.seed}".replace(",", "").replace(" ", "-")
-    kept = Path(task.work) / f"{name}.json"
-    if not kept.exists():
-        command = [sys.executable, str(Path(__file__)), json.dumps(vars(task))]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise SystemExit(f"{name} failed: {done.stderr[-2000:]}")
-        kept.write_text(done.stdout.splitlines()[-1], encoding="utf-8")
-    result: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
-    say(f"{name}: " + (f"BLEU {result['bleu']:.2f}" if task.do == "measure" else f"{result['seconds']:.0f} s"))
-    return result
+class Study:
+    """The tasks, their results in files, and the time there is."""
+
+    def __init__(self, work: Path, data: Path, also: str, seconds: float | None) -> None:
+        self.work, self.data, self.also = work, data, also
+        self.ends = time.monotonic() + (seconds or float("inf"))
+        self.unfinished: list[str] = []
+
+    def task(self, do: str, rival: Rival, seed: int = 1) -> Task:
+        return Task(do, rival, seed, self.data, self.work, self.also)
+
+    def do(self, task: Task) -> dict[str, Any] | None:
+        """What the task gives; kept in a file, and not done again. None where there was no time."""
+        kept = self.work / f"{task.name}.json"
+        if not kept.exists():
+            if not (self._train(task) if task.do == "train" else self._call(task, kept)):
+                self.unfinished.append(task.name)
+                return None
+            if task.do == "train":
+                kept.write_text(json.dumps(_of_log(task.run)), encoding="utf-8")
+        result: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
+        say(f"{task.name}: {_short(result)}")
+        return result
+
+    def all(self, tasks: list[Task], at_once: int) -> list[dict[str, Any] | None]:
+        with ThreadPoolExecutor(at_once) as pool:
+            return list(pool.map(self.do, tasks))
+
+    def _train(self, task: Task) -> bool:
+        """Whether the run is finished; one that is not goes on next time."""
+        words = ["train", task.rival.recipe, "--out", str(task.run), "--data", str(self.data), *task.overrides]
+        return self._run([sys.executable, "-m", "regard", *words], task.name) is not None
+
+    def _call(self, task: Task, kept: Path) -> bool:
+        given = json.dumps({**asdict(task), "data": str(task.data), "work": str(task.work)})
+        printed = self._run([sys.executable, str(Path(__file__)), given], task.name)
+        if printed is None:
+            return False
+        kept.write_text(printed.splitlines()[-1], encoding="utf-8")
+        return True
+
+    def _run(self, command: list[str], name: str) -> str | None:
+        """What it printed; None where the time ran out."""
+        if time.monotonic() > self.ends:
+            return None
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        try:
+            printed, complaints = process.communicate(timeout=min(self.ends - time.monotonic(), 1e6))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.communicate(timeout=GRACE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            return None
+        if process.returncode:
+            raise SystemExit(f"{name} failed: {complaints[-2000:]}")
+        return printed
+
+    def distill(self, teacher: Path) -> bool:
+        """Makes the training set of those that write at once: the first Transformer's translations."""
+        folder = self.work / "distilled"
+        command = [sys.executable, "-m", "regard", "distill", str(teacher), str(folder), "--data", str(self.data)]
+        return self._run(command, "distill") is not None
 
 
-def distill(teacher: Path, data: Path, folder: Path) -> None:
-    """Makes the training set of those that write at once: the first Transformer's translations."""
-    command = [sys.executable, "-m", "regard", "distill", str(teacher), str(folder), "--data", str(data)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+def _short(result: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {value:.2f}" for key, value in result.items() if isinstance(value, float))
+
+
+def _of_log(run: Path) -> dict[str, Any]:
+    """Steps in all, and at the first validation with 30 BLEU on the dev set."""
+    from regard.run.folder import RunFolder
+
+    log = RunFolder(run).read_log()
+    found = [event["step"] for event in log if event["event"] == "validated" and event.get("bleu", 0.0) >= 30.0]
+    return {"steps": max(event["step"] for event in log), "steps_to_30": found[0] if found else None}
 
 
 # One rival, in its own process
 
 
-def train(task: Task) -> dict[str, Any]:
+def pace(task: Task) -> dict[str, Any]:
+    """Milliseconds of a step, alone on the machine."""
     from regard import api
+    from regard.training.events import Progress
 
-    overrides = [*task.rival["overrides"].split(), *task.also.split(), f"train.seed={task.seed}"]
-    if task.rival["distilled"]:
-        folder = Path(task.work) / "distilled"
-        overrides += [f"data.train.source={folder / 'source.txt'}", f"data.train.target={folder / 'target.txt'}"]
-    log = api.train(task.rival["recipe"], out=task.run, overrides=overrides, data=task.data).run.read_log()
-    return {"seconds": max(event.get("seconds", 0.0) for event in log), "seconds_to_30": _seconds_to(30.0, log)}
+    times: list[tuple[int, float]] = []
+
+    def listen(event: Any) -> None:
+        if isinstance(event, Progress):
+            times.append((event.step, event.seconds))
+
+    short = [f"train.steps={PACE_STEPS}", "train.log_every=20", "train.validate_pairs=1"]
+    with tempfile.TemporaryDirectory() as folder:
+        api.train(
+            task.rival.recipe,
+            out=Path(folder) / "run",
+            overrides=[*task.overrides, *short],
+            data=task.data,
+            listen=listen,
+        )
+    (first, before), (last, after) = times[1], times[-1]
+    return {"milliseconds": 1000 * (after - before) / (last - first)}
 
 
-def measure(task: Task) -> dict[str, Any]:
-    from regard import api
+def score(task: Task) -> dict[str, Any]:
+    """BLEU of the test set, its interval, and BLEU by length."""
     from regard.decoding.translator import search_options
     from regard.evaluation.metrics import METRICS
     from regard.run.folder import RunFolder
     from regard.text.bitext import load_bitext
 
-    config, beam = RunFolder(task.run).recipe(), task.rival["beam"]
-    judge = Path(task.work) / "run-Transformer-1" if task.rival["judged"] else None
-    translator = api.load(task.run, judge=judge)
-    pairs = load_bitext(config.data.test["test2016"], folders=[Path(task.data)])
+    config, translator = RunFolder(task.run).recipe(), _loaded(task)
+    pairs = load_bitext(config.data.test["test2016"], folders=[task.data])
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    outputs = translator.translate(sources, options=search_options(config.decode, beam=beam))
+    outputs = translator.translate(sources, options=search_options(config.decode, beam=task.rival.beam))
     metric = METRICS["bleu"]
 
     def bleu(rows: Sequence[int]) -> float:
@@ -139,23 +240,29 @@ def measure(task: Task) -> dict[str, Any]:
         "signature": metric(outputs, references, config.evaluate).signature,
         "by_length": by_length,
         "parameters": translator.model.num_parameters(),
-        "tokens_per_second": {
-            f"batch {size}, beam {width}": _speed(translator, sources[:count], size, width)
-            for size, count in ((1, 64), (64, 512))
-            for width in sorted({1, beam})
-            if task.seed == 1
-        },
     }
 
 
-def _seconds_to(goal: float, log: list[dict[str, Any]]) -> float | None:
-    """Seconds of training at the first validation with so much BLEU on the dev set."""
-    seconds = 0.0
-    for event in log:
-        seconds = event.get("seconds", seconds)
-        if event["event"] == "validated" and event.get("bleu", 0.0) >= goal:
-            return seconds
-    return None
+def speed(task: Task) -> dict[str, Any]:
+    """Target tokens a second, alone on the machine, greedy and with the rival's beam."""
+    from regard.run.folder import RunFolder
+    from regard.text.bitext import load_bitext
+
+    translator = _loaded(task)
+    test = RunFolder(task.run).recipe().data.test["test2016"]
+    sources = [pair.source for pair in load_bitext(test, folders=[task.data])]
+    return {
+        f"batch {size}, beam {width}": _speed(translator, sources[:count], size, width)
+        for size, count in ((1, 64), (64, 512))
+        for width in sorted({1, task.rival.beam})
+    }
+
+
+def _loaded(task: Task) -> Any:
+    from regard import api
+
+    judge = task.work / "run-Transformer-1" if task.rival.judged else None
+    return api.load(task.run, judge=judge)
 
 
 def _speed(translator: Any, sources: Sequence[str], size: int, beam: int) -> float:
@@ -187,9 +294,10 @@ def summarize(found: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
                 "bleus": [round(run["bleu"], 2) for run in runs],
                 "interval": runs[0]["interval"],
                 "parameters": runs[0]["parameters"],
-                "seconds": runs[0]["seconds"],  # of the first seed, which had the machine to itself
-                "seconds_to_30": runs[0]["seconds_to_30"],
-                "speed": runs[0]["tokens_per_second"],
+                "milliseconds_a_step": runs[0]["milliseconds"],
+                "seconds": runs[0]["steps"] * runs[0]["milliseconds"] / 1000,
+                "seconds_to_30": _mean_or_none([run["steps_to_30"] for run in runs], runs[0]["milliseconds"] / 1000),
+                "speed": runs[0]["speed"],
                 "by_length": {
                     key: statistics.mean(run["by_length"][key]["bleu"] for run in runs) for key in runs[0]["by_length"]
                 },
@@ -197,6 +305,11 @@ def summarize(found: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
             }
         )
     return lines
+
+
+def _mean_or_none(steps: list[int | None], seconds: float) -> float | None:
+    reached = [one for one in steps if one is not None]
+    return statistics.mean(reached) * seconds if len(reached) == len(steps) else None
 
 
 def as_table(lines: list[dict[str, Any]]) -> str:
@@ -223,42 +336,56 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     studies.add_flags(parser)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--at-once", type=int, default=1, help="runs at a time, of the second seed and on")
-    parser.add_argument("--also", default="", help="overrides for all, as train.steps=20 for a quick look")
+    parser.add_argument("--at-once", type=int, default=1, help="runs at a time")
+    parser.add_argument("--also", default="", help="overrides for all, as train.steps=200 for a quick look")
     parser.add_argument("--work", type=Path, help="where runs are kept, to go on with; a temporary folder if not given")
+    parser.add_argument("--seconds", type=float, help="stop then; the same call goes on")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         work = arguments.work or Path(temporary)
         work.mkdir(parents=True, exist_ok=True)
-
-        def task(do: str, rival: Rival, seed: int) -> Task:
-            return Task(do, vars(rival), seed, str(arguments.data), str(work), arguments.also)
-
-        teacher = task("train", RIVALS[0], 1)
-        run_task(teacher)
-        distill(teacher.run, arguments.data, work / "distilled")
-        found: dict[str, list[dict[str, Any]]] = {rival.name: [] for rival in RIVALS}
-        alone = [run_task(task("train", rival, 1)) for rival in RIVALS]  # so that its seconds are its own
-        with ThreadPoolExecutor(arguments.at_once) as pool:
-            later = [task("train", rival, seed) for seed in range(2, arguments.seeds + 1) for rival in RIVALS]
-            list(pool.map(run_task, _one_of_each_run(later)))
-        for rival, trained in zip(RIVALS, alone, strict=True):
-            for seed in range(1, arguments.seeds + 1):
-                found[rival.name].append({**trained, **run_task(task("measure", rival, seed))})
+        study = Study(work.resolve(), arguments.data.resolve(), arguments.also, arguments.seconds)
+        found = run_all(study, range(1, arguments.seeds + 1), arguments.at_once)
+    if found is None:
+        raise SystemExit(f"out of time; the same call goes on. Not done: {', '.join(study.unfinished)}")
     lines = summarize(found)
     studies.write(arguments.out, {"study": "rivals", "lines": lines, "runs": found}, as_table(lines))
     curves = {line["rival"]: (list(line["by_length"]), list(line["by_length"].values())) for line in lines}
     studies.draw_lines(arguments.out.with_suffix(".svg"), curves, across="words of the source", up="BLEU, test2016")
 
 
-def _one_of_each_run(tasks: list[Task]) -> list[Task]:
-    """No two that would train the same run at once."""
-    return list({one.run: one for one in tasks}.values())
+def run_all(study: Study, seeds: Sequence[int], at_once: int) -> dict[str, list[dict[str, Any]]] | None:
+    """For each rival what all its seeds gave; None where there was no time for all of it."""
+    teacher = study.task("train", RIVALS[0])
+    if study.do(teacher) is None or not study.distill(teacher.run):
+        return None
+    every = [study.task("train", rival, seed) for rival in RIVALS for seed in seeds]
+    trainings = {task.run: task for task in every}  # rivals that differ in search alone are trained once
+    paces = {task.recipe: study.do(study.task("pace", task.rival)) for task in trainings.values() if task.seed == 1}
+    if study.unfinished:
+        return None
+    longest_first = sorted(
+        trainings.values(), key=lambda task: -task.steps * (paces[task.recipe] or {})["milliseconds"]
+    )
+    trained = dict(zip([task.run for task in longest_first], study.all(longest_first, at_once), strict=True))
+    if study.unfinished:
+        return None
+    scores = study.all([study.task("score", task.rival, task.seed) for task in every], at_once)
+    speeds = {rival.name: study.do(study.task("speed", rival)) for rival in RIVALS}
+    if study.unfinished:
+        return None
+    found: dict[str, list[dict[str, Any]]] = {rival.name: [] for rival in RIVALS}
+    for task, score_of_it in zip(every, scores, strict=True):
+        parts = [paces[task.recipe], trained[task.run], score_of_it, {"speed": speeds[task.rival.name]}]
+        found[task.rival.name].append({key: value for part in parts if part for key, value in part.items()})
+    return found
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 2 and sys.argv[1].startswith("{"):
-        given = Task(**json.loads(sys.argv[1]))
-        print(json.dumps(train(given) if given.do == "train" else measure(given)))
+        given = json.loads(sys.argv[1])
+        given |= {"rival": Rival(**given["rival"]), "data": Path(given["data"]), "work": Path(given["work"])}
+        tasks: dict[str, Callable[[Task], dict[str, Any]]] = {"pace": pace, "score": score, "speed": speed}
+        print(json.dumps(tasks[given["do"]](Task(**given))))
     else:
         main()

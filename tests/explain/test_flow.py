@@ -29,7 +29,7 @@ def test_weights_between_words_are_sums_over_keys_and_means_over_queries():
 
 def sight_of(across):
     words = [[0], [1], [2]]
-    text = Text("a b", ["a", "b", "</s>"], words)
+    text = Text("a b", [3, 4, 2], ["a", "b", "</s>"], words)
     attentions = [Attention("encoder-decoder", 1, "target", "source", np.array(across, dtype=np.float32))]
     return Sight("", text, text, attentions, [], [])
 
@@ -41,7 +41,7 @@ def test_moses_pairs_name_the_source_word_drawn_on_most():
 
 
 def test_without_attention_there_is_no_alignment():
-    text = Text("a", ["a", "</s>"], [[0], [1]])
+    text = Text("a", [3, 2], ["a", "</s>"], [[0], [1]])
     assert moses_pairs(Sight("", text, text, [], [], [])) == []
 
 

@@ -42,7 +42,7 @@ def test_the_file_asks_for_nothing_from_elsewhere(sight):
     "text", ["</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "$title ${x} $$"]
 )
 def test_a_sentence_is_only_text(sight, text):
-    hostile = dataclasses.replace(sight, source=Text(text, [text], [[0]]), model=text)
+    hostile = dataclasses.replace(sight, source=Text(text, [3], [text], [[0]]), model=text)
     page = as_page(hostile)
     assert "<script>alert" not in page and "<img" not in page
     assert page.count("<script") == 2

@@ -73,7 +73,7 @@ def _source_ids(translator: Translator, text: str) -> list[int]:
 
 
 def _text(tokenizer: Tokenizer, ids: list[int]) -> Text:
-    return Text(tokenizer.decode(ids), tokenizer.pieces(ids), group(tokenizer, ids))
+    return Text(tokenizer.decode(ids), ids, tokenizer.pieces(ids), group(tokenizer, ids))
 
 
 def _written_again(model: Seq2Seq, source: Ragged, target_ids: list[int]) -> tuple[Seen, Tensor]:
@@ -112,7 +112,10 @@ def _alternatives(
     prefixes = [[*target_ids[:at], token] for at, found in enumerate(places) for token, _ in found]
     texts = iter(_continued(translator, source_ids, prefixes, options))
     return [
-        [Alternative(tokenizer.pieces([token])[0], round(float(np.exp(p)), 6), next(texts)) for token, p in found]
+        [
+            Alternative(token, tokenizer.pieces([token])[0], round(float(np.exp(p)), 6), next(texts))
+            for token, p in found
+        ]
         for found in places
     ]
 

@@ -32,6 +32,7 @@ class Attention:
 class Alternative:
     """Another token that could have stood in a place, and what would have followed."""
 
+    id: int
     piece: str
     probability: float
     text: str  # of the whole translation, with it and the likeliest continuation
@@ -42,6 +43,7 @@ class Text:
     """One side of a translation, as a person and as the model sees it."""
 
     text: str
+    ids: list[int]
     pieces: list[str]
     words: list[list[int]]  # the pieces of each word
 
@@ -61,7 +63,8 @@ class Sight:
     def read(self) -> Text:
         """What the decoder had read while it wrote the target: BOS, and the target up to the token before."""
         words = [[0], *([index + 1 for index in word] for word in self.target.words[:-1])]
-        return Text(self.target.text, [RESERVED[BOS], *self.target.pieces[:-1]], words)
+        pieces = [RESERVED[BOS], *self.target.pieces[:-1]]
+        return Text(self.target.text, [BOS, *self.target.ids[:-1]], pieces, words)
 
     def of(self, name: str) -> list[Attention]:
         """The layers of one kind, lowest first."""

@@ -1,0 +1,69 @@
+"""regard serve"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.say import say
+
+
+def serve(
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[RUN]...", help="Run folders, or de-en, en-de; all models in the box if none.", show_default=False
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Where to listen; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Likewise; 0 takes a free one.", min=0, max=65535)] = 8080,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    threads: Annotated[int, typer.Option(help="CPU threads; 0 lets PyTorch choose.")] = 0,
+    api_key: Annotated[
+        list[str] | None,
+        typer.Option(help="Requests must bring one of these; also REGARD_API_KEYS, by commas.", show_default=False),
+    ] = None,
+) -> None:
+    """Serve models over HTTP: a page to type into, our API (see /docs), and LibreTranslate's for its clients.
+
+    Examples:
+
+      regard serve                                    the models in the box, at http://127.0.0.1:8080
+
+      regard serve runs/mine de-en --port 9000
+
+      curl -s localhost:8080/v1/translate -H 'content-type: application/json' -d '{"text": "Where is the station?"}'
+
+      curl -s localhost:8080/translate -d q='Guten Morgen!' -d source=de -d target=en
+    """
+    from regard.errors import require
+
+    require("fastapi", extra="serve")
+    uvicorn = require("uvicorn", extra="serve")
+    from regard.nn.device import use_threads
+    from regard.serve.app import make_app
+    from regard.serve.limits import Limits
+    from regard.serve.models import load_all
+
+    use_threads(threads)
+    limits = Limits()
+    keys = [*(api_key or []), *filter(None, os.environ.get("REGARD_API_KEYS", "").split(","))]
+    models = load_all(runs or [], device=device, limits=limits, say=say)
+    config = uvicorn.Config(
+        make_app(models, limits=limits, keys=keys),
+        host=host,
+        port=port,
+        log_level="warning",
+        server_header=False,
+        timeout_keep_alive=20,
+        timeout_graceful_shutdown=60,
+        limit_concurrency=2000,
+    )
+    server = uvicorn.Server(config)
+    socket = config.bind_socket()
+    say(f"serving {', '.join(models)} at http://{host}:{socket.getsockname()[1]}   Ctrl-C stops")
+    server.run(sockets=[socket])
+    say("stopped; everything that was accepted has been answered")

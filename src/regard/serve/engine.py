@@ -1,0 +1,160 @@
+"""Requests of many clients translated together: those that wait are taken in batches, by a few threads."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from regard.decoding.hypotheses import SearchOptions
+from regard.decoding.translator import Translation, Translator
+from regard.serve.limits import Limits
+
+MOST_LANES = 8  # Python itself runs in one of them at a time
+
+
+class QueueFull(Exception):
+    """Too much is waiting already."""
+
+
+class Closed(Exception):
+    """The engine takes nothing more."""
+
+
+@dataclass
+class Job:
+    """Some sentences of one request, or a call that the engine is to make for it."""
+
+    sentences: list[str]
+    options: SearchOptions | None
+    call: Callable[[], Any] | None = None
+    future: Future[Any] = field(default_factory=Future)
+
+
+class Engine:
+    """A translator, what waits for it, and the threads that work."""
+
+    def __init__(self, translator: Translator, limits: Limits, *, lanes: int | None = None) -> None:
+        self.translator, self.limits = translator, limits
+        on_gpu = next(translator.model.parameters()).device.type == "cuda"
+        threads = torch.get_num_threads()
+        self.lanes = 1 if on_gpu else max(1, lanes or min(threads, MOST_LANES))
+        self.waiting: deque[Job] = deque()
+        self.queued = 0  # sentences
+        self.batches, self.translated = 0, 0
+        self._changed = threading.Condition()
+        self._closed = False
+        self._threads = [
+            threading.Thread(target=self._work, args=(max(1, threads // self.lanes),), name=f"translate-{number}")
+            for number in range(self.lanes)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    # Called by requests
+
+    def submit(self, sentences: Sequence[str], options: SearchOptions) -> list[Future[list[list[Translation]]]]:
+        """The translations to come, for a batch of sentences each."""
+        size = self.limits.batch_sentences
+        jobs = [Job(list(sentences[at : at + size]), options) for at in range(0, len(sentences), size)]
+        self._queue(jobs)
+        return [job.future for job in jobs]
+
+    def call(self, function: Callable[[], Any]) -> Future[Any]:
+        """What a function will give that uses the model; it is called by a thread of ours."""
+        job = Job([""], None, function)
+        self._queue([job])
+        return job.future
+
+    def _queue(self, jobs: list[Job]) -> None:
+        count = sum(len(job.sentences) for job in jobs)
+        with self._changed:
+            if self._closed:
+                raise Closed
+            if self.queued and self.queued + count > self.limits.queued_sentences:
+                raise QueueFull
+            self.waiting.extend(jobs)
+            self.queued += count
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Finishes what was taken, and ends."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    # The threads
+
+    def _work(self, threads: int) -> None:
+        torch.set_num_threads(threads)
+        while jobs := self._next():
+            if jobs[0].call is not None:
+                _answer(jobs[0].future, jobs[0].call)
+            else:
+                self._translate(jobs)
+
+    def _next(self) -> list[Job]:
+        """Jobs that go together, as soon as there are enough or the first has waited; nothing at the end."""
+        with self._changed:
+            while not self.waiting:
+                if self._closed:
+                    return []
+                self._changed.wait()
+            if self._room_left() and not self._closed:
+                self._changed.wait(self.limits.batch_wait)
+            taken = self._take()
+            self.queued -= sum(len(job.sentences) for job in taken)
+            return taken or self._next()
+
+    def _room_left(self) -> bool:
+        return self.waiting[0].call is None and self.queued < self.limits.batch_sentences
+
+    def _take(self) -> list[Job]:
+        """The first job, and those behind it that ask for the same, as far as a batch goes."""
+        while self.waiting and self.waiting[0].future.cancelled():
+            self.queued -= len(self.waiting.popleft().sentences)
+        if not self.waiting:
+            return []
+        first = self.waiting.popleft()
+        taken, room = [first], self.limits.batch_sentences - len(first.sentences)
+        left: deque[Job] = deque()
+        while self.waiting and first.call is None and room > 0:
+            job = self.waiting.popleft()
+            if job.call is None and job.options == first.options and len(job.sentences) <= room:
+                taken.append(job)
+                room -= len(job.sentences)
+            else:
+                left.append(job)
+        self.waiting.extendleft(reversed(left))
+        return taken
+
+    def _translate(self, jobs: list[Job]) -> None:
+        wanted = [job for job in jobs if job.future.set_running_or_notify_cancel()]
+        sentences = [sentence for job in wanted for sentence in job.sentences]
+        try:
+            found = list(self.translator.stream(sentences, options=wanted[0].options)) if wanted else []
+        except Exception as error:  # whatever it is, nobody is left waiting
+            for job in wanted:
+                job.future.set_exception(error)
+            return
+        self.batches, self.translated = self.batches + 1, self.translated + len(sentences)
+        at = 0
+        for job in wanted:
+            job.future.set_result(found[at : at + len(job.sentences)])
+            at += len(job.sentences)
+
+
+def _answer(future: Future[Any], call: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(call())
+    except Exception as error:
+        future.set_exception(error)

@@ -1,0 +1,98 @@
+"""What our API takes and gives."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from regard.serve.limits import Limits
+
+LIMITS = Limits()
+
+
+def _whole(text: str) -> str:
+    """Text without half a character: JSON can write the first half of a pair alone, UTF-8 cannot."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError("the text holds half of a surrogate pair") from error
+    return text
+
+
+Text = Annotated[str, Field(max_length=LIMITS.text_characters), AfterValidator(_whole)]
+
+
+class Asked(BaseModel):
+    """What all requests for a translation have in common."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"additionalProperties": False})
+
+    model: Annotated[str | None, Field(max_length=200, description="A name of /v1/models; the first if not given.")] = (
+        None
+    )
+    beam: Annotated[int | None, Field(ge=1, le=LIMITS.beam, description="1 is greedy.")] = None
+    length_penalty: Annotated[float | None, Field(ge=0, le=10)] = None
+    max_extra: Annotated[int | None, Field(ge=0, le=1000, description="Most output tokens beyond the input's.")] = None
+    iterations: Annotated[int | None, Field(ge=1, le=100, description="Of mask-predict.")] = None
+
+    def search(self) -> dict[str, Any]:
+        """The options for search that were given."""
+        return self.model_dump(include={"beam", "length_penalty", "max_extra", "iterations"}, exclude_none=True)
+
+
+class TranslateRequest(Asked):
+    """One text or several. Long ones are cut into sentences and put together again."""
+
+    text: Text | Annotated[list[Text], Field(max_length=LIMITS.texts)]
+    nbest: Annotated[int, Field(ge=1, le=LIMITS.beam, description="Translations of each sentence.")] = 1
+
+
+class Candidate(BaseModel):
+    text: str
+    score: float
+
+
+class Sentence(BaseModel):
+    source: str
+    text: str
+    nbest: list[Candidate]
+
+
+class Translated(BaseModel):
+    text: str
+    sentences: list[Sentence]
+
+
+class TranslateResponse(BaseModel):
+    model: str
+    translations: list[Translated]
+
+
+class StreamRequest(Asked):
+    """A text whose translation is sent token by token, as server-sent events; greedy."""
+
+    text: Text
+
+
+class LookRequest(Asked):
+    """A sentence, and the tokens that its translation is to begin with."""
+
+    text: Text
+    prefix: Annotated[list[Annotated[int, Field(ge=0, le=2**31)]], Field(max_length=LIMITS.prefix_tokens)] = []
+    alternatives: Annotated[int, Field(ge=0, le=10)] = 3
+
+
+class Model(BaseModel):
+    name: str
+    source: str | None
+    target: str | None
+    kind: str
+    parameters: int
+    at_once: bool
+    beam: int
+    card: dict[str, Any]
+
+
+class Problem(BaseModel):
+    error: str
