@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -62,8 +63,21 @@ def serve(
         timeout_graceful_shutdown=60,
         limit_concurrency=2000,
     )
-    server = uvicorn.Server(config)
-    socket = config.bind_socket()
-    say(f"serving {', '.join(models)} at http://{host}:{socket.getsockname()[1]}   Ctrl-C stops")
-    server.run(sockets=[socket])
+
+    class Server(uvicorn.Server):  # type: ignore[name-defined, misc]
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets)
+            say(f"serving {', '.join(models)} at http://{host}:{sockets[0].getsockname()[1]}   Ctrl-C stops")
+
+    server = Server(config)
+
+    def stop(number: int, frame: Any) -> None:
+        server.should_exit = True
+
+    for one in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # before and after uvicorn, which has them in between
+        signal.signal(one, stop)
+    server.run(sockets=[config.bind_socket()])
     say("stopped; everything that was accepted has been answered")

@@ -89,9 +89,12 @@ def _add_problems(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, problem: RequestValidationError) -> JSONResponse:
-        first = problem.errors()[0]
-        where = ".".join(str(part)[:40] for part in first["loc"][1:4])
-        return JSONResponse({"error": f"{where}: {first['msg']}" if where else first["msg"]}, 422)
+        found = (
+            problem.errors()
+        )  # of a text that is neither one nor a list, one for each: that it is neither says least
+        telling = [one for one in found if one["type"] not in ("string_type", "list_type")] or found
+        where = ".".join(str(part)[:40] for part in telling[0]["loc"][1:2])
+        return JSONResponse({"error": f"{where}: {telling[0]['msg']}" if where else telling[0]["msg"]}, 422)
 
     @app.exception_handler(RegardError)
     async def mistaken(request: Request, problem: RegardError) -> JSONResponse:

@@ -15,6 +15,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+CLOSE = {"Connection": "close"}  # what is left of such a request is not waited for
 HEADERS = [
     (b"content-security-policy", POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
@@ -59,10 +60,10 @@ class Guard:
             try:
                 message = await asyncio.wait_for(receive(), max(left, 0.01))
             except TimeoutError as error:
-                raise HTTPException(408, "the request took too long to arrive") from error
+                raise HTTPException(408, "the request took too long to arrive", headers=CLOSE) from error
             taken += len(message.get("body", b""))
             if taken > self.limits.body_bytes:
-                raise HTTPException(413, f"the body is larger than {self.limits.body_bytes:,} bytes")
+                raise HTTPException(413, f"the body is larger than {self.limits.body_bytes:,} bytes", headers=CLOSE)
             whole = not message.get("more_body", False)
             return message
 

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from regard.serve.limits import Limits
 
 LIMITS = Limits()
 
 
-def _whole(text: str) -> str:
-    """Text without half a character: JSON can write the first half of a pair alone, UTF-8 cannot."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise ValueError("the text holds half of a surrogate pair") from error
-    return text
-
-
-Text = Annotated[str, Field(max_length=LIMITS.text_characters), AfterValidator(_whole)]
+Text = Annotated[str, Field(max_length=LIMITS.text_characters)]
 
 
 class Asked(BaseModel):

@@ -1,0 +1,60 @@
+"""A real server on loopback, with the models in the box."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import httpx
+import pytest
+
+
+@dataclass
+class Server:
+    process: subprocess.Popen
+    url: str
+
+    @property
+    def port(self):
+        return int(self.url.rpartition(":")[2])
+
+    def post(self, path, **options):
+        return httpx.post(self.url + path, timeout=60, **options)
+
+    def get(self, path, **options):
+        return httpx.get(self.url + path, timeout=60, **options)
+
+    def resident(self):
+        """Bytes of memory it holds."""
+        with open(f"/proc/{self.process.pid}/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextmanager
+def serving(*arguments, **environment):
+    """A server process, until the context ends."""
+    command = [sys.executable, "-m", "regard", "serve", "--port", "0", "--threads", "2", "--device", "cpu", *arguments]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | environment)
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if found := re.search(r"at (http://\S+)", line):
+            break
+    else:
+        raise AssertionError("".join(said))
+    try:
+        yield Server(process, found[1])
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        rest = process.communicate(timeout=90)[1]
+        assert "Traceback" not in rest, rest
+
+
+@pytest.fixture(scope="session")
+def server():
+    with serving() as found:
+        yield found

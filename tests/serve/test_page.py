@@ -1,0 +1,126 @@
+"""The page, in a real browser."""
+
+import re
+
+import pytest
+
+from tests.browser import Watched, chromium, expect, serious_findings
+
+SENTENCE = "My sister says that she likes the dog because it is friendly."
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def opened(browser, server):
+    made = []
+
+    def opener(**options):
+        watched = Watched(browser, **options)
+        made.append(watched)
+        watched.page.goto(server.url + "/")
+        expect(watched.page.locator("#model option")).to_have_count(2)
+        return watched
+
+    yield opener
+    for watched in made:
+        assert watched.complaints == []
+        assert [url for url in watched.requests if not url.startswith((server.url, "data:", "blob:"))] == []
+        watched.context.close()
+
+
+def translated(watched, text, model="en-de"):
+    page = watched.page
+    page.select_option("#model", model)
+    page.locator("#text").fill(text)
+    expect(page.locator("#output .part").first).to_be_visible()
+    return page
+
+
+def test_what_is_typed_appears_translated(opened):
+    page = opened().page
+    page.locator("#text").press_sequentially("Wo ist der Bahnhof?")
+    expect(page.locator("#output .part")).to_have_text("Where is the train station?")
+
+
+def test_a_word_shows_its_alternatives_and_the_rest_changes_with_it(opened):
+    page = translated(opened(), SENTENCE)
+    before = page.locator("#output").inner_text()
+    page.locator("#output .part").click()
+    page.locator(".token", has_text="den").click()
+    page.locator("#others li button").first.click()
+    expect(page.locator("#output")).not_to_have_text(before)
+    expect(page.locator("#output .token").first).to_be_visible()
+    assert page.locator("#output").inner_text().startswith("Meine Schwester sagt, dass sie ")
+
+
+def test_heads_and_layers_are_under_the_text(opened):
+    page = translated(opened(), SENTENCE)
+    page.locator("#output .part").click()
+    page.get_by_label("Encoder", exact=True).check()
+    page.get_by_role("slider").fill("5")
+    page.get_by_role("button", name="1", exact=True).click()
+    expect(page.locator("figcaption")).to_have_text("Layer 5, head 1")
+    page.locator(".lines .query .word", has_text=re.compile("^it$")).hover()
+    expect(page.locator(".said")).to_contain_text("it looks at dog")
+
+
+def test_a_file_is_translated_line_by_line(opened, tmp_path):
+    path = tmp_path / "letter.txt"
+    path.write_text("Guten Morgen!\n\n" + "Ja.\n" * 120, encoding="utf-8")
+    page = opened().page
+    page.set_input_files("#file", path)
+    expect(page.locator("#download")).to_be_visible(timeout=60_000)
+    with page.expect_download() as started:
+        page.locator("#download").click()
+    assert started.value.suggested_filename == "letter.en.txt"
+    lines = started.value.path().read_text(encoding="utf-8").split("\n")
+    assert lines[:2] == ["Good morning!", ""] and len(lines) == 123
+
+
+def test_history_stays_in_the_browser(opened):
+    watched = opened()
+    page = translated(watched, "Where is the station?")
+    expect(page.locator("#history li")).to_have_count(1)
+    page.reload()
+    page.locator("summary").click()
+    page.locator("#history button").click()
+    expect(page.locator("#output .part")).to_contain_text("Bahnhof")
+    page.locator("#forget").click()
+    expect(page.locator("#history li")).to_have_count(0)
+
+
+def test_everything_can_be_done_by_keyboard(opened):
+    page = translated(opened(), "Where is the station?")
+    page.locator("#text").focus()
+    for _ in range(4):  # file, clear, then the translation
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.className") == "part":
+            break
+    page.keyboard.press("Enter")
+    expect(page.locator(".tokens .token").first).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#others")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#others")).to_be_hidden()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1200])
+def test_it_keeps_nobody_out(opened, scheme, width):
+    page = translated(opened(color_scheme=scheme, viewport={"width": width, "height": 850}), SENTENCE)
+    page.locator("#output .part").click()
+    page.locator(".token").first.click()
+    expect(page.locator(".lines")).to_be_visible()
+    assert serious_findings(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_the_api_is_described_for_people(opened, server):
+    page = opened().page
+    page.goto(server.url + "/docs")
+    expect(page.locator("dt").first).to_have_text("POST /v1/translate")
