@@ -12,7 +12,7 @@ from regard.decoding.translator import Translation
 from regard.serve.engine import Closed, Engine, QueueFull
 from regard.serve.limits import Limits
 
-OPTIONS, LIMITS = SearchOptions(beam=1), Limits(batch_sentences=8, batch_wait=0.05, queued_sentences=20)
+OPTIONS, LIMITS = SearchOptions(beam=1), Limits(batch_sentences=8, batch_gap=0.05, batch_wait=0.2, queued_sentences=20)
 
 
 class Slow:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,6 +51,7 @@ def serve(
     from regard.serve.models import load_all
 
     use_threads(threads)
+    sys.setswitchinterval(0.0005)  # seconds; who answers requests should not wait long for who translates (LOG.md)
     limits = Limits()
     keys = [*(api_key or []), *filter(None, os.environ.get("REGARD_API_KEYS", "").split(","))]
     models = load_all(runs or [], device=device, limits=limits, say=say)

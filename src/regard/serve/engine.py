@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -16,6 +17,7 @@ from regard.decoding.translator import Translation, Translator
 from regard.serve.limits import Limits
 
 MOST_LANES = 8  # Python itself runs in one of them at a time
+FEWEST = 8  # sentences that are not shared among threads: a step costs almost the same for fewer
 
 
 class QueueFull(Exception):
@@ -48,7 +50,7 @@ class Engine:
         self.queued = 0  # sentences
         self.batches, self.translated = 0, 0
         self._changed = threading.Condition()
-        self._closed = False
+        self._closed, self._idle = False, 0
         self._threads = [
             threading.Thread(target=self._work, args=(max(1, threads // self.lanes),), name=f"translate-{number}")
             for number in range(self.lanes)
@@ -103,27 +105,39 @@ class Engine:
     def _next(self) -> list[Job]:
         """Jobs that go together, as soon as there are enough or the first has waited; nothing at the end."""
         with self._changed:
-            while not self.waiting:
-                if self._closed:
-                    return []
-                self._changed.wait()
-            if self._room_left() and not self._closed:
-                self._changed.wait(self.limits.batch_wait)
-            taken = self._take()
-            self.queued -= sum(len(job.sentences) for job in taken)
-            return taken or self._next()
+            self._idle += 1
+            try:
+                while True:
+                    while not self.waiting:
+                        if self._closed:
+                            return []
+                        self._changed.wait()
+                    self._wait_for_more()
+                    if taken := self._take():
+                        return taken
+            finally:
+                self._idle -= 1
 
-    def _room_left(self) -> bool:
-        return self.waiting[0].call is None and self.queued < self.limits.batch_sentences
+    def _wait_for_more(self) -> None:
+        """While sentences keep coming, until there are enough for a batch or the first has waited long enough."""
+        ends = time.monotonic() + self.limits.batch_wait
+        while not self._closed and self.waiting and self.waiting[0].call is None:
+            before = self.queued
+            if before >= self.limits.batch_sentences or time.monotonic() > ends:
+                return
+            self._changed.wait_for(lambda before=before: self.queued != before, self.limits.batch_gap)  # type: ignore[misc]
+            if self.queued == before:
+                return
 
     def _take(self) -> list[Job]:
-        """The first job, and those behind it that ask for the same, as far as a batch goes."""
+        """The first job, and those behind it that ask for the same: as far as a batch goes, and a fair share of all."""
         while self.waiting and self.waiting[0].future.cancelled():
             self.queued -= len(self.waiting.popleft().sentences)
         if not self.waiting:
             return []
+        share = max(FEWEST, -(-self.queued // self._idle))
         first = self.waiting.popleft()
-        taken, room = [first], self.limits.batch_sentences - len(first.sentences)
+        taken, room = [first], min(self.limits.batch_sentences, share) - len(first.sentences)
         left: deque[Job] = deque()
         while self.waiting and first.call is None and room > 0:
             job = self.waiting.popleft()
@@ -133,6 +147,7 @@ class Engine:
             else:
                 left.append(job)
         self.waiting.extendleft(reversed(left))
+        self.queued -= sum(len(job.sentences) for job in taken)
         return taken
 
     def _translate(self, jobs: list[Job]) -> None:

@@ -17,6 +17,7 @@ class Limits:
     body_seconds: float = 20.0  # that its body may take to arrive
     queued_sentences: int = 4096  # waiting; more are refused for now
     batch_sentences: int = 64
-    batch_wait: float = 0.004  # seconds that the first sentence of a batch waits for others
+    batch_gap: float = 0.008  # seconds without another sentence after which a batch is full enough
+    batch_wait: float = 0.05  # seconds that the first sentence of a batch waits at most
     looked_tokens: int = 512  # of a sentence whose attention is asked for
     prefix_tokens: int = 512
