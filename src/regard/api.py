@@ -32,6 +32,7 @@ from regard.decoding.recorded import record
 from regard.decoding.translator import Translator, search_options
 from regard.errors import ConfigError, DataError
 from regard.evaluation.metrics import Score, score_all
+from regard.explain.report import write_report
 from regard.models import build_model
 from regard.models.base import Seq2Seq
 from regard.nn.device import pick_device, pick_precision, use_device, use_threads
@@ -43,7 +44,7 @@ from regard.run.folder import RunFolder
 from regard.run.shipped import find_run
 from regard.text.bitext import anchor, data_folders, load_bitext, named_folder, without_folders
 from regard.text.corpus import read_pairs
-from regard.training.events import Event, Listener, Noted
+from regard.training.events import Event, Listener, Noted, Saved, Validated
 from regard.training.saver import disk_error
 from regard.training.trainer import Trainer
 from regard.training.world import World, join, own_device
@@ -111,6 +112,8 @@ def _train(
         try:
             if logs:
                 log_event(run, event)
+            if logs and isinstance(event, Validated | Saved):
+                write_report(run)
         except OSError as error:
             if recipe.train.disk_full == "stop":
                 raise disk_error(error, max(run.steps(), default=None)) from error
@@ -144,7 +147,10 @@ def _train(
                 run.write_recipe(recipe)
         world.wait()  # for the folder to be there
         logs = True
-        return Outcome(run, finished=trainer.fit(), trained=True)
+        finished = trainer.fit()
+        if world.writes:
+            write_report(run)
+        return Outcome(run, finished=finished, trained=True)
 
 
 def load(

@@ -23,15 +23,16 @@ from regard.data.sides import Encoded, Sides
 from regard.data.store import IdStore
 from regard.decoding.translator import Translator, search_options
 from regard.errors import ConfigError, DataError, did_you_mean
-from regard.evaluation.metrics import METRICS, score_all
+from regard.evaluation.metrics import METRICS, histograms, score_all
+from regard.explain.see import attention_between
 from regard.models import build_model, model_config
-from regard.models.base import Model
+from regard.models.base import Model, Seq2Seq
 from regard.nn.device import autocast, pick_precision
 from regard.run.folder import RunFolder
 from regard.text.bitext import find_store, load_bitext, pairs_fingerprint
 from regard.text.corpus import Pair
 from regard.text.tokenizer import UNK, Sampling, Tokenizers, load_tokenizers, train_tokenizers
-from regard.training.events import Event, Example, Listener, Noted, Progress, Saved, Started, Validated
+from regard.training.events import Event, Example, Listener, Noted, Progress, Saved, Started, Validated, Validation
 from regard.training.loss import sequence_loss
 from regard.training.trainer import Validate
 from regard.training.trial import check_memory, largest_budget, longest_sentences
@@ -295,7 +296,7 @@ def make_validator(
     options = search_options(recipe.decode, beam=1)
     precision = pick_precision(recipe.train.precision, device)
 
-    def validate(model: Model) -> tuple[dict[str, float], tuple[Example, ...]]:
+    def validate(model: Model) -> Validation:
         with autocast(device, precision):
             loss, tokens = world.sum(*dev_loss(model, batches, device))
             own = Translator(model, tokenizers, recipe.decode).translate(sources[mine], options=options)
@@ -305,7 +306,13 @@ def make_validator(
             outputs[rank :: world.size] = theirs
         metrics |= {name: metric(outputs, references, recipe.evaluate).value for name, metric in METRICS.items()}
         examples = [Example(*three) for three in zip(sources, outputs, references, strict=True)]
-        return metrics, tuple(examples[:: -(-len(examples) // EXAMPLES_SHOWN)])
+        examples_shown = tuple(examples[:: -(-len(examples) // EXAMPLES_SHOWN)])
+        details: dict[str, Any] = {"histograms": histograms(outputs, references)}
+        if examples_shown and isinstance(model, Seq2Seq):
+            first = examples_shown[0]
+            with autocast(device, precision):
+                details["attention"] = attention_between(model, tokenizers, first.source, first.output)
+        return Validation(metrics, examples_shown, details)
 
     return validate
 
@@ -325,9 +332,9 @@ def log_event(run: RunFolder, event: Event) -> None:
     match event:
         case Progress() | Started():
             run.log({"event": type(event).__name__.lower(), **vars(event)})
-        case Validated(step, metrics, examples, best):
+        case Validated(step, metrics, examples, best, details):
             lines = [vars(example) for example in examples]
-            run.log({"event": "validated", "step": step, "best": best, **metrics, "examples": lines})
+            run.log({"event": "validated", "step": step, "best": best, **metrics, "examples": lines, **details})
         case Saved(step, folder):
             run.log({"event": "saved", "step": step, "checkpoint": folder.name})
         case Noted(step, text):

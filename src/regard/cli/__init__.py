@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from regard.cli import bench, card, data, demo, distill, doctor, evaluate, export, look, serve, train, translate
+from regard.cli import bench, card, data, demo, distill, doctor, evaluate, export, look, report, serve, train, translate
 from regard.cli.say import say_error
 from regard.errors import RegardError
 
@@ -20,7 +20,7 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (demo, train, translate, evaluate, card, look, serve, distill, export, doctor):
+for verb in (demo, train, translate, evaluate, card, look, report, serve, distill, export, doctor):
     app.command()(getattr(verb, verb.__name__.rsplit(".", 1)[-1]))
 app.add_typer(data.app, name="data")
 app.add_typer(bench.app, name="bench")

@@ -79,3 +79,18 @@ def score_all(outputs: Sequence[str], references: Sequence[str], config: Evaluat
     if not references:
         raise DataError("there is nothing to score: the test set is empty")
     return [metric(outputs, references, config) for metric in METRICS.values()]
+
+
+BINS = 10
+
+
+def histograms(outputs: Sequence[str], references: Sequence[str]) -> dict[str, list[int]]:
+    """How many sentences are how long (output over reference, by tenths of twice its length) and how right (by tenths)."""
+    found = {"length": [0] * BINS, "right": [0] * BINS}
+    for output, reference in zip(outputs, references, strict=True):
+        wanted = max(1, len(reference.split()))
+        length = len(output.split()) / wanted / 2
+        right = max(0.0, 1 - edit_distance(output.split(), reference.split()) / wanted)
+        for name, share in (("length", length), ("right", right)):
+            found[name][min(BINS - 1, int(share * BINS))] += 1
+    return found

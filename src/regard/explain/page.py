@@ -30,7 +30,7 @@ def as_page(sight: Sight) -> str:
         source=html.escape(sight.source.text),
         hint=hint if any(sight.alternatives) else "",
         pairs=pairs or "none: this model does not look at its source",
-        sight=_inside_a_script(json.dumps(packed(sight), ensure_ascii=False)),
+        sight=inside_a_script(json.dumps(packed(sight), ensure_ascii=False)),
         script=as_one_script("attention.js", "look.js"),
     )
 
@@ -73,6 +73,6 @@ def as_one_script(*names: str) -> str:
     return re.sub(r"^export ", "", text, flags=re.MULTILINE).replace("</script", "<\\/script")
 
 
-def _inside_a_script(text: str) -> str:
+def inside_a_script(text: str) -> str:
     """JSON in which nothing can end the script it stands in."""
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

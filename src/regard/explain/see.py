@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,12 +16,12 @@ from regard.decoding.search import search
 from regard.decoding.translator import Translator, search_options
 from regard.errors import DecodeError
 from regard.explain.sight import Alternative, Attention, Side, Sight, Text
-from regard.explain.words import group
+from regard.explain.words import between_words, group, shown
 from regard.models.base import AtOnce, Model, Seq2Seq
 from regard.nn.alignment import Alignment
 from regard.nn.attention import CrossAttention, PositionalAttention
 from regard.nn.watch import Seen, watch
-from regard.text.tokenizer import BOS, EOS, Tokenizer
+from regard.text.tokenizer import BOS, EOS, Tokenizer, Tokenizers
 
 MOST_CONTINUED = 400  # alternatives whose continuation is searched too: those of a sentence of everyday length
 
@@ -60,6 +61,21 @@ def see(
         probabilities=probabilities,
         alternatives=others,
     )
+
+
+def attention_between(model: Seq2Seq, tokenizers: Tokenizers, source: str, target: str) -> dict[str, Any]:
+    """What the words of a translation drew on, in percent of the source's words; for a log."""
+    source_ids, target_ids = [*tokenizers.source.encode(source), EOS], [*tokenizers.target.encode(target), EOS]
+    model_side = Ragged.from_lists([source_ids], next(model.parameters()).device)
+    with torch.inference_mode():
+        seen, _ = _written_again(model, model_side, target_ids)
+    across = [one.weights.mean(axis=0) for one in _attentions(model, seen) if one.name == "encoder-decoder"]
+    texts = [_text(tokenizers.source, source_ids), _text(tokenizers.target, target_ids)]
+    words = [[shown("".join(text.pieces[index] for index in word)) for word in text.words] for text in texts]
+    if not across:
+        return {"source": words[0], "target": words[1], "percent": []}
+    between = between_words(np.mean(across, axis=0)[None], texts[1].words, texts[0].words)[0]
+    return {"source": words[0], "target": words[1], "percent": np.rint(100 * between).astype(int).tolist()}
 
 
 def _source_ids(translator: Translator, text: str) -> list[int]:

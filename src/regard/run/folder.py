@@ -8,6 +8,7 @@ runs/NAME/
   checkpoints/step-00000500/  weights.safetensors, training.safetensors, counters.json, manifest.json
   final/                      weights.safetensors, counters.json, manifest.json; there when training has ended
   card.json, card.md          what `regard card` found out about the run
+  report.html                 the story so far, for a browser
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,15 @@ class Example:
 
 
 @dataclass(frozen=True)
+class Validation:
+    """What a look at the dev set gave."""
+
+    metrics: dict[str, float]
+    examples: tuple[Example, ...]
+    details: dict[str, Any] = field(default_factory=dict)  # for the report: histograms, and attention of an example
+
+
+@dataclass(frozen=True)
 class Validated:
     """Scores on the dev set."""
 
@@ -50,6 +60,7 @@ class Validated:
     metrics: dict[str, float]
     examples: tuple[Example, ...]
     best: bool
+    details: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from regard.run.machine import describe_machine
 from regard.training.averaging import mean_weights
 from regard.training.costs import Costs
 from regard.training.counters import Counters
-from regard.training.events import Example, Listener, Noted, Saved, Started, Validated
+from regard.training.events import Listener, Noted, Saved, Started, Validated, Validation
 from regard.training.feed import feed
 from regard.training.graph import RecordedStep
 from regard.training.saver import Saver, disk_error
@@ -40,7 +40,7 @@ from regard.training.world import World
 
 HIGHER_IS_BETTER = {"loss": False, "bleu": True, "chrf": True, "exact": True, "token_errors": False}
 
-Validate = Callable[[Model], tuple[dict[str, float], tuple[Example, ...]]]
+Validate = Callable[[Model], Validation]
 
 
 class Trainer:
@@ -181,10 +181,10 @@ class Trainer:
             load_weights(self.model, average.average, origin="the moving average")
         self.model.eval()
         with self.state.spread.gathered():
-            metrics, examples = self.validate(self.model)
+            found = self.validate(self.model)
         if average is not None:
             load_weights(self.model, trained, origin="the trained weights")
-        score = metrics[config.metric]
+        score = found.metrics[config.metric]
         sign = 1 if HIGHER_IS_BETTER[config.metric] else -1
         best = math.isfinite(score) and (counters.best is None or sign * score > sign * counters.best)
         if best:
@@ -193,7 +193,7 @@ class Trainer:
                 self._save()
         else:
             counters.without_better += 1
-        self.listen(Validated(counters.step, metrics, examples, best))
+        self.listen(Validated(counters.step, found.metrics, found.examples, best, found.details))
 
     def _out_of_patience(self) -> bool:
         return 0 < self.config.patience <= self.counters.without_better

@@ -76,7 +76,7 @@ export function percent(weight) {
   return weight > 0 && weight < 0.01 ? "<1 %" : `${Math.round(100 * weight)} %`;
 }
 
-const SVG = "http://www.w3.org/2000/svg";
+export const SVG = "http://www.w3.org/2000/svg";
 
 export function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);

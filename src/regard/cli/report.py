@@ -1,0 +1,35 @@
+"""regard report"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.say import say
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders; they may still be training.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file; RUN/report.html, or report.html for several runs.")
+    ] = None,
+) -> None:
+    """Write the report of a run, or of several side by side: curves, scores, examples as they improved, cost.
+
+    Training keeps RUN/report.html up to date by itself; this makes it anew, with the card where there is one.
+
+    Examples:
+
+      regard report runs/dates
+
+      regard report runs/small runs/large --out both.html
+    """
+    from regard.explain.report import as_report
+    from regard.run.shipped import find_run
+
+    folders = [find_run(run) for run in runs]
+    path = out or (folders[0].path / "report.html" if len(folders) == 1 else Path("report.html"))
+    path.write_text(as_report(folders), encoding="utf-8")
+    say(f"written to {path}")

@@ -1,0 +1,149 @@
+// The report of runs: curves, scores, examples over time, histograms, attention over training.
+import { Heatmap, SVG, colourOf, element } from "./attention.js";
+
+const stories = JSON.parse(document.getElementById("stories").textContent);
+const page = document.getElementById("report");
+const [WIDTH, HEIGHT, LEFT, BOTTOM] = [420, 220, 52, 28];
+
+function drawn(name, attributes, text) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+function short(number) {
+  if (number === null || number === undefined) return "";
+  const size = Math.abs(number);
+  if (size >= 1e6) return `${+(number / 1e6).toPrecision(3)}M`;
+  if (size >= 1e4) return `${+(number / 1e3).toPrecision(3)}k`;
+  return size !== 0 && size < 1e-3 ? number.toExponential(1) : String(+number.toPrecision(4));
+}
+
+/** Lines over steps: [{name, colour, points: [[step, value]]}]. */
+function chart(title, lines) {
+  const points = lines.flatMap((line) => line.points).filter(([, value]) => Number.isFinite(value));
+  if (!points.length) return null;
+  const [most, low, high] = [Math.max(...points.map((p) => p[0])), Math.min(...points.map((p) => p[1])), Math.max(...points.map((p) => p[1]))];
+  const span = high - low || 1;
+  const x = (step) => LEFT + ((WIDTH - LEFT - 8) * step) / (most || 1);
+  const y = (value) => HEIGHT - BOTTOM - ((HEIGHT - BOTTOM - 10) * (value - low)) / span;
+  const last = lines.map((line) => `${lines.length > 1 ? `${line.name} ` : ""}${short(line.points.at(-1)?.[1])}`).join(", ");
+  const svg = drawn("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${title} over steps; last: ${last}` });
+  for (const share of [0, 0.5, 1]) {
+    const value = low + share * span;
+    svg.append(drawn("line", { class: "grid", x1: LEFT, x2: WIDTH - 8, y1: y(value), y2: y(value) }), drawn("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, short(value)));
+    svg.append(drawn("text", { x: x(share * most), y: HEIGHT - 8, "text-anchor": share === 1 ? "end" : share ? "middle" : "start" }, short(share * most)));
+  }
+  for (const line of lines) {
+    const path = line.points.filter(([, value]) => Number.isFinite(value)).map(([step, value], at) => `${at ? "L" : "M"}${x(step).toFixed(1)} ${y(value).toFixed(1)}`).join("");
+    svg.append(drawn("path", { d: path, stroke: line.colour }));
+  }
+  const said = element("p", { class: "said" }, last);
+  svg.addEventListener("mousemove", (event) => {
+    const step = ((event.offsetX / svg.clientWidth) * WIDTH - LEFT) / (WIDTH - LEFT - 8) * most;
+    said.textContent = lines.map((line) => {
+      const near = line.points.reduce((best, point) => (Math.abs(point[0] - step) < Math.abs(best[0] - step) ? point : best), line.points[0] ?? [0, NaN]);
+      return `${line.name}: step ${near[0]}, ${short(near[1])}`;
+    }).join(" · ");
+  });
+  svg.addEventListener("mouseleave", () => (said.textContent = last));
+  return element("figure", { class: "chart" }, element("figcaption", {}, title), svg, said);
+}
+
+function bars(title, counts, labels) {
+  const most = Math.max(...counts, 1);
+  const svg = drawn("svg", { viewBox: `0 0 ${WIDTH} 130`, role: "img", "aria-label": `${title}: ${counts.map((count, at) => `${labels[at]} ${count}`).join(", ")}` });
+  counts.forEach((count, at) => {
+    const [wide, tall] = [(WIDTH - 20) / counts.length, (90 * count) / most];
+    svg.append(drawn("rect", { x: 10 + at * wide, y: 100 - tall, width: wide - 3, height: tall, fill: "var(--accent)" }), drawn("text", { x: 10 + (at + 0.5) * wide, y: 116, "text-anchor": "middle" }, labels[at]));
+  });
+  return element("figure", { class: "chart" }, element("figcaption", {}, title), svg);
+}
+
+const section = (title, ...children) => element("section", {}, element("h2", {}, title), ...children);
+
+function cell(value) {
+  if (value instanceof Node) return element("td", {}, value);
+  if (typeof value !== "number") return element("td", {}, value ?? "");
+  return element("td", { class: "number", title: value }, Number.isInteger(value) ? value.toLocaleString("en") : short(value));
+}
+
+function table(head, rows) {
+  const top = element("tr", {}, ...head.map((text) => element("th", { scope: "col" }, text)));
+  const body = rows.map((row) => element("tr", {}, ...row.map(cell)));
+  const made = element("table", {}, element("thead", {}, top), element("tbody", {}, ...body));
+  return element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": head.filter(Boolean).join(", ") }, made);
+}
+
+function clock(seconds) {
+  const whole = Math.round(seconds);
+  return `${Math.floor(whole / 3600)}:${String(Math.floor(whole / 60) % 60).padStart(2, "0")}:${String(whole % 60).padStart(2, "0")}`;
+}
+
+function summary() {
+  const metrics = [...new Set(stories.flatMap((one) => one.validations.flatMap((v) => Object.keys(v.scores))))];
+  const rows = stories.map((one, at) => {
+    const best = one.validations.findLast((v) => v.best) ?? one.validations.at(-1);
+    const name = element("span", {}, element("span", { class: "key", style: `background: ${colourOf(at)}` }), one.name);
+    return [name, one.finished ? "finished" : "training", one.step, clock(one.seconds), one.started?.parameters, ...metrics.map((metric) => best?.scores[metric]), best?.step];
+  });
+  return section("At a glance", table(["run", "", "steps", "time", "parameters", ...metrics.map((metric) => `dev ${metric}`), "at step"], rows));
+}
+
+function curves() {
+  const made = [
+    ["Training loss, nats a token", "loss"], ["Learning rate", "rate"], ["Gradient norm", "gradient_norm"], ["Target tokens a second", "tokens_per_second"],
+  ].map(([title, key]) => chart(title, stories.map((one, at) => ({ name: one.name, colour: colourOf(at), points: one.curves[key].map(([step, , value]) => [step, value]) }))));
+  const metrics = [...new Set(stories.flatMap((one) => one.validations.flatMap((v) => Object.keys(v.scores))))];
+  for (const metric of metrics)
+    made.push(chart(`Dev ${metric}`, stories.map((one, at) => ({ name: one.name, colour: colourOf(at), points: one.validations.map((v) => [v.step, v.scores[metric]]) }))));
+  return section("Curves", element("div", { class: "charts" }, ...made.filter(Boolean)));
+}
+
+function examples(one) {
+  const last = one.validations.at(-1);
+  if (!last?.examples.length) return null;
+  return section(`Examples as they improved${stories.length > 1 ? ` · ${one.name}` : ""}`, ...last.examples.map((example, number) => {
+    let before = null;
+    const rows = one.validations.flatMap((v) => {
+      const now = v.examples[number];
+      if (!now || now.source !== example.source || now.output === before) return [];
+      before = now.output;
+      return [[v.step, element("span", { class: now.output === now.reference ? "right" : "" }, now.output || "(nothing)")]];
+    });
+    return element("details", { open: number === 0 }, element("summary", {}, example.source), element("p", { class: "note" }, `Reference: ${example.reference}`), table(["step", "translation"], rows));
+  }));
+}
+
+function distributions(one) {
+  const last = one.validations.findLast((v) => v.histograms);
+  if (!last) return null;
+  const tenths = (scale) => [...Array(10)].map((_, at) => (at * scale).toFixed(1).replace(/\.0$/, ""));
+  return section(`Dev sentences at step ${last.step}${stories.length > 1 ? ` · ${one.name}` : ""}`, element("div", { class: "charts" },
+    bars("Length over the reference's", last.histograms.length, tenths(0.2)), bars("Share of words right", last.histograms.right, tenths(0.1))));
+}
+
+function attention(one) {
+  const seen = one.validations.filter((v) => v.attention?.percent.length);
+  if (!seen.length) return null;
+  const chosen = [...new Set([0, Math.floor(seen.length / 3), Math.floor((2 * seen.length) / 3), seen.length - 1])].map((at) => seen[at]);
+  const pictures = chosen.map((v) => {
+    const { source, target, percent } = v.attention;
+    const matrix = { rows: target.length, columns: source.length, values: Float32Array.from(percent.flat(), (value) => value / 100) };
+    return new Heatmap({ queries: target, keys: source, matrix, headings: ["written", "source"], label: `Step ${v.step}`, say: () => {} }).root;
+  });
+  return section(`Attention over training${stories.length > 1 ? ` · ${one.name}` : ""}`, element("p", { class: "note" }, "What the words of one dev translation drew on, the mean of all layers and heads."), element("div", { class: "pictures" }, ...pictures));
+}
+
+function rest(one) {
+  const machine = one.started ? Object.entries(one.started.machine).map(([key, value]) => `${key}: ${value}`).join("\n") : "";
+  return section(stories.length > 1 ? one.name : "The rest",
+    element("p", {}, `${clock(one.seconds)} of training, ${one.step} steps${one.started ? `, ${one.started.how}` : ""}.`),
+    ...(machine ? [element("details", {}, element("summary", {}, "Machine"), element("pre", { class: "text", tabindex: 0 }, machine))] : []),
+    ...(one.notes.length ? [element("details", {}, element("summary", {}, `Notes (${one.notes.length})`), element("pre", { class: "text", tabindex: 0 }, one.notes.map(([step, text]) => `step ${step}: ${text}`).join("\n")))] : []),
+    ...(one.card ? [element("details", {}, element("summary", {}, "Card"), element("pre", { class: "text", tabindex: 0 }, one.card))] : []),
+    element("details", {}, element("summary", {}, "Recipe"), element("pre", { class: "text", tabindex: 0 }, one.recipe)));
+}
+
+page.append(...[summary(), curves(), ...stories.flatMap((one) => [examples(one), distributions(one), attention(one)]), ...stories.map(rest)].filter(Boolean));
