@@ -52,6 +52,7 @@ def test_without_attention_there_is_no_alignment():
         ("char", "03/04/26", ["03", "/", "04", "/", "26"]),
         ("word", "a b", ["a", "b"]),
         ("bpe", "tiredness, tired.", ["tiredness", ",", "tired", "."]),
+        ("bpe", "here (there)", ["here", "(", "there", ")"]),
     ],
 )
 def test_words_as_a_person_would_count_them(kind, text, words):

@@ -25,8 +25,8 @@ def test_the_file_holds_what_was_seen(sight):
     assert data["target"]["pieces"] == sight.target.pieces
     assert data["probabilities"] == sight.probabilities
     for one, attention in zip(data["attentions"], sight.attentions, strict=True):
-        raw = np.frombuffer(zlib.decompress(base64.b64decode(one["weights"])), dtype=np.uint8)
-        np.testing.assert_allclose(raw.reshape(one["shape"]) / 255, attention.weights, atol=0.5 / 255 + 1e-6)
+        raw = np.frombuffer(zlib.decompress(base64.b64decode(one["weights"])), dtype="<u2")
+        np.testing.assert_allclose(raw.reshape(one["shape"]) / 65535, attention.weights, atol=0.5 / 65535 + 1e-6)
 
 
 def test_the_file_asks_for_nothing_from_elsewhere(sight):

@@ -52,10 +52,11 @@ class Clients:
                 began = time.monotonic()
                 try:
                     getattr(self, f"_{kind}")(client, draw)
-                except httpx.TransportError as error:
-                    if not self.stopping.is_set():
-                        self.wrong.append((kind, repr(error)))
-                        self.told["lost"] += 1
+                except (
+                    httpx.TransportError
+                ) as error:  # nobody asks any more once a stop is near, so this is an answer lost
+                    self.wrong.append((kind, repr(error)))
+                    self.told["lost"] += 1
                     return
                 self.seconds.append(time.monotonic() - began)
 
@@ -85,7 +86,8 @@ class Clients:
         with client.stream("POST", "/v1/stream", json={"text": draw.choice(POOL), "model": "de-en"}) as answer:
             lines = [line for line in answer.iter_lines() if line.startswith("data: ")]
         self.told[f"stream {answer.status_code}"] += 1
-        if not json.loads(lines[-1][6:]).get("done"):
+        last = json.loads(lines[-1][6:])
+        if not last.get("done") or "error" in last:
             self.wrong.append(("stream", lines[-1]))
 
     def _leave(self, client, draw):

@@ -4,6 +4,8 @@ import contextlib
 import itertools
 import json
 import socket
+import subprocess
+import sys
 import time
 
 import httpx
@@ -149,9 +151,9 @@ def test_clients_that_go_away_in_the_middle_leave_nothing_behind(server):
             connection.sendall("\r\n".join([*head, "", body]).encode())
             connection.recv(100)
     deadline = time.monotonic() + 60
-    while server.get("/ready").json()["queued"]["de-en"] and time.monotonic() < deadline:
+    while server.get("/ready").json()["queued"] and time.monotonic() < deadline:
         time.sleep(0.2)
-    assert server.get("/ready").json()["queued"]["de-en"] == 0
+    assert server.get("/ready").json()["queued"] == 0
     assert server.post("/v1/translate", json={"text": "Ja."}).status_code == 200
 
 
@@ -164,3 +166,27 @@ def test_a_key_is_needed_where_there_are_keys():
         form = {"q": "Ja.", "source": "de", "target": "en"}
         assert server.post("/translate", data=form).status_code == 401
         assert server.post("/translate", data={**form, "api_key": "secret"}).status_code == 200
+
+
+@pytest.mark.parametrize("field", ["q", "source", "target", "api_key"])
+def test_half_a_character_is_refused_by_the_other_api_too(server, field):
+    asked = {"q": "Ja.", "source": "de", "target": "en"} | {field: "X"}
+    body = json.dumps(asked).replace('"X"', '"\\ud800"')
+    answer = server.post("/translate", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 400 and answer.json()["error"]
+
+
+def test_a_text_of_too_many_sentences_is_refused_at_once(server):
+    answer = server.post("/v1/translate", json={"text": "a\n" * 40_000})
+    assert answer.status_code == 413 and "4,096 sentences" in answer.json()["error"]
+
+
+def test_a_port_that_is_taken_is_one_sentence_and_an_end(server):
+    command = [sys.executable, "-m", "regard", "serve", "de-en", "--port", str(server.port)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "in use" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_word_without_end_is_streamed_within_limits(server):
+    with server_stream(server, {"text": "x" * 4000, "max_extra": 5}) as events:
+        assert list(events)[-1]["done"] is True

@@ -5,30 +5,29 @@ import time
 from dataclasses import replace
 
 import pytest
-import torch
 
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.translator import Translation
 from regard.serve.engine import Closed, Engine, QueueFull
 from regard.serve.limits import Limits
 
+M = "de-en"
 OPTIONS, LIMITS = SearchOptions(beam=1), Limits(batch_sentences=8, batch_gap=0.05, batch_wait=0.2, queued_sentences=20)
 
 
 class Slow:
-    """A translator that shouts, and remembers its batches; it can be held."""
+    """A lane that shouts, and remembers its batches; it can be held."""
 
     def __init__(self):
         self.batches, self.go_on = [], threading.Event()
         self.go_on.set()
-        self.model = torch.nn.Linear(1, 1)
 
-    def stream(self, texts, *, options):
+    def translate(self, model, texts, options):
         self.go_on.wait(10)
         self.batches.append(list(texts))
         if "bad" in texts:
             raise ValueError("bad")
-        yield from ([Translation(text.upper(), 0.0)] for text in texts)
+        return [[Translation(text.upper(), 0.0)] for text in texts]
 
 
 @pytest.fixture
@@ -38,7 +37,7 @@ def slow():
 
 @pytest.fixture
 def engine(slow):
-    found = Engine(slow, LIMITS, lanes=1)
+    found = Engine([slow.translate], LIMITS)
     yield found
     slow.go_on.set()
     found.close()
@@ -50,9 +49,9 @@ def results(futures):
 
 def test_those_that_wait_go_together_and_get_their_own(engine, slow):
     slow.go_on.clear()
-    first = engine.submit(["zero"], OPTIONS)
+    first = engine.submit(M, ["zero"], OPTIONS)
     time.sleep(0.2)  # it is being translated now
-    later = [engine.submit([f"{name}1", f"{name}2"], OPTIONS) for name in "abc"]
+    later = [engine.submit(M, [f"{name}1", f"{name}2"], OPTIONS) for name in "abc"]
     slow.go_on.set()
     assert results(first) == ["ZERO"]
     assert [results(one) for one in later] == [["A1", "A2"], ["B1", "B2"], ["C1", "C2"]]
@@ -61,9 +60,9 @@ def test_those_that_wait_go_together_and_get_their_own(engine, slow):
 
 def test_other_options_are_another_batch(engine, slow):
     slow.go_on.clear()
-    engine.submit(["zero"], OPTIONS)
+    engine.submit(M, ["zero"], OPTIONS)
     time.sleep(0.2)
-    futures = [engine.submit([text], replace(OPTIONS, beam=beam)) for text, beam in (("a", 1), ("b", 2), ("c", 1))]
+    futures = [engine.submit(M, [text], replace(OPTIONS, beam=beam)) for text, beam in (("a", 1), ("b", 2), ("c", 1))]
     slow.go_on.set()
     assert [results(one) for one in futures] == [["A"], ["B"], ["C"]]
     assert slow.batches == [["zero"], ["a", "c"], ["b"]]
@@ -71,47 +70,47 @@ def test_other_options_are_another_batch(engine, slow):
 
 def test_a_long_request_is_several_batches(engine, slow):
     texts = [f"t{number}" for number in range(19)]
-    assert results(engine.submit(texts, OPTIONS)) == [text.upper() for text in texts]
+    assert results(engine.submit(M, texts, OPTIONS)) == [text.upper() for text in texts]
     assert [len(batch) for batch in slow.batches] == [8, 8, 3]
 
 
 def test_a_full_queue_refuses(engine, slow):
     slow.go_on.clear()
-    engine.submit(["zero"], OPTIONS)
+    engine.submit(M, ["zero"], OPTIONS)
     time.sleep(0.2)
-    engine.submit(["x"] * 18, OPTIONS)
+    engine.submit(M, ["x"] * 18, OPTIONS)
     with pytest.raises(QueueFull):
-        engine.submit(["y"] * 3, OPTIONS)
+        engine.submit(M, ["y"] * 3, OPTIONS)
     assert engine.queued == 18
     slow.go_on.set()
 
 
 def test_an_error_reaches_who_asked_and_the_engine_goes_on(engine):
     with pytest.raises(ValueError, match="bad"):
-        results(engine.submit(["bad"], OPTIONS))
-    assert results(engine.submit(["good"], OPTIONS)) == ["GOOD"]
+        results(engine.submit(M, ["bad"], OPTIONS))
+    assert results(engine.submit(M, ["good"], OPTIONS)) == ["GOOD"]
 
 
 def test_what_nobody_waits_for_is_not_translated(engine, slow):
     slow.go_on.clear()
-    engine.submit(["zero"], OPTIONS)
+    engine.submit(M, ["zero"], OPTIONS)
     time.sleep(0.2)
-    (gone,), kept = engine.submit(["gone"], OPTIONS), engine.submit(["kept"], OPTIONS)
+    (gone,), kept = engine.submit(M, ["gone"], OPTIONS), engine.submit(M, ["kept"], OPTIONS)
     assert gone.cancel()
     slow.go_on.set()
     assert results(kept) == ["KEPT"]
-    assert ["gone"] not in slow.batches and engine.queued == 0
+    assert slow.batches == [["zero"], ["kept"]] and engine.queued == 0
 
 
 def test_closing_finishes_what_was_taken_and_takes_nothing_more(slow):
-    engine = Engine(slow, LIMITS, lanes=2)
+    engine = Engine([slow.translate] * 2, LIMITS)
     slow.go_on.clear()
-    futures = [engine.submit([f"t{number}"], OPTIONS) for number in range(10)]
+    futures = [engine.submit(M, [f"t{number}"], OPTIONS) for number in range(10)]
     closing = threading.Thread(target=engine.close)
     closing.start()
     time.sleep(0.1)
     with pytest.raises(Closed):
-        engine.submit(["late"], OPTIONS)
+        engine.submit(M, ["late"], OPTIONS)
     slow.go_on.set()
     closing.join(10)
     assert [results(one) for one in futures] == [[f"T{number}"] for number in range(10)]
@@ -121,3 +120,21 @@ def test_calls_are_made_by_the_engines_threads(engine):
     assert engine.call(lambda: threading.current_thread().name).result(10).startswith("translate-")
     with pytest.raises(ZeroDivisionError):
         engine.call(lambda: 1 / 0).result(10)
+
+
+def test_other_models_are_another_batch(engine, slow):
+    slow.go_on.clear()
+    engine.submit(M, ["zero"], OPTIONS)
+    time.sleep(0.2)
+    futures = [engine.submit(model, [text], OPTIONS) for text, model in (("a", M), ("b", "en-de"), ("c", M))]
+    slow.go_on.set()
+    assert [results(one) for one in futures] == [["A"], ["B"], ["C"]]
+    assert slow.batches == [["zero"], ["a", "c"], ["b"]]
+
+
+def test_what_waits_is_shared_among_lanes(slow):
+    engine = Engine([slow.translate] * 2, replace(LIMITS, batch_sentences=64, queued_sentences=200))
+    futures = [engine.submit(M, [f"t{number}"], OPTIONS) for number in range(64)]
+    assert [results(one) for one in futures] == [[f"T{number}"] for number in range(64)]
+    engine.close()
+    assert len(slow.batches) > 1 and max(map(len, slow.batches)) <= 64

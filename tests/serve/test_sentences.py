@@ -44,5 +44,19 @@ def test_what_is_too_long_for_the_model_is_cut_between_words():
     assert " ".join(found.sentences) == "a b c d e f g" == found.joined(found.sentences)
 
 
-def test_a_word_without_end_is_left_to_the_model():
-    assert cut("x" * 100, fits=lambda sentence: len(sentence) <= 5).sentences == ["x" * 100]
+@given(st.text(alphabet="ab \t", max_size=60))
+def test_spaces_inside_of_what_is_cut_stay(text):
+    found = cut(text, fits=lambda sentence: len(sentence) <= 5)
+    assert found.joined(found.sentences) == text
+    assert all(len(sentence) <= 5 for sentence in found.sentences)
+
+
+def test_a_word_without_end_is_cut_too():
+    found = cut("x" * 100, fits=lambda sentence: len(sentence) <= 5)
+    assert "".join(found.sentences) == "x" * 100 and max(map(len, found.sentences)) <= 5
+
+
+@pytest.mark.parametrize("text", ["a. " * 30_000, "a" + " " * 90_000 + "b", "\n" * 90_000, '."' * 40_000])
+def test_no_text_takes_long_to_cut(text):
+    found = cut(text)
+    assert found.joined(found.sentences) == text  # in seconds, not minutes: the suite would not end

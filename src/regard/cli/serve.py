@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,7 +27,7 @@ def serve(
     threads: Annotated[int, typer.Option(help="CPU threads; 0 lets PyTorch choose.")] = 0,
     api_key: Annotated[
         list[str] | None,
-        typer.Option(help="Requests must bring one of these; also REGARD_API_KEYS, by commas.", show_default=False),
+        typer.Option(help="Translations need one of these; also REGARD_API_KEYS, by commas.", show_default=False),
     ] = None,
 ) -> None:
     """Serve models over HTTP: a page to type into, our API (see /docs), and LibreTranslate's for its clients.
@@ -54,15 +55,14 @@ def serve(
     sys.setswitchinterval(0.0005)  # seconds; who answers requests should not wait long for who translates (LOG.md)
     limits = Limits()
     keys = [*(api_key or []), *filter(None, os.environ.get("REGARD_API_KEYS", "").split(","))]
-    models = load_all(runs or [], device=device, limits=limits, say=say)
+    listening = socket.create_server((host, port))  # first: a port that is taken is known before anything is loaded
+    models = load_all(runs or [], device=device, say=say)
     config = uvicorn.Config(
-        make_app(models, limits=limits, keys=keys),
-        host=host,
-        port=port,
+        make_app(models, device=device, limits=limits, keys=keys),
         log_level="warning",
         server_header=False,
         timeout_keep_alive=20,
-        timeout_graceful_shutdown=60,
+        timeout_graceful_shutdown=int(limits.seconds) + 10,
         limit_concurrency=2000,
     )
 
@@ -81,5 +81,5 @@ def serve(
         signal.SIGTERM,
     ):  # before and after uvicorn, which has them in between
         signal.signal(one, stop)
-    server.run(sockets=[config.bind_socket()])
-    say("stopped; everything that was accepted has been answered")
+    server.run(sockets=[listening])
+    say("stopped")

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from regard.explain.sight import Sight, Weights
+from regard.explain.words import between_words
 
 
 def mean_of_heads(weights_HQK: Weights) -> Weights:
@@ -37,8 +38,6 @@ def soft_alignment(sight: Sight) -> Weights:
 
 def moses_pairs(sight: Sight) -> list[tuple[int, int]]:
     """Source word and target word, i-j as Moses writes them: each target word with the source word it drew on most."""
-    from regard.explain.words import between_words
-
     source, target = _without_end(sight.source.words), _without_end(sight.target.words)
     weights = soft_alignment(sight)
     if not source or not target or not weights.any():

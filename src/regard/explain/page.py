@@ -36,7 +36,7 @@ def as_page(sight: Sight) -> str:
 
 
 def packed(sight: Sight) -> dict[str, Any]:
-    """The sight as JSON can hold it; weights in steps of 1/255, compressed."""
+    """The sight as JSON can hold it; weights in steps of 1/65535, compressed."""
     return {
         "model": sight.model,
         "source": vars(sight.source),
@@ -50,7 +50,7 @@ def packed(sight: Sight) -> dict[str, Any]:
 
 
 def _pack(attention: Attention) -> dict[str, Any]:
-    steps = np.rint(attention.weights * 255).astype(np.uint8)
+    steps = np.rint(attention.weights * 65535).astype("<u2")
     return {
         "name": attention.name,
         "layer": attention.layer,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import SearchOptions
+from regard.decoding.refine import refine
 from regard.decoding.search import search
 from regard.decoding.translator import Translator, search_options
 from regard.errors import DecodeError
@@ -23,7 +25,7 @@ from regard.nn.attention import CrossAttention, PositionalAttention
 from regard.nn.watch import Seen, watch
 from regard.text.tokenizer import BOS, EOS, Tokenizer, Tokenizers
 
-MOST_CONTINUED = 400  # alternatives whose continuation is searched too: those of a sentence of everyday length
+MOST_CONTINUED = 8192  # source tokens read to continue alternatives: enough for a sentence of everyday length
 
 
 @torch.inference_mode()
@@ -52,15 +54,17 @@ def see(
         seen, logp = _written_again(model, source, target_ids)
         probabilities = [round(float(logp[place, token].exp()), 6) for place, token in enumerate(target_ids)]
         others = _alternatives(translator, source_ids, target_ids, logp, options, alternatives)
-    attentions = _attentions(model, seen)
-    return Sight(
+    sight = Sight(
         model=name,
         source=_text(tokenizers.source, source_ids),
         target=_text(tokenizers.target, target_ids),
-        attentions=attentions,
+        attentions=[],
         probabilities=probabilities,
         alternatives=others,
     )
+    # A model that writes at once may have more places than tokens came of them: those it cannot name are left out.
+    named = [one for one in _attentions(model, seen) if one.weights.shape[1:] == sight.shape_of(one)]
+    return replace(sight, attentions=named)
 
 
 def attention_between(model: Seq2Seq, tokenizers: Tokenizers, source: str, target: str) -> dict[str, Any]:
@@ -97,15 +101,17 @@ def _written_again(model: Seq2Seq, source: Ragged, target_ids: list[int]) -> tup
     with watch() as seen:
         target = Ragged.from_lists([[BOS, *target_ids[:-1]]], source.layout.device)
         logits = model.project(model.hidden(target, model.encode(source))).float()
-    logits[:, BOS] = float("-inf")
-    return seen, logits.log_softmax(dim=-1)
+    logp = logits.log_softmax(dim=-1)
+    logp[:, BOS] = float("-inf")  # never written
+    return seen, logp
 
 
 def _written_at_once(model: AtOnce, source: Ragged, options: SearchOptions) -> tuple[list[int], Seen]:
-    limits = [options.limit(source.layout.lengths[0] - 1)]
+    """What it writes, and what attention did where its likeliest candidate is what it writes."""
+    best = refine(model, source, options=options)[0][0].ids
     with watch() as seen:
-        written = model.write(model.encode(source), limits=limits, candidates=1, iterations=options.iterations)
-    return [*written[0][0].ids, EOS], seen
+        alone = refine(model, source, options=replace(options, beam=1, nbest=1))[0][0].ids
+    return [*best, EOS], seen if alone == best else Seen()
 
 
 def _alternatives(
@@ -140,12 +146,12 @@ def _continued(
     translator: Translator, source_ids: list[int], prefixes: list[list[int]], options: SearchOptions
 ) -> list[str]:
     """The likeliest translation that begins with each prefix, greedily; empty where there are too many to search."""
-    if len(prefixes) > MOST_CONTINUED:
+    if len(prefixes) * len(source_ids) > MOST_CONTINUED:
         return ["" for _ in prefixes]
     model = translator.model
     assert isinstance(model, Seq2Seq)
     source = Ragged.from_lists([source_ids] * len(prefixes), next(model.parameters()).device)
-    greedy = SearchOptions(beam=1, max_extra=options.max_extra, scores=False)
+    greedy = replace(options, beam=1, nbest=1, scores=False)
     open_ones = [prefix[:-1] if prefix[-1] == EOS else prefix for prefix in prefixes]
     found = search(model, source, options=greedy, prefixes=open_ones)
     decode = translator.tokenizers.target.decode
@@ -162,7 +168,7 @@ def _attentions(model: Model, seen: Seen) -> list[Attention]:
         if module not in seen.calls:
             continue
         calls = [call[0] for call in seen.calls[module]]
-        one_by_one = len(calls) > 1 and all(call.size(1) == 1 for call in calls)
+        one_by_one = not model.at_once and len(calls) > 1 and all(call.size(1) == 1 for call in calls)
         weights = torch.cat(calls, dim=1) if one_by_one else calls[-1]
         kind, queries, keys = _kind(name, module, at_once=model.at_once)
         digits = re.search(r"\d+", name)

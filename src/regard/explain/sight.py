@@ -66,6 +66,12 @@ class Sight:
         pieces = [RESERVED[BOS], *self.target.pieces[:-1]]
         return Text(self.target.text, [BOS, *self.target.ids[:-1]], pieces, words)
 
+    def shape_of(self, attention: Attention) -> tuple[int, int]:
+        """Its queries and keys, counted by what they are."""
+        queries: Text = getattr(self, attention.queries)
+        keys: Text = getattr(self, attention.keys)
+        return len(queries.pieces), len(keys.pieces)
+
     def of(self, name: str) -> list[Attention]:
         """The layers of one kind, lowest first."""
         return [one for one in self.attentions if one.name == name]

@@ -32,6 +32,8 @@ def _begins(kind: str, piece: str, before: str) -> bool:
     """Whether a piece begins a word."""
     if kind == "char":
         return piece.isspace() or (not before.isspace() and not (piece.isalnum() and before.isalnum()))
+    if kind != "word" and before == SPACE:
+        return False  # a space that is a piece of its own belongs to what follows
     return kind == "word" or piece.startswith(SPACE) or not (_has_letters(piece) and _has_letters(before))
 
 

@@ -21,10 +21,11 @@ from regard.errors import RegardError
 from regard.explain.page import asset, packed
 from regard.explain.see import see
 from regard.models.base import Seq2Seq
+from regard.serve.engine import Engine
 from regard.serve.guard import Guard
 from regard.serve.libre import add_libre
 from regard.serve.limits import Limits
-from regard.serve.models import Served
+from regard.serve.models import Served, lanes_for
 from regard.serve.schema import (
     Asked,
     Candidate,
@@ -38,7 +39,7 @@ from regard.serve.schema import (
     TranslateResponse,
 )
 from regard.serve.service import Service, taken
-from regard.text.tokenizer import EOS
+from regard.text.tokenizer import BOS, EOS
 
 KINDS = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
 OWN = ("page.html", "page.js", "page.css", "docs.html", "docs.js")
@@ -53,15 +54,17 @@ def options_of(served: Served, asked: Asked, **more: int) -> SearchOptions:
     return search_options(served.translator.config, **asked.search(), **more)
 
 
-def make_app(models: dict[str, Served], *, limits: Limits | None = None, keys: list[str] | None = None) -> FastAPI:
+def make_app(models: dict[str, Served], *, device: str, limits: Limits, keys: list[str]) -> FastAPI:
     """The application."""
-    service = Service(models, limits or Limits(), keys or [])
+    lanes, workers = lanes_for(models, device=device)
+    service = Service(models, Engine(lanes, limits), limits, keys)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        for served in models.values():
-            await asyncio.to_thread(served.engine.close)
+        await asyncio.to_thread(service.engine.close)
+        for worker in workers:
+            worker.close()
 
     app = FastAPI(
         title="regard",
@@ -95,6 +98,10 @@ def _add_problems(app: FastAPI) -> None:
         telling = [one for one in found if one["type"] not in ("string_type", "list_type")] or found
         where = ".".join(str(part)[:40] for part in telling[0]["loc"][1:2])
         return JSONResponse({"error": f"{where}: {telling[0]['msg']}" if where else telling[0]["msg"]}, 422)
+
+    @app.exception_handler(Exception)
+    async def broken(request: Request, problem: Exception) -> JSONResponse:
+        return JSONResponse({"error": "something is wrong with the server"}, 500)
 
     @app.exception_handler(RegardError)
     async def mistaken(request: Request, problem: RegardError) -> JSONResponse:
@@ -141,8 +148,6 @@ def _add_api(app: FastAPI, service: Service) -> None:
         model = served.translator.model
         if not isinstance(model, Seq2Seq):
             raise HTTPException(422, f"{served.name} writes all tokens at once; there is nothing to stream")
-        if len(asked.text) > service.limits.text_characters:
-            raise HTTPException(413, "the text is too long")
         return StreamingResponse(_events(service, served, asked), media_type="text/event-stream")
 
     @app.post("/v1/look", tags=["regard"])
@@ -150,7 +155,7 @@ def _add_api(app: FastAPI, service: Service) -> None:
         """How one sentence is translated: attention, probabilities, alternatives; `prefix` forces how it begins."""
         served = entered(request, asked)
         translator = served.translator
-        if any(token >= translator.tokenizers.target.size or token <= EOS for token in asked.prefix):
+        if any(token >= translator.tokenizers.target.size or token in (BOS, EOS) for token in asked.prefix):
             raise HTTPException(422, "prefix: there is no such token")
         if len(translator.tokenizers.source.encode(asked.text)) > service.limits.looked_tokens:
             raise HTTPException(
@@ -158,7 +163,6 @@ def _add_api(app: FastAPI, service: Service) -> None:
             )
         options, prefix = options_of(served, asked), list(asked.prefix)
         found: dict[str, Any] = await service.call(
-            served,
             lambda: packed(
                 see(
                     translator,
@@ -185,19 +189,19 @@ def _add_api(app: FastAPI, service: Service) -> None:
     @app.get("/ready", tags=["running"])
     async def ready() -> dict[str, Any]:
         """Whether there is room for another request."""
-        queued = {name: served.engine.queued for name, served in service.models.items()}
-        if all(count >= service.limits.queued_sentences for count in queued.values()):
+        queued = service.engine.queued
+        if queued >= service.limits.queued_sentences:
             raise HTTPException(503, "too much is waiting already", headers={"Retry-After": "1"})
         return {"status": "ready", "queued": queued}
 
     @app.get("/metrics", tags=["running"], response_class=PlainTextResponse)
     async def metrics() -> PlainTextResponse:
         """Numbers for Prometheus."""
-        engines = [served.engine for served in service.models.values()]
+        engine = service.engine
         gauges = {
-            "queued_sentences": float(sum(engine.queued for engine in engines)),
-            "translated_sentences": float(sum(engine.translated for engine in engines)),
-            "translated_batches": float(sum(engine.batches for engine in engines)),
+            "queued_sentences": float(engine.queued),
+            "translated_sentences": float(engine.translated),
+            "translated_batches": float(engine.batches),
         }
         return PlainTextResponse(service.metrics.text(gauges), media_type="text/plain; version=0.0.4")
 
@@ -205,8 +209,8 @@ def _add_api(app: FastAPI, service: Service) -> None:
 async def _events(service: Service, served: Served, asked: StreamRequest) -> AsyncIterator[str]:
     """One event after each token; what was said of earlier sentences stays in front."""
     loop, translator = asyncio.get_running_loop(), served.translator
-    cut = served.cut(asked.text)
-    options = options_of(served, asked, beam=1) if asked.beam is None else options_of(served, asked)
+    cut = await asyncio.to_thread(served.cut, asked.text)
+    options, ends = options_of(served, asked, beam=1), loop.time() + service.limits.seconds
     decode = translator.tokenizers.target.decode
     done: list[str] = []
     gone = False
@@ -225,17 +229,19 @@ async def _events(service: Service, served: Served, asked: StreamRequest) -> Asy
                 return not gone
 
             def write(sentence: str = sentence, hear: Callable[[list[int]], bool] = hear) -> str:
-                ids = [*translator.tokenizers.source.encode(sentence), EOS]
+                ids = [*translator.tokenizers.source.encode(sentence)[: translator.longest_source], EOS]
                 return decode(write_live(model, ids, options=options, hear=hear))
 
-            (writing,) = taken(lambda write=write: [served.engine.call(write)])  # type: ignore[misc]
+            (writing,) = taken(lambda write=write: [service.engine.call(write)])  # type: ignore[misc]
             writing.add_done_callback(lambda _, heard=heard: loop.call_soon_threadsafe(heard.put_nowait, None))  # type: ignore[misc]
-            while (text := await asyncio.wait_for(heard.get(), service.limits.seconds)) is not None:
+            while (text := await asyncio.wait_for(heard.get(), max(0.0, ends - loop.time()))) is not None:
                 yield _event({"text": so_far(text)})
             done.append(writing.result())
         yield _event({"text": cut.joined(done), "done": True})
-    except (HTTPException, TimeoutError, RegardError) as problem:
-        yield _event({"error": str(getattr(problem, "detail", "")) or "this took too long", "done": True})
+    except HTTPException as problem:
+        yield _event({"error": str(problem.detail), "done": True})
+    except TimeoutError:
+        yield _event({"error": "this took too long", "done": True})
     finally:
         gone = True
 

@@ -1,4 +1,4 @@
-"""Requests of many clients translated together: those that wait are taken in batches, by a few threads."""
+"""Requests of many clients translated together: those that wait are taken in batches, each by one of a few lanes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from typing import Any
 import torch
 
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.translator import Translation, Translator
+from regard.decoding.translator import Translation
 from regard.serve.limits import Limits
 
-MOST_LANES = 8  # Python itself runs in one of them at a time
-FEWEST = 8  # sentences that are not shared among threads: a step costs almost the same for fewer
+FEWEST = 8  # sentences that are not shared among lanes: a step costs almost the same for fewer
+
+# A lane: the translations of some sentences by a model, as a worker process gives them, or this one.
+Lane = Callable[[str, list[str], SearchOptions], list[list[Translation]]]
 
 
 class QueueFull(Exception):
@@ -32,44 +34,47 @@ class Closed(Exception):
 class Job:
     """Some sentences of one request, or a call that the engine is to make for it."""
 
+    model: str
     sentences: list[str]
     options: SearchOptions | None
     call: Callable[[], Any] | None = None
     future: Future[Any] = field(default_factory=Future)
 
+    def goes_with(self, other: Job) -> bool:
+        return self.call is None and (self.model, self.options) == (other.model, other.options)
+
 
 class Engine:
-    """A translator, what waits for it, and the threads that work."""
+    """What waits, and a thread for each lane."""
 
-    def __init__(self, translator: Translator, limits: Limits, *, lanes: int | None = None) -> None:
-        self.translator, self.limits = translator, limits
-        on_gpu = next(translator.model.parameters()).device.type == "cuda"
-        threads = torch.get_num_threads()
-        self.lanes = 1 if on_gpu else max(1, lanes or min(threads, MOST_LANES))
+    def __init__(self, lanes: Sequence[Lane], limits: Limits) -> None:
+        self.limits = limits
         self.waiting: deque[Job] = deque()
         self.queued = 0  # sentences
         self.batches, self.translated = 0, 0
         self._changed = threading.Condition()
         self._closed, self._idle = False, 0
         self._threads = [
-            threading.Thread(target=self._work, args=(max(1, threads // self.lanes),), name=f"translate-{number}")
-            for number in range(self.lanes)
+            threading.Thread(target=self._work, args=(lane,), name=f"translate-{number}")
+            for number, lane in enumerate(lanes)
         ]
         for thread in self._threads:
             thread.start()
 
     # Called by requests
 
-    def submit(self, sentences: Sequence[str], options: SearchOptions) -> list[Future[list[list[Translation]]]]:
+    def submit(
+        self, model: str, sentences: Sequence[str], options: SearchOptions
+    ) -> list[Future[list[list[Translation]]]]:
         """The translations to come, for a batch of sentences each."""
         size = self.limits.batch_sentences
-        jobs = [Job(list(sentences[at : at + size]), options) for at in range(0, len(sentences), size)]
+        jobs = [Job(model, list(sentences[at : at + size]), options) for at in range(0, len(sentences), size)]
         self._queue(jobs)
         return [job.future for job in jobs]
 
     def call(self, function: Callable[[], Any]) -> Future[Any]:
-        """What a function will give that uses the model; it is called by a thread of ours."""
-        job = Job([""], None, function)
+        """What a function will give; it is called by a thread of ours."""
+        job = Job("", [""], None, function)
         self._queue([job])
         return job.future
 
@@ -78,7 +83,7 @@ class Engine:
         with self._changed:
             if self._closed:
                 raise Closed
-            if self.queued and self.queued + count > self.limits.queued_sentences:
+            if self.queued + count > self.limits.queued_sentences:
                 raise QueueFull
             self.waiting.extend(jobs)
             self.queued += count
@@ -94,13 +99,15 @@ class Engine:
 
     # The threads
 
-    def _work(self, threads: int) -> None:
-        torch.set_num_threads(threads)
+    def _work(self, lane: Lane) -> None:
+        torch.set_num_threads(
+            1
+        )  # of what this process itself computes; a lane may be a process with as many as it likes
         while jobs := self._next():
             if jobs[0].call is not None:
                 _answer(jobs[0].future, jobs[0].call)
             else:
-                self._translate(jobs)
+                self._translate(jobs, lane)
 
     def _next(self) -> list[Job]:
         """Jobs that go together, as soon as there are enough or the first has waited; nothing at the end."""
@@ -141,7 +148,7 @@ class Engine:
         left: deque[Job] = deque()
         while self.waiting and first.call is None and room > 0:
             job = self.waiting.popleft()
-            if job.call is None and job.options == first.options and len(job.sentences) <= room:
+            if job.goes_with(first) and len(job.sentences) <= room:
                 taken.append(job)
                 room -= len(job.sentences)
             else:
@@ -150,11 +157,13 @@ class Engine:
         self.queued -= sum(len(job.sentences) for job in taken)
         return taken
 
-    def _translate(self, jobs: list[Job]) -> None:
+    def _translate(self, jobs: list[Job], lane: Lane) -> None:
         wanted = [job for job in jobs if job.future.set_running_or_notify_cancel()]
         sentences = [sentence for job in wanted for sentence in job.sentences]
+        if not wanted or wanted[0].options is None:
+            return
         try:
-            found = list(self.translator.stream(sentences, options=wanted[0].options)) if wanted else []
+            found = lane(wanted[0].model, sentences, wanted[0].options)
         except Exception as error:  # whatever it is, nobody is left waiting
             for job in wanted:
                 job.future.set_exception(error)

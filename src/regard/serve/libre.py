@@ -11,7 +11,7 @@ from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 
 from regard.decoding.translator import search_options
-from regard.serve.models import LANGUAGES, Served
+from regard.serve.models import Served, known_languages
 from regard.serve.service import Service
 
 
@@ -61,7 +61,7 @@ def add_libre(app: FastAPI, service: Service) -> None:
         for served in service.models.values():
             if served.languages:
                 targets.setdefault(served.languages[0], []).append(served.languages[1])
-        return [{"code": code, "name": LANGUAGES.get(code, code), "targets": to} for code, to in targets.items()]
+        return [{"code": code, "name": known_languages()[code], "targets": to} for code, to in targets.items()]
 
 
 _FIELDS = {
@@ -105,19 +105,25 @@ def _texts(asked: dict[str, Any]) -> tuple[list[str], bool]:
     texts: list[Any] = q if isinstance(q, list) else [q]
     if not texts or not all(isinstance(text, str) for text in texts) or len(texts) > 1000:
         raise HTTPException(400, "q must be a text, or a list of up to 1,000")
-    try:
-        for text in texts:
-            text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise HTTPException(400, "q holds half of a surrogate pair") from error
+    if not all(map(_encodable, texts)):
+        raise HTTPException(400, "q holds half of a surrogate pair")
     return texts, isinstance(q, list)
 
 
 def _text(asked: dict[str, Any], key: str, default: str | None = None) -> str:
-    value = asked.get(key, default)
-    if not isinstance(value, str):
+    value = asked.get(key) or default
+    if not isinstance(value, str) or not _encodable(value):
         raise HTTPException(400, f"{key} is missing, or is no text")
     return value
+
+
+def _encodable(text: str) -> bool:
+    """Whether it is whole: JSON can write half of a surrogate pair, UTF-8 cannot."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _number(asked: dict[str, Any], key: str, *, most: int) -> int:

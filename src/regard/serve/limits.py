@@ -19,5 +19,6 @@ class Limits:
     batch_sentences: int = 64
     batch_gap: float = 0.008  # seconds without another sentence after which a batch is full enough
     batch_wait: float = 0.05  # seconds that the first sentence of a batch waits at most
+    streamed_characters: int = 5000
     looked_tokens: int = 512  # of a sentence whose attention is asked for
     prefix_tokens: int = 512

@@ -6,23 +6,32 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from regard import api
-from regard.decoding.translator import Translator
+from regard.decoding.hypotheses import SearchOptions
+from regard.decoding.translator import Translation, Translator
 from regard.errors import ConfigError
 from regard.run.folder import RunFolder
 from regard.run.shipped import find_run, shipped_models
-from regard.serve.engine import Engine
-from regard.serve.limits import Limits
+from regard.serve.engine import Lane
 from regard.serve.sentences import Cut, cut
+from regard.serve.worker import Worker
 
-_PAIR = re.compile(r"(?:^|[^a-z])([a-z]{2,3})-([a-z]{2,3})$")
-LANGUAGES = {
-    "cs": "Czech", "de": "German", "en": "English", "es": "Spanish", "fr": "French", "it": "Italian", "ja": "Japanese",
-    "nl": "Dutch", "pl": "Polish", "pt": "Portuguese", "ru": "Russian", "zh": "Chinese",
-}  # fmt: skip
+_PAIR = re.compile(r"(?:^|[^a-z])([a-z]{2})-([a-z]{2})$")
+MOST_LANES = 16
+
+
+@cache
+def known_languages() -> dict[str, str]:
+    """Names of languages by their codes of two letters."""
+    from babel import Locale
+
+    return {code: name for code, name in Locale("en").languages.items() if len(code) == 2}
 
 
 @dataclass(frozen=True)
@@ -32,7 +41,6 @@ class Served:
     name: str
     folder: RunFolder
     translator: Translator
-    engine: Engine
     languages: tuple[str, str] | None  # source and target, where they are known
     card: dict[str, Any] = field(default_factory=dict)
 
@@ -55,9 +63,7 @@ class Served:
         }
 
 
-def load_all(
-    runs: list[Path], *, device: str, limits: Limits, say: Callable[[str], None] = lambda text: None
-) -> dict[str, Served]:
+def load_all(runs: list[Path], *, device: str, say: Callable[[str], None] = lambda text: None) -> dict[str, Served]:
     """The runs, or the models in the box where none are named; the first one is the one used unless another is named."""
     found: dict[str, Served] = {}
     for run in runs or list(map(Path, shipped_models())):
@@ -68,27 +74,35 @@ def load_all(
         say(f"loading {name} ...")
         translator = api.load(run, device=device)
         card = folder.path / "card.json"
-        served = Served(
-            name, folder, translator, Engine(translator, limits), languages_of(name, folder), _read_card(card)
-        )
-        found[name] = served
+        found[name] = Served(name, folder, translator, languages_of(name, folder), _read_card(card))
     if not found:
         raise ConfigError("there is no model to serve; name a run folder")
     return found
 
 
+def lanes_for(models: dict[str, Served], *, device: str) -> tuple[list[Lane], list[Worker]]:
+    """Who translates: on a CPU a process for each core, which are given too, to be ended; else this process."""
+    cores = min(torch.get_num_threads(), MOST_LANES)
+    here = next(iter(models.values())).translator.model
+    if cores > 1 and next(here.parameters()).device.type == "cpu":
+        runs = {name: served.folder.path for name, served in models.items()}
+        workers = [Worker(runs, device=device, threads=1) for _ in range(cores)]
+        return [worker.translate for worker in workers], workers
+
+    def translate(model: str, sentences: list[str], options: SearchOptions) -> list[list[Translation]]:
+        return list(models[model].translator.stream(sentences, options=options))
+
+    return [translate], []
+
+
 def languages_of(name: str, folder: RunFolder) -> tuple[str, str] | None:
-    """By the run's name (de-en, news-de-en), or by how its training files end (train.de, train.en.gz)."""
-    if pair := _PAIR.search(name):
-        return pair[1], pair[2]
+    """By how its training files end (train.de, train.en.gz), or by the run's name (de-en, news-de-en)."""
     data = folder.recipe().data.train
-    endings = [_ending(path) for path in (getattr(data, "source", None), getattr(data, "target", None))]
-    return (endings[0], endings[1]) if endings[0] and endings[1] and endings[0] != endings[1] else None
-
-
-def _ending(path: Any) -> str:
-    last = str(path or "").removesuffix(".gz").rpartition(".")[2]
-    return last if re.fullmatch(r"[a-z]{2,3}", last) else ""
+    endings = [str(path or "").removesuffix(".gz").rpartition(".")[2] for path in (data.source, data.target)]
+    for source, target in (endings, _PAIR.findall(name)[-1] if _PAIR.search(name) else ("", "")):
+        if source != target and {source, target} <= known_languages().keys():
+            return source, target
+    return None
 
 
 def _read_card(path: Path) -> dict[str, Any]:

@@ -17,22 +17,28 @@ Text = Annotated[str, Field(max_length=LIMITS.text_characters)]
 class Asked(BaseModel):
     """What all requests for a translation have in common."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"additionalProperties": False})
+    model_config = ConfigDict(extra="forbid")
 
     model: Annotated[str | None, Field(max_length=200, description="A name of /v1/models; the first if not given.")] = (
         None
     )
-    beam: Annotated[int | None, Field(ge=1, le=LIMITS.beam, description="1 is greedy.")] = None
-    length_penalty: Annotated[float | None, Field(ge=0, le=10)] = None
     max_extra: Annotated[int | None, Field(ge=0, le=1000, description="Most output tokens beyond the input's.")] = None
-    iterations: Annotated[int | None, Field(ge=1, le=100, description="Of mask-predict.")] = None
 
     def search(self) -> dict[str, Any]:
         """The options for search that were given."""
-        return self.model_dump(include={"beam", "length_penalty", "max_extra", "iterations"}, exclude_none=True)
+        names = {"beam", "length_penalty", "max_extra", "iterations"}
+        return self.model_dump(include=names & set(type(self).model_fields), exclude_none=True)
 
 
-class TranslateRequest(Asked):
+class Searched(Asked):
+    """What can be said of search."""
+
+    beam: Annotated[int | None, Field(ge=1, le=LIMITS.beam, description="1 is greedy.")] = None
+    length_penalty: Annotated[float | None, Field(ge=0, le=10)] = None
+    iterations: Annotated[int | None, Field(ge=1, le=100, description="Of mask-predict.")] = None
+
+
+class TranslateRequest(Searched):
     """One text or several. Long ones are cut into sentences and put together again."""
 
     text: Text | Annotated[list[Text], Field(max_length=LIMITS.texts)]
@@ -63,10 +69,10 @@ class TranslateResponse(BaseModel):
 class StreamRequest(Asked):
     """A text whose translation is sent token by token, as server-sent events; greedy."""
 
-    text: Text
+    text: Annotated[str, Field(max_length=LIMITS.streamed_characters)]
 
 
-class LookRequest(Asked):
+class LookRequest(Searched):
     """A sentence, and the tokens that its translation is to begin with."""
 
     text: Text

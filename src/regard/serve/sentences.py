@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 # Behind a mark that ends a sentence and what closes there, a space; behind one of Chinese or Japanese nothing; or a newline.
-_END = re.compile(r"""(?<=[.!?\u2026])["'\u2019\u201d\u00bb)\]]*\s+|(?<=[\u3002\uff01\uff1f])\s*|\s*\n\s*""")
+_END = re.compile(r"""(?<=[.!?\u2026])["'\u2019\u201d\u00bb)\]]*\s+|(?<=[\u3002\uff01\uff1f])\s*|(?<!\s)\s*\n\s*""")
+LONGEST_SHORT = 8  # letters of an abbreviation, and what stands before it
 _SHORT = re.compile(
     r"(?:\b[A-Za-z]|\b(?:Dr|Mr|Mrs|Ms|Prof|St|No|Nr|vs|etc|bzw|ca|usw|vgl|z\.B|d\.h|e\.g|i\.e|\d{1,2}))\.$"
 )
@@ -30,13 +31,14 @@ class Cut:
 
 
 def cut(text: str, *, fits: Callable[[str], bool] = lambda sentence: True) -> Cut:
-    """The text's sentences; those that do not fit the model are cut again, between words."""
+    """The text's sentences; those that do not fit the model are cut again."""
     sentences: list[str] = []
     spaces = [text[: len(text) - len(text.lstrip())]]
     for sentence, space in _pieces(text[len(spaces[0]) :]):
-        parts = _halved(sentence, fits)
-        sentences += parts
-        spaces += [*[" "] * (len(parts) - 1), space]
+        for part, behind in _halved(sentence, fits):
+            sentences.append(part)
+            spaces.append(behind)
+        spaces[-1] = space
     return Cut(sentences, spaces)
 
 
@@ -48,7 +50,7 @@ def _pieces(text: str) -> list[tuple[str, str]]:
         closing = len(space) - len(space.lstrip("\"'\u2019\u201d\u00bb)]"))
         end = match.start() + closing
         sentence = text[begin:end]
-        goes_on = "\n" not in space and _SHORT.search(sentence)
+        goes_on = "\n" not in space and _SHORT.search(sentence[-LONGEST_SHORT:])
         if sentence.strip() and not goes_on:
             found.append((sentence, text[end : match.end()]))
             begin = match.end()
@@ -61,10 +63,11 @@ def _pieces(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def _halved(sentence: str, fits: Callable[[str], bool]) -> list[str]:
-    """The sentence, or as many parts as are needed for each to fit. A word that does not fit is left as it is."""
-    if fits(sentence) or not sentence.split()[1:]:
-        return [sentence]
-    words = sentence.split()
-    middle = len(words) // 2
-    return [part for half in (words[:middle], words[middle:]) for part in _halved(" ".join(half), fits)]
+def _halved(sentence: str, fits: Callable[[str], bool]) -> list[tuple[str, str]]:
+    """The sentence, or as many parts as are needed for each to fit, and the space behind each; words are cut last."""
+    if len(sentence) < 2 or fits(sentence):
+        return [(sentence, "")]
+    spaces = list(re.finditer(r"\s+", sentence))
+    middle = spaces[len(spaces) // 2].span() if spaces else (len(sentence) // 2, len(sentence) // 2)
+    left, right = _halved(sentence[: middle[0]], fits), _halved(sentence[middle[1] :], fits)
+    return [*left[:-1], (left[-1][0], sentence[slice(*middle)]), *right]

@@ -13,11 +13,12 @@ from starlette.exceptions import HTTPException
 
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.translator import Translation
-from regard.serve.engine import Closed, QueueFull
+from regard.serve.engine import Closed, Engine, QueueFull
 from regard.serve.limits import Limits
 from regard.serve.metrics import Metrics
 from regard.serve.models import Served
 from regard.serve.sentences import Cut
+from regard.serve.worker import WorkerEnded
 
 
 @dataclass
@@ -25,6 +26,7 @@ class Service:
     """What requests share."""
 
     models: dict[str, Served]
+    engine: Engine
     limits: Limits
     keys: list[str]  # one of which a request must bring, where there are any
     metrics: Metrics = field(default_factory=Metrics)
@@ -37,7 +39,7 @@ class Service:
         return self.models[name]
 
     def check_key(self, given: str | None) -> None:
-        if self.keys and not any(secrets.compare_digest(key.encode(), (given or "").encode()) for key in self.keys):
+        if self.keys and not any(secrets.compare_digest(key.encode(), _bytes(given)) for key in self.keys):
             raise HTTPException(401, "a valid API key is needed")
 
     async def wait(self, futures: list[Future[Any]]) -> list[Any]:
@@ -47,6 +49,8 @@ class Service:
                 return list(await asyncio.gather(*map(asyncio.wrap_future, futures)))
         except TimeoutError as error:
             raise HTTPException(503, "this took too long", headers={"Retry-After": "5"}) from error
+        except WorkerEnded as error:
+            raise HTTPException(503, "who translates has died; try again", headers={"Retry-After": "1"}) from error
 
     async def translate(
         self, served: Served, texts: list[str], options: SearchOptions
@@ -54,16 +58,22 @@ class Service:
         """Each text's sentences and their translations."""
         if sum(map(len, texts)) > self.limits.text_characters:
             raise HTTPException(413, f"the texts have more than {self.limits.text_characters:,} characters together")
-        cuts = [served.cut(text) for text in texts]
+        cuts = await asyncio.to_thread(lambda: [served.cut(text) for text in texts])
         sentences = [sentence for one in cuts for sentence in one.sentences]
-        batches = await self.wait(taken(lambda: served.engine.submit(sentences, options)))
+        if len(sentences) > self.limits.queued_sentences:
+            raise HTTPException(413, f"the texts have more than {self.limits.queued_sentences:,} sentences together")
+        batches = await self.wait(taken(lambda: self.engine.submit(served.name, sentences, options)))
         found = iter([translations for batch in batches for translations in batch])
         return [(one, [next(found) for _ in one.sentences]) for one in cuts]
 
-    async def call(self, served: Served, function: Callable[[], Any]) -> Any:
-        """What a function gives that uses the model."""
-        (found,) = await self.wait(taken(lambda: [served.engine.call(function)]))
+    async def call(self, function: Callable[[], Any]) -> Any:
+        """What a function gives that uses a model."""
+        (found,) = await self.wait(taken(lambda: [self.engine.call(function)]))
         return found
+
+
+def _bytes(given: str | None) -> bytes:
+    return (given or "").encode("utf-8", "replace")
 
 
 def taken(submit: Callable[[], list[Future[Any]]]) -> list[Future[Any]]:

@@ -7,12 +7,12 @@ const FAINTEST = 0.04; // weights below are not drawn as lines, unless their wor
 export async function unpack(packed) {
   const bytes = Uint8Array.from(atob(packed.weights), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const values = new Uint8Array(await new Response(stream).arrayBuffer());
+  const values = new Uint16Array(await new Response(stream).arrayBuffer());
   const [heads, queries, keys] = packed.shape;
   const matrices = [];
   for (let head = 0; head < heads; head++) {
     const matrix = { rows: queries, columns: keys, values: new Float32Array(queries * keys) };
-    for (let at = 0; at < queries * keys; at++) matrix.values[at] = values[head * queries * keys + at] / 255;
+    for (let at = 0; at < queries * keys; at++) matrix.values[at] = values[head * queries * keys + at] / 65535;
     matrices.push(matrix);
   }
   return { ...packed, matrices };

@@ -3,7 +3,7 @@ import { AttentionView, element, percent, shown } from "./attention.js";
 
 const $ = (id) => document.getElementById(id);
 const KEEP = 50; // translations in the history
-const CHUNK = 50; // lines of a file sent at a time
+const [CHUNK, CHUNK_LETTERS] = [50, 20_000]; // most lines and letters of a file sent at a time
 let models = [];
 let running = null; // what is being translated now
 let timer = 0;
@@ -11,7 +11,16 @@ let sentences = []; // of the translation shown: {source, text}
 let joints = []; // what stands before, between and after them
 
 async function post(path, body, signal) {
-  const answer = await fetch(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal });
+  const key = sessionStorage.getItem("key");
+  const headers = { "content-type": "application/json", ...(key ? { authorization: `Bearer ${key}` } : {}) };
+  const answer = await fetch(path, { method: "POST", headers, body: JSON.stringify(body), signal });
+  if (answer.status === 401) {
+    const given = prompt("This server wants an API key:");
+    if (given) {
+      sessionStorage.setItem("key", given.trim());
+      return post(path, body, signal);
+    }
+  }
   if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).error ?? `the server says ${answer.status}`);
   return answer;
 }
@@ -92,8 +101,10 @@ const whole = () => joints[0] + sentences.map((one, number) => one.text + joints
 /** Asks how a sentence was translated, or would be if it began with these tokens. */
 async function lookAt(number, prefix) {
   say("looking ...");
+  const asked = sentences[number];
   try {
-    const sight = await (await post("/v1/look", { text: sentences[number].source, model: current().name, prefix })).json();
+    const sight = await (await post("/v1/look", { text: asked.source, model: current().name, prefix })).json();
+    if (sentences[number] !== asked) return; // the text is another by now
     sentences[number] = { ...sentences[number], text: sight.target.text };
     show(sentences, joints);
     showTokens(number, sight);
@@ -125,7 +136,7 @@ function showTokens(number, sight) {
 }
 
 function choose(number, sight, at) {
-  const panel = $("others"), found = sight.alternatives[at] ?? [];
+  const panel = $("others"), found = (sight.alternatives[at] ?? []).filter((one) => one.id > 2); // words, not the end
   panel.hidden = !found.length;
   panel.replaceChildren(
     element("p", { class: "note" }, `Instead of “${shown(sight.target.pieces[at])}” (${percent(sight.probabilities[at])}):`),
@@ -143,6 +154,17 @@ function hideSight() {
 
 // A file, line by line
 
+/** Asks again, a few times, where the server is busy. */
+async function patiently(path, body, attempts = 5) {
+  try {
+    return await post(path, body);
+  } catch (problem) {
+    if (attempts <= 1) throw problem;
+    await new Promise((done) => setTimeout(done, 2000));
+    return patiently(path, body, attempts - 1);
+  }
+}
+
 async function translateFile(file) {
   if (!file) return;
   const lines = (await file.text()).split("\n"), out = [];
@@ -150,8 +172,10 @@ async function translateFile(file) {
   $("download").hidden = true;
   $("jobname").textContent = file.name;
   try {
-    for (let at = 0; at < lines.length; at += CHUNK) {
-      const answer = await (await post("/v1/translate", { text: lines.slice(at, at + CHUNK), model: current().name })).json();
+    while (out.length < lines.length) {
+      const some = lines.slice(out.length, out.length + CHUNK);
+      while (some.length > 1 && some.join("").length > CHUNK_LETTERS) some.pop();
+      const answer = await (await patiently("/v1/translate", { text: some, model: current().name })).json();
       out.push(...answer.translations.map((one) => one.text));
       $("progress").value = out.length / lines.length;
     }
