@@ -10,7 +10,7 @@ from regard.run.folder import RunFolder
 from regard.training.events import Noted
 from tests.faults.test_kills import SETTINGS
 
-UNCHECKED = {".lock"}  # empty, and nothing depends on what is in it
+UNCHECKED = {".lock", "report.html"}  # empty, and made anew from the log: nothing reads what is in them
 
 
 @pytest.fixture(scope="module")

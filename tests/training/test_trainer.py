@@ -9,7 +9,7 @@ import regard
 from regard.errors import ConfigError, TrainingError
 from regard.run.folder import RunFolder
 from regard.text.tokenizer import BOS, EOS
-from regard.training.events import Noted, Progress, Started, Validated
+from regard.training.events import Noted, Progress, Started, Validated, Validation
 from regard.training.trainer import Trainer
 
 SMALL = [
@@ -44,7 +44,7 @@ def test_the_best_checkpoint_is_kept_and_becomes_final(tmp_path, monkeypatch):
 
     def validate(self):
         loss = next(scores)
-        self.validate = lambda model: ({"loss": loss}, ())
+        self.validate = lambda model: Validation({"loss": loss}, ())
         original(self)
 
     monkeypatch.setattr(Trainer, "_validate", validate)
