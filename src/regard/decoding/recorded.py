@@ -84,7 +84,7 @@ class Recorded(Seq2Seq):
 
     def __init__(self, model: Seq2Seq) -> None:
         super().__init__()
-        self.model = model
+        self.model: Any = model  # one that has a fixed state
         self.width, self.max_length = model.width, model.max_length
         self._recordings: OrderedDict[Size, Recording] = OrderedDict()
 

@@ -112,15 +112,12 @@ class Seq2Seq(Model):
 
     @property
     def has_fixed_state(self) -> bool:
-        """Whether there is a `fixed_state`."""
-        return False
+        """Whether a step can be recorded: whether there is a `fixed_state(like, sentences, slots, steps)`.
 
-    def fixed_state(self, like: Any, *, sentences: int, slots: int, steps: int) -> Any:
-        """A state for `step` that never changes its shape, with room for so many of each, so that a step can be recorded.
-
-        It is made in the likeness of a state of `start`, and can `load` one.
+        That is a state for `step` that never changes its shape, with room for so many of each; it is made in the likeness
+        of a state of `start`, and can `load` one (`models.fixed`).
         """
-        raise NotImplementedError
+        return False
 
     @abstractmethod
     def start(self, memory: Any, *, beams: int) -> State:
