@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -31,7 +31,7 @@ from regard.nn.device import autocast, pick_precision
 from regard.run.folder import RunFolder
 from regard.text.bitext import find_store, load_bitext, pairs_fingerprint
 from regard.text.corpus import Pair
-from regard.text.tokenizer import UNK, Sampling, Tokenizers, load_tokenizers, train_tokenizers
+from regard.text.tokenizer import UNK, Tokenizers, load_tokenizers, train_tokenizers
 from regard.training.events import Event, Example, Listener, Noted, Progress, Saved, Started, Validated, Validation
 from regard.training.loss import sequence_loss
 from regard.training.trainer import Validate
@@ -52,7 +52,7 @@ class TrainingPairs(Protocol):
     def tokenizers(self, config: TokenizerConfig) -> Tokenizers:
         """Those to begin with."""
 
-    def encoded(self, tokenizers: Tokenizers, sampling: Sampling | None = None) -> Encoded:
+    def encoded(self, tokenizers: Tokenizers) -> Encoded:
         """The ids."""
 
 
@@ -73,8 +73,14 @@ class TextPairs:
             self.pairs, kind=config.kind, size=config.size, joint=config.joint, coverage=config.coverage
         )
 
-    def encoded(self, tokenizers: Tokenizers, sampling: Sampling | None = None) -> Sides:
-        return encode_pairs(self.pairs, tokenizers, sampling)
+    def encoded(self, tokenizers: Tokenizers) -> Sides:
+        return encode_pairs(self.pairs, tokenizers)
+
+    def resampled(self, tokenizers: Tokenizers, rate: float) -> Callable[[int], Sides]:
+        """The ids by seed, each time of other splits."""
+        source = tokenizers.source.resampled([pair.source for pair in self.pairs], rate)
+        target = tokenizers.target.resampled([pair.target for pair in self.pairs], rate)
+        return lambda seed: Sides(IdStore(*source.draw(seed)), IdStore(*target.draw(seed)))
 
 
 @dataclass(frozen=True)
@@ -183,9 +189,9 @@ def fresh_model(recipe: Recipe, tokenizers: Tokenizers) -> Model:
     return model
 
 
-def encode_pairs(pairs: Sequence[Pair], tokenizers: Tokenizers, sampling: Sampling | None = None) -> Sides:
-    source = tokenizers.source.encode_all([pair.source for pair in pairs], sampling=sampling)
-    target = tokenizers.target.encode_all([pair.target for pair in pairs], sampling=sampling)
+def encode_pairs(pairs: Sequence[Pair], tokenizers: Tokenizers) -> Sides:
+    source = tokenizers.source.encode_all([pair.source for pair in pairs])
+    target = tokenizers.target.encode_all([pair.target for pair in pairs])
     return Sides(IdStore.from_lists(source), IdStore.from_lists(target))
 
 
@@ -213,12 +219,11 @@ def make_loader(
         listen(Noted(0, f"{too_long:,} pairs have a side of more than {most} tokens and are left out of training"))
     _tell_of_unwritable(plain, model, listen)
     rate, seed = recipe.tokenizer.sampling, recipe.train.seed
-    for tokenizer in (tokenizers.source, tokenizers.target):
-        tokenizer.encode_all([], sampling=Sampling(rate, seed))  # refuses what it cannot sample
+    draw = pairs.resampled(tokenizers, rate) if rate and isinstance(pairs, TextPairs) else None
 
     @lru_cache(maxsize=1)
     def sides_of(epoch: int) -> Encoded:
-        return pairs.encoded(tokenizers, Sampling(rate, seed * 1_000_003 + epoch)) if rate else plain
+        return draw(seed * 1_000_003 + epoch) if draw else plain
 
     obstacle = why_not_packed(recipe, model)
     if obstacle and next(model.parameters()).is_cuda:

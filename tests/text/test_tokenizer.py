@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import CheckpointError, ConfigError, DataError
+from regard.text import resampling
 from regard.text.symbols import train_symbols
 from regard.text.tokenizer import (
     BOS,
     EOS,
     KINDS,
     UNK,
-    Sampling,
     Tokenizer,
     Tokenizers,
     load_tokenizers,
@@ -55,7 +56,12 @@ def joined(kind: str, pieces: list[str]) -> str:
 
 
 def splits_of(tokenizer: Tokenizer, *, seed: int, rate: float = 0.3) -> list[list[int]]:
-    return tokenizer.encode_all(TEXTS, sampling=Sampling(rate, seed))
+    return drawn(tokenizer, TEXTS, seed=seed, rate=rate)
+
+
+def drawn(tokenizer: Tokenizer, texts: list[str], *, seed: int, rate: float) -> list[list[int]]:
+    ids, starts = tokenizer.resampled(texts, rate).draw(seed)
+    return [ids[start:end].tolist() for start, end in pairwise(starts)]
 
 
 # What holds for every kind.
@@ -219,11 +225,11 @@ def test_another_process_draws_the_same(kind: str, tmp_path: Path, trained: dict
     trained[kind].save(tmp_path)
     program = """
 import sys, pathlib
-from regard.text.tokenizer import Sampling, load_tokenizers
+from regard.text.tokenizer import load_tokenizers
 tokenizer = load_tokenizers(pathlib.Path(sys.argv[1])).source
-print(tokenizer.encode_all(["seven small dogs"] * 100, sampling=Sampling(0.3, 1)))
+print(tokenizer.resampled(["seven small dogs"] * 100, 0.3).draw(1)[0].tolist())
 """
-    here = trained[kind].source.encode_all(["seven small dogs"] * 100, sampling=Sampling(0.3, 1))
+    here = trained[kind].source.resampled(["seven small dogs"] * 100, 0.3).draw(1)[0].tolist()
     path = os.pathsep.join(sys.path)
     there = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path)],
@@ -242,7 +248,7 @@ def test_sampling_that_cannot_vary_is_the_split_of_sentencepiece(
     """No merge is dropped in a trillion; and the best segmentation to the power of 10,000 outweighs all others."""
     tokenizer = trained[kind].source
     texts = [*TEXTS, "", "ΩΩ seΩven", "a\u2581b", " ein  Hund\t", "dogs" * 200]
-    assert tokenizer.encode_all(texts, sampling=Sampling(rate, 1)) == tokenizer.encode_all(texts)
+    assert drawn(tokenizer, texts, seed=1, rate=rate) == tokenizer.encode_all(texts)
 
 
 @pytest.mark.parametrize("kind", SUBWORD_KINDS)
@@ -250,7 +256,7 @@ def test_sampling_is_not_disturbed_by_what_was_encoded_between(kind: str, traine
     tokenizer = trained[kind].source
     first = splits_of(tokenizer, seed=7)
     for other in SUBWORD_KINDS:
-        trained[other].source.encode_all(TEXTS[:33], sampling=Sampling(0.5, 8))
+        drawn(trained[other].source, TEXTS[:33], seed=8, rate=0.5)
         trained[other].source.encode_all(TEXTS[:5])
     assert splits_of(tokenizer, seed=7) == first
 
@@ -279,15 +285,16 @@ def test_a_sampled_split_says_the_same_text(kind: str, trained: dict[str, Tokeni
 
 def test_bpe_that_drops_every_merge_spells_the_word(trained: dict[str, Tokenizers]) -> None:
     tokenizer = trained["bpe"].source
-    [ids] = tokenizer.encode_all(["dogs"], sampling=Sampling(1.0, 0))
+    [ids] = drawn(tokenizer, ["dogs"], seed=0, rate=1.0)
     assert tokenizer.pieces(ids) == ["\u2581", "d", "o", "g", "s"]
 
 
-def test_bpe_drops_each_merge_with_the_given_probability() -> None:
+def test_bpe_drops_each_merge_with_the_given_probability(monkeypatch: pytest.MonkeyPatch) -> None:
     """The merges of "ab" are "ab" and then "▁ab": at one half, the first fails in 1/2 and the second alone in 1/4."""
+    monkeypatch.setattr(resampling, "SPOILED", 4_000)  # as many as there are draws, so that hardly any comes twice
     tokenizer = train_tokenizers([("ab", "ab")], kind="bpe", size=8, joint=True).source
     assert tokenizer.pieces(range(3, 8)) == ["ab", "\u2581ab", "a", "b", "\u2581"]
-    splits = tokenizer.encode_all(["ab"] * 4_000, sampling=Sampling(0.5, 1))
+    splits = drawn(tokenizer, ["ab"] * 4_000, seed=1, rate=0.5)
     counts = Counter(" ".join(tokenizer.pieces(ids)) for ids in splits)
     assert counts.keys() == {"\u2581 a b", "\u2581 ab", "\u2581ab"}
     assert counts["\u2581 a b"] / 4_000 == pytest.approx(1 / 2, abs=0.04)
@@ -305,20 +312,39 @@ def test_unigram_at_a_rate_near_0_draws_all_splits_alike(trained: dict[str, Toke
         return [[word[:end], *rest] for end in ends for rest in splits(word[end:])]
 
     possible = Counter(map(tuple, splits("\u2581small")))
-    drawn = tokenizer.encode_all(["small"] * 1_000 * len(possible), sampling=Sampling(1e-9, 1))
-    counts = Counter(tuple(tokenizer.pieces(ids)) for ids in drawn)
+    splits_drawn = drawn(tokenizer, ["small"] * 1_000 * len(possible), seed=1, rate=1e-9)
+    counts = Counter(tuple(tokenizer.pieces(ids)) for ids in splits_drawn)
     assert len(possible) > 1
     assert counts.keys() == possible.keys()
     assert all(count == pytest.approx(1_000, abs=160) for count in counts.values())  # five standard deviations
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_sampling_at_rate_0_is_the_plain_split(kind: str, trained: dict[str, Tokenizers]) -> None:
-    tokenizer = trained[kind].source
-    assert splits_of(tokenizer, seed=1, rate=0.0) == tokenizer.encode_all(TEXTS)
+def test_a_merge_fails_as_often_as_it_should_among_few_ways_too() -> None:
+    """Both merges of "ab" succeed in 0.9 ** 2 = 81 % of all draws, however many ways to fail are known."""
+    tokenizer = train_tokenizers([("ab", "ab")], kind="bpe", size=8, joint=True).source
+    splits = drawn(tokenizer, ["ab"] * 10_000, seed=1, rate=0.1)
+    assert splits.count(tokenizer.encode("ab")) / 10_000 == pytest.approx(0.81, abs=0.02)
 
 
-@pytest.mark.parametrize(("kind", "rate"), [("bpe", -0.1), ("bpe", 1.5), ("unigram", -0.1), ("bpe", float("nan"))])
+def test_a_word_with_failed_merges_is_split_in_many_ways_but_not_in_ever_new_ones() -> None:
+    tokenizer = train_tokenizers([("abcdefgh", "abcdefgh")], kind="bpe", size=19, joint=True).source
+    splits = set(map(tuple, drawn(tokenizer, ["abcdefgh"] * 10_000, seed=1, rate=0.3)))
+    assert 10 <= len(splits) <= 1 + resampling.SPOILED
+
+
+def test_epochs_of_one_corpus_draw_what_a_fresh_process_would(trained: dict[str, Tokenizers]) -> None:
+    """Splits that were met in earlier epochs do not change later ones."""
+    for kind in SUBWORD_KINDS:
+        corpus = trained[kind].source.resampled(TEXTS, 0.3)
+        third = [corpus.draw(seed) for seed in range(3)][-1]
+        fresh = trained[kind].source.resampled(TEXTS, 0.3).draw(2)
+        assert all((one == other).all() for one, other in zip(third, fresh, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("kind", "rate"),
+    [("bpe", 0.0), ("unigram", 0.0), ("bpe", -0.1), ("bpe", 1.5), ("unigram", -0.1), ("bpe", float("nan"))],
+)
 def test_a_sampling_rate_out_of_range_is_refused(kind: str, rate: float, trained: dict[str, Tokenizers]) -> None:
     with pytest.raises(ConfigError, match=f"the subword sampling rate is {rate}"):
         splits_of(trained[kind].source, seed=1, rate=rate)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,7 +57,9 @@ class Loader(Order):
     def cut(self, source_lengths: Indices, target_lengths: Indices, random: np.random.Generator) -> list[Indices]:
         return bucketed_batches(source_lengths, target_lengths, budget=self.budget, random=random)
 
-    def batches(self, position: Position, *, rank: int = 0, ranks: int = 1) -> Iterator[tuple[Batch, Position]]:
+    def batches(
+        self, position: Position, *, rank: int = 0, ranks: int = 1
+    ) -> Generator[tuple[Batch, Position], None, None]:
         """Each batch of a process from here on, with the position after those of all processes."""
         for sides, rows, after in self.own(position, rank=rank, ranks=ranks):
             yield gather(sides, rows), after

@@ -27,7 +27,7 @@ from regard.data.lengths import Kept, LengthTable
 from regard.data.sides import Sides
 from regard.data.store import IdStore
 from regard.errors import ConfigError, DataError
-from regard.text.tokenizer import Sampling, Tokenizers, load_tokenizers
+from regard.text.tokenizer import Tokenizers, load_tokenizers
 
 VERSION = 1
 OFFSETS = np.dtype("<i8")
@@ -121,9 +121,8 @@ class PairStore:
                 )
         return load_tokenizers(self.folder / "tokenizer")
 
-    def encoded(self, tokenizers: Tokenizers, sampling: Sampling | None = None) -> StoredSides:
+    def encoded(self, tokenizers: Tokenizers) -> StoredSides:
         """The ids as they are on disk."""
-        assert sampling is None, "ids on disk are not sampled"
         return StoredSides(self)
 
 

@@ -9,7 +9,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NoReturn
 
 import msgspec
 
@@ -22,17 +22,6 @@ RESERVED: Final = ("\u2047", "<s>", "</s>")  # what a person sees for ids 0, 1 a
 
 SPLIT: dict[str, Callable[[str], list[str]]] = {"char": list, "word": str.split}
 _JOIN = {"char": "", "word": " "}
-
-
-class Sampling(NamedTuple):
-    """Segment the same text differently each time, as training noise; a rate of 0 is the plain segmentation.
-
-    For BPE the rate is the dropout probability of a merge (Provilkov et al. 2020, 3); for unigram the smoothing power
-    of the lattice (Kudo 2018, 3.3), where *smaller* is more varied. Equal texts, rate and seed give equal ids.
-    """
-
-    rate: float
-    seed: int
 
 
 class SymbolTokenizer:
@@ -52,12 +41,11 @@ class SymbolTokenizer:
     def encode(self, text: str) -> list[int]:
         return [self._ids.get(symbol, UNK) for symbol in SPLIT[self.kind](text)]
 
-    def encode_all(self, texts: Sequence[str], *, sampling: Sampling | None = None) -> list[list[int]]:
-        if sampling is not None and sampling.rate != 0:
-            raise ConfigError(
-                f"a {self.kind} tokenizer has one way to split a text; subword sampling needs bpe or unigram"
-            )
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.encode(text) for text in texts]
+
+    def resampled(self, texts: Sequence[str], rate: float) -> NoReturn:
+        raise ConfigError(f"a {self.kind} tokenizer has one way to split a text; subword sampling needs bpe or unigram")
 
     def decode(self, ids: Sequence[int]) -> str:
         return _JOIN[self.kind].join(self.pieces([id for id in ids if id not in (BOS, EOS)]))

@@ -10,10 +10,11 @@ from typing import Protocol
 import msgspec
 
 from regard.errors import CheckpointError, ConfigError, did_you_mean
+from regard.text.resampling import Resampled
 from regard.text.subwords import load_subwords, train_subwords
-from regard.text.symbols import BOS, EOS, RESERVED, UNK, Sampling, load_symbols, train_symbols
+from regard.text.symbols import BOS, EOS, RESERVED, UNK, load_symbols, train_symbols
 
-__all__ = ["BOS", "EOS", "KINDS", "UNK", "Sampling", "Tokenizer", "Tokenizers", "load_tokenizers", "train_tokenizers"]
+__all__ = ["BOS", "EOS", "KINDS", "UNK", "Tokenizer", "Tokenizers", "load_tokenizers", "train_tokenizers"]
 
 _MIN_COVERAGE = 0.98  # SentencePiece accepts no less
 
@@ -30,8 +31,15 @@ class Tokenizer(Protocol):
     def encode(self, text: str) -> list[int]:
         """The ids of one text, without BOS and EOS."""
 
-    def encode_all(self, texts: Sequence[str], *, sampling: Sampling | None = None) -> list[list[int]]:
-        """The ids of each text; with `sampling`, of one random segmentation of each."""
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text."""
+
+    def resampled(self, texts: Sequence[str], rate: float) -> Resampled:
+        """The texts, to be split differently at each draw, as training noise.
+
+        For BPE the rate is the probability that a merge fails; for unigram the power of a split's probability, where
+        *smaller* is more varied.
+        """
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of the ids; BOS and EOS say nothing, UNK shows as a mark."""

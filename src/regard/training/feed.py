@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from torch import Tensor
 
@@ -17,13 +17,11 @@ AHEAD = 2  # blocks
 Block = tuple[Tensor, list[int], list[Position]]
 
 
-def feed(loader: PackedLoader, position: Position, world: World) -> Iterator[tuple[PackedBatch, Position]]:
+def feed(loader: PackedLoader, position: Position, world: World) -> Generator[tuple[PackedBatch, Position], None, None]:
     """Each batch of this process from here on, on its device, with the position after those of all processes."""
     ready: queue.Queue[Block | BaseException] = queue.Queue(maxsize=AHEAD)
     stopped = threading.Event()
-    thread = threading.Thread(
-        target=_write_ahead, args=(loader, position, world, ready, stopped), daemon=True, name="feed"
-    )
+    thread = threading.Thread(target=_write_ahead, args=(loader, position, world, ready, stopped), name="feed")
     thread.start()
     try:
         while True:
@@ -36,6 +34,7 @@ def feed(loader: PackedLoader, position: Position, world: World) -> Iterator[tup
                 yield PackedBatch(row, loader.shape, count), after
     finally:
         stopped.set()
+        thread.join()  # one that is still at work when Python ends takes the process down with it
 
 
 def _write_ahead(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -41,6 +42,7 @@ from regard.training.world import World
 HIGHER_IS_BETTER = {"loss": False, "bleu": True, "chrf": True, "exact": True, "token_errors": False}
 
 Validate = Callable[[Model], Validation]
+Batches = Generator[tuple[Any, Position], None, None]
 
 
 class Trainer:
@@ -97,6 +99,15 @@ class Trainer:
         size, machine = self.model.num_parameters(), describe_machine(self.device)
         self.listen(Started(counters.step, config.steps, size, self._how(), counters.seconds, machine))
         batches, step = self._batches_and_step(self._position())
+        with closing(batches):
+            finished = self._take_steps(batches, step)
+        if finished:
+            self._finish()
+        return finished
+
+    def _take_steps(self, batches: Batches, step: Callable[..., Tensor]) -> bool:
+        """Until there are no more to take, or it is asked to stop; whether all were taken."""
+        config, counters = self.config, self.counters
         read_every = config.log_every if self.device.type == "cuda" else 1  # reading makes a GPU wait
         before, started = counters.seconds, time.monotonic()
         self.costs.begin()
@@ -125,7 +136,6 @@ class Trainer:
             paused = time.monotonic()
             self._pause()
             self.costs.started += time.monotonic() - paused  # tokens a second are those of training alone
-        self._finish()
         return True
 
     def _position(self) -> Position:
@@ -137,7 +147,7 @@ class Trainer:
         counters.batching = kind
         return Position(counters.epoch, counters.block, counters.batch)
 
-    def _batches_and_step(self, position: Position) -> tuple[Iterator[tuple[Any, Position]], Callable[..., Tensor]]:
+    def _batches_and_step(self, position: Position) -> tuple[Batches, Callable[..., Tensor]]:
         """Where batches come from, and what takes a step with them."""
         spread, optimizer = self.state.spread, self.state.optimizer
         config, loader, world = self.config, self.loader, self.world
