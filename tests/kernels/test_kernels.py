@@ -236,6 +236,13 @@ VARIANTS = {
     "window, convolution": {"window": 2, "feed_forward": "conv"},
     "nothing tied": {"tie": "none", "positions": "learned"},
     "narrow keys": {"key_width": 4},
+    "convolutions": {
+        "kind": "convs2s",
+        "width": 32,
+        "encoder": [[32, 3], [48, 5]],
+        "decoder": [[32, 3], [48, 2]],
+        "dropout": 0.0,
+    },
 }
 
 
@@ -253,7 +260,9 @@ def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_
     packed, plain = unpack(row.to(DEVICE), loader.shape, int(row[-1])), gather(sides, loader.plan(0)[1][0])
     table = {"kind": "transformer", "width": 32, "num_layers": 2, "num_heads": 2, "hidden": 48, "dropout": 0.0}
     torch.manual_seed(0)
-    model = build_model({**table, **VARIANTS[name]}, source_size=50, target_size=50)
+    given = VARIANTS[name]
+    model = build_model(given if "kind" in given else {**table, **given}, source_size=50, target_size=50)
+    assert model.fixed_shapes
     results = []
     for batch, allowed, device in ((packed, True, DEVICE), (plain, False, "cpu")):
         with kernels.allowed(allowed):

@@ -15,17 +15,23 @@ from tests.data.test_packing import loader_of, sides_of
 pytestmark = pytest.mark.gpu
 
 
+TABLES = {
+    "transformer": {"kind": "transformer", "preset": "tiny", "num_layers": 2, "dropout": 0.1, "attention_dropout": 0.1},
+    "convs2s": {"kind": "convs2s", "preset": "tiny", "dropout": 0.1},
+}
+
+
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_a_recorded_step_is_the_plain_step_for_ten_steps(optimizer, accumulate):
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_recorded_step_is_the_plain_step_for_ten_steps(kind, optimizer, accumulate):
     loader = loader_of(sides_of(4_000), budget=4096)
     rows, _ = next(loader.rows(Position()))
     batches = [PackedBatch(row, loader.shape, int(row[-1])) for row in rows]
     curves, weights = [], []
     for graph in (True, False):
         torch.manual_seed(0)
-        table = {"kind": "transformer", "preset": "tiny", "num_layers": 2, "dropout": 0.1, "attention_dropout": 0.1}
-        model = build_model(table, source_size=1000, target_size=1000).cuda().train()
+        model = build_model(TABLES[kind], source_size=1000, target_size=1000).cuda().train()
         config = TrainConfig(graph=graph, optimizer=optimizer, accumulate=accumulate, clip_norm=1.0, seed=3)
         notes = []
         step = RecordedStep(
@@ -49,15 +55,26 @@ def test_a_recorded_step_is_the_plain_step_for_ten_steps(optimizer, accumulate):
     assert curves[0][-1] < curves[0][0]
 
 
-def test_the_tail_of_dummies_changes_nothing():
+@pytest.mark.parametrize("kind", TABLES)
+def test_the_tail_of_dummies_changes_nothing(kind):
     """The same sentences with other dummies behind them have the same loss and gradients, and no NaN."""
     from regard.data.packing import unpack
     from regard.training.loss import sequence_loss
 
     loader = loader_of(sides_of(40), budget=8192)  # one batch, mostly dummies
     row = next(loader.rows(Position()))[0][0].cuda()
-    model = build_model({"kind": "transformer", "preset": "tiny", "dropout": 0.0}, source_size=1000, target_size=1000)
-    model = model.cuda()
+    model = (
+        build_model(
+            {
+                **TABLES[kind],
+                "dropout": 0.0,
+            },
+            source_size=1000,
+            target_size=1000,
+        )
+        .cuda()
+        .eval()
+    )
     results = []
     for dummy in (2, 7):
         other = row.clone()

@@ -15,11 +15,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard import kernels
 from regard.config import Struct, at_least, below_one
 from regard.data.ragged import Layout, Ragged
 from regard.models.base import Seq2Seq
 from regard.models.tied import Tie, TiedTables
 from regard.nn.alignment import Alignment, Annotations
+from regard.nn.attend import Pattern
 from regard.nn.convolution import Convolution
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.linear import Linear
@@ -96,11 +98,12 @@ class DecoderBlock(nn.Module):
         self.query = Linear(width, [width_e], bias=True)
         self.answer = Linear(width_e, [width], bias=True)
 
-    def forward(self, x_ND: Tensor, g_NE: Tensor, layout: Layout, source: Annotations) -> Tensor:
+    def forward(self, x_ND: Tensor, g_NE: Tensor, memory: ConvMemory, pattern: Pattern) -> Tensor:
         """The layer's output, given its input and the target's embeddings."""
-        gated, carried = self.block(x_ND, layout)
-        read_BTE = self._read(layout.pad((self.query(gated) + g_NE) * HALF), source)
-        return ((gated + self.answer(layout.unpad(read_BTE))) * HALF + carried) * HALF
+        gated, carried = self.block(x_ND, pattern.queries)
+        read_NE = self.alignment.over((self.query(gated) + g_NE) * HALF, memory.keys, memory.values, pattern)
+        lengths_N = pattern.keys.offsets.diff().index_select(0, pattern.queries.sentences)
+        return ((gated + self.answer(read_NE * _scale(lengths_N, read_NE)[:, None])) * HALF + carried) * HALF
 
     def step(
         self, x_RD: Tensor, g_RE: Tensor, recent: Tensor, source: Annotations, *, beams: int
@@ -111,9 +114,13 @@ class DecoderBlock(nn.Module):
         return ((gated + self.answer(read_BQE.flatten(0, 1))) * HALF + carried) * HALF, recent
 
     def _read(self, queries_BQE: Tensor, source: Annotations) -> Tensor:
-        """What is read of the source, scaled up by √S: a mean of S values has a spread that much smaller."""
         read_BQE: Tensor = self.alignment(queries_BQE, source)[0]
-        return read_BQE * source.lengths.to(read_BQE.dtype).sqrt()[:, None, None]
+        return read_BQE * _scale(source.lengths, read_BQE)[:, None, None]
+
+
+def _scale(lengths: Tensor, like: Tensor) -> Tensor:
+    """√S, by which what is read of S tokens is scaled up: a mean of S values has a spread that much smaller."""
+    return lengths.to(like.dtype).sqrt()
 
 
 @dataclass
@@ -188,14 +195,18 @@ class ConvS2S(TiedTables, Seq2Seq):
         return ConvMemory(z_ME, (z_ME + e_ME) * HALF, layout)
 
     def hidden(self, target: Ragged, memory: ConvMemory) -> Tensor:
-        layout, source = target.layout, Annotations.made_of(memory.keys, memory.values, memory.layout)
+        layout, pattern = target.layout, Pattern(target.layout, memory.layout)
         g_NE = self._embed(
             target.values, self.target_embedding, self.target_positions, layout.positions, layout.longest
         )
         x_ND = self.into_decoder(g_NE)
         for layer in self.decoder:
-            x_ND = layer(x_ND, g_NE, layout, source)
+            x_ND = layer(x_ND, g_NE, memory, pattern)
         return self.dropout(self.out_of_decoder(x_ND))
+
+    @property
+    def fixed_shapes(self) -> bool:
+        return self.config.width <= kernels.WIDEST_HEAD
 
     def start(self, memory: ConvMemory, *, beams: int) -> ConvState:
         rows = memory.layout.num_sentences * beams
