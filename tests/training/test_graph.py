@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from regard.config import TrainConfig
+from regard.data.fertilities import Aligner
 from regard.data.order import Position
 from regard.data.packing import PackedBatch
 from regard.models import build_model
@@ -18,14 +19,22 @@ pytestmark = pytest.mark.gpu
 TABLES = {
     "transformer": {"kind": "transformer", "preset": "tiny", "num_layers": 2, "dropout": 0.1, "attention_dropout": 0.1},
     "convs2s": {"kind": "convs2s", "preset": "tiny", "dropout": 0.1},
+    "bytenet": {"kind": "bytenet", "preset": "tiny", "dropout": 0.1},
+    "cmlm": {"kind": "cmlm", "preset": "tiny", "dropout": 0.1},
+    "nat": {"kind": "nat", "preset": "tiny", "dropout": 0.1},
 }
+
+
+def loader_for(kind, num_pairs, budget):
+    sides = sides_of(num_pairs)
+    return loader_of(Aligner.learn(sides).add_to(sides) if kind == "nat" else sides, budget=budget)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
 @pytest.mark.parametrize("accumulate", [1, 2])
 @pytest.mark.parametrize("kind", TABLES)
 def test_a_recorded_step_is_the_plain_step_for_ten_steps(kind, optimizer, accumulate):
-    loader = loader_of(sides_of(4_000), budget=4096)
+    loader = loader_for(kind, 4_000, budget=4096)
     rows, _ = next(loader.rows(Position()))
     batches = [PackedBatch(row, loader.shape, int(row[-1])) for row in rows]
     curves, weights = [], []
@@ -61,7 +70,7 @@ def test_the_tail_of_dummies_changes_nothing(kind):
     from regard.data.packing import unpack
     from regard.training.loss import sequence_loss
 
-    loader = loader_of(sides_of(40), budget=8192)  # one batch, mostly dummies
+    loader = loader_for(kind, 40, budget=8192)  # one batch, mostly dummies
     row = next(loader.rows(Position()))[0][0].cuda()
     model = (
         build_model(

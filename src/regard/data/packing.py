@@ -40,15 +40,18 @@ class Shape:
     target_tokens: int  # T
     sentences: int  # B
     longest: int  # tokens of a sentence, EOS among them
+    fertilities: bool = False  # whether each source token has one
 
     @property
     def parts(self) -> list[int]:
         """Lengths of a row's parts: source ids, positions, sentences; target ids, labels, positions, sentences; ..."""
         S, T = self.source_tokens, self.target_tokens
-        return [S, S, S, T, T, T, T, self.sentences + 1, self.sentences + 1, 1]  # ... both offsets, real target tokens
+        told = S if self.fertilities else 0
+        # ... both offsets, fertilities, real target tokens
+        return [S, S, S, T, T, T, T, self.sentences + 1, self.sentences + 1, told, 1]
 
 
-def shape_for(kept: Kept, budget: int) -> Shape:
+def shape_for(kept: Kept, budget: int, *, fertilities: bool = False) -> Shape:
     """The shape for these sentences (EOS counted in), with `budget` tokens on the larger side."""
     longest = kept.longest
     if longest > budget:
@@ -58,7 +61,7 @@ def shape_for(kept: Kept, budget: int) -> Shape:
     ratio = kept.source_tokens / kept.target_tokens
     source, target = (budget, round(budget / ratio)) if ratio > 1 else (round(budget * ratio), budget)
     source, target = (max(-(-tokens // 64) * 64, longest) for tokens in (source, target))
-    return Shape(source, target, int(1.25 * target / (kept.target_tokens / kept.pairs)) + 9, longest)
+    return Shape(source, target, int(1.25 * target / (kept.target_tokens / kept.pairs)) + 9, longest, fertilities)
 
 
 def fill(
@@ -116,7 +119,11 @@ def write_row(row: NDArray[np.int32], sides: Sides, chosen: Indices, shape: Shap
     inputs[1:] = labels[:-1]
     inputs[parts[8][: len(chosen)]] = BOS
     inputs[real:] = EOS
-    parts[9][0] = real
+    if shape.fertilities:
+        assert sides.fertilities is not None
+        told = sides.fertilities.ids_of(chosen, end=1)  # EOS becomes EOS
+        parts[9][: len(told)], parts[9][len(told) :] = told, NO_LABEL
+    parts[10][0] = real
 
 
 def _write_side(
@@ -160,12 +167,13 @@ class PackedBatch:
 
 def unpack(row: Tensor, shape: Shape, num_tokens: int) -> Batch:
     """The batch that a row holds."""
-    source, s_at, s_of, target, labels, t_at, t_of, s_offsets, t_offsets, _ = row.split(shape.parts)
+    source, s_at, s_of, target, labels, t_at, t_of, s_offsets, t_offsets, told, _ = row.split(shape.parts)
     return Batch(
         Ragged(source, FixedLayout(s_at, s_of, s_offsets, longest=shape.longest)),
         Ragged(target, FixedLayout(t_at, t_of, t_offsets, longest=shape.longest)),
         labels,
         num_tokens,
+        told if shape.fertilities else None,
     )
 
 
@@ -176,11 +184,13 @@ class PackedLoader(Order):
 
     def __init__(self, sides_of: Callable[[int], Encoded], *, budget: int, max_length: int, seed: int) -> None:
         super().__init__(sides_of, budget=budget, max_length=max_length, seed=seed)
-        kept = sides_of(0).upto(max_length)
+        sides = sides_of(0)
+        kept = sides.upto(max_length)
         if not kept.pairs:
             raise DataError(f"every pair has a side of more than {max_length} tokens; raise data.max_length")
         source, target = kept.source_tokens + kept.pairs, kept.target_tokens + kept.pairs  # EOS
-        self.shape = shape_for(Kept(kept.pairs, source, target, kept.longest + 1), budget)
+        told = isinstance(sides, Sides) and sides.fertilities is not None
+        self.shape = shape_for(Kept(kept.pairs, source, target, kept.longest + 1), budget, fertilities=told)
 
     def cut(self, source_lengths: Indices, target_lengths: Indices, random: np.random.Generator) -> list[Indices]:
         fits = np.flatnonzero(np.maximum(source_lengths, target_lengths) <= self.shape.longest)

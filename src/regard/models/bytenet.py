@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.config import Struct, at_least, below_one
-from regard.data.ragged import Layout, Ragged
+from regard.data.ragged import FixedLayout, Layout, Ragged
 from regard.models.base import Seq2Seq
 from regard.models.tied import Tie, TiedTables
 from regard.nn.convolution import Convolution
@@ -121,13 +121,31 @@ class ByteNet(TiedTables, Seq2Seq):
         )
 
     def encode(self, source: Ragged) -> Ragged:
-        layout = Layout([self.config.unfolded(length) for length in source.layout.lengths], source.layout.device)
+        layout = self._unfolded(source.layout)
         x_SD = self._embed(source.values, self.source_embedding)
         begins = layout.offsets.to(torch.int64).index_select(0, source.layout.sentences)
         x_MD = x_SD.new_zeros(layout.total, self.width).index_copy(0, begins + source.layout.positions, x_SD)
         for block in self.encoder:
             x_MD = block(x_MD, layout)
         return Ragged(self.join(x_MD), layout)
+
+    def _unfolded(self, layout: Layout) -> Layout:
+        """The layout of the encoder's output; of a fixed one, again fixed, with dummy places behind the last sentence."""
+        if not isinstance(layout, FixedLayout):
+            return Layout([self.config.unfolded(length) for length in layout.lengths], layout.device)
+        longest, total = self.config.unfolded(layout.longest), math.ceil(self.config.stretch * layout.total)
+        total += layout.num_sentences * (1 + self.config.extra)
+        lengths = torch.ceil(self.config.stretch * layout.offsets.diff().double()).int() + self.config.extra
+        offsets = F.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
+        offsets[-1] = total
+        place = torch.arange(total, dtype=torch.int32, device=layout.device)
+        sentences = torch.searchsorted(offsets[1:], place, right=True, out_int32=True)
+        positions = place - offsets.index_select(0, sentences)
+        return FixedLayout(positions, sentences, offsets, longest=longest)
+
+    @property
+    def fixed_shapes(self) -> bool:
+        return True
 
     def hidden(self, target: Ragged, memory: Ragged) -> Tensor:
         x_ND = self._embed(target.values, self.target_embedding) + self._below(target.layout, memory)

@@ -13,8 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard import kernels
 from regard.config import at_least
 from regard.data.loader import Batch
+from regard.data.packing import NO_LABEL
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
 from regard.models.base import AtOnce, Written
@@ -48,24 +50,32 @@ class Cmlm(Stacks, AtOnce):
     # Training
 
     def loss(self, batch: Batch, *, smoothing: float) -> Tensor:
-        memory, layout = self.encode(batch.source), batch.target.layout
-        masked_N = self._draw_masks(layout) if self.training else torch.ones_like(batch.labels, dtype=torch.bool)
-        written = Ragged(batch.labels.masked_fill(masked_N, MASK), layout)
+        memory, layout, labels_N = self.encode(batch.source), batch.target.layout, batch.labels
+        masked_N = self._draw_masks(layout) if self.training else torch.ones_like(labels_N, dtype=torch.bool)
+        written = Ragged(labels_N.masked_fill(masked_N, MASK).clamp(min=MASK), layout)  # dummies have no label
         hidden_ND = self._fill_in(written, memory)
-        wanted = masked_N.nonzero()[:, 0]
-        of_tokens = linear_cross_entropy(
-            hidden_ND.index_select(0, wanted), self.output_weight, batch.labels[wanted], smoothing=smoothing
-        )
-        changes_B = torch.tensor(layout.lengths, device=layout.device) - self._source_lengths(memory)
-        farthest = self.config.farthest
+        if kernels.usable(hidden_ND):  # they pass over what has no label
+            labels_N = labels_N.masked_fill(~masked_N, NO_LABEL)
+        else:
+            wanted = masked_N.nonzero()[:, 0]
+            hidden_ND, labels_N = hidden_ND.index_select(0, wanted), labels_N[wanted]
+        of_tokens = linear_cross_entropy(hidden_ND, self.output_weight, labels_N, smoothing=smoothing)
+        return of_tokens + self._loss_of_lengths(batch, memory)
+
+    def _loss_of_lengths(self, batch: Batch, memory: Ragged) -> Tensor:
+        offsets, farthest = batch.target.layout.offsets.long(), self.config.farthest
+        changes_B = offsets.diff() - self._source_lengths(memory)
         classes_B = changes_B.clamp(-farthest, farthest) + farthest
-        return of_tokens + F.cross_entropy(self._length_logits(memory).float(), classes_B, reduction="sum")
+        real_B = batch.labels[offsets[:-1].clamp(max=batch.labels.size(0) - 1)] != NO_LABEL
+        real_B &= offsets.diff() > 0
+        losses_B = F.cross_entropy(self._length_logits(memory).float(), classes_B, reduction="none")
+        return losses_B.masked_fill(~real_B, 0.0).sum()
 
     def _draw_masks(self, layout: Layout) -> Tensor:
         """In each sentence a random number of random tokens, one at least: True where masked, [N]."""
-        shares = self.noise.uniform(layout.num_sentences).tolist()
-        counts = torch.tensor([int(share * n) + 1 for share, n in zip(shares, layout.lengths, strict=True)])
-        return lowest(self.noise.uniform(layout.total).to(layout.device), counts.to(layout.device), layout)
+        shares_B = self.noise.uniform(layout.num_sentences, layout.device)
+        counts_B = (shares_B * layout.offsets.diff()).long() + 1
+        return lowest(self.noise.uniform(layout.total, layout.device), counts_B, layout)
 
     def _fill_in(self, written: Ragged, memory: Ragged) -> Tensor:
         """What the decoder makes of each token, masked or not: [N, D]."""
@@ -79,11 +89,15 @@ class Cmlm(Stacks, AtOnce):
         """For each sentence, of each difference of lengths: [B, 2 * farthest + 1]."""
         x_MD = memory.values.float()
         sums_BD = x_MD.new_zeros(memory.layout.num_sentences, self.width).index_add(0, memory.layout.sentences, x_MD)
-        logits: Tensor = self.length(sums_BD / self._source_lengths(memory)[:, None])
+        logits: Tensor = self.length(sums_BD / self._source_lengths(memory).clamp(min=1)[:, None])
         return logits
 
     def _source_lengths(self, memory: Ragged) -> Tensor:
-        return torch.tensor(memory.layout.lengths, device=memory.layout.device)
+        return memory.layout.offsets.diff().long()
+
+    @property
+    def fixed_shapes(self) -> bool:
+        return self.tiles
 
     # Writing
 
@@ -130,7 +144,7 @@ def lowest(values_N: Tensor, counts_B: Tensor, layout: Layout) -> Tensor:
     by_value = values_N.argsort(stable=True)
     order = by_value[layout.sentences[by_value].argsort(stable=True)]  # sentence by sentence, lowest first
     rank_N = torch.empty_like(order)
-    rank_N[order] = layout.positions
+    rank_N[order] = torch.arange(layout.total, device=order.device) - layout.offsets[layout.sentences]
     return rank_N < counts_B.index_select(0, layout.sentences)
 
 

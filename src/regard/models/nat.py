@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +20,7 @@ from torch import Tensor
 from regard.config import at_least
 from regard.data.fertilities import spread_evenly
 from regard.data.loader import Batch
+from regard.data.packing import NO_LABEL
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
 from regard.models.base import AtOnce, Written
@@ -92,16 +94,20 @@ class Nat(Stacks, AtOnce):
         fertilities_M = batch.fertilities
         if fertilities_M is None:
             fertilities_M = spread_evenly(batch.source.layout, layout)
-        hidden_ND = self._rewrite(batch.source.values.repeat_interleave(fertilities_M), layout, memory)
+        hidden_ND = self._rewrite(_copies(batch.source.values, fertilities_M, layout.total), layout, memory)
         of_tokens = linear_cross_entropy(hidden_ND, self.output_weight, batch.labels, smoothing=smoothing)
         logits_ML = self.fertility(memory.values).float()
-        classes_M = fertilities_M.clamp(max=self.config.fertilities - 1)
-        return of_tokens + F.cross_entropy(logits_ML, classes_M, reduction="sum")
+        classes_M = fertilities_M.long().clamp(max=self.config.fertilities - 1)
+        return of_tokens + F.cross_entropy(logits_ML, classes_M, reduction="sum", ignore_index=NO_LABEL)
+
+    @property
+    def fixed_shapes(self) -> bool:
+        return self.tiles
 
     def _rewrite(self, copies_N: Tensor, layout: Layout, memory: Ragged) -> Tensor:
         """What the decoder makes of the copied source tokens: [N, D]."""
         x_ND = self._embed(copies_N, self.source_embedding, self.target_positions, layout.positions, layout.longest)
-        table = sinusoids(layout.longest, self.width).to(layout.device, x_ND.dtype)
+        table = _sinusoids_on(layout.longest, self.width, layout.device, x_ND.dtype)
         places_ND = table.index_select(0, layout.positions)
         return self._through_decoder(x_ND, layout, memory, causal=False, also=[places_ND])
 
@@ -120,7 +126,7 @@ class Nat(Stacks, AtOnce):
         fertilities_M = within(fertilities, most)
         lengths = torch.zeros_like(most).index_add(0, source.layout.sentences, fertilities_M)
         layout = Layout(lengths.tolist(), memory.layout.device)
-        hidden_ND = self._rewrite(ids.values.repeat_interleave(fertilities_M), layout, source)
+        hidden_ND = self._rewrite(_copies(ids.values, fertilities_M, layout.total), layout, source)
         tokens_N, logp_N = self.likeliest(hidden_ND, without=BOS)
         return in_groups(tokens_N, logp_N, layout, candidates)
 
@@ -135,6 +141,19 @@ class Nat(Stacks, AtOnce):
             drawn = torch.searchsorted(p_ML.cumsum(dim=-1), spots.t().contiguous()).clamp(max=p_ML.size(1) - 1)
             guesses += list(drawn.t())
         return torch.stack(guesses)
+
+
+def _copies(ids_M: Tensor, fertilities_M: Tensor, count: int) -> Tensor:
+    """Each id as often as its fertility says, `count` of them in all: [N]. Of dummies, which have none, anything."""
+    ends_M = fertilities_M.clamp(min=0).cumsum(0)
+    which_N = torch.searchsorted(ends_M, torch.arange(count, device=ids_M.device), right=True)
+    return ids_M.index_select(0, which_N.clamp(max=ids_M.size(0) - 1))
+
+
+@lru_cache(maxsize=8)
+def _sinusoids_on(longest: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """The table on a device, kept there: a recorded step cannot bring it."""
+    return sinusoids(longest, width).to(device, dtype)
 
 
 @dataclass(frozen=True)

@@ -175,6 +175,15 @@ class Stacks(TiedTables):
             x_MD = layer(x_MD, pattern, rotation)
         return Ragged(self.encoder_norm(x_MD), layout)
 
+    @property
+    def tiles(self) -> bool:
+        """Whether our attention kernel can take these heads, which alone needs no lengths on the host."""
+        heads = self.config.heads
+        return (
+            self.config.attention in ("auto", "tiled")
+            and max(heads.key_width, heads.value_width) <= kernels.WIDEST_HEAD
+        )
+
     def _through_decoder(
         self, x_ND: Tensor, layout: Layout, memory: Ragged, *, causal: bool, also: Sequence[Tensor] = ()
     ) -> Tensor:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard import kernels
 from regard.data.ragged import Layout, Ragged
 from regard.models.base import Seq2Seq
 from regard.models.fixed import FixedState
@@ -76,9 +75,7 @@ class Transformer(Stacks, Seq2Seq):
 
     @property
     def fixed_shapes(self) -> bool:
-        heads = self.config.heads
-        tiles = max(heads.key_width, heads.value_width) <= kernels.WIDEST_HEAD
-        return self.config.attention in ("auto", "tiled") and tiles
+        return self.tiles
 
     def start(self, memory: Ragged, *, beams: int) -> TransformerState:
         layers = []

@@ -18,6 +18,14 @@ from regard import kernels
 from regard.errors import ConfigError
 from regard.kernels.drop import Drop
 
+_ODD = 0x1E3779B97F4A7C15
+_MIXING = ((30, 0xBF58476D1CE4E5B9 - 2**64), (27, 0x94D049BB133111EB - 2**64))
+
+
+def _shifted(bits: Tensor, by: int) -> Tensor:
+    """To the right, with zeros coming in from the left."""
+    return (bits >> by) & (2 ** (64 - by) - 1)
+
 
 class Noise:
     """A source of random bytes, set anew for each training step, and of the seeds from which kernels make their own."""
@@ -52,9 +60,15 @@ class Noise:
         self._sites += 1
         return Drop(self._on_device, self._sites, rate)
 
-    def uniform(self, count: int) -> Tensor:
-        """Numbers from 0 to below 1, for what else is drawn in a step."""
-        return torch.from_numpy((self._bytes.random_raw(count) >> np.uint64(11)) * 2.0**-53)
+    def uniform(self, count: int, device: torch.device) -> Tensor:
+        """Numbers from 0 to below 1, for what else is drawn in a step; on a GPU they are made there, step by step anew."""
+        if device.type == "cpu":
+            return torch.from_numpy((self._bytes.random_raw(count) >> np.uint64(11)) * 2.0**-53)
+        drop = self.draw(0.0, device)
+        bits = torch.arange(count, device=device) + (drop.seed.long() * 2**32 + drop.site * 2**24) * _ODD
+        for shift, factor in _MIXING:  # Stafford's variant 13, as in SplitMix64 (Steele et al. 2014)
+            bits = (bits ^ _shifted(bits, shift)) * factor
+        return _shifted(bits ^ _shifted(bits, 31), 11) * 2.0**-53
 
     def mask(self, shape: torch.Size, dropped: int) -> Tensor:
         """Zero for `dropped` in 256 entries, 256 / (256 - dropped) for the rest."""
