@@ -79,12 +79,28 @@ class Layout:
     @cached_property
     def holes(self) -> Tensor:
         """The places of the flattened rectangle that hold no token."""
-        return (~self.mask).flatten().nonzero()[:, 0]
+        return (~self._mask_on_cpu).flatten().nonzero()[:, 0].to(self.device)
+
+    @cached_property
+    def _mask_on_cpu(self) -> Tensor:
+        return torch.arange(self.longest) < self._lengths_on_cpu[:, None]
 
     @cached_property
     def mask(self) -> Tensor:
         """True where the rectangle holds a token: [B, T]."""
-        return (torch.arange(self.longest) < self._lengths_on_cpu[:, None]).to(self.device)
+        return self._mask_on_cpu.to(self.device)
+
+    @cached_property
+    def _alone(self) -> dict[int, Tensor]:
+        return {}
+
+    def alone(self, by: int) -> Tensor:
+        """True for tokens whose sentence has none `by` places before them: [N]."""
+        if by not in self._alone:
+            alone = self.sentences.roll(by) != self.sentences
+            alone[: max(by, 0)], alone[self.total + min(by, 0) :] = True, True  # rolled in from the other end
+            self._alone[by] = alone
+        return self._alone[by]
 
     def to(self, device: torch.device | str) -> Layout:
         """The same layout with its tensors on another device."""

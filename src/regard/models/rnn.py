@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.config import Struct, at_least, below_one
-from regard.data.ragged import Ragged
+from regard.data.ragged import Layout, Ragged
 from regard.models.base import Seq2Seq
 from regard.models.tied import Tie, TiedTables
 from regard.nn.alignment import Alignment, Annotations
@@ -154,21 +154,22 @@ class Rnn(TiedTables, Seq2Seq):
     # Writing, in training: all of it at once, or one step after the other
 
     def hidden(self, target: Ragged, memory: RnnMemory) -> Tensor:
-        order = TimeOrder(target.layout)
         x_NE = self._embed(target.values, self.target_embedding)
         state = self._first_state(memory)
         if self.config.feeds in ("summary", "nothing"):
-            return self._at_once(x_NE, target, order, state, memory)
-        return self._step_by_step(x_NE, order, state, memory)
+            return self._at_once(x_NE, target.layout, state, memory)
+        return self._step_by_step(x_NE, TimeOrder(target.layout), state, memory)
 
-    def _at_once(self, x_NE: Tensor, target: Ragged, order: TimeOrder, state: Tensor, memory: RnnMemory) -> Tensor:
+    def _at_once(self, x_NE: Tensor, layout: Layout, state: Tensor, memory: RnnMemory) -> Tensor:
+        """Over a rectangle: what stands behind the end of a sentence changes nothing before it."""
+        x_BTE = layout.pad(x_NE)
         if self.alignment is None:
-            context_ND = memory.summary.index_select(0, target.layout.sentences)
-            states_ND, _ = self.decoder(torch.cat([x_NE, context_ND], dim=-1), order, state)
+            context_BTD = memory.summary[:, None].expand(-1, layout.longest, -1)
+            states_BTD = self.decoder.onwards(torch.cat([x_BTE, context_BTD.to(x_BTE.dtype)], dim=-1), state)
         else:
-            states_ND, _ = self.decoder(x_NE, order, state)
-            context_BTD, _ = self.alignment(target.layout.pad(states_ND), self.alignment.annotate(memory.source))
-            context_ND = target.layout.unpad(context_BTD)
+            states_BTD = self.decoder.onwards(x_BTE, state)
+            context_BTD, _ = self.alignment(states_BTD, self.alignment.annotate(memory.source))
+        states_ND, context_ND = layout.unpad(states_BTD), layout.unpad(context_BTD)
         return self.dropout(self._read_out(states_ND, context_ND, x_NE))
 
     def _step_by_step(self, x_NE: Tensor, order: TimeOrder, state: Tensor, memory: RnnMemory) -> Tensor:

@@ -41,6 +41,4 @@ def shift(x_ND: Tensor, layout: Layout, by: int) -> Tensor:
     """Each token's place taken by the one `by` places before it in its sentence; zeros where there is none."""
     if by == 0:
         return x_ND
-    inside = layout.sentences.roll(by) == layout.sentences  # past either end of the batch another sentence stands, or
-    inside[: max(by, 0)], inside[inside.size(0) + min(by, 0) :] = False, False  # the same one, if it is alone
-    return x_ND.roll(by, dims=0).masked_fill(~inside[:, None], 0.0)
+    return x_ND.roll(by, dims=0).masked_fill(layout.alone(by)[:, None], 0.0)

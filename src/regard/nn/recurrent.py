@@ -8,7 +8,7 @@ Shapes: N tokens, B sentences, T the longest sentence, D width of the input.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from regard.data.ragged import Layout
 from regard.nn.dropout import Dropout, Noise
+from regard.nn.stack import Stack
 
 CellKind = Literal["lstm", "gru"]
 
@@ -74,38 +75,51 @@ class Recurrent(nn.Module):
         self.num_parts = 2 if kind == "lstm" else 1
         layer = nn.LSTM if kind == "lstm" else nn.GRU
         own = hidden // 2 if bidirectional else hidden
-        self.layers = nn.ModuleList(
+        self.layers: Stack[nn.RNNBase] = Stack(
             layer(width_in if number == 0 else hidden, own, bidirectional=bidirectional) for number in range(num_layers)
         )
         self.dropout = Dropout(dropout, noise)
         for one in self.layers:
-            assert isinstance(one, nn.RNNBase)
             _draw(one, kind)
 
-    def forward(self, x_ND: Tensor, order: TimeOrder, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The outputs of the last layer, [N, H], and the last state, [L, P, B, H]; by cuDNN where there is one.
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of the weights."""
+        return next(self.parameters()).dtype
 
-        In the precision of the weights: autocast would give cuDNN float16, too narrow for gradients, whatever it was told.
-        """
+    def forward(self, x_ND: Tensor, order: TimeOrder) -> tuple[Tensor, Tensor]:
+        """The outputs of the last layer, [N, H], and the last state, [L, P, B, H]; both ways, or one way."""
         last = []
-        dtype = next(self.parameters()).dtype
         for number, layer in enumerate(self.layers):
-            x_ND = (self.dropout(x_ND) if number else x_ND).to(dtype)
-            parts = None if state is None else [part[None].to(dtype) for part in state[number].unbind()]
-            given = None if parts is None else tuple(parts) if self.kind == "lstm" else parts[0]
-            with torch.autocast(x_ND.device.type, enabled=False):
-                packed, final = layer(order.pack(x_ND), given)
+            x_ND = self.dropout(x_ND) if number else x_ND
+            packed, final = self._run(layer, order.pack(x_ND.to(self.dtype)))
             x_ND = packed.data.index_select(0, order.back)
             parts = list(final) if self.kind == "lstm" else [final]
             last.append(torch.stack([part.transpose(0, 1).flatten(1) for part in parts]))  # directions side by side
         return x_ND, torch.stack(last)
+
+    def onwards(self, x_BTD: Tensor, state: Tensor) -> Tensor:
+        """The outputs of the last layer over a rectangle, [B, T, H], from this state on. For one direction."""
+        for number, layer in enumerate(self.layers):
+            x_BTD = self.dropout(x_BTD) if number else x_BTD
+            parts = [part[None].to(self.dtype) for part in state[number].unbind()]
+            given = tuple(parts) if self.kind == "lstm" else parts[0]
+            x_BTD = self._run(layer, x_BTD.transpose(0, 1).to(self.dtype), given)[0].transpose(0, 1)
+        return x_BTD
+
+    def _run(self, layer: nn.RNNBase, *given: Any) -> Any:
+        """One layer, by cuDNN where there is one, in the precision of its weights.
+
+        Autocast would give cuDNN float16, too narrow for gradients, whatever it was told.
+        """
+        with torch.autocast(next(layer.parameters()).device.type, enabled=False):
+            return layer(*given)
 
     def step(self, x_RD: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """One token a row: the output of the last layer, [R, H], and the new state. For one direction."""
         after = []
         for number, layer in enumerate(self.layers):
             x_RD = self.dropout(x_RD) if number else x_RD
-            assert isinstance(layer, nn.RNNBase)
             weights = layer.all_weights[0]
             if self.kind == "lstm":
                 h_RH, c_RH = torch.lstm_cell(x_RD, tuple(state[number].unbind()), *weights)
