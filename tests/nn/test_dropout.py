@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.errors import ConfigError
-from regard.nn.dropout import Dropout, Noise
+from regard.nn.dropout import Dropout, Noise, hashed
 
 
 def test_a_quarter_is_dropped_and_the_rest_scaled_by_four_thirds():
@@ -50,3 +50,21 @@ def test_nothing_is_dropped_outside_training_and_nothing_touches_the_global_gene
 def test_a_rate_of_one_is_refused():
     with pytest.raises(ConfigError, match="below 1"):
         Dropout(1.0, Noise())
+
+
+def test_numbers_made_on_a_device_are_those_of_splitmix64():
+    def written_out(seed, site, place):
+        z = (place * 0x9E3779B97F4A7C15 + seed * 2**32 + site * 2**16) % 2**64
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+        return ((z ^ (z >> 31)) >> 11) * 2.0**-53
+
+    drawn = hashed(1000, torch.tensor([2**31 - 2], dtype=torch.int32), 7)
+    assert drawn.tolist() == [written_out(2**31 - 2, 7, place) for place in range(1000)]
+
+
+def test_numbers_made_on_a_device_are_spread_evenly_and_anew_for_every_seed_and_place():
+    drawn = torch.stack([hashed(50_000, torch.tensor([seed]), site) for seed in (1, 2) for site in (1, 2)])
+    counts = torch.histc(drawn.float(), bins=20, min=0, max=1)
+    assert (counts - 10_000).abs().max() < 500  # five standard deviations
+    assert (torch.corrcoef(drawn) - torch.eye(4)).abs().max() < 0.025

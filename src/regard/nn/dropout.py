@@ -18,8 +18,16 @@ from regard import kernels
 from regard.errors import ConfigError
 from regard.kernels.drop import Drop
 
-_ODD = 0x1E3779B97F4A7C15
+_ODD = 0x9E3779B97F4A7C15 - 2**64
 _MIXING = ((30, 0xBF58476D1CE4E5B9 - 2**64), (27, 0x94D049BB133111EB - 2**64))
+
+
+def hashed(count: int, seed: Tensor, site: int) -> Tensor:
+    """Numbers from 0 to below 1 that follow from a seed on a device and a number: SplitMix64 (Steele et al. 2014)."""
+    bits = torch.arange(count, device=seed.device) * _ODD + (seed.long() * 2**32 + site * 2**16)
+    for shift, factor in _MIXING:
+        bits = (bits ^ _shifted(bits, shift)) * factor
+    return _shifted(bits ^ _shifted(bits, 31), 11).double() * 2.0**-53
 
 
 def _shifted(bits: Tensor, by: int) -> Tensor:
@@ -65,10 +73,7 @@ class Noise:
         if device.type == "cpu":
             return torch.from_numpy((self._bytes.random_raw(count) >> np.uint64(11)) * 2.0**-53)
         drop = self.draw(0.0, device)
-        bits = torch.arange(count, device=device) + (drop.seed.long() * 2**32 + drop.site * 2**24) * _ODD
-        for shift, factor in _MIXING:  # Stafford's variant 13, as in SplitMix64 (Steele et al. 2014)
-            bits = (bits ^ _shifted(bits, shift)) * factor
-        return _shifted(bits ^ _shifted(bits, 31), 11) * 2.0**-53
+        return hashed(count, drop.seed, drop.site)
 
     def mask(self, shape: torch.Size, dropped: int) -> Tensor:
         """Zero for `dropped` in 256 entries, 256 / (256 - dropped) for the rest."""
