@@ -219,7 +219,10 @@ def make_loader(
         listen(Noted(0, f"{too_long:,} pairs have a side of more than {most} tokens and are left out of training"))
     _tell_of_unwritable(plain, model, listen)
     rate, seed = recipe.tokenizer.sampling, recipe.train.seed
-    draw = pairs.resampled(tokenizers, rate) if rate and isinstance(pairs, TextPairs) else None
+    draw = None
+    if rate:
+        assert isinstance(pairs, TextPairs), "ids on disk are the same every epoch"
+        draw = pairs.resampled(tokenizers, rate)
 
     @lru_cache(maxsize=1)
     def sides_of(epoch: int) -> Encoded:

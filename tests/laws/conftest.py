@@ -49,7 +49,12 @@ VARIANTS = {
         "one direction": {"bidirectional": False, "attention": "general", "encoder_hidden": 14},
     },
     "convs2s": {"plain": {}, "tied": {"tie": "all"}},
-    "bytenet": {"plain": {}, "longer": {"extra": 3, "stretch": 1.5}, "tied": {"tie": "target"}},
+    "bytenet": {
+        "plain": {},
+        "longer": {"extra": 3, "stretch": 1.5},
+        "tied": {"tie": "target"},
+        "far": {"dilations": [1, 16]},
+    },
     "nat": {"paper": {}, "few fertilities": {"fertilities": 3, "tie": "target"}},
     "cmlm": {"paper": {}, "pre-norm": {"norm_order": "pre"}, "learned untied": {"positions": "learned", "tie": "none"}},
     "ctc": {"paper": {}, "two places": {"places": 2, "tie": "target"}},

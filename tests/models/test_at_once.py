@@ -39,6 +39,15 @@ def test_in_training_some_tokens_are_masked_and_which_follows_from_the_step():
     assert drawn[1:5].std() < 0.15 and 0.4 < drawn.mean() < 0.8  # any of them, about half of the time and once at least
 
 
+def test_in_training_the_decoder_sees_what_is_not_masked_as_it_is_unknown_tokens_too():
+    model, seen = small("cmlm").train(), []
+    plain = model._fill_in
+    model._fill_in = lambda written, memory: seen.append(written.values.tolist()) or plain(written, memory)
+    model._draw_masks = lambda layout: torch.tensor([False, True, False, False])
+    model.loss(make_batch([[5, 6]], [[0, 7, 8]]), smoothing=0.0)
+    assert seen == [[0, 1, 8, 2]]
+
+
 def test_what_is_not_doubted_is_not_written_again():
     model = small("cmlm").eval()
     memory = model.encode(Ragged.from_lists([[5, 6, 7, 2]]))

@@ -1,5 +1,6 @@
 """Feed-forward layers, pointwise and convolutional."""
 
+import pytest
 import torch
 
 from regard.data.ragged import Layout
@@ -27,6 +28,12 @@ def test_shift_stays_inside_its_sentence():
     assert shift(x, layout, 1).flatten().tolist() == [0, 1, 2, 0, 4]
     assert shift(x, layout, -1).flatten().tolist() == [2, 3, 0, 5, 0]
     assert shift(x, layout, 2).flatten().tolist() == [0, 0, 1, 0, 0]
+
+
+@pytest.mark.parametrize("by", [5, 6, 9, 10, 11, -5, -6, -9, -10, -11])
+def test_nothing_comes_from_beyond_a_sentence_that_stands_alone(by):
+    x = torch.arange(1.0, 6.0)[:, None]
+    assert shift(x, Layout([5]), by).flatten().tolist() == [0] * 5
 
 
 def test_the_convolution_is_torchs_conv1d(generator):

@@ -265,9 +265,10 @@ def test_sampling_is_not_disturbed_by_what_was_encoded_between(kind: str, traine
 def test_sampling_in_several_threads_at_once_is_sampling_in_turn(kind: str, trained: dict[str, Tokenizers]) -> None:
     tokenizer = trained[kind].source
     in_turn = [splits_of(tokenizer, seed=seed) for seed in range(8)]
+    texts = tokenizer.resampled(TEXTS, 0.3)
     with ThreadPoolExecutor(4) as threads:
-        at_once = list(threads.map(lambda seed: splits_of(tokenizer, seed=seed), range(8)))
-    assert at_once == in_turn
+        at_once = list(threads.map(texts.draw, range(8)))
+    assert [[ids[start:end].tolist() for start, end in pairwise(starts)] for ids, starts in at_once] == in_turn
 
 
 @pytest.mark.parametrize("kind", SUBWORD_KINDS)

@@ -34,5 +34,4 @@ def test_the_thread_ends_with_its_reader():
     next(batches)
     (thread,) = [one for one in threading.enumerate() if one.name == "feed"]
     batches.close()
-    thread.join(timeout=30)
     assert not thread.is_alive()

@@ -89,6 +89,7 @@ def test_the_tail_of_dummies_changes_nothing(kind):
         other = row.clone()
         batch = unpack(other, loader.shape, int(row[-1]))
         batch.target.values[batch.num_tokens :] = dummy
+        batch.source.values[int(batch.source.layout.offsets[40]) :] = dummy  # behind the last of the 40 sentences
         model.zero_grad()
         with torch.autocast("cuda", torch.bfloat16):
             loss = sequence_loss(model, batch, smoothing=0.1).total

@@ -98,7 +98,7 @@ class Layout:
         """True for tokens whose sentence has none `by` places before them: [N]."""
         if by not in self._alone:
             alone = self.sentences.roll(by) != self.sentences
-            alone[: max(by, 0)], alone[self.total + min(by, 0) :] = True, True  # rolled in from the other end
+            alone[: max(by, 0)] = alone[max(self.total + min(by, 0), 0) :] = True  # rolled in from the other end
             self._alone[by] = alone
         return self._alone[by]
 

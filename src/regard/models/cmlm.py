@@ -52,7 +52,7 @@ class Cmlm(Stacks, AtOnce):
     def loss(self, batch: Batch, *, smoothing: float) -> Tensor:
         memory, layout, labels_N = self.encode(batch.source), batch.target.layout, batch.labels
         masked_N = self._draw_masks(layout) if self.training else torch.ones_like(labels_N, dtype=torch.bool)
-        written = Ragged(labels_N.masked_fill(masked_N, MASK).clamp(min=MASK), layout)  # dummies have no label
+        written = Ragged(labels_N.masked_fill(masked_N, MASK).clamp(min=0), layout)  # dummies have no label
         hidden_ND = self._fill_in(written, memory)
         if kernels.usable(hidden_ND):  # they pass over what has no label
             labels_N = labels_N.masked_fill(~masked_N, NO_LABEL)

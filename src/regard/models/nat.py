@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
@@ -31,7 +30,7 @@ from regard.nn.attention import PositionalAttention
 from regard.nn.cross_entropy import linear_cross_entropy
 from regard.nn.dropout import Noise
 from regard.nn.linear import Linear
-from regard.nn.positions import Rotation, sinusoids
+from regard.nn.positions import Positions, Rotation
 from regard.nn.stack import Stack
 from regard.text.tokenizer import BOS
 
@@ -85,6 +84,7 @@ class Nat(Stacks, AtOnce):
         super().__init__(config, source_size=source_size, target_size=target_size)
         refuse_causal_layers(config)
         self.decoder: Stack[NatLayer] = Stack(NatLayer(config, self.noise) for _ in self.decoder)  # type: ignore[assignment]
+        self.places = Positions("sinusoid", config.width, max_positions=config.max_positions)
         self.fertility = Linear(config.width, [config.fertilities], bias=True)
 
     # Training
@@ -107,8 +107,9 @@ class Nat(Stacks, AtOnce):
     def _rewrite(self, copies_N: Tensor, layout: Layout, memory: Ragged) -> Tensor:
         """What the decoder makes of the copied source tokens: [N, D]."""
         x_ND = self._embed(copies_N, self.source_embedding, self.target_positions, layout.positions, layout.longest)
-        table = _sinusoids_on(layout.longest, self.width, layout.device, x_ND.dtype)
-        places_ND = table.index_select(0, layout.positions)
+        table = self.places.constants(layout.longest)
+        assert table is not None
+        places_ND = table.index_select(0, layout.positions).to(x_ND.dtype)
         return self._through_decoder(x_ND, layout, memory, causal=False, also=[places_ND])
 
     # Writing
@@ -148,12 +149,6 @@ def _copies(ids_M: Tensor, fertilities_M: Tensor, count: int) -> Tensor:
     ends_M = fertilities_M.clamp(min=0).cumsum(0)
     which_N = torch.searchsorted(ends_M, torch.arange(count, device=ids_M.device), right=True)
     return ids_M.index_select(0, which_N.clamp(max=ids_M.size(0) - 1))
-
-
-@lru_cache(maxsize=8)
-def _sinusoids_on(longest: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """The table on a device, kept there: a recorded step cannot bring it."""
-    return sinusoids(longest, width).to(device, dtype)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 SentencePiece can sample too, but whatever seed it is given, 0.2.2 salts its generator anew in every process: a resumed run
 would go on with other ids than one that never stopped. So both ways are written out here, word by word: the words of the
-texts are found once, each has a number, and an epoch is a choice of splits by number, without a loop over tokens.
+texts are found once, and each has a number. BPE-dropout chooses splits by number, without a loop over words.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import threading
 from abc import ABC, abstractmethod
 from bisect import bisect
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from regard.text.symbols import UNK
 Numbers = NDArray[Any]
 
 SPOILED = 16  # ways to split a word with a dropped merge that are drawn once and chosen from ever after
+_CACHED_WORDS = 2**16
 _NEVER = sys.maxsize  # the rank of a pair that is no piece
 _UNKNOWN = (UNK, -100.0)  # the score does not matter: no piece competes for an unknown character
 
@@ -39,37 +41,18 @@ class Resampled(ABC):
         self._words = list(numbers)
         ends = np.cumsum([len(words) for words in texts], dtype=np.int64)
         self._first_word = np.concatenate([np.zeros(1, dtype=np.int64), ends])
-        self._splits: list[list[int]] = []  # all that are known
-        self._flat: tuple[Numbers, Numbers] = np.empty(0, dtype=np.int32), np.zeros(1, dtype=np.int64)
         self._lock = threading.Lock()
 
     def draw(self, seed: int) -> tuple[Numbers, Numbers]:
         """The ids of all texts, end to end, and where each begins, with the end of all behind them."""
         with self._lock:
-            chosen = self._choose(np.random.default_rng(abs(seed)))
-            ids, starts = self._all_splits()
-        lengths = np.diff(starts)[chosen]
+            ids, lengths = self._split(np.random.default_rng(abs(seed)))
         ends = np.concatenate([np.zeros(1, dtype=np.int64), lengths.cumsum()])
-        places = np.repeat(starts[chosen] - ends[:-1], lengths) + np.arange(int(ends[-1]))
-        return _join_unknown(ids[places], ends[self._first_word])
+        return _join_unknown(ids, ends[self._first_word])
 
     @abstractmethod
-    def _choose(self, generator: np.random.Generator) -> Numbers:
-        """For each word of the texts, the number of a split."""
-
-    def _add(self, ids: list[int]) -> int:
-        self._splits.append(ids)
-        return len(self._splits) - 1
-
-    def _all_splits(self) -> tuple[Numbers, Numbers]:
-        ids, starts = self._flat
-        new = self._splits[len(starts) - 1 :]
-        if new:
-            more = np.fromiter(itertools.chain.from_iterable(new), dtype=np.int32)
-            ids = np.concatenate([ids, more])
-            starts = np.concatenate([starts, starts[-1] + np.cumsum([len(one) for one in new])])
-            self._flat = ids, starts
-        return ids, starts
+    def _split(self, generator: np.random.Generator) -> tuple[Numbers, Numbers]:
+        """The ids of all words, end to end, and how many each has."""
 
 
 def _join_unknown(ids: Numbers, starts: Numbers) -> tuple[Numbers, Numbers]:
@@ -87,30 +70,47 @@ def _join_unknown(ids: Numbers, starts: Numbers) -> tuple[Numbers, Numbers]:
 class BpeDropout(Resampled):
     """BPE in which each merge fails with a probability (Provilkov et al. 2020, 3).
 
-    Whether a word has a failed merge is drawn at every occurrence; how it splits then is chosen among `SPOILED` ways, each a
-    draw that follows from the word and its own number. A word's first ways are the same in every process.
+    Whether a word has a failed merge is drawn at every occurrence; how it splits then is chosen among `SPOILED` ways. Those
+    follow from the word alone, and are found when they are first chosen.
     """
 
     def __init__(self, texts: Sequence[Sequence[str]], ids: dict[str, int], rate: float) -> None:
         super().__init__(texts)
         self._ids, self._rate = ids, rate  # learnt in this order: a smaller id merges first
         merged = [self._merge(word) for word in self._words]
-        self._plain = np.array([self._add(ids) for ids, _ in merged], dtype=np.int32)
         self._tried = np.array([tried for _, tried in merged], dtype=np.int32)
-        self._spoiled = np.full(len(self._words) * SPOILED, -1, dtype=np.int32)
+        self._spoiled = np.full(len(self._words) * SPOILED, -1, dtype=np.int32)  # the numbers of their splits
+        # All splits that are known, end to end; those of words without a failure come first, by the word's number.
+        self._known: Numbers = np.empty(0, dtype=np.int32)
+        self._starts: Numbers = np.zeros(1, dtype=np.int64)
+        self._learn([ids for ids, _ in merged])
+
+    def _learn(self, splits: Sequence[list[int]]) -> None:
+        more = np.fromiter(itertools.chain.from_iterable(splits), dtype=np.int32)
+        ends = self._starts[-1] + np.cumsum([len(one) for one in splits], dtype=np.int64)
+        self._known, self._starts = np.concatenate([self._known, more]), np.concatenate([self._starts, ends])
+
+    def _split(self, generator: np.random.Generator) -> tuple[Numbers, Numbers]:
+        chosen = self._choose(generator)
+        starts, lengths = self._starts[chosen], np.diff(self._starts)[chosen]
+        before = lengths.cumsum() - lengths
+        return self._known[np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))], lengths
 
     def _choose(self, generator: np.random.Generator) -> Numbers:
+        """For each word of the texts, the number of a split."""
         words = self._number_of_word
-        chosen: Numbers = self._plain[words]
+        chosen = words.copy()
         whole = (1 - self._rate) ** self._tried  # how often no merge fails
         (places,) = np.nonzero(generator.random(len(words)) >= whole[words])
         keys = words[places] * np.int64(SPOILED) + generator.integers(SPOILED, size=len(places))
-        for key in np.unique(keys[self._spoiled[keys] < 0]):
-            self._spoiled[key] = self._add(self._spoil(*divmod(int(key), SPOILED)))
+        new = np.unique(keys[self._spoiled[keys] < 0])
+        self._spoiled[new] = np.arange(len(new)) + len(self._starts) - 1
+        self._learn([self._spoil(*divmod(key, SPOILED)) for key in new.tolist()])
         chosen[places] = self._spoiled[keys]
         return chosen
 
     def _spoil(self, number: int, way: int) -> list[int]:
+        """A word's split with a merge that fails, one of several ways."""
         generator = random.Random(f"{way} {self._words[number]}")
         ids, _ = self._merge(self._words[number], _Drops(self._rate, generator, within=int(self._tried[number])))
         return ids
@@ -154,35 +154,32 @@ class _Drops:
 
 
 class UnigramSampling(Resampled):
-    """Splits drawn with probability proportional to P(split) ** rate (Kudo 2018, 3.3)."""
+    """Splits drawn with probability proportional to P(split) ** rate (Kudo 2018, 3.3), word by word."""
 
     def __init__(self, texts: Sequence[Sequence[str]], scores: dict[str, tuple[int, float]], rate: float) -> None:
         super().__init__(texts)
         self._scores, self._rate = scores, rate  # piece to id and log probability
         self._longest = max(map(len, scores))
-        self._lattices = [self._forward(word) for word in self._words]
-        self._known: dict[tuple[int, ...], int] = {}
+        self._lattice = lru_cache(_CACHED_WORDS)(self._forward)
 
-    def _choose(self, generator: np.random.Generator) -> Numbers:
+    def _split(self, generator: np.random.Generator) -> tuple[Numbers, Numbers]:
         draw = random.Random(generator.bytes(16))
-        return np.fromiter(
-            (self._one(number, draw) for number in self._number_of_word.tolist()),
-            dtype=np.int32,
-            count=len(self._number_of_word),
-        )
+        ids: list[int] = []
+        lengths = np.zeros(len(self._number_of_word), dtype=np.int64)
+        for place, number in enumerate(self._number_of_word.tolist()):
+            found = self._one(self._words[number], draw)
+            lengths[place] = len(found)
+            ids += found
+        return np.array(ids, dtype=np.int32), lengths
 
-    def _one(self, number: int, draw: random.Random) -> int:
-        word, lattice, ids = self._words[number], self._lattices[number], []
-        end = len(word)
+    def _one(self, word: str, draw: random.Random) -> list[int]:
+        lattice, end, ids = self._lattice(word), len(word), []
         while end > 0:  # from the last piece to the first
             weights, starts = lattice[end - 1]
             start = starts[bisect(weights, draw.random() * weights[-1], hi=len(starts) - 1)]
             ids.append(self._scores.get(word[start:end], _UNKNOWN)[0])
             end = start
-        key = tuple(ids)
-        if key not in self._known:
-            self._known[key] = self._add(ids[::-1])
-        return self._known[key]
+        return ids[::-1]
 
     def _forward(self, word: str) -> list[tuple[tuple[float, ...], tuple[int, ...]]]:
         """For each place a piece may end: the running weights of the pieces that end there, and where they start."""

@@ -22,8 +22,8 @@ def feed(loader: PackedLoader, position: Position, world: World) -> Generator[tu
     ready: queue.Queue[Block | BaseException] = queue.Queue(maxsize=AHEAD)
     stopped = threading.Event()
     thread = threading.Thread(target=_write_ahead, args=(loader, position, world, ready, stopped), name="feed")
-    thread.start()
     try:
+        thread.start()
         while True:
             block = ready.get()
             if isinstance(block, BaseException):
@@ -34,7 +34,8 @@ def feed(loader: PackedLoader, position: Position, world: World) -> Generator[tu
                 yield PackedBatch(row, loader.shape, count), after
     finally:
         stopped.set()
-        thread.join()  # one that is still at work when Python ends takes the process down with it
+        if thread.ident is not None:
+            thread.join()  # one that is still at work when Python ends takes the process down with it
 
 
 def _write_ahead(
