@@ -1,10 +1,15 @@
 """The files of `regard look` in a real browser."""
 
+from base64 import b64encode
+
+import numpy as np
 import pytest
 
 from regard.decoding.hypotheses import SearchOptions
-from regard.explain.page import as_page
+from regard.explain.flow import mean_of_heads, rollout
+from regard.explain.page import as_page, asset, packed
 from regard.explain.see import see
+from regard.explain.words import between_words
 from tests.browser import Watched, chromium, expect, serious_findings
 
 
@@ -32,6 +37,26 @@ def test_it_opens_from_disk_asks_for_nothing_and_complains_of_nothing(opened):
     watched = opened()
     assert watched.complaints == []
     assert [url for url in watched.requests if not url.startswith(("file:", "data:"))] == []
+
+
+def test_the_page_computes_means_rollout_and_words_as_we_do(browser, sight):
+    """The page has them in JavaScript: the same weights through both."""
+    layers = sight.of("encoder")
+    layers_packed = [one for one in packed(sight)["attentions"] if one["name"] == "encoder"]
+    code = b64encode(asset("attention.js").encode()).decode()
+    found = Watched(browser).page.evaluate(
+        """async ([code, packed, words]) => {
+            const { unpack, meanOf, rollout, betweenWords } = await import(`data:text/javascript;base64,${code}`);
+            const layers = await Promise.all(packed.map(unpack));
+            const rolled = rollout(layers.map((one) => meanOf(one.matrices)));
+            return [rolled, betweenWords(rolled, words, words)].map((one) => Array.from(one.values));
+        }""",
+        [code, layers_packed, sight.source.words],
+    )
+    rolled = rollout([mean_of_heads(one.weights) for one in layers])
+    words = between_words(rolled[None], sight.source.words, sight.source.words)[0]
+    np.testing.assert_allclose(found[0], rolled.ravel(), atol=2e-5)  # weights travel in steps of 1/65535
+    np.testing.assert_allclose(found[1], words.ravel(), atol=2e-4)
 
 
 def test_the_translation_is_there_with_what_else_could_have_been(opened, sight):
