@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
+import threading
 
 import typer
 
@@ -28,17 +30,33 @@ app.add_typer(bench.app, name="bench")
 
 def main() -> None:
     """The `regard` command: our errors are one sentence and exit code 1; wrong usage is 2."""
+    code = _run()
+    if threading.active_count() == 1:
+        # Python would now take all of PyTorch apart, which is a good part of what a short command takes.
+        atexit._run_exitfuncs()
+        os._exit(code)
+    sys.exit(code)
+
+
+def _run() -> int:
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else bool(end.code)
     except RegardError as error:
         say_error(str(error))
-        sys.exit(1)
+        return 1
     except BrokenPipeError:  # the reader of our output has gone, as in `regard translate ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        return 1
     except OSError as error:  # a full disk, a folder that may not be written: the system's words are the best there are
         say_error(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
-        sys.exit(1)
+        return 1
     except KeyboardInterrupt:
         say_error("stopped")
-        sys.exit(130)
+        return 130
+    return 0
