@@ -7,6 +7,7 @@ Shapes: N tokens, B sentences, T the longest sentence, D width of the input.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Literal
 
@@ -16,7 +17,6 @@ from torch.nn.utils.rnn import PackedSequence
 
 from regard.data.ragged import Layout
 from regard.nn.dropout import Dropout, Noise
-from regard.nn.stack import Stack
 
 CellKind = Literal["lstm", "gru"]
 
@@ -75,12 +75,18 @@ class Recurrent(nn.Module):
         self.num_parts = 2 if kind == "lstm" else 1
         layer = nn.LSTM if kind == "lstm" else nn.GRU
         own = hidden // 2 if bidirectional else hidden
-        self.layers: Stack[nn.RNNBase] = Stack(
+        # No Stack: the layers of one are gathered from shards when they are called, and `step` calls none.
+        self.layers = nn.ModuleList(
             layer(width_in if number == 0 else hidden, own, bidirectional=bidirectional) for number in range(num_layers)
         )
         self.dropout = Dropout(dropout, noise)
-        for one in self.layers:
+        for one in self._layers():
             _draw(one, kind)
+
+    def _layers(self) -> Iterator[nn.RNNBase]:
+        for layer in self.layers:
+            assert isinstance(layer, nn.RNNBase)
+            yield layer
 
     @property
     def dtype(self) -> torch.dtype:
@@ -90,7 +96,7 @@ class Recurrent(nn.Module):
     def forward(self, x_ND: Tensor, order: TimeOrder) -> tuple[Tensor, Tensor]:
         """The outputs of the last layer, [N, H], and the last state, [L, P, B, H]; both ways, or one way."""
         last = []
-        for number, layer in enumerate(self.layers):
+        for number, layer in enumerate(self._layers()):
             x_ND = self.dropout(x_ND) if number else x_ND
             packed, final = self._run(layer, order.pack(x_ND.to(self.dtype)))
             x_ND = packed.data.index_select(0, order.back)
@@ -100,7 +106,7 @@ class Recurrent(nn.Module):
 
     def onwards(self, x_BTD: Tensor, state: Tensor) -> Tensor:
         """The outputs of the last layer over a rectangle, [B, T, H], from this state on. For one direction."""
-        for number, layer in enumerate(self.layers):
+        for number, layer in enumerate(self._layers()):
             x_BTD = self.dropout(x_BTD) if number else x_BTD
             parts = [part[None].to(self.dtype) for part in state[number].unbind()]
             given = tuple(parts) if self.kind == "lstm" else parts[0]
@@ -118,7 +124,7 @@ class Recurrent(nn.Module):
     def step(self, x_RD: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """One token a row: the output of the last layer, [R, H], and the new state. For one direction."""
         after = []
-        for number, layer in enumerate(self.layers):
+        for number, layer in enumerate(self._layers()):
             x_RD = self.dropout(x_RD) if number else x_RD
             weights = layer.all_weights[0]
             if self.kind == "lstm":
