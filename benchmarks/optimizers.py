@@ -46,6 +46,7 @@ def overrides_of(contender: Contender, rate: float, steps: int, seed: int) -> tu
     every = max(1, steps // POINTS)
     return (
         *contender.overrides.split(),
+        "tokenizer.sampling=0.0",  # one source of noise less
         f"train.lr={rate}",
         f"train.steps={steps}",
         f"train.validate_every={every}",

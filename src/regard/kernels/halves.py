@@ -26,6 +26,12 @@ def rounded(weights: Sequence[Tensor], dtype: torch.dtype) -> Iterator[None]:
         _halves.clear()
 
 
+def dtype_of_product(x: Tensor) -> torch.dtype:
+    """In which products with this run here: autocast's, or its own."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+
+
 def half(weight: Tensor, dtype: torch.dtype) -> Tensor:
     """The weight in this precision."""
     known = _halves.get(id(weight))

@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.kernels.halves import half
+from regard.kernels.halves import dtype_of_product, half
 from regard.kernels.sums import sum_rows
 
 PROGRAMS = 256  # rows of partial sums of the bias's gradient
@@ -26,7 +26,7 @@ PROGRAMS = 256  # rows of partial sums of the bias's gradient
 def linear(x_ND: Tensor, weight_FD: Tensor, bias_F: Tensor | None, *, relu: bool = False) -> Tensor:
     """xWᵀ + b, or max(0, xWᵀ + b): [N, F]. Under autocast the product runs in its precision."""
     assert bias_F is not None or not relu, "the activation is computed with the bias"
-    out: Tensor = _Linear.apply(x_ND.to(_dtype_of_product(x_ND)), weight_FD, bias_F, relu)[0]
+    out: Tensor = _Linear.apply(x_ND.to(dtype_of_product(x_ND)), weight_FD, bias_F, relu)[0]
     return out
 
 
@@ -34,14 +34,9 @@ def linear_and_input(
     x_ND: Tensor, weight_FD: Tensor, bias_F: Tensor | None, *, relu: bool = False
 ) -> tuple[Tensor, Tensor]:
     """`linear`, and the input once more. The gradient of that one is written over: it must be nobody else's."""
-    if x_ND.dtype != _dtype_of_product(x_ND):  # the stream is in another precision than products
+    if x_ND.dtype != dtype_of_product(x_ND):  # the stream is in another precision than products
         return linear(x_ND, weight_FD, bias_F, relu=relu), x_ND
     return _Linear.apply(x_ND, weight_FD, bias_F, relu)
-
-
-def _dtype_of_product(x: Tensor) -> torch.dtype:
-    device = x.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
 
 @triton.jit

@@ -95,10 +95,6 @@ class Cmlm(Stacks, AtOnce):
     def _source_lengths(self, memory: Ragged) -> Tensor:
         return memory.layout.offsets.diff().long()
 
-    @property
-    def fixed_shapes(self) -> bool:
-        return self.tiles
-
     # Writing
 
     def write(self, memory: Ragged, *, limits: Sequence[int], candidates: int, iterations: int) -> list[list[Written]]:

@@ -43,6 +43,7 @@ class Ctc(Stacks, AtOnce):
     """A Transformer whose decoder reads the encoder's output, each of its vectors a few times."""
 
     config: CtcConfig
+    fixed_shapes = False  # its loss wants lengths on the host
 
     def __init__(self, config: CtcConfig, *, source_size: int, target_size: int) -> None:
         if config.tie == "none":

@@ -100,10 +100,6 @@ class Nat(Stacks, AtOnce):
         classes_M = fertilities_M.long().clamp(max=self.config.fertilities - 1)
         return of_tokens + F.cross_entropy(logits_ML, classes_M, reduction="sum", ignore_index=NO_LABEL)
 
-    @property
-    def fixed_shapes(self) -> bool:
-        return self.tiles
-
     def _rewrite(self, copies_N: Tensor, layout: Layout, memory: Ragged) -> Tensor:
         """What the decoder makes of the copied source tokens: [N, D]."""
         x_ND = self._embed(copies_N, self.source_embedding, self.target_positions, layout.positions, layout.longest)

@@ -176,8 +176,8 @@ class Stacks(TiedTables):
         return Ragged(self.encoder_norm(x_MD), layout)
 
     @property
-    def tiles(self) -> bool:
-        """Whether our attention kernel can take these heads, which alone needs no lengths on the host."""
+    def fixed_shapes(self) -> bool:
+        """As of every model: whether our attention kernel can take these heads, which alone needs no lengths on the host."""
         heads = self.config.heads
         return (
             self.config.attention in ("auto", "tiled")

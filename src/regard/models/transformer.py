@@ -73,10 +73,6 @@ class Transformer(Stacks, Seq2Seq):
         )
         return self._through_decoder(x_ND, layout, memory, causal=True)
 
-    @property
-    def fixed_shapes(self) -> bool:
-        return self.tiles
-
     def start(self, memory: Ragged, *, beams: int) -> TransformerState:
         layers = []
         last = None if self.config.window is None else (self.config.window + 1) * beams

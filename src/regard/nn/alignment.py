@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.ragged import Layout, Ragged
+from regard.kernels.halves import dtype_of_product
 from regard.nn.attend import Pattern, attend, attend_explicit
 from regard.nn.linear import Linear
 from regard.nn.watch import watching
@@ -89,7 +90,7 @@ class Alignment(nn.Module):
         """What each state of a whole batch reads, [N, E], by dot products alone: the same as `forward`, by `attend`."""
         assert self.score == "dot" and self.window is None
         q_NHK = (states_ND * math.sqrt(states_ND.size(-1)))[:, None]  # `attend` divides by it
-        q_NHK, k_MHK, v_MHV = (_autocast(one) for one in (q_NHK, keys_MD[:, None], values_ME[:, None]))
+        q_NHK, k_MHK, v_MHV = (one.to(dtype_of_product(one)) for one in (q_NHK, keys_MD[:, None], values_ME[:, None]))
         seen = watching()
         if seen is None:
             return attend(q_NHK, k_MHK, v_MHV, pattern)[:, 0]
@@ -110,12 +111,6 @@ class Alignment(nn.Module):
         near = scores_BQS.masked_fill(distance_BQS.abs() > max(self.window, 0.5), float("-inf"))
         bell = torch.exp(-(distance_BQS**2) / (2 * max(self.window / 2, 0.5) ** 2))
         return near.softmax(dim=-1) * bell
-
-
-def _autocast(x: Tensor) -> Tensor:
-    """In the type that products have here."""
-    device = x.device.type
-    return x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x
 
 
 def _each(linear: Linear, states_BQD: Tensor) -> Tensor:

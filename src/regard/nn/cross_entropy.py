@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard import kernels
-from regard.kernels.halves import half
+from regard.kernels.halves import dtype_of_product, half
 
 
 def cross_entropy(logits_NV: Tensor, labels_N: Tensor, *, smoothing: float) -> Tensor:
@@ -39,10 +39,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, hidden_ND, weight_VD, labels_N, smoothing):  # type: ignore[no-untyped-def]
-        device = hidden_ND.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden_ND.dtype
+        dtype = dtype_of_product(hidden_ND)
         with torch.autocast(
-            device, enabled=False
+            hidden_ND.device.type, enabled=False
         ):  # the casts are ours: products in `dtype`, everything else in float32
             hidden, weight = hidden_ND.to(dtype), half(weight_VD, dtype)
             compute = _fused_loss_and_gradients if kernels.usable(hidden) else _loss_and_gradients
