@@ -134,7 +134,9 @@ class Ours:
         options = SearchOptions(beam=beam, min_length=length, max_length=length, max_extra=length, scores=False)
         synchronize(self.setup.device)
         began = time.perf_counter()
-        outputs = list(search_all(self.model, [batch.source for batch in batches], options=options))
+        outputs: list[dict[int, list[int]]] = [{} for _ in batches]
+        for number, found in search_all(self.model, [batch.source for batch in batches], options=options):
+            outputs[number] |= {sentence: best[0].ids for sentence, best in found}
         synchronize(self.setup.device)
         seconds = time.perf_counter() - began
-        return seconds, [[hypotheses[0].ids for hypotheses in output] for output in outputs]
+        return seconds, [[ids for _, ids in sorted(output.items())] for output in outputs]

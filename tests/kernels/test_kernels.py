@@ -282,4 +282,4 @@ def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_
     assert ours == pytest.approx(reference, rel=1e-2 if DEVICE == "cuda" else 1e-5)
     for key, gradient in gradients.items():
         error = ((our_gradients[key] - gradient).norm() / gradient.norm()).item()
-        assert error < (0.1 if DEVICE == "cuda" else 1e-4), (key, error)  # everything in bfloat16 against float32
+        assert error < (0.15 if DEVICE == "cuda" else 1e-4), (key, error)  # bfloat16 through all layers against float32

@@ -27,7 +27,8 @@ class Slow:
         self.batches.append(list(texts))
         if "bad" in texts:
             raise ValueError("bad")
-        return [[Translation(text.upper(), 0.0)] for text in texts]
+        for number, text in enumerate(texts):
+            yield [(number, [Translation(text.upper(), 0.0)])]
 
 
 @pytest.fixture

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -48,21 +50,19 @@ class Layout:
         return torch.tensor((0, *self.lengths), dtype=torch.int32).cumsum(0, dtype=torch.int32).to(self.device)
 
     @cached_property
-    def _lengths_on_cpu(self) -> Tensor:
-        return torch.tensor(self.lengths, dtype=torch.int64)
+    def _lengths_on_cpu(self) -> NDArray[np.int64]:
+        return np.array(self.lengths, dtype=np.int64)
 
     @cached_property
     def sentences(self) -> Tensor:
         """For each token, the number of its sentence: [N]."""
-        numbers = torch.arange(len(self.lengths))
-        return torch.repeat_interleave(numbers, self._lengths_on_cpu, output_size=self.total).to(self.device)
+        return torch.from_numpy(np.arange(len(self.lengths)).repeat(self._lengths_on_cpu)).to(self.device)
 
     @cached_property
     def positions(self) -> Tensor:
         """For each token, its place in its sentence, from 0: [N]."""
-        starts = self._lengths_on_cpu.cumsum(0) - self._lengths_on_cpu
-        first = torch.repeat_interleave(starts, self._lengths_on_cpu, output_size=self.total)
-        return (torch.arange(self.total) - first).to(self.device)
+        starts = self._lengths_on_cpu.cumsum() - self._lengths_on_cpu
+        return torch.from_numpy(np.arange(self.total) - starts.repeat(self._lengths_on_cpu)).to(self.device)
 
     @cached_property
     def slots(self) -> Tensor:
@@ -79,16 +79,16 @@ class Layout:
     @cached_property
     def holes(self) -> Tensor:
         """The places of the flattened rectangle that hold no token."""
-        return (~self._mask_on_cpu).flatten().nonzero()[:, 0].to(self.device)
+        return torch.from_numpy(np.flatnonzero(~self._mask_on_cpu)).to(self.device)
 
     @cached_property
-    def _mask_on_cpu(self) -> Tensor:
-        return torch.arange(self.longest) < self._lengths_on_cpu[:, None]
+    def _mask_on_cpu(self) -> NDArray[np.bool_]:
+        return np.arange(self.longest) < self._lengths_on_cpu[:, None]
 
     @cached_property
     def mask(self) -> Tensor:
         """True where the rectangle holds a token: [B, T]."""
-        return self._mask_on_cpu.to(self.device)
+        return torch.from_numpy(self._mask_on_cpu).to(self.device)
 
     @cached_property
     def _alone(self) -> dict[int, Tensor]:

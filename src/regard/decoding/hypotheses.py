@@ -15,6 +15,9 @@ class Hypothesis(NamedTuple):
     score: float
 
 
+Found = list[tuple[int, list[Hypothesis]]]  # sentences by their numbers, and the best hypotheses of each
+
+
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
     """How to search."""

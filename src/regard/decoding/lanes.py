@@ -3,33 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
 
 import torch
 
 from regard.data.ragged import Ragged
-from regard.decoding.hypotheses import Hypothesis, SearchOptions
+from regard.decoding.hypotheses import Found, SearchOptions
 from regard.decoding.refine import refine
-from regard.decoding.search import search
-from regard.models.base import Model
+from regard.decoding.search import search_each
+from regard.models.base import AtOnce, Model
 
 MOST_LANES = 8  # Python itself runs in one of them at a time
 
 
-def search_all(model: Model, sources: Sequence[Ragged], *, options: SearchOptions) -> Iterator[list[list[Hypothesis]]]:
-    """The results of `search` for each batch, in order."""
-    find: Callable[..., list[list[Hypothesis]]] = refine if model.at_once else search
+def search_all(model: Model, sources: Sequence[Ragged], *, options: SearchOptions) -> Iterator[tuple[int, Found]]:
+    """The results of `search_each` for each batch, with the number of the batch, as they become ready."""
+    find: Callable[..., Iterator[Found]] = _refine_all if model.at_once else search_each
     threads = torch.get_num_threads()
     lanes = min(threads, MOST_LANES, len(sources))
     on_cpu = next(model.parameters()).device.type == "cpu"
     if lanes < 2 or not on_cpu or torch.is_autocast_enabled("cpu"):
-        yield from (find(model, source, options=options) for source in sources)
+        for number, source in enumerate(sources):
+            yield from ((number, found) for found in find(model, source, options=options))
         return
+    heard: SimpleQueue[tuple[int, Found] | Future[None]] = SimpleQueue()
+
+    def search_one(number: int) -> None:
+        for found in find(model, sources[number], options=options):
+            heard.put((number, found))
+
     pool = ThreadPoolExecutor(lanes, "search", initializer=torch.set_num_threads, initargs=(threads // lanes,))
     try:
         # The largest first, so that no lane is still busy with one when the others are done.
-        order = sorted(range(len(sources)), key=lambda number: -sources[number].layout.total)
-        found = {number: pool.submit(find, model, sources[number], options=options) for number in order}
-        yield from (found.pop(number).result() for number in range(len(sources)))
+        for number in sorted(range(len(sources)), key=lambda number: -sources[number].layout.total):
+            pool.submit(search_one, number).add_done_callback(heard.put)
+        ended = 0
+        while ended < len(sources):
+            if isinstance(one := heard.get(), Future):
+                one.result()
+                ended += 1
+            else:
+                yield one
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _refine_all(model: AtOnce, source: Ragged, *, options: SearchOptions) -> Iterator[Found]:
+    yield list(enumerate(refine(model, source, options=options)))

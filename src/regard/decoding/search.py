@@ -8,7 +8,7 @@ Shapes: B sentences still being written, Q beams, R = B * Q rows, V vocabulary, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.ragged import Ragged
-from regard.decoding.hypotheses import Hypothesis, SearchOptions, length_penalty
+from regard.decoding.hypotheses import Found, Hypothesis, SearchOptions, length_penalty
 from regard.decoding.topk import log_normalizer, top_k
 from regard.models.base import Seq2Seq
 from regard.text.tokenizer import BOS, EOS
@@ -29,7 +29,6 @@ ANY = -1  # token, where a sentence's prefix has none
 COMPACT_BELOW = 0.75  # rows are dropped once this share of them, or less, is still being written
 
 
-@torch.inference_mode()
 def search(
     model: Seq2Seq, source: Ragged, *, options: SearchOptions, prefixes: Sequence[Sequence[int]] = ()
 ) -> list[list[Hypothesis]]:
@@ -37,6 +36,16 @@ def search(
 
     Each begins with its sentence's prefix, where prefixes are given.
     """
+    each = search_each(model, source, options=options, prefixes=prefixes)
+    found = {sentence: best for some in each for sentence, best in some}
+    return [found[sentence] for sentence in range(len(found))]
+
+
+@torch.inference_mode()
+def search_each(
+    model: Seq2Seq, source: Ragged, *, options: SearchOptions, prefixes: Sequence[Sequence[int]] = ()
+) -> Iterator[Found]:
+    """As `search`, but each sentence's translations as soon as they are found, by its number."""
     limits = [options.limit(length - 1) for length in source.layout.lengths]
     if prefixes:
         limits = [max(limit, len(prefix) + 1) for limit, prefix in zip(limits, prefixes, strict=True)]
@@ -44,8 +53,9 @@ def search(
         limits = [min(limit, model.max_length) for limit in limits]
     memory, given = model.encode(source), Given(prefixes, source.layout.device)
     if options.beam == 1:
-        return [[hypothesis] for hypothesis in _greedy(model, memory, limits, given, options)]
-    return BeamSearch(model, memory, limits, given, options).run()
+        yield from _greedy(model, memory, limits, given, options)
+    else:
+        yield from BeamSearch(model, memory, limits, given, options).run()
 
 
 class Given:
@@ -71,7 +81,7 @@ class Given:
 
 def _greedy(
     model: Seq2Seq, memory: object, limits: Sequence[int], given: Given, options: SearchOptions
-) -> list[Hypothesis]:
+) -> Iterator[Found]:
     """The likeliest token at every step."""
     device = given.device
     state = model.start(memory, beams=1)
@@ -92,19 +102,24 @@ def _greedy(
         output[alive, step] = tokens
         writing = writing & (tokens != EOS) & (room > step + 1)
         left = int(writing.sum())
+        if left > COMPACT_BELOW * len(writing):
+            continue
+        ended = alive[~writing]
+        rows = zip(ended.tolist(), output[ended].tolist(), logp[ended].tolist(), strict=True)
+        yield [(number, [_written(ids, score, limits[number], options)]) for number, ids, score in rows]
         if left == 0:
-            break
-        if left <= COMPACT_BELOW * len(writing):
-            rows = writing.nonzero()[:, 0]
-            state.reorder(rows)
-            alive, tokens, writing, room = alive[rows], tokens[rows], writing[rows], room[rows]
-    results = []
-    for ids, score, most in zip(output.tolist(), logp.tolist(), limits, strict=True):
-        ids = ids[:most]  # what a row wrote after its end is nobody's
-        ids = ids[: ids.index(EOS)] if EOS in ids else ids
-        length = min(len(ids) + 1, most)  # EOS counts where there was room for it
-        results.append(Hypothesis(ids, score / length_penalty(length, options.length_penalty)))
-    return results
+            return
+        left_R = writing.nonzero()[:, 0]
+        state.reorder(left_R)
+        alive, tokens, writing, room = alive[left_R], tokens[left_R], writing[left_R], room[left_R]
+
+
+def _written(ids: list[int], score: float, limit: int, options: SearchOptions) -> Hypothesis:
+    """What greedy search wrote into a row; what stands behind its end is nobody's."""
+    ids = ids[:limit]
+    ids = ids[: ids.index(EOS)] if EOS in ids else ids
+    length = min(len(ids) + 1, limit)  # EOS counts where there was room for it
+    return Hypothesis(ids, score / length_penalty(length, options.length_penalty))
 
 
 def _forbid(logits_RV: Tensor, *, eos: bool) -> Tensor:
@@ -123,6 +138,10 @@ class Candidates:
     tokens: Numbers
     parents: Numbers  # the rows that they continue
 
+    def of(self, sentences: NDArray[np.bool_]) -> Candidates:
+        """Those of these sentences."""
+        return Candidates(self.scores[sentences], self.tokens[sentences], self.parents[sentences])
+
 
 class BeamSearch:
     """Beams of all sentences, advanced together. The device finds candidates; what becomes of them is decided beside it."""
@@ -135,19 +154,24 @@ class BeamSearch:
         self.beams = options.beam
         self.state = model.start(memory, beams=options.beam)
         self.sentences = list(range(len(limits)))  # which sentence each group of rows writes
+        self.going_on = np.ones(len(limits), dtype=np.bool_)  # whether it still does
         self.finished: list[list[Hypothesis]] = [[] for _ in limits]
         self.written: list[tuple[Numbers, Numbers]] = []  # of each step, the row before and the token of every row
         self.tokens = torch.full((len(limits) * self.beams,), BOS, device=self.device)
         self.logp = torch.full((len(limits), self.beams), NEVER, device=self.device)
         self.logp[:, 0] = 0.0  # all beams begin alike: only the first may be continued
 
-    def run(self) -> list[list[Hypothesis]]:
-        """The best hypotheses of every sentence."""
-        while self.sentences:
-            candidates = self._candidates()
-            going_on = self._collect(candidates)
-            self._continue(candidates, going_on)
-        return [sorted(found, key=lambda one: -one.score)[: self.options.nbest] for found in self.finished]
+    def run(self) -> Iterator[Found]:
+        """The best hypotheses of each sentence, when it is done."""
+        while self.going_on.any():
+            candidates, before = self._candidates(), self.going_on
+            self.going_on = self._collect(candidates)
+            if done := [self.sentences[row] for row in np.flatnonzero(before & ~self.going_on)]:
+                yield [(sentence, self._best(sentence)) for sentence in done]
+            self._continue(candidates)
+
+    def _best(self, sentence: int) -> list[Hypothesis]:
+        return sorted(self.finished[sentence], key=lambda one: -one.score)[: self.options.nbest]
 
     def _candidates(self) -> Candidates:
         """The best ways to go on with each sentence."""
@@ -165,23 +189,23 @@ class BeamSearch:
         scores_bc, tokens_bc, flat_bc = (one.cpu().numpy() for one in (scores_BC, tokens_BC, flat_BC))
         return Candidates(scores_bc, tokens_bc, flat_bc // count + np.arange(B)[:, None] * Q)
 
-    def _collect(self, candidates: Candidates) -> list[bool]:
+    def _collect(self, candidates: Candidates) -> NDArray[np.bool_]:
         """Moves hypotheses that ended among the best Q to the finished ones; which sentences go on."""
         scores, tokens, length = candidates.scores, candidates.tokens, len(self.written) + 1
-        there = scores > NEVER
+        there = (scores > NEVER) & self.going_on[:, None]
         ended = (tokens == EOS) & there
         for row, column in np.argwhere(ended[:, : self.beams]).tolist():
             self._finish(row, self._ids(candidates.parents[row, column]), scores[row, column], length)
         alive = there & ~ended
         best_alive = np.where(alive, scores, NEVER).max(axis=1).tolist()
-        going_on = []
-        for row, sentence in enumerate(self.sentences):
-            found, limit = self.finished[sentence], self.limits[sentence]
+        going_on = np.zeros_like(self.going_on)
+        for row in np.flatnonzero(self.going_on).tolist():
+            found, limit = self.finished[self.sentences[row]], self.limits[self.sentences[row]]
             if length >= limit:  # no room for another token: what is there counts as it is
                 for column in np.flatnonzero(alive[row])[: max(0, self.beams - len(found))]:
                     ids = [*self._ids(candidates.parents[row, column]), int(tokens[row, column])]
                     self._finish(row, ids, scores[row, column], length)
-            going_on.append(length < limit and not self._done(found, best_alive[row], limit))
+            going_on[row] = length < limit and not self._done(found, best_alive[row], limit)
         return going_on
 
     def _ids(self, row: int) -> list[int]:
@@ -206,16 +230,19 @@ class BeamSearch:
         # Log-probabilities only fall, and the penalty divides most at the longest length there is.
         return best_alive / length_penalty(limit, self.options.length_penalty) <= worst_wanted
 
-    def _continue(self, candidates: Candidates, going_on: list[bool]) -> None:
-        """Gives each beam its next token, and drops the rows of sentences that are done."""
-        self.sentences = [one for one, on in zip(self.sentences, going_on, strict=True) if on]
+    def _continue(self, candidates: Candidates) -> None:
+        """Gives each beam its next token, and drops the rows of sentences that are done once they are many."""
+        if self.going_on.sum() <= COMPACT_BELOW * self.going_on.size:
+            candidates = candidates.of(self.going_on)
+            self.sentences = [one for one, on in zip(self.sentences, self.going_on, strict=True) if on]
+            self.going_on = self.going_on[self.going_on]
         if not self.sentences:
             return
         # The Q best candidates that do not end: EOS is pushed behind all others, order is kept.
-        order = np.argsort(candidates.tokens[going_on] == EOS, axis=1, kind="stable")[:, : self.beams]
-        tokens = np.take_along_axis(candidates.tokens[going_on], order, 1)
-        parents = np.take_along_axis(candidates.parents[going_on], order, 1)
-        scores = np.take_along_axis(candidates.scores[going_on], order, 1)
+        order = np.argsort(candidates.tokens == EOS, axis=1, kind="stable")[:, : self.beams]
+        tokens = np.take_along_axis(candidates.tokens, order, 1)
+        parents = np.take_along_axis(candidates.parents, order, 1)
+        scores = np.take_along_axis(candidates.scores, order, 1)
         self.written.append((parents.ravel(), tokens.ravel()))
         rows, self.tokens = torch.from_numpy(np.stack(self.written[-1])).to(self.device).unbind()
         self.logp = torch.from_numpy(np.where(tokens == EOS, np.float32(NEVER), scores)).to(self.device)

@@ -29,6 +29,9 @@ class Translation:
     score: float
 
 
+Ready = list[tuple[int, list[Translation]]]  # texts by their numbers, and the translations of each
+
+
 def search_options(config: DecodeConfig, **changes: int | float | None) -> SearchOptions:
     """A recipe's options for search, with those given on top."""
     given = {key: value for key, value in changes.items() if value is not None}
@@ -72,15 +75,24 @@ class Translator:
 
         `first` is the line number that warnings give to the first text.
         """
-        options = options or search_options(self.config)
         lines = iter(texts)
         while chunk := list(islice(lines, READ_AHEAD)):
-            if self.judge is None:
-                yield from self._translate_chunk(chunk, first, options)
-            else:
-                found = self._translate_chunk(chunk, first, replace(options, nbest=options.beam))
-                yield from (best[: options.nbest] for best in self._judged(chunk, found, self.judge))
+            found = {number: best for some in self.each(chunk, options=options, first=first) for number, best in some}
+            yield from (found[number] for number in range(len(chunk)))
             first += len(chunk)
+
+    def each(
+        self, texts: Sequence[str], *, options: SearchOptions | None = None, first: int = 1
+    ) -> Iterator[Ready]:
+        """As `stream`, but each text's translations as soon as they are there, by its number; not in order."""
+        options = options or search_options(self.config)
+        if self.judge is None:
+            yield from self._search(texts, first, options)
+            return
+        candidates = self._search(texts, first, replace(options, nbest=options.beam))
+        found = {number: best for some in candidates for number, best in some}
+        judged = self._judged([texts[number] for number in found], list(found.values()), self.judge)
+        yield [(number, best[: options.nbest]) for number, best in zip(found, judged, strict=True)]
 
     def _judged(
         self, texts: Sequence[str], found: list[list[Translation]], judge: Judge
@@ -94,11 +106,12 @@ class Translator:
             judged = [Translation(one.text, next(scores)) for one in translations]
             yield sorted(judged, key=lambda one: -one.score)
 
-    def _translate_chunk(self, texts: list[str], first: int, options: SearchOptions) -> list[list[Translation]]:
+    def _search(self, texts: Sequence[str], first: int, options: SearchOptions) -> Iterator[Ready]:
         device = next(self.model.parameters()).device
-        results = [[Translation("", 0.0)] for _ in texts]
         encoded = self.tokenizers.source.encode_all(texts)
-        wanted = np.array([n for n, ids in enumerate(encoded) if ids and texts[n].strip()], dtype=np.int64)
+        there = np.array([bool(ids and text.strip()) for ids, text in zip(encoded, texts, strict=True)], dtype=np.bool_)
+        wanted = np.flatnonzero(there)
+        yield [(number, [Translation("", 0.0)]) for number in np.flatnonzero(~there).tolist()]
         most = self.longest_source
         for number in wanted:
             if len(encoded[number]) > most:
@@ -109,7 +122,9 @@ class Translator:
         order = wanted[np.argsort(-lengths[wanted], kind="stable")]
         batches = cut_to_budget(order, lengths, lengths, max(1, self.config.tokens // options.beam))
         sources = [Ragged.from_lists([[*encoded[number], EOS] for number in batch], device) for batch in batches]
-        for batch, answers in zip(batches, search_all(self.model, sources, options=options), strict=True):
-            for number, found in zip(batch, answers, strict=True):
-                results[number] = [Translation(self.tokenizers.target.decode(one.ids), one.score) for one in found]
-        return results
+        decode = self.tokenizers.target.decode
+        for batch, found in search_all(self.model, sources, options=options):
+            yield [
+                (int(batches[batch][sentence]), [Translation(decode(one.ids), one.score) for one in best])
+                for sentence, best in found
+            ]

@@ -137,7 +137,7 @@ class ByteNet(TiedTables, Seq2Seq):
         total += layout.num_sentences * (1 + self.config.extra)
         lengths = torch.ceil(self.config.stretch * layout.offsets.diff().double()).int() + self.config.extra
         offsets = F.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
-        offsets[-1] = total
+        offsets[-1:].fill_(total)  # no copy from the host, which a recorded step could not have
         place = torch.arange(total, dtype=torch.int32, device=layout.device)
         sentences = torch.searchsorted(offsets[1:], place, right=True, out_int32=True)
         positions = place - offsets.index_select(0, sentences)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,13 +13,13 @@ from typing import Any
 import torch
 
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.translator import Translation
+from regard.decoding.translator import Ready, Translation
 from regard.serve.limits import Limits
 
 FEWEST = 8  # sentences that are not shared among lanes: a step costs almost the same for fewer
 
-# A lane: the translations of some sentences by a model, as a worker process gives them, or this one.
-Lane = Callable[[str, list[str], SearchOptions], list[list[Translation]]]
+# A lane: the translations of some sentences by a model as they become ready, from a worker process, or from this one.
+Lane = Callable[[str, list[str], SearchOptions], Iterator[Ready]]
 
 
 class QueueFull(Exception):
@@ -39,6 +39,14 @@ class Job:
     options: SearchOptions | None
     call: Callable[[], Any] | None = None
     future: Future[Any] = field(default_factory=Future)
+    since: float = field(default_factory=time.monotonic)
+    found: dict[int, list[Translation]] = field(default_factory=dict)  # by the sentence's number
+
+    def take(self, number: int, best: list[Translation]) -> None:
+        """A sentence's translations; who waits for them all has them with the last."""
+        self.found[number] = best
+        if len(self.found) == len(self.sentences):
+            self.future.set_result([self.found[number] for number in range(len(self.sentences))])
 
     def goes_with(self, other: Job) -> bool:
         return self.call is None and (self.model, self.options) == (other.model, other.options)
@@ -127,10 +135,10 @@ class Engine:
 
     def _wait_for_more(self) -> None:
         """While sentences keep coming, until there are enough for a batch or the first has waited long enough."""
-        ends = time.monotonic() + self.limits.batch_wait
         while not self._closed and self.waiting and self.waiting[0].call is None:
             before = self.queued
-            if before >= self.limits.batch_sentences or time.monotonic() > ends:
+            waited = time.monotonic() - self.waiting[0].since
+            if before >= self.limits.batch_sentences or waited > self.limits.batch_wait:
                 return
             self._changed.wait_for(lambda before=before: self.queued != before, self.limits.batch_gap)  # type: ignore[misc]
             if self.queued == before:
@@ -159,20 +167,21 @@ class Engine:
 
     def _translate(self, jobs: list[Job], lane: Lane) -> None:
         wanted = [job for job in jobs if job.future.set_running_or_notify_cancel()]
-        sentences = [sentence for job in wanted for sentence in job.sentences]
+        places = [(job, number) for job in wanted for number in range(len(job.sentences))]
         if not wanted or wanted[0].options is None:
             return
+        self.batches += 1
         try:
-            found = lane(wanted[0].model, sentences, wanted[0].options)
+            sentences = [job.sentences[number] for job, number in places]
+            for ready in lane(wanted[0].model, sentences, wanted[0].options):
+                self.translated += len(ready)
+                for place, best in ready:
+                    job, number = places[place]
+                    job.take(number, best)
         except Exception as error:  # whatever it is, nobody is left waiting
             for job in wanted:
-                job.future.set_exception(error)
-            return
-        self.batches, self.translated = self.batches + 1, self.translated + len(sentences)
-        at = 0
-        for job in wanted:
-            job.future.set_result(found[at : at + len(job.sentences)])
-            at += len(job.sentences)
+                if not job.future.done():
+                    job.future.set_exception(error)
 
 
 def _answer(future: Future[Any], call: Callable[[], Any]) -> None:

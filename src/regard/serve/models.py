@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,7 @@ import torch
 
 from regard import api
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.translator import Translation, Translator
+from regard.decoding.translator import Ready, Translator
 from regard.errors import ConfigError
 from regard.run.folder import RunFolder
 from regard.run.shipped import find_run, shipped_models
@@ -89,8 +89,8 @@ def lanes_for(models: dict[str, Served], *, device: str) -> tuple[list[Lane], li
         workers = [Worker(runs, device=device, threads=1) for _ in range(cores)]
         return [worker.translate for worker in workers], workers
 
-    def translate(model: str, sentences: list[str], options: SearchOptions) -> list[list[Translation]]:
-        return list(models[model].translator.stream(sentences, options=options))
+    def translate(model: str, sentences: list[str], options: SearchOptions) -> Iterator[Ready]:
+        return models[model].translator.each(sentences, options=options)
 
     return [translate], []
 

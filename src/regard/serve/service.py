@@ -20,6 +20,8 @@ from regard.serve.models import Served
 from regard.serve.sentences import Cut
 from regard.serve.worker import WorkerEnded
 
+SHORT = 1000  # characters that are cut into sentences faster than another thread would begin to
+
 
 @dataclass
 class Service:
@@ -56,9 +58,13 @@ class Service:
         self, served: Served, texts: list[str], options: SearchOptions
     ) -> list[tuple[Cut, list[list[Translation]]]]:
         """Each text's sentences and their translations."""
-        if sum(map(len, texts)) > self.limits.text_characters:
+        characters = sum(map(len, texts))
+        if characters > self.limits.text_characters:
             raise HTTPException(413, f"the texts have more than {self.limits.text_characters:,} characters together")
-        cuts = await asyncio.to_thread(lambda: [served.cut(text) for text in texts])
+        if characters <= SHORT:
+            cuts = [served.cut(text) for text in texts]
+        else:
+            cuts = await asyncio.to_thread(lambda: [served.cut(text) for text in texts])
         sentences = [sentence for one in cuts for sentence in one.sentences]
         if len(sentences) > self.limits.queued_sentences:
             raise HTTPException(413, f"the texts have more than {self.limits.queued_sentences:,} sentences together")

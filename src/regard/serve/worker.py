@@ -1,6 +1,9 @@
 """A process that translates for the server, so that Python's lock is not shared with it.
 
-python -m regard.serve.worker DEVICE THREADS RUN...    a JSON object a line in, one out
+python -m regard.serve.worker DEVICE THREADS RUN...
+
+A line in says what to translate. The lines out say what is ready, sentences by their numbers; the last one is null, or
+what went wrong.
 
 It ends when its input does, and not by signals: what the server has accepted is finished.
 """
@@ -13,13 +16,13 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.translator import Translation
+from regard.decoding.translator import Ready, Translation
 
 ATTEMPTS = 2  # a worker that dies is started anew, and told again
 
@@ -48,29 +51,38 @@ class Worker:
             start_new_session=True,
         )
 
-    def translate(self, model: str, sentences: list[str], options: SearchOptions) -> list[list[Translation]]:
-        """The translations of each sentence."""
-        message = json.dumps({"model": self.numbers[model], "sentences": sentences, "options": asdict(options)})
+    def translate(self, model: str, sentences: list[str], options: SearchOptions) -> Iterator[Ready]:
+        """The translations of each sentence, by its number, as they become ready."""
+        missing = dict(enumerate(sentences))
         with self.lock:
             for _ in range(ATTEMPTS):
-                if answer := self._ask(message):
-                    found = json.loads(answer)
-                    if "error" in found:
-                        raise RuntimeError(found["error"])
-                    return [[Translation(text, score) for text, score in one] for one in found["found"]]
+                numbers = list(missing)  # a second time, those that the first left
+                asked = {"model": self.numbers[model], "sentences": list(missing.values()), "options": asdict(options)}
+                for line in self._ask(json.dumps(asked)):
+                    answer = json.loads(line)
+                    if answer is None:
+                        return
+                    if "error" in answer:
+                        raise RuntimeError(answer["error"])
+                    ready = [(numbers[at], [Translation(*one) for one in best]) for at, best in answer["ready"]]
+                    for number, _best in ready:
+                        del missing[number]
+                    yield ready
                 self.process.kill()
                 self.process.wait()
                 self.process = self._start()
         raise WorkerEnded
 
-    def _ask(self, message: str) -> str:
+    def _ask(self, message: str) -> Iterator[str]:
+        """What the process says, as long as it lives."""
         assert self.process.stdin is not None and self.process.stdout is not None
         try:
             self.process.stdin.write(message + "\n")
             self.process.stdin.flush()
-            return self.process.stdout.readline()
         except BrokenPipeError:
-            return ""
+            return
+        while line := self.process.stdout.readline():
+            yield line
 
     def close(self) -> None:
         """Ends the process."""
@@ -93,12 +105,15 @@ def serve(device: str, threads: int, runs: list[str]) -> None:
     translators = [api.load(run, device=device) for run in runs]
     for line in sys.stdin:
         asked: dict[str, Any] = json.loads(line)
+        end: dict[str, str] | None = None
         try:
-            found = translators[asked["model"]].stream(asked["sentences"], options=SearchOptions(**asked["options"]))
-            answer: dict[str, Any] = {"found": [[[one.text, one.score] for one in best] for best in found]}
+            translator = translators[asked["model"]]
+            for ready in translator.each(asked["sentences"], options=SearchOptions(**asked["options"])):
+                said = [[number, [[one.text, one.score] for one in best]] for number, best in ready]
+                print(json.dumps({"ready": said}), file=answers)
         except Exception as error:
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(answer), file=answers)
+            end = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(end), file=answers)
 
 
 if __name__ == "__main__":
