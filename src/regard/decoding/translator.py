@@ -81,9 +81,7 @@ class Translator:
             yield from (found[number] for number in range(len(chunk)))
             first += len(chunk)
 
-    def each(
-        self, texts: Sequence[str], *, options: SearchOptions | None = None, first: int = 1
-    ) -> Iterator[Ready]:
+    def each(self, texts: Sequence[str], *, options: SearchOptions | None = None, first: int = 1) -> Iterator[Ready]:
         """As `stream`, but each text's translations as soon as they are there, by its number; not in order."""
         options = options or search_options(self.config)
         if self.judge is None:

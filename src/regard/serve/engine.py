@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -17,6 +18,7 @@ from regard.decoding.translator import Ready, Translation
 from regard.serve.limits import Limits
 
 FEWEST = 8  # sentences that are not shared among lanes: a step costs almost the same for fewer
+SHARE = 0.75  # of a lane's fair part that it takes at a time: what waits meanwhile can be sorted better (LOG.md)
 
 # A lane: the translations of some sentences by a model as they become ready, from a worker process, or from this one.
 Lane = Callable[[str, list[str], SearchOptions], Iterator[Ready]]
@@ -48,6 +50,11 @@ class Job:
         if len(self.found) == len(self.sentences):
             self.future.set_result([self.found[number] for number in range(len(self.sentences))])
 
+    @property
+    def length(self) -> int:
+        """Characters of the longest sentence: those of like length are done after as many steps."""
+        return max(map(len, self.sentences))
+
     def goes_with(self, other: Job) -> bool:
         return self.call is None and (self.model, self.options) == (other.model, other.options)
 
@@ -58,7 +65,7 @@ class Engine:
     def __init__(self, lanes: Sequence[Lane], limits: Limits) -> None:
         self.limits = limits
         self.waiting: deque[Job] = deque()
-        self.queued = 0  # sentences
+        self.queued, self.taken = 0, 0  # sentences that wait, and that are being translated
         self.batches, self.translated = 0, 0
         self._changed = threading.Condition()
         self._closed, self._idle = False, 0
@@ -114,6 +121,7 @@ class Engine:
         while jobs := self._next():
             if jobs[0].call is not None:
                 _answer(jobs[0].future, jobs[0].call)
+                self._count(1)
             else:
                 self._translate(jobs, lane)
 
@@ -145,43 +153,50 @@ class Engine:
                 return
 
     def _take(self) -> list[Job]:
-        """The first job, and those behind it that ask for the same: as far as a batch goes, and a fair share of all."""
+        """The first job, and those nearest to it in length that ask for the same: at most a batch, and a fair part of all."""
         while self.waiting and self.waiting[0].future.cancelled():
             self.queued -= len(self.waiting.popleft().sentences)
         if not self.waiting:
             return []
-        share = max(FEWEST, -(-self.queued // self._idle))
+        lanes = len(self._threads)
+        fair = SHARE * (self.queued + self.taken) / lanes if lanes > 1 else self.queued
+        most = max(FEWEST, math.ceil(min(fair, self.queued / self._idle)))
         first = self.waiting.popleft()
-        taken, room = [first], min(self.limits.batch_sentences, share) - len(first.sentences)
-        left: deque[Job] = deque()
-        while self.waiting and first.call is None and room > 0:
-            job = self.waiting.popleft()
-            if job.goes_with(first) and len(job.sentences) <= room:
+        taken, room = [first], min(self.limits.batch_sentences, most) - len(first.sentences)
+        for job in sorted(filter(first.goes_with, self.waiting), key=lambda job: abs(job.length - first.length)):
+            if len(job.sentences) <= room:
                 taken.append(job)
                 room -= len(job.sentences)
-            else:
-                left.append(job)
-        self.waiting.extendleft(reversed(left))
-        self.queued -= sum(len(job.sentences) for job in taken)
+        chosen = set(map(id, taken))
+        self.waiting = deque(job for job in self.waiting if id(job) not in chosen)
+        count = sum(len(job.sentences) for job in taken)
+        self.queued, self.taken = self.queued - count, self.taken + count
         return taken
 
     def _translate(self, jobs: list[Job], lane: Lane) -> None:
         wanted = [job for job in jobs if job.future.set_running_or_notify_cancel()]
         places = [(job, number) for job in wanted for number in range(len(job.sentences))]
-        if not wanted or wanted[0].options is None:
-            return
-        self.batches += 1
+        left = sum(len(job.sentences) for job in jobs)
         try:
-            sentences = [job.sentences[number] for job, number in places]
-            for ready in lane(wanted[0].model, sentences, wanted[0].options):
-                self.translated += len(ready)
-                for place, best in ready:
-                    job, number = places[place]
-                    job.take(number, best)
+            if wanted and wanted[0].options is not None:
+                sentences = [job.sentences[number] for job, number in places]
+                for ready in lane(wanted[0].model, sentences, wanted[0].options):
+                    left -= len(ready)
+                    self._count(len(ready), translated=len(ready))
+                    for place, best in ready:
+                        job, number = places[place]
+                        job.take(number, best)
         except Exception as error:  # whatever it is, nobody is left waiting
             for job in wanted:
                 if not job.future.done():
                     job.future.set_exception(error)
+        self._count(left, batches=1)
+
+    def _count(self, taken: int, *, translated: int = 0, batches: int = 0) -> None:
+        """So many fewer are being translated."""
+        with self._changed:
+            self.taken -= taken
+            self.translated, self.batches = self.translated + translated, self.batches + batches
 
 
 def _answer(future: Future[Any], call: Callable[[], Any]) -> None:
