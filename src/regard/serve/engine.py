@@ -153,7 +153,7 @@ class Engine:
                 return
 
     def _take(self) -> list[Job]:
-        """The first job, and those nearest to it in length that ask for the same: at most a batch, and a fair part of all."""
+        """The first job, and those nearest to it in length that ask the same: at most a batch, and a fair part of all."""
         while self.waiting and self.waiting[0].future.cancelled():
             self.queued -= len(self.waiting.popleft().sentences)
         if not self.waiting:
