@@ -177,24 +177,30 @@ class Rnn(TiedTables, Seq2Seq):
         annotations = self.alignment.annotate(memory.source).of(order.sentences)
         state = state.index_select(2, order.sentences)
         fed = state.new_zeros(state.size(2), self.config.width)
-        outputs = []
-        for x_RE in x_NE.index_select(0, order.tokens).split(order.rows.tolist()):
+        x_NE = x_NE.index_select(0, order.tokens)
+        states, contexts, outputs = [], [], []
+        for x_RE in x_NE.split(order.rows.tolist()):
             R = x_RE.size(0)  # sentences that have this step: the first ones
             state, fed, annotations = state[:, :, :R], fed[:R], annotations.first(R)
-            out_RE, state = self._advance(x_RE, fed, state, annotations, beams=1)
-            fed = out_RE
-            outputs.append(out_RE)
-        return self.dropout(torch.cat(outputs).index_select(0, order.back))
+            s_RD, context_RD, state = self._advance(x_RE, fed, state, annotations, beams=1)
+            if self.config.feeds == "readout":
+                fed = self._read_out(s_RD, context_RD, x_RE)
+                outputs.append(fed)
+            else:  # nothing waits for the readout, so it is computed for all steps at once
+                states.append(s_RD)
+                contexts.append(context_RD)
+        out_NE = torch.cat(outputs) if outputs else self._read_out(torch.cat(states), torch.cat(contexts), x_NE)
+        return self.dropout(out_NE.index_select(0, order.back))
 
     # One step, in training and in search
 
     def _advance(
         self, x_RE: Tensor, fed: Tensor, state: Tensor, annotations: Annotations | None, *, beams: int
-    ) -> tuple[Tensor, Tensor]:
-        """What the output layer sees, [R, E], before dropout, and the state after one more token."""
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The output and the context after one more token, both [R, D], and the state."""
         if annotations is None or self.alignment is None:  # `fed` is the summary
             s_RD, state = self.decoder.step(torch.cat([x_RE, fed], dim=-1), state)
-            return self._read_out(s_RD, fed, x_RE), state
+            return s_RD, fed, state
         if self.config.feeds == "context":
             context_RD = self._look(top(state), annotations, beams)
             s_RD, state = self.decoder.step(torch.cat([x_RE, context_RD], dim=-1), state)
@@ -202,7 +208,7 @@ class Rnn(TiedTables, Seq2Seq):
             given = torch.cat([x_RE, fed], dim=-1) if self.config.feeds == "readout" else x_RE
             s_RD, state = self.decoder.step(given, state)
             context_RD = self._look(s_RD, annotations, beams)
-        return self._read_out(s_RD, context_RD, x_RE), state
+        return s_RD, context_RD, state
 
     def _look(self, s_RD: Tensor, annotations: Annotations, beams: int) -> Tensor:
         assert self.alignment is not None
@@ -225,7 +231,10 @@ class Rnn(TiedTables, Seq2Seq):
 
     def step(self, tokens: Tensor, state: RnnState) -> Tensor:
         x_RE = self._embed(tokens, self.target_embedding)
-        out_RE, state.cells = self._advance(x_RE, state.fed, state.cells, state.annotations, beams=state.beams)
+        s_RD, context_RD, state.cells = self._advance(
+            x_RE, state.fed, state.cells, state.annotations, beams=state.beams
+        )
+        out_RE = self._read_out(s_RD, context_RD, x_RE)
         if state.annotations is not None:
             state.fed = out_RE
         return self.project(out_RE)
