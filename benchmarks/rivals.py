@@ -6,7 +6,8 @@ Families that write all tokens at once learn from the Transformer's translations
 Everything is scored on test2016, lower-cased and tokenised; what each family was searched with is in its line.
 
 Runs train side by side, several at a time; what a step takes is measured alone on the machine, and a run's seconds are
-its steps times that. With --work and --seconds it can be done in several calls: what is begun goes on, what is done is kept.
+its steps times that. With --work and --seconds it can be done in several calls: what is begun goes on, what is done is kept,
+and of what is scored its file is enough.
 """
 
 import argparse
@@ -18,10 +19,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +81,8 @@ class Task:
 
     @property
     def name(self) -> str:
-        return f"{self.do} {self.rival.name} {self.seed}".replace(",", "").replace(" ", "-")
+        what = self.recipe if self.do in ("pace", "train") else self.rival.name
+        return f"{self.do} {what} {self.seed}".replace(",", "").replace(" ", "-")
 
     @property
     def recipe(self) -> str:
@@ -112,6 +116,8 @@ class Study:
         self.work, self.data, self.also = work, data, also
         self.ends = time.monotonic() + (seconds or float("inf"))
         self.unfinished: list[str] = []
+        self._taught = False
+        self._locks: dict[Path, threading.Lock] = defaultdict(threading.Lock)  # by what is made
 
     def task(self, do: str, rival: Rival, seed: int = 1) -> Task:
         return Task(do, rival, seed, self.data, self.work, self.also)
@@ -125,26 +131,43 @@ class Study:
                 return None
             if task.do == "train":
                 kept.write_text(json.dumps(_of_log(task.run)), encoding="utf-8")
+            say(f"{task.name}: {_short(json.loads(kept.read_text(encoding='utf-8')))}")
         result: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
-        say(f"{task.name}: {_short(result)}")
         return result
-
-    def all(self, tasks: list[Task], at_once: int) -> list[dict[str, Any] | None]:
-        with ThreadPoolExecutor(at_once) as pool:
-            return list(pool.map(self.do, tasks))
 
     def _train(self, task: Task) -> bool:
         """Whether the run is finished; one that is not goes on next time."""
-        words = ["train", task.rival.recipe, "--out", str(task.run), "--data", str(self.data), *task.overrides]
-        return self._run([sys.executable, "-m", "regard", *words], task.name) is not None
+        from regard.run.folder import RunFolder
+
+        if task.rival.distilled and not self._distill():
+            return False
+        with self._locks[task.run]:
+            if RunFolder(task.run).finished:
+                return True
+            return self._regard("train", task.rival.recipe, "--out", task.run, "--data", self.data, *task.overrides)
+
+    def _distill(self) -> bool:
+        """Makes the training set of those that write at once: the first Transformer's translations."""
+        teacher, folder = self.task("train", RIVALS[0]), self.work / "distilled"
+        with self._locks[folder]:
+            if not self._taught and self._train(teacher):
+                self._taught = self._regard("distill", teacher.run, folder, "--data", self.data)
+            return self._taught
 
     def _call(self, task: Task, kept: Path) -> bool:
+        ready = self._train(task) if task.do != "pace" else not task.rival.distilled or self._distill()
+        if not ready:
+            return False
         given = json.dumps({**asdict(task), "data": str(task.data), "work": str(task.work)})
         printed = self._run([sys.executable, str(Path(__file__)), given], task.name)
         if printed is None:
             return False
         kept.write_text(printed.splitlines()[-1], encoding="utf-8")
         return True
+
+    def _regard(self, *words: Any) -> bool:
+        """Whether a command of ours came to its end."""
+        return self._run([sys.executable, "-m", "regard", *map(str, words)], str(words[0])) is not None
 
     def _run(self, command: list[str], name: str) -> str | None:
         """What it printed; None where the time ran out."""
@@ -164,12 +187,6 @@ class Study:
         if process.returncode:
             raise SystemExit(f"{name} failed: {complaints[-2000:]}")
         return printed
-
-    def distill(self, teacher: Path) -> bool:
-        """Makes the training set of those that write at once: the first Transformer's translations."""
-        folder = self.work / "distilled"
-        command = [sys.executable, "-m", "regard", "distill", str(teacher), str(folder), "--data", str(self.data)]
-        return self._run(command, "distill") is not None
 
 
 def _short(result: dict[str, Any]) -> str:
@@ -285,7 +302,7 @@ def _speed(translator: Any, sources: Sequence[str], size: int, beam: int) -> flo
 def summarize(found: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """A line a rival: means over seeds."""
     lines = []
-    for rival in RIVALS:
+    for rival in (one for one in RIVALS if one.name in found):
         runs = found[rival.name]
         lines.append(
             {
@@ -336,6 +353,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     studies.add_flags(parser)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument(
+        "--only", nargs="+", metavar="RIVAL", choices=[rival.name for rival in RIVALS], help="these alone"
+    )
     parser.add_argument("--at-once", type=int, default=1, help="runs at a time")
     parser.add_argument("--also", default="", help="overrides for all, as train.steps=200 for a quick look")
     parser.add_argument("--work", type=Path, help="where runs are kept, to go on with; a temporary folder if not given")
@@ -345,7 +365,8 @@ def main() -> None:
         work = arguments.work or Path(temporary)
         work.mkdir(parents=True, exist_ok=True)
         study = Study(work.resolve(), arguments.data.resolve(), arguments.also, arguments.seconds)
-        found = run_all(study, range(1, arguments.seeds + 1), arguments.at_once)
+        rivals = [rival for rival in RIVALS if not arguments.only or rival.name in arguments.only]
+        found = run_all(study, rivals, range(1, arguments.seeds + 1), arguments.at_once)
     if found is None:
         raise SystemExit(f"out of time; the same call goes on. Not done: {', '.join(study.unfinished)}")
     lines = summarize(found)
@@ -354,31 +375,40 @@ def main() -> None:
     studies.draw_lines(arguments.out.with_suffix(".svg"), curves, across="words of the source", up="BLEU, test2016")
 
 
-def run_all(study: Study, seeds: Sequence[int], at_once: int) -> dict[str, list[dict[str, Any]]] | None:
+def run_all(
+    study: Study, rivals: Sequence[Rival], seeds: Sequence[int], at_once: int
+) -> dict[str, list[dict[str, Any]]] | None:
     """For each rival what all its seeds gave; None where there was no time for all of it."""
-    teacher = study.task("train", RIVALS[0])
-    if study.do(teacher) is None or not study.distill(teacher.run):
-        return None
-    every = [study.task("train", rival, seed) for rival in RIVALS for seed in seeds]
-    trainings = {task.run: task for task in every}  # rivals that differ in search alone are trained once
-    paces = {task.recipe: study.do(study.task("pace", task.rival)) for task in trainings.values() if task.seed == 1}
+    every = [study.task("score", rival, seed) for rival in rivals for seed in seeds]
+    paces = {task.recipe: study.do(replace(task, do="pace")) for task in every if task.seed == 1}
     if study.unfinished:
         return None
-    longest_first = sorted(
-        trainings.values(), key=lambda task: -task.steps * (paces[task.recipe] or {})["milliseconds"]
-    )
-    trained = dict(zip([task.run for task in longest_first], study.all(longest_first, at_once), strict=True))
+    by_run: dict[Path, list[Task]] = {}  # rivals that differ in search alone are trained once
+    for task in every:
+        by_run.setdefault(task.run, []).append(task)
+
+    def train_and_score(tasks: list[Task]) -> None:
+        if study.do(replace(tasks[0], do="train")) is not None:
+            for task in tasks:
+                study.do(task)
+
+    longest_first = sorted(by_run.values(), key=lambda tasks: -_seconds(tasks[0], paces))
+    with ThreadPoolExecutor(at_once) as pool:
+        list(pool.map(train_and_score, longest_first))
+    speeds = {rival.name: study.do(study.task("speed", rival)) for rival in rivals}
     if study.unfinished:
         return None
-    scores = study.all([study.task("score", task.rival, task.seed) for task in every], at_once)
-    speeds = {rival.name: study.do(study.task("speed", rival)) for rival in RIVALS}
-    if study.unfinished:
-        return None
-    found: dict[str, list[dict[str, Any]]] = {rival.name: [] for rival in RIVALS}
-    for task, score_of_it in zip(every, scores, strict=True):
-        parts = [paces[task.recipe], trained[task.run], score_of_it, {"speed": speeds[task.rival.name]}]
-        found[task.rival.name].append({key: value for part in parts if part for key, value in part.items()})
+    found: dict[str, list[dict[str, Any]]] = {rival.name: [] for rival in rivals}
+    for task in every:
+        parts = [paces[task.recipe], study.do(replace(task, do="train")), study.do(task)]
+        known = {key: value for part in parts if part for key, value in part.items()}
+        found[task.rival.name].append(known | {"speed": speeds[task.rival.name]})
     return found
+
+
+def _seconds(task: Task, paces: dict[str, dict[str, Any] | None]) -> float:
+    """How long a run takes, alone on the machine."""
+    return task.steps * float((paces[task.recipe] or {})["milliseconds"]) / 1000
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from regard import kernels
 from regard.data.fertilities import Aligner
-from regard.data.loader import gather
+from regard.data.loader import gather, to_device
 from regard.data.order import Position, Sides
 from regard.data.packing import PackedLoader, unpack
 from regard.data.ragged import Layout
@@ -270,16 +270,25 @@ def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_
     model = build_model(VARIANTS[name] if own else {**table, **VARIANTS[name]}, source_size=50, target_size=50)
     model.train(name != "mask-predict")  # all is masked then, instead of what is drawn for each batch
     assert model.fixed_shapes
-    results = []
-    for batch, allowed, device in ((packed, True, DEVICE), (plain, False, "cpu")):
-        with kernels.allowed(allowed):
+
+    def passed(batch, device, *, ours):
+        with kernels.allowed(ours):
             model.to(device).zero_grad()
             with torch.autocast("cuda", torch.bfloat16, enabled=device == "cuda"):
                 loss = sequence_loss(model, batch, smoothing=0.1).total
             loss.backward()
-            results.append((loss.item(), {key: one.grad.cpu() for key, one in model.named_parameters()}))
-    (ours, our_gradients), (reference, gradients) = results
-    assert ours == pytest.approx(reference, rel=1e-2 if DEVICE == "cuda" else 1e-5)
-    for key, gradient in gradients.items():
-        error = ((our_gradients[key] - gradient).norm() / gradient.norm()).item()
-        assert error < (0.15 if DEVICE == "cuda" else 1e-4), (key, error)  # bfloat16 through all layers against float32
+            return loss.item(), {key: one.grad.cpu() for key, one in model.named_parameters()}
+
+    loss, gradients = passed(plain, "cpu", ours=False)
+
+    def errors(found):
+        return {key: ((found[key] - one).norm() / one.norm()).item() for key, one in gradients.items()}
+
+    our_loss, our_gradients = passed(packed, DEVICE, ours=True)
+    assert our_loss == pytest.approx(loss, rel=1e-2 if DEVICE == "cuda" else 1e-5)
+    allowed = dict.fromkeys(gradients, 1e-4)
+    if DEVICE == "cuda":  # all is bfloat16 there, and may be about as far from float32 as plain PyTorch is in bfloat16
+        on_gpu = to_device(plain, torch.device(DEVICE))
+        allowed = {key: 0.05 + 2 * error for key, error in errors(passed(on_gpu, DEVICE, ours=False)[1]).items()}
+    for key, error in errors(our_gradients).items():
+        assert error < allowed[key], (key, error, allowed[key])
