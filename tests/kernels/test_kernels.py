@@ -277,7 +277,10 @@ def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_
             with torch.autocast("cuda", torch.bfloat16, enabled=device == "cuda"):
                 loss = sequence_loss(model, batch, smoothing=0.1).total
             loss.backward()
-            return loss.item(), {key: one.grad.cpu() for key, one in model.named_parameters()}
+            gradients = {
+                key: one.grad.clone().cpu() for key, one in model.named_parameters()
+            }  # they move along with it
+            return loss.item(), gradients
 
     loss, gradients = passed(plain, "cpu", ours=False)
 

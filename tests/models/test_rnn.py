@@ -1,45 +1,40 @@
-"""Recurrent models: sentences of several lengths, attention and its window by hand."""
+"""Recurrent models: packing, attention and its window by hand."""
 
 import pytest
 import torch
-from torch import nn
 
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
 from regard.models import build_model
 from regard.nn.alignment import Alignment, Annotations
 from regard.nn.dropout import Noise
-from regard.nn.recurrent import Reader, Recurrent
+from regard.nn.recurrent import Recurrent, TimeOrder
 
 
-@pytest.mark.parametrize("both_ways", [False, True])
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
-def test_layers_over_ragged_sentences_are_pytorchs_over_each_alone(kind, both_ways, generator):
-    reader = Reader(kind, 4, 6, 2, dropout=0.0, noise=Noise(), both_ways=both_ways)
-    ours = reader.state_dict()
-    plain = (nn.LSTM if kind == "lstm" else nn.GRU)(4, 3 if both_ways else 6, 2, bidirectional=both_ways)
-    for way, suffix in (("onwards", ""), ("backwards", "_reverse"))[: 1 + both_ways]:
-        for layer in range(2):
-            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
-                getattr(plain, f"{name}_l{layer}{suffix}").data.copy_(ours[f"{way}.{layer}.{name}_l0"])
+def test_a_layer_over_ragged_sentences_is_pytorchs_over_each_alone(kind, generator):
+    layers = Recurrent(kind, 4, 6, 2, dropout=0.0, noise=Noise(), bidirectional=True)
     x = torch.randn(9, 4, generator=generator)
-    together, ends = reader(x, Layout([2, 5, 1, 1]))
+    together, last = layers(x, TimeOrder(Layout([2, 5, 1, 1])))
     for row, (part, out) in enumerate(zip(x.split([2, 5, 1, 1]), together.split([2, 5, 1, 1]), strict=True)):
-        alone, final = plain(part)
+        alone = part
+        for layer in layers.layers:
+            alone, final = layer(alone)
         torch.testing.assert_close(out, alone)
         hidden = final[0] if kind == "lstm" else final
-        torch.testing.assert_close(ends[row], hidden[-1 - both_ways :].flatten())
+        torch.testing.assert_close(last[-1, 0, row], hidden.flatten())
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
 def test_stepping_is_the_layer_itself(kind, generator):
     layers = Recurrent(kind, 4, 6, 2, dropout=0.0, noise=Noise())
     x = torch.randn(7, 4, generator=generator)
-    state = torch.randn(2, layers.num_parts, 1, 6, generator=generator)
-    whole = layers.onwards(x[None], state)
+    whole, last = layers(x, TimeOrder(Layout([7])))
+    state = torch.zeros(2, layers.num_parts, 1, 6)
     for place in range(7):
         out, state = layers.step(x[place : place + 1], state)
-        torch.testing.assert_close(out[0], whole[0, place])
+        torch.testing.assert_close(out[0], whole[place])
+    torch.testing.assert_close(state, last)
 
 
 def source_of(lengths, width, generator):
@@ -93,8 +88,8 @@ def test_an_odd_hidden_width_is_refused():
 
 def test_the_presets_have_the_originals_sizes():
     bahdanau = build_model({"kind": "rnn", "preset": "bahdanau"}, source_size=9, target_size=9)
-    assert bahdanau.encoder.onwards[0].hidden_size == 1000  # each direction
+    assert bahdanau.encoder.layers[0].hidden_size == 1000  # each direction
     assert bahdanau.decoder.layers[0].hidden_size == 1000
     assert bahdanau.source_embedding.shape == (9, 620)
     luong = build_model({"kind": "rnn", "preset": "luong"}, source_size=9, target_size=9)
-    assert len(luong.encoder.onwards) == 4 and luong.encoder.backwards is None
+    assert len(luong.encoder.layers) == 4 and not luong.encoder.layers[0].bidirectional

@@ -19,7 +19,7 @@ from regard.data.ragged import Layout
 from regard.nn.attend import Pattern, attend
 from regard.nn.convolution import Convolution
 from regard.nn.dropout import Noise
-from regard.nn.recurrent import Recurrent
+from regard.nn.recurrent import Recurrent, TimeOrder
 
 HEAD = 64  # width of a head
 KERNEL, WINDOW = 3, 64
@@ -54,8 +54,8 @@ def _attention(window: int | None) -> Callable[[int, int, torch.device], Run]:
 
 def _recurrent(n: int, d: int, device: torch.device) -> Run:
     layer = Recurrent("gru", d, d, 1, dropout=0.0, noise=Noise()).to(device, _precision(device))
-    x, state = (torch.randn(*shape, device=device, dtype=_precision(device)) for shape in ((1, n, d), (1, 1, 1, d)))
-    return lambda: layer.onwards(x, state)
+    x, order = torch.randn(n, d, device=device, dtype=_precision(device)), TimeOrder(Layout([n], device))
+    return lambda: layer(x, order)[0]
 
 
 def _convolution(n: int, d: int, device: torch.device) -> Run:

@@ -102,11 +102,6 @@ class Layout:
             self._alone[by] = alone
         return self._alone[by]
 
-    @cached_property
-    def backwards(self) -> BackwardLayout:
-        """The same sentences, each laid into the rectangle from its end to its begin."""
-        return BackwardLayout(self.lengths, self.device)
-
     def to(self, device: torch.device | str) -> Layout:
         """The same layout with its tensors on another device."""
         return self if torch.device(device) == self.device else Layout(self.lengths, device)
@@ -124,18 +119,6 @@ class Layout:
         """[B, T, ...] without what lies behind each sentence: [N, ...]."""
         flat = padded.flatten(0, 1)
         return flat if self.even else _Unpad.apply(flat, self)  # type: ignore[no-untyped-call]
-
-
-class BackwardLayout(Layout):
-    """A layout whose rectangle holds sentences from their ends to their begins; laid end to end they are as ever."""
-
-    even = False  # the rectangle is never a view
-
-    @cached_property
-    def slots(self) -> Tensor:
-        ends = self.offsets.to(torch.int64)[1:].index_select(0, self.sentences)
-        from_the_end = ends - 1 - torch.arange(self.total, device=self.device)
-        return self.sentences * self.longest + from_the_end
 
 
 class FixedLayout(Layout):

@@ -28,7 +28,7 @@ from regard.models.tied import Tie, TiedTables
 from regard.nn.alignment import Alignment, Annotations
 from regard.nn.dropout import Dropout
 from regard.nn.linear import Linear
-from regard.nn.recurrent import CellKind, Reader, Recurrent, TimeOrder, top
+from regard.nn.recurrent import CellKind, Recurrent, TimeOrder, top
 
 Attention = Literal["none", "additive", "dot", "general", "concat"]
 
@@ -99,7 +99,7 @@ class RnnMemory:
     """What the decoder gets to know of a source."""
 
     source: Ragged  # annotations: [M, A]
-    summary: Tensor  # what the encoder ended with: [B, A]
+    summary: Tensor  # the encoder's last state: [B, A]
 
 
 @dataclass
@@ -128,7 +128,7 @@ class Rnn(TiedTables, Seq2Seq):
         self.dropout = Dropout(config.dropout, self.noise)
         options = {"dropout": config.dropout, "noise": self.noise}
         both = config.bidirectional
-        self.encoder = Reader(config.cell, E, A, config.num_layers, **options, both_ways=both)  # type: ignore[arg-type]
+        self.encoder = Recurrent(config.cell, E, A, config.num_layers, **options, bidirectional=both)  # type: ignore[arg-type]
         fed = {"context": A, "readout": E, "summary": A, "nothing": 0}[config.feeds]
         self.decoder = Recurrent(config.cell, E + fed, D, config.num_layers, **options)  # type: ignore[arg-type]
         self.bridge = Linear(A, [D] * (config.num_layers * self.decoder.num_parts), bias=True)
@@ -142,8 +142,8 @@ class Rnn(TiedTables, Seq2Seq):
 
     def encode(self, source: Ragged) -> RnnMemory:
         x_ME = self._embed(source.values, self.source_embedding)
-        out_MA, summary_BA = self.encoder(x_ME, source.layout)
-        return RnnMemory(Ragged(self.dropout(out_MA), source.layout), summary_BA)
+        out_MD, last = self.encoder(x_ME, TimeOrder(source.layout))
+        return RnnMemory(Ragged(self.dropout(out_MD), source.layout), top(last))
 
     def _first_state(self, memory: RnnMemory) -> Tensor:
         """What the decoder begins with: [L, P, B, D]."""

@@ -1,7 +1,4 @@
-"""Recurrent layers: over whole sentences, one way or both, by cuDNN where there is one; or a token at a time.
-
-Whole sentences lie in a rectangle, begins on one side: what stands behind the end of one changes nothing before it. Read
-backwards they lie in another one, ends on one side.
+"""Recurrent layers over ragged batches: the first tokens of all sentences, then the second ones, and no padding.
 
 A state is one tensor, [L, P, R, H]: L layers, P parts (the hidden state; of an LSTM the cell too), R rows, H hidden width.
 
@@ -10,12 +7,13 @@ Shapes: N tokens, B sentences, T the longest sentence, D width of the input.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from regard.data.ragged import Layout
 from regard.nn.dropout import Dropout, Noise
@@ -53,9 +51,13 @@ class TimeOrder:
         """For each token, its place in this order: [N]."""
         return self.tokens.argsort()
 
+    def pack(self, x_ND: Tensor) -> PackedSequence:
+        """As PyTorch's recurrent layers take it."""
+        return PackedSequence(x_ND.index_select(0, self.tokens), self.rows, self.sentences, self.places)
 
-class Reader(nn.Module):
-    """Layers of LSTM or GRU over a source, dropout between them; both ways share `hidden` between them."""
+
+class Recurrent(nn.Module):
+    """Layers of LSTM or GRU, dropout between them. Bidirectional ones share `hidden` between their two directions."""
 
     def __init__(
         self,
@@ -66,58 +68,61 @@ class Reader(nn.Module):
         *,
         dropout: float,
         noise: Noise,
-        both_ways: bool,
-    ) -> None:
-        super().__init__()
-        own = hidden // 2 if both_ways else hidden
-        widths = [width_in, *[hidden] * (num_layers - 1)]
-        # No Stack: the layers of one are gathered from shards when they are called, and `Recurrent.step` calls none.
-        self.onwards = nn.ModuleList(_layer(kind, width, own) for width in widths)
-        self.backwards = nn.ModuleList(_layer(kind, width, own) for width in widths) if both_ways else None
-        self.dropout = Dropout(dropout, noise)
-        self.own = own
-
-    def forward(self, x_ND: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
-        """The outputs of the last layer, [N, H], and what each way ends with, [B, H]."""
-        for number, onwards in enumerate(self.onwards):
-            x_ND = self.dropout(x_ND) if number else x_ND
-            ways = [_over(onwards, x_ND, layout)]
-            if self.backwards is not None:
-                ways.append(_over(self.backwards[number], x_ND, layout.backwards))
-            x_ND = torch.cat(ways, dim=-1)
-        offsets = layout.offsets.to(torch.int64)
-        last = x_ND.index_select(0, offsets[1:] - 1)[:, : self.own]
-        first = x_ND.index_select(0, offsets[:-1])[:, self.own :]
-        return x_ND, torch.cat([last, first], dim=-1)
-
-
-class Recurrent(nn.Module):
-    """Layers of LSTM or GRU that write, dropout between them."""
-
-    def __init__(
-        self, kind: CellKind, width_in: int, hidden: int, num_layers: int, *, dropout: float, noise: Noise
+        bidirectional: bool = False,
     ) -> None:
         super().__init__()
         self.kind, self.hidden, self.num_layers = kind, hidden, num_layers
         self.num_parts = 2 if kind == "lstm" else 1
-        widths = [width_in, *[hidden] * (num_layers - 1)]
-        self.layers = nn.ModuleList(_layer(kind, width, hidden) for width in widths)
+        layer = nn.LSTM if kind == "lstm" else nn.GRU
+        own = hidden // 2 if bidirectional else hidden
+        # No Stack: the layers of one are gathered from shards when they are called, and `step` calls none.
+        self.layers = nn.ModuleList(
+            layer(width_in if number == 0 else hidden, own, bidirectional=bidirectional) for number in range(num_layers)
+        )
         self.dropout = Dropout(dropout, noise)
+        for one in self._layers():
+            _draw(one, kind)
 
     def _layers(self) -> Iterator[nn.RNNBase]:
         for layer in self.layers:
             assert isinstance(layer, nn.RNNBase)
             yield layer
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of the weights."""
+        return next(self.parameters()).dtype
+
+    def forward(self, x_ND: Tensor, order: TimeOrder) -> tuple[Tensor, Tensor]:
+        """The outputs of the last layer, [N, H], and the last state, [L, P, B, H]; both ways, or one way."""
+        last = []
+        for number, layer in enumerate(self._layers()):
+            x_ND = self.dropout(x_ND) if number else x_ND
+            packed, final = self._run(layer, order.pack(x_ND.to(self.dtype)))
+            x_ND = packed.data.index_select(0, order.back)
+            parts = list(final) if self.kind == "lstm" else [final]
+            last.append(torch.stack([part.transpose(0, 1).flatten(1) for part in parts]))  # directions side by side
+        return x_ND, torch.stack(last)
+
     def onwards(self, x_BTD: Tensor, state: Tensor) -> Tensor:
-        """The outputs of the last layer over a rectangle, [B, T, H], from this state on."""
+        """The outputs of the last layer over a rectangle, [B, T, H], from this state on. For one direction."""
         for number, layer in enumerate(self._layers()):
             x_BTD = self.dropout(x_BTD) if number else x_BTD
-            x_BTD = _run(layer, x_BTD, state[number].unbind())
+            parts = [part[None].to(self.dtype) for part in state[number].unbind()]
+            given = tuple(parts) if self.kind == "lstm" else parts[0]
+            x_BTD = self._run(layer, x_BTD.transpose(0, 1).to(self.dtype), given)[0].transpose(0, 1)
         return x_BTD
 
+    def _run(self, layer: nn.RNNBase, *given: Any) -> Any:
+        """One layer, by cuDNN where there is one, in the precision of its weights.
+
+        Autocast would give cuDNN float16, too narrow for gradients, whatever it was told.
+        """
+        with torch.autocast(next(layer.parameters()).device.type, enabled=False):
+            return layer(*given)
+
     def step(self, x_RD: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """One token a row: the output of the last layer, [R, H], and the new state."""
+        """One token a row: the output of the last layer, [R, H], and the new state. For one direction."""
         after = []
         for number, layer in enumerate(self._layers()):
             x_RD = self.dropout(x_RD) if number else x_RD
@@ -135,30 +140,6 @@ class Recurrent(nn.Module):
 def top(state: Tensor) -> Tensor:
     """The hidden state of the last layer: [R, H]."""
     return state[-1, 0]
-
-
-def _over(layer: nn.Module, x_ND: Tensor, layout: Layout) -> Tensor:
-    """What a layer makes of sentences, in the order that the layout lays them: [N, H]."""
-    return layout.unpad(_run(layer, layout.pad(x_ND)))
-
-
-def _run(layer: nn.Module, x_BTD: Tensor, state: Sequence[Tensor] = ()) -> Tensor:
-    """One layer over a rectangle, from the parts of a state on: [B, T, H]. In the precision of its weights.
-
-    Autocast would give cuDNN float16, too narrow for gradients, whatever it was told.
-    """
-    weight = next(layer.parameters())
-    parts = tuple(part[None].to(weight.dtype) for part in state)
-    given = parts if isinstance(layer, nn.GRU) or not parts else (parts,)
-    with torch.autocast(weight.device.type, enabled=False):
-        out: Tensor = layer(x_BTD.to(weight.dtype), *given)[0]
-    return out
-
-
-def _layer(kind: CellKind, width: int, hidden: int) -> nn.RNNBase:
-    layer = (nn.LSTM if kind == "lstm" else nn.GRU)(width, hidden, batch_first=True)
-    _draw(layer, kind)
-    return layer
 
 
 @torch.no_grad()
