@@ -23,15 +23,19 @@ NOTHING = float("-inf")
 
 
 class FixedState:
-    """Room for `sentences` of at most `slots` source tokens, and for `steps` tokens of each of their beams."""
+    """Room for `sentences` of at most `slots` source tokens, and for `steps` tokens of each of their beams.
 
-    def __init__(self, like: TransformerState, *, sentences: int, slots: int, steps: int) -> None:
+    With a window all of the past stays where it is, and what lies farther back is masked.
+    """
+
+    def __init__(self, like: TransformerState, *, sentences: int, slots: int, steps: int, window: int | None) -> None:
         bias, Q = like.memory_bias, like.beams
         self.num_sentences, self.num_heads, self.beams, self.places = sentences, like.num_heads, Q, steps
         device, dtype, G = bias.device, bias.dtype, sentences * like.num_heads
         self._position = torch.zeros(1, dtype=torch.int64, device=device)
         self._place = torch.arange(Q, device=device)  # the slots of the next tokens
         self._own = torch.full((Q, Q), NOTHING, dtype=dtype, device=device).fill_diagonal_(0.0)
+        self._window, self._steps = window, torch.arange(steps, device=device).repeat_interleave(Q)  # of each slot
         self._past = torch.full((sentences, Q, steps * Q), NOTHING, dtype=dtype, device=device)
         self.memory_bias = torch.zeros(
             (G, 1, slots), dtype=dtype, device=device
@@ -53,7 +57,10 @@ class FixedState:
     def own_bias(self) -> Tensor:
         """Who may look at what of the past, the next token's own slot among it: [B * H, Q, S]."""
         own = self._own.expand(self.num_sentences, -1, -1)
-        return self._past.index_copy_(2, self._place, own).repeat_interleave(self.num_heads, dim=0)
+        bias = self._past.index_copy_(2, self._place, own)
+        if self._window is not None:
+            bias = bias.masked_fill(self._steps < self._position - self._window, NOTHING)
+        return bias.repeat_interleave(self.num_heads, dim=0)
 
     def advance(self) -> None:
         self._position += 1

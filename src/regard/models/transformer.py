@@ -96,8 +96,7 @@ class Transformer(Stacks, Seq2Seq):
 
     @property
     def has_fixed_state(self) -> bool:
-        # A window and a convolution look back a fixed way, which would have to move along.
-        return self.config.window is None and self.config.feed_forward != "conv"
+        return self.config.feed_forward != "conv"  # a convolution's recent inputs would have to move along
 
     def fixed_state(self, like: TransformerState, *, sentences: int, slots: int, steps: int) -> FixedState:
-        return FixedState(like, sentences=sentences, slots=slots, steps=steps)
+        return FixedState(like, sentences=sentences, slots=slots, steps=steps, window=self.config.window)
