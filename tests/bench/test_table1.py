@@ -7,7 +7,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from typer.testing import CliRunner
 
-from regard.bench.table1 import HEAD, KINDS, WINDOW, crossing, growth, measure
+from regard.bench.report import as_text, summarize
+from regard.bench.table1 import HEAD, KINDS, WINDOW, Point, crossing, growth, measure
 from regard.cli import app
 from regard.data.ragged import Layout
 from regard.nn.attend import Pattern, attend
@@ -79,3 +80,17 @@ def test_the_command_prints_the_table_and_writes_it_down(tmp_path):
     assert {row["layer"] for row in data["rows"]} == set(BY_NAME)
     assert len(data["points"]) == 4 * (3 + 3 - 1)
     assert (tmp_path / "table1.svg").stat().st_size > 1000
+
+
+def test_a_size_that_a_layer_refuses_is_left_out_of_its_curve_alone():
+    points = [
+        Point(kind.name, n, 64, n**2 / 1e6 if kind.name == "self-attention" else n / 1e3, 1, 1, 1)
+        for kind in KINDS
+        for n in (64, 256, 512, 1024, 4096)
+        if (kind.name, n) != ("recurrent", 4096)
+    ] + [Point(kind.name, 64, d, d / 1e3, 1, 1, 1) for kind in KINDS for d in (128, 256)]
+    summary = summarize(points, width=64, length=64)
+    # n² / 1e6 and n / 1e3 meet at 1,000
+    assert summary["self_attention_is_slower_from"]["recurrent"] == pytest.approx(1000)
+    assert summary["rows"][0]["in_length"] == 2.0 and summary["rows"][1]["in_length"] == 1.0
+    assert "4096" in as_text(points, summary)

@@ -38,12 +38,15 @@ def summarize(points: Sequence[Point], *, width: int, length: int) -> dict[str, 
         }
         for kind in KINDS
     ]
-    sizes, attention = zip(*by_length(points, KINDS[0].name, width), strict=True)
-    crossings = {
-        kind.name: crossing(sizes, attention, [seconds for _, seconds in by_length(points, kind.name, width)])
-        for kind in KINDS[1:]
-    }
+    crossings = {kind.name: _crossing(points, KINDS[0].name, kind.name, width) for kind in KINDS[1:]}
     return {"width": width, "length": length, "rows": rows, "self_attention_is_slower_from": crossings}
+
+
+def _crossing(points: Sequence[Point], first: str, second: str, width: int) -> float | None:
+    """From which length on the first kind takes longer, by those that both were measured at."""
+    one, other = dict(by_length(points, first, width)), dict(by_length(points, second, width))
+    sizes = [size for size in one if size in other]
+    return crossing(sizes, [one[size] for size in sizes], [other[size] for size in sizes])
 
 
 def _growth(measured: Sequence[tuple[int, float]]) -> float:
