@@ -42,10 +42,14 @@ class Slots:
         self._by_sentence.narrow(2, start, Q).copy_(entries_BHQK)
         return self.by_head
 
-    def keep(self, sentences: Tensor, num_sentences: int) -> None:
-        """Keeps those of these of all sentences, in this order."""
+    def keep(self, sentences: Tensor, num_sentences: int, used: int) -> None:
+        """Keeps those of these of all sentences, in this order; so many slots are written."""
         assert self.by_head is not None, "nothing was written yet"
-        self.by_head, self._by_sentence = of_sentences(self.by_head, sentences, num_sentences), None
+        before_BHSK = self.by_head.unflatten(0, (num_sentences, -1))
+        used = max(used, FEWEST)
+        kept = self.by_head.new_empty(sentences.numel(), *before_BHSK.shape[1:])
+        kept[:, :, :used] = before_BHSK[:, :, :used].index_select(0, sentences)
+        self.by_head, self._by_sentence = kept.flatten(0, 1), kept
 
 
 class KeyValueCache:
@@ -68,8 +72,8 @@ class KeyValueCache:
 
     def keep(self, sentences: Tensor) -> None:
         """Keeps the rows of these sentences, in this order."""
-        self._keys.keep(sentences, self.num_sentences)
-        self._values.keep(sentences, self.num_sentences)
+        self._keys.keep(sentences, self.num_sentences, self.used)
+        self._values.keep(sentences, self.num_sentences, self.used)
         self.num_sentences = sentences.numel()
 
 
