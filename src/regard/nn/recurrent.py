@@ -8,10 +8,11 @@ Shapes: N tokens, B sentences, T the longest sentence, D width of the input.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
@@ -25,35 +26,31 @@ class TimeOrder:
     """The tokens of a batch by time step, and in a step by sentence, longest first: those still going come first."""
 
     def __init__(self, layout: Layout) -> None:
-        self.layout = layout
-        lengths = torch.tensor(layout.lengths)
-        self._longest_first = lengths.argsort(descending=True, stable=True)
-        self.rows = (lengths[None] > torch.arange(layout.longest)[:, None]).sum(dim=1)  # sentences still going: [T]
+        lengths = np.array(layout.lengths, dtype=np.int64)
+        longest_first = np.argsort(-lengths, kind="stable")
+        starts, ordered = (lengths.cumsum() - lengths)[longest_first], lengths[longest_first]
+        steps = np.arange(layout.longest)[:, None]
+        going = ordered > steps  # [T, B]
+        tokens = (starts + steps)[going]
 
-    @cached_property
-    def sentences(self) -> Tensor:
-        """The numbers of the sentences, longest first: [B]."""
-        return self._longest_first.to(self.layout.device)
+        def on_device(numbers: NDArray[np.int64]) -> Tensor:
+            return torch.from_numpy(numbers).to(layout.device)
 
-    @cached_property
-    def places(self) -> Tensor:
-        """For each sentence, its place in that order: [B]."""
-        return self.sentences.argsort()
-
-    @cached_property
-    def tokens(self) -> Tensor:
-        """The numbers of the tokens in this order: [N]."""
-        step, row = self.layout.positions, self.places[self.layout.sentences]
-        return (step * self.layout.num_sentences + row).argsort()
-
-    @cached_property
-    def back(self) -> Tensor:
-        """For each token, its place in this order: [N]."""
-        return self.tokens.argsort()
+        self.rows = torch.from_numpy(going.sum(axis=1))  # sentences still going, for the host: [T]
+        self.sentences = on_device(longest_first)  # their numbers, longest first: [B]
+        self.places = on_device(_inverse(longest_first))  # for each sentence, its place in that order: [B]
+        self.tokens = on_device(tokens)  # their numbers in this order: [N]
+        self.back = on_device(_inverse(tokens))  # for each token, its place in this order: [N]
 
     def pack(self, x_ND: Tensor) -> PackedSequence:
-        """As PyTorch's recurrent layers take it."""
-        return PackedSequence(x_ND.index_select(0, self.tokens), self.rows, self.sentences, self.places)
+        """As PyTorch's recurrent layers take it: tokens in this order."""
+        return PackedSequence(x_ND, self.rows, self.sentences, self.places)
+
+
+def _inverse(order: NDArray[np.int64]) -> NDArray[np.int64]:
+    inverse = np.empty_like(order)
+    inverse[order] = np.arange(order.size)
+    return inverse
 
 
 class Recurrent(nn.Module):
@@ -96,13 +93,14 @@ class Recurrent(nn.Module):
     def forward(self, x_ND: Tensor, order: TimeOrder) -> tuple[Tensor, Tensor]:
         """The outputs of the last layer, [N, H], and the last state, [L, P, B, H]; both ways, or one way."""
         last = []
+        x_ND = x_ND.index_select(0, order.tokens)
         for number, layer in enumerate(self._layers()):
             x_ND = self.dropout(x_ND) if number else x_ND
             packed, final = self._run(layer, order.pack(x_ND.to(self.dtype)))
-            x_ND = packed.data.index_select(0, order.back)
+            x_ND = packed.data
             parts = list(final) if self.kind == "lstm" else [final]
             last.append(torch.stack([part.transpose(0, 1).flatten(1) for part in parts]))  # directions side by side
-        return x_ND, torch.stack(last)
+        return x_ND.index_select(0, order.back), torch.stack(last)
 
     def onwards(self, x_BTD: Tensor, state: Tensor) -> Tensor:
         """The outputs of the last layer over a rectangle, [B, T, H], from this state on. For one direction."""
