@@ -1,5 +1,7 @@
 """Laws of search that hold for every model family."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -7,7 +9,7 @@ from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.recorded import Recorded, record
 from regard.decoding.refine import refine
-from regard.decoding.search import BeamSearch, Given, search
+from regard.decoding.search import BeamSearch, Given, search, search_each
 
 SOURCES = [[5, 6, 7, 8, 2], [9, 2], [3, 4, 5, 2], [10, 10, 2], [7, 2], [4, 4, 4, 4, 4, 4, 2]]
 
@@ -21,6 +23,18 @@ def test_output_does_not_depend_on_batch_size_or_order(model, beam):
     assert [one.ids for one in together] == [one.ids for one in alone] == [one.ids for one in backwards]
     for one, other in zip(together, alone, strict=True):
         assert one.score == pytest.approx(other.score, abs=1e-4)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_each_sentence_is_found_once_and_the_short_ones_first(model, beam):
+    options = SearchOptions(beam=beam, min_length=99, max_extra=1)  # so that each is written to its limit
+    found = list(search_each(model, Ragged.from_lists(SOURCES), options=options))
+    sentences = [sentence for some in found for sentence, _ in some]
+    assert sorted(sentences) == list(range(len(SOURCES))) and len(found) > 1
+    lengths = [[len(best[0].ids) for _, best in some] for some in found]
+    assert all(max(earlier) <= min(later) for earlier, later in itertools.pairwise(lengths))
+    together = search(model, Ragged.from_lists(SOURCES), options=options)
+    assert all(together[sentence] == best for some in found for sentence, best in some)
 
 
 def test_a_beam_of_one_is_greedy(model):

@@ -59,6 +59,54 @@ def test_those_that_wait_go_together_and_get_their_own(engine, slow):
     assert slow.batches == [["zero"], ["a1", "a2", "b1", "b2", "c1", "c2"]]
 
 
+def test_a_sentence_is_answered_when_it_is_done_not_with_the_last_of_its_batch():
+    go_on, batches = threading.Event(), []
+
+    def lane(model, texts, options):
+        batches.append(texts)
+        yield [(1, [Translation(texts[1].upper(), 0.0)])]
+        go_on.wait(10)
+        yield [(0, [Translation(texts[0].upper(), 0.0)])]
+
+    engine = Engine([lane], LIMITS)
+    long, short = engine.submit(M, ["long"], OPTIONS), engine.submit(M, ["short"], OPTIONS)
+    assert results(short) == ["SHORT"] and not long[0].done() and batches == [["long", "short"]]
+    assert (engine.taken, engine.translated) == (1, 1)
+    go_on.set()
+    assert results(long) == ["LONG"]
+    engine.close()
+    assert (engine.queued, engine.taken, engine.translated, engine.batches) == (0, 0, 2, 1)
+
+
+def test_an_error_after_some_answers_takes_none_of_them_back():
+    def lane(model, texts, options):
+        yield [(0, [Translation("ONE", 0.0)])]
+        raise ValueError("in the middle")
+
+    engine = Engine([lane], LIMITS)
+    one, two = engine.submit(M, ["one"], OPTIONS), engine.submit(M, ["two"], OPTIONS)
+    assert results(one) == ["ONE"]
+    with pytest.raises(ValueError, match="in the middle"):
+        results(two)
+    engine.close()
+    assert engine.taken == 0
+
+
+def test_those_of_like_length_go_together(slow):
+    engine = Engine([slow.translate] * 2, replace(LIMITS, batch_sentences=64, queued_sentences=200))
+    slow.go_on.clear()
+    held = [engine.submit(M, ["zero"], OPTIONS), time.sleep(0.3), engine.submit(M, ["zero"], OPTIONS), time.sleep(0.3)]
+    texts = [text for number in range(10) for text in (f"s{number}", f"a long sentence {number}")]
+    futures = [engine.submit(M, [text], OPTIONS) for text in texts]
+    slow.go_on.set()
+    assert [results(one) for one in futures] == [[text.upper()] for text in texts]
+    assert results(held[0]) == results(held[2]) == ["ZERO"]
+    engine.close()
+    batches = [batch for batch in slow.batches if "zero" not in batch]
+    for batch in batches[:2]:
+        assert len({len(text) for text in batch}) == 1 and 8 <= len(batch) <= 9, batches  # three quarters of 22, halved
+
+
 def test_other_options_are_another_batch(engine, slow):
     slow.go_on.clear()
     engine.submit(M, ["zero"], OPTIONS)

@@ -71,6 +71,8 @@ class Worker:
                 self.process.kill()
                 self.process.wait()
                 self.process = self._start()
+                if not missing:
+                    return
         raise WorkerEnded
 
     def _ask(self, message: str) -> Iterator[str]:
