@@ -21,7 +21,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -117,7 +116,7 @@ class Study:
         self.ends = time.monotonic() + (seconds or float("inf"))
         self.unfinished: list[str] = []
         self._taught = False
-        self._locks: dict[Path, threading.Lock] = defaultdict(threading.Lock)  # by what is made
+        self._locks: dict[str, threading.Lock] = {}  # by what is made
 
     def task(self, do: str, rival: Rival, seed: int = 1) -> Task:
         return Task(do, rival, seed, self.data, self.work, self.also)
@@ -141,22 +140,23 @@ class Study:
 
         if task.rival.distilled and not self._distill():
             return False
-        with self._locks[task.run]:
-            if RunFolder(task.run).finished:
-                return True
-            return self._regard("train", task.rival.recipe, "--out", task.run, "--data", self.data, *task.overrides)
+        words = ["train", task.rival.recipe, "--out", task.run, "--data", self.data, *task.overrides]
+        with self._alone(task.run):
+            return RunFolder(task.run).finished or self._regard(task.name, *words)
+
+    def _alone(self, path: Path) -> threading.Lock:
+        return self._locks.setdefault(str(path), threading.Lock())
 
     def _distill(self) -> bool:
         """Makes the training set of those that write at once: the first Transformer's translations."""
         teacher, folder = self.task("train", RIVALS[0]), self.work / "distilled"
-        with self._locks[folder]:
+        with self._alone(folder):
             if not self._taught and self._train(teacher):
-                self._taught = self._regard("distill", teacher.run, folder, "--data", self.data)
+                self._taught = self._regard("distill", "distill", teacher.run, folder, "--data", self.data)
             return self._taught
 
     def _call(self, task: Task, kept: Path) -> bool:
-        ready = self._train(task) if task.do != "pace" else not task.rival.distilled or self._distill()
-        if not ready:
+        if not self._can(task):
             return False
         given = json.dumps({**asdict(task), "data": str(task.data), "work": str(task.work)})
         printed = self._run([sys.executable, str(Path(__file__)), given], task.name)
@@ -165,9 +165,15 @@ class Study:
         kept.write_text(printed.splitlines()[-1], encoding="utf-8")
         return True
 
-    def _regard(self, *words: Any) -> bool:
+    def _can(self, task: Task) -> bool:
+        """Whether what the task needs is there now: a trained model, or to time a step, what it is trained on."""
+        if task.do != "pace":
+            return self._train(task)
+        return self._distill() if task.rival.distilled else True
+
+    def _regard(self, name: str, *words: Any) -> bool:
         """Whether a command of ours came to its end."""
-        return self._run([sys.executable, "-m", "regard", *map(str, words)], str(words[0])) is not None
+        return self._run([sys.executable, "-m", "regard", *map(str, words)], name) is not None
 
     def _run(self, command: list[str], name: str) -> str | None:
         """What it printed; None where the time ran out."""

@@ -21,6 +21,7 @@ import studies
 from harness import say
 from machine import machine_seconds
 from regard import api
+from regard.serve.sentences import cut
 from regard.text.corpus import stream_lines
 
 
@@ -103,7 +104,7 @@ def main() -> None:
     parser.add_argument("--beam", type=int, help="as the model's recipe says if not given")
     arguments = parser.parse_args()
     lines = [line for line in stream_lines(arguments.data / "tatoeba_en_de/test.de.gz") if line.strip()]
-    sentences = [line for line in lines if not re.search(r"[.!?\u2026]\s", line)][: arguments.sentences]  # one each
+    sentences = [line for line in lines if cut(line).sentences == [line]][: arguments.sentences]
     in_one_go, server = InOneGo(arguments.beam), Served()
     rounds: list[dict[str, Any]] = []
     try:
@@ -128,11 +129,15 @@ def main() -> None:
                     "seconds": seconds,
                 }
             )
-            say(f"{arguments.clients} clients: { ({key: round(value, 1) for key, value in rounds[-1].items()}) }")
+            said = {key: round(value, 1) for key, value in rounds[-1].items()}
+            say(f"{arguments.clients} clients: {said}")
     finally:
         server.stop()
     in_all = {key: statistics.median(one[key] for one in rounds) for key in ("in_one_go", "served")}
     ratio = in_all["served"] / in_all["in_one_go"]
+    wrong = sum(one["not_as_in_one_go"] for one in rounds)
+    if wrong:
+        raise SystemExit(f"{wrong} answers were other ones than in one go")
     result = {
         "study": "serve",
         "sentences": len(sentences),

@@ -93,4 +93,24 @@ def test_a_size_that_a_layer_refuses_is_left_out_of_its_curve_alone():
     # n² / 1e6 and n / 1e3 meet at 1,000
     assert summary["self_attention_is_slower_from"]["recurrent"] == pytest.approx(1000)
     assert summary["rows"][0]["in_length"] == 2.0 and summary["rows"][1]["in_length"] == 1.0
-    assert "4096" in as_text(points, summary)
+    (last,) = [line.split() for line in as_text(points, summary).splitlines() if line.split()[:1] == ["4096"]]
+    assert len(last) == 1 + len(KINDS) - 1  # n, and a time of every kind but one
+
+
+def test_a_kind_with_one_size_or_none_has_no_exponent():
+    points = [Point(kind.name, n, 64, n / 1e3, 1, 1, 1) for kind in KINDS[:1] for n in (64, 128)]
+    summary = summarize([*points, Point(KINDS[1].name, 64, 64, 1.0, 1, 1, 1)], width=64, length=64)
+    assert [row["in_length"] for row in summary["rows"]] == [1.0, None, None, None]
+    assert "–" in as_text(points, summary)
+
+
+def test_the_command_goes_on_when_a_layer_refuses_a_size(monkeypatch):
+    def refusing(kind, n, d, device):
+        if (kind.name, n) == ("recurrent", 256):
+            raise RuntimeError("not supported\nthis long")
+        return Point(kind.name, n, d, n * d / 1e6, 1, 1, 1)
+
+    monkeypatch.setattr("regard.bench.table1.measure", refusing)
+    sizes = ["--longest", "256", "--widest", "256", "--width", "64", "--length", "64"]
+    result = CliRunner().invoke(app, ["bench", "table1", *sizes])
+    assert result.exit_code == 0 and "recurrent: left out n = 256, d = 64: not supported" in result.stderr

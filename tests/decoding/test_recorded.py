@@ -7,7 +7,7 @@ from regard.data.ragged import Ragged
 from regard.decoding import recorded
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.recorded import Recorded, record
-from regard.decoding.search import search
+from regard.decoding.search import search, search_each
 from regard.models import build_model
 
 TABLE = {"kind": "transformer", "width": 32, "num_layers": 2, "num_heads": 2, "hidden": 64, "tie": "none"}
@@ -34,6 +34,15 @@ def test_only_so_many_recordings_are_kept(monkeypatch):
     for count in (1, 2, 4, 1):
         search(model, Ragged.from_lists(SOURCES[:count]), options=SearchOptions(beam=2, max_extra=2))
     assert [size[0] for size in model._recordings] == [4, 1]
+
+
+def test_a_search_whose_recording_another_one_took_is_refused():
+    model, options = Recorded(fresh()), SearchOptions(beam=2, max_extra=4)
+    first = search_each(model, Ragged.from_lists(SOURCES[:3]), options=options)
+    next(first)
+    search(model, Ragged.from_lists(SOURCES[1:4]), options=options)
+    with pytest.raises(AssertionError, match="another search"):
+        list(first)
 
 
 def test_many_rows_take_the_models_own_steps(monkeypatch):

@@ -292,6 +292,7 @@ def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_
     allowed = dict.fromkeys(gradients, 1e-4)
     if DEVICE == "cuda":  # all is bfloat16 there, and may be about as far from float32 as plain PyTorch is in bfloat16
         on_gpu = to_device(plain, torch.device(DEVICE))
-        allowed = {key: 0.05 + 2 * error for key, error in errors(passed(on_gpu, DEVICE, ours=False)[1]).items()}
+        plainly = errors(passed(on_gpu, DEVICE, ours=False)[1])
+        allowed = {key: min(0.05 + 2 * error, 0.5) for key, error in plainly.items()}
     for key, error in errors(our_gradients).items():
         assert error < allowed[key], (key, error, allowed[key])

@@ -95,12 +95,15 @@ def test_an_error_after_some_answers_takes_none_of_them_back():
 def test_those_of_like_length_go_together(slow):
     engine = Engine([slow.translate] * 2, replace(LIMITS, batch_sentences=64, queued_sentences=200))
     slow.go_on.clear()
-    held = [engine.submit(M, ["zero"], OPTIONS), time.sleep(0.3), engine.submit(M, ["zero"], OPTIONS), time.sleep(0.3)]
+    held = []
+    for _ in range(2):
+        held += engine.submit(M, ["zero"], OPTIONS)
+        time.sleep(0.3)  # a lane has it now
     texts = [text for number in range(10) for text in (f"s{number}", f"a long sentence {number}")]
     futures = [engine.submit(M, [text], OPTIONS) for text in texts]
     slow.go_on.set()
     assert [results(one) for one in futures] == [[text.upper()] for text in texts]
-    assert results(held[0]) == results(held[2]) == ["ZERO"]
+    assert results(held) == ["ZERO", "ZERO"]
     engine.close()
     batches = [batch for batch in slow.batches if "zero" not in batch]
     for batch in batches[:2]:
@@ -149,6 +152,39 @@ def test_what_nobody_waits_for_is_not_translated(engine, slow):
     slow.go_on.set()
     assert results(kept) == ["KEPT"]
     assert slow.batches == [["zero"], ["kept"]] and engine.queued == 0
+    engine.close()
+    assert engine.taken == 0
+
+
+def test_what_is_cancelled_while_it_is_taken_is_no_longer_counted(engine, slow):
+    slow.go_on.clear()
+    first, second = engine.submit(M, ["first"], OPTIONS), engine.submit(M, ["second"], OPTIONS)
+    taken, engine._take = engine._take, lambda: [second[0].cancel(), taken()][1]  # in the same batch, too late for it
+    slow.go_on.set()
+    assert results(first) == ["FIRST"]
+    engine.close()
+    assert engine.taken == 0
+
+
+def test_a_lane_that_leaves_sentences_out_leaves_nobody_waiting():
+    engine = Engine([lambda model, texts, options: iter([[(0, [Translation("ONE", 0.0)])]])], LIMITS)
+    one, two = engine.submit(M, ["one"], OPTIONS), engine.submit(M, ["two"], OPTIONS)
+    assert results(one) == ["ONE"]
+    with pytest.raises(RuntimeError, match="left sentences out"):
+        results(two)
+    engine.close()
+    assert (engine.taken, engine.batches) == (0, 0)
+
+
+def test_the_first_does_not_wait_longer_than_it_may(slow):
+    engine = Engine([slow.translate], replace(LIMITS, batch_gap=0.2, batch_wait=0.5))
+    futures = []
+    for number in range(12):  # one every 0.1 s: the gap is never long enough
+        futures += engine.submit(M, [f"t{number}"], OPTIONS)
+        time.sleep(0.1)
+    results(futures)
+    engine.close()
+    assert len(slow.batches) > 1 and len(slow.batches[0]) < 8  # so it was time, and not a full batch
 
 
 def test_closing_finishes_what_was_taken_and_takes_nothing_more(slow):
@@ -169,6 +205,8 @@ def test_calls_are_made_by_the_engines_threads(engine):
     assert engine.call(lambda: threading.current_thread().name).result(10).startswith("translate-")
     with pytest.raises(ZeroDivisionError):
         engine.call(lambda: 1 / 0).result(10)
+    engine.close()
+    assert engine.taken == 0
 
 
 def test_other_models_are_another_batch(engine, slow):

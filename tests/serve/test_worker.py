@@ -1,6 +1,7 @@
 """A process that translates, as the server sees it: what it says, and what happens when it dies."""
 
 import json
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -52,6 +53,50 @@ def test_one_whose_successor_dies_too_says_so():
     assert next(answers) == [(0, [Translation("A", -1.0)])]
     with pytest.raises(WorkerEnded):
         next(answers)
+
+
+def test_one_that_dies_with_its_last_word_said_needs_no_successor():
+    worker = Mortal([[ready((0, "A"))]])
+    assert len(list(worker.translate("de-en", ["a"], OPTIONS))) == 1 and worker.asked == [["a"]]
+
+
+SPEAKS = """
+import json, sys
+for line in sys.stdin:
+    for number, text in enumerate(json.loads(line)["sentences"]):
+        print(json.dumps({"ready": [[number, [[text.upper(), 0.0]]]]}), flush=True)
+        if text == "die":
+            print('{"ready": [[1, [["hal', end="", flush=True)
+            sys.exit(1)
+    print("null", flush=True)
+"""
+
+
+class Real(Worker):
+    """A worker whose process is a real one, that shouts, and dies when told to."""
+
+    def _start(self):
+        self.command = [sys.executable, "-c", SPEAKS]
+        return super()._start()
+
+
+def texts(answers):
+    return [(number, best[0].text) for some in answers for number, best in some]
+
+
+def test_who_stops_listening_leaves_nothing_behind_for_the_next():
+    worker = Real({"de-en": "somewhere"}, device="cpu", threads=1)
+    answers = worker.translate("de-en", ["one", "two"], OPTIONS)
+    next(answers)
+    answers.close()
+    assert texts(worker.translate("de-en", ["alpha", "beta"], OPTIONS)) == [(0, "ALPHA"), (1, "BETA")]
+    worker.close()
+
+
+def test_half_a_line_is_no_answer():
+    worker = Real({"de-en": "somewhere"}, device="cpu", threads=1)
+    assert texts(worker.translate("de-en", ["die", "go on"], OPTIONS)) == [(0, "DIE"), (1, "GO ON")]
+    worker.close()
 
 
 def test_an_error_is_told_and_the_worker_goes_on():

@@ -46,11 +46,15 @@ def _crossing(points: Sequence[Point], first: str, second: str, width: int) -> f
     """From which length on the first kind takes longer, by those that both were measured at."""
     one, other = dict(by_length(points, first, width)), dict(by_length(points, second, width))
     sizes = [size for size in one if size in other]
+    if not sizes:
+        return None
     return crossing(sizes, [one[size] for size in sizes], [other[size] for size in sizes])
 
 
-def _growth(measured: Sequence[tuple[int, float]]) -> float:
+def _growth(measured: Sequence[tuple[int, float]]) -> float | None:
     last = measured[-UPPER:]
+    if len(last) < 2:
+        return None
     return round(growth([size for size, _ in last], [seconds for _, seconds in last]), 2)
 
 
@@ -61,8 +65,8 @@ def as_text(points: Sequence[Point], summary: dict[str, Any]) -> str:
         f"{'layer':16}{'operations':>12}{'sequential':>12}{'path':>10}{'time grows with n':>20}{'with d':>16}",
         *(
             f"{row['layer']:16}{row['operations']:>12}{row['sequential']:>12}{row['path']:>10}"
-            f"{row['in_length']:>11.2f} (paper {row['paper_in_length']})"
-            f"{row['in_width']:>7.2f} (paper {row['paper_in_width']})"
+            f"{_exponent(row['in_length']):>11} (paper {row['paper_in_length']})"
+            f"{_exponent(row['in_width']):>7} (paper {row['paper_in_width']})"
             for row in summary["rows"]
         ),
         "",
@@ -80,6 +84,10 @@ def as_text(points: Sequence[Point], summary: dict[str, Any]) -> str:
         where = "at no length measured" if place is None else f"from n = {place:,.0f} on"
         lines.append(f"self-attention takes longer than {name} {where}")
     return "\n".join(lines)
+
+
+def _exponent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
 
 
 def _ms(seconds: float | None) -> str:

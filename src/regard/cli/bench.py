@@ -61,7 +61,7 @@ def table1(
             try:
                 points.append(measure(kind, n, d, where))
             except RuntimeError as refused:  # a library has its limits: cuDNN takes no sentence of 131,072 tokens
-                say(f"{kind.name}: left out n = {n}, d = {d}: {str(refused).splitlines()[0]}")
+                say(f"{kind.name}: left out n = {n}, d = {d}: {str(refused).partition(chr(10))[0]}")
     summary = summarize(points, width=width, length=length)
     print(as_text(points, summary))
     if out is not None:

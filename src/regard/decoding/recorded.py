@@ -40,6 +40,7 @@ class Recording:
         self.model, self.state, self.rows = model, state, rows
         self.tokens = torch.zeros(rows, dtype=torch.int64, device=device)
         self.logits: Tensor | None = None
+        self.turn = 0  # the search that has its memory now, by number
         self.graph: torch.cuda.CUDAGraph | None = None
         for _ in range(WARM_UP):
             model.step(self.tokens, state)
@@ -69,9 +70,14 @@ class RecordedState:
     recording: Recording
     size: Size
     sentences: int
+    turn: int
     length: int = 0
 
+    def check(self) -> None:
+        assert self.turn == self.recording.turn, "another search has begun with this recording; end one first"
+
     def reorder(self, rows: Tensor) -> None:
+        self.check()
         beams = self.size[1]
         fill = torch.arange(beams, device=rows.device).repeat((self.recording.rows - rows.numel()) // beams)
         sentences, before = rows.numel() // beams, self.sentences
@@ -106,11 +112,13 @@ class Recorded(Seq2Seq):
         size = (1 << (sentences - 1).bit_length(), beams, -(-slots // SLOTS) * SLOTS, FIRST_STEPS)
         recording = self._recording(size, plain)
         recording.state.load(plain)
-        return RecordedState(recording, size, sentences)
+        recording.turn += 1
+        return RecordedState(recording, size, sentences, recording.turn)
 
     def step(self, tokens: Tensor, state: Any) -> Tensor:
         if not isinstance(state, RecordedState):
             return self.model.step(tokens, state)
+        state.check()
         if state.length == state.size[3]:
             self._make_room(state)
         state.length += 1
@@ -134,4 +142,5 @@ class Recorded(Seq2Seq):
         state.size = (sentences, beams, slots, 2 * steps)
         larger = self._recording(state.size, state.recording.state)
         larger.state.take_over(state.recording.state, steps)
-        state.recording = larger
+        larger.turn += 1
+        state.recording, state.turn = larger, larger.turn

@@ -45,7 +45,10 @@ def search(
 def search_each(
     model: Seq2Seq, source: Ragged, *, options: SearchOptions, prefixes: Sequence[Sequence[int]] = ()
 ) -> Iterator[Found]:
-    """As `search`, but each sentence's translations as soon as they are found, by its number."""
+    """As `search`, but each sentence's translations, by its number, when it is done; greedily, when a quarter of all are.
+
+    On a GPU a search is to be ended, or given up, before another one begins (`decoding.recorded`).
+    """
     limits = [options.limit(length - 1) for length in source.layout.lengths]
     if prefixes:
         limits = [max(limit, len(prefix) + 1) for limit, prefix in zip(limits, prefixes, strict=True)]

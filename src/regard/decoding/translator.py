@@ -82,15 +82,20 @@ class Translator:
             first += len(chunk)
 
     def each(self, texts: Sequence[str], *, options: SearchOptions | None = None, first: int = 1) -> Iterator[Ready]:
-        """As `stream`, but each text's translations as soon as they are there, by its number; not in order."""
+        """As `stream`, but each text's translations as soon as they are there, by its number; not in order.
+
+        What a judge chooses, and what a model writes at once, is there with the last. See `search_each`.
+        """
         options = options or search_options(self.config)
         if self.judge is None:
             yield from self._search(texts, first, options)
             return
         candidates = self._search(texts, first, replace(options, nbest=options.beam))
-        found = {number: best for some in candidates for number, best in some}
-        judged = self._judged([texts[number] for number in found], list(found.values()), self.judge)
-        yield [(number, best[: options.nbest]) for number, best in zip(found, judged, strict=True)]
+        found = sorted(
+            (number, best) for some in candidates for number, best in some
+        )  # the judge's batches depend on it
+        judged = self._judged([texts[number] for number, _ in found], [best for _, best in found], self.judge)
+        yield [(number, best[: options.nbest]) for (number, _), best in zip(found, judged, strict=True)]
 
     def _judged(
         self, texts: Sequence[str], found: list[list[Translation]], judge: Judge
@@ -109,7 +114,8 @@ class Translator:
         encoded = self.tokenizers.source.encode_all(texts)
         there = np.array([bool(ids and text.strip()) for ids, text in zip(encoded, texts, strict=True)], dtype=np.bool_)
         wanted = np.flatnonzero(there)
-        yield [(number, [Translation("", 0.0)]) for number in np.flatnonzero(~there).tolist()]
+        if not there.all():
+            yield [(number, [Translation("", 0.0)]) for number in np.flatnonzero(~there).tolist()]
         most = self.longest_source
         for number in wanted:
             if len(encoded[number]) > most:

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -50,7 +51,7 @@ class Job:
         if len(self.found) == len(self.sentences):
             self.future.set_result([self.found[number] for number in range(len(self.sentences))])
 
-    @property
+    @cached_property
     def length(self) -> int:
         """Characters of the longest sentence: those of like length are done after as many steps."""
         return max(map(len, self.sentences))
@@ -186,11 +187,14 @@ class Engine:
                     for place, best in ready:
                         job, number = places[place]
                         job.take(number, best)
+                if not all(job.future.done() for job in wanted):
+                    raise RuntimeError("a lane left sentences out")
+                self._count(0, batches=1)
         except Exception as error:  # whatever it is, nobody is left waiting
             for job in wanted:
                 if not job.future.done():
                     job.future.set_exception(error)
-        self._count(left, batches=1)
+        self._count(left)
 
     def _count(self, taken: int, *, translated: int = 0, batches: int = 0) -> None:
         """So many fewer are being translated."""

@@ -20,7 +20,7 @@ from regard.serve.models import Served
 from regard.serve.sentences import Cut
 from regard.serve.worker import WorkerEnded
 
-SHORT = 1000  # characters that are cut into sentences faster than another thread would begin to
+SHORT = 1000  # characters that are cut into sentences at once, and not by another thread
 
 
 @dataclass

@@ -15,7 +15,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -38,7 +37,6 @@ class Worker:
         where = [str(path) for path in runs.values()]
         self.command = [sys.executable, "-m", "regard.serve.worker", device, str(threads), *where]
         self.numbers = {name: number for number, name in enumerate(runs)}
-        self.lock = threading.Lock()
         self.process = self._start()
 
     def _start(self) -> subprocess.Popen[str]:
@@ -54,37 +52,43 @@ class Worker:
     def translate(self, model: str, sentences: list[str], options: SearchOptions) -> Iterator[Ready]:
         """The translations of each sentence, by its number, as they become ready."""
         missing = dict(enumerate(sentences))
-        with self.lock:
-            for _ in range(ATTEMPTS):
-                numbers = list(missing)  # a second time, those that the first left
-                asked = {"model": self.numbers[model], "sentences": list(missing.values()), "options": asdict(options)}
+        for _ in range(ATTEMPTS):
+            numbers, ended = list(missing), False  # a second time, those that the first left
+            asked = {"model": self.numbers[model], "sentences": list(missing.values()), "options": asdict(options)}
+            try:
                 for line in self._ask(json.dumps(asked)):
                     answer = json.loads(line)
-                    if answer is None:
-                        return
-                    if "error" in answer:
-                        raise RuntimeError(answer["error"])
+                    ended = answer is None or "error" in answer
+                    if ended:
+                        break
                     ready = [(numbers[at], [Translation(*one) for one in best]) for at, best in answer["ready"]]
                     for number, _best in ready:
                         del missing[number]
                     yield ready
-                self.process.kill()
-                self.process.wait()
-                self.process = self._start()
-                if not missing:
-                    return
+            finally:
+                if not ended:  # it died, or nobody listens any more: what it may yet say is no answer to the next
+                    self._replace()
+            if ended and answer is not None:
+                raise RuntimeError(answer["error"])
+            if not missing:
+                return
         raise WorkerEnded
 
     def _ask(self, message: str) -> Iterator[str]:
-        """What the process says, as long as it lives."""
+        """What the process says, as long as it lives: whole lines."""
         assert self.process.stdin is not None and self.process.stdout is not None
         try:
             self.process.stdin.write(message + "\n")
             self.process.stdin.flush()
         except BrokenPipeError:
             return
-        while line := self.process.stdout.readline():
+        while (line := self.process.stdout.readline()).endswith("\n"):
             yield line
+
+    def _replace(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.process = self._start()
 
     def close(self) -> None:
         """Ends the process."""
