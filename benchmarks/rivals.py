@@ -13,7 +13,6 @@ and of what is scored its file is enough.
 import argparse
 import json
 import os
-import random
 import signal
 import statistics
 import subprocess
@@ -21,91 +20,17 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import studies
 from harness import say
+from rival import RIVALS, Rival, Task
 
-RECIPE = "multi30k-en-de"
-LENGTHS = [(1, 9), (10, 12), (13, 15), (16, 19), (20, 99)]  # words of the source
-RESAMPLES = 200  # of the test set, for the interval
-
-
-@dataclass(frozen=True)
-class Rival:
-    """A family, how it is trained and searched, and what its authors reported."""
-
-    name: str
-    recipe: str
-    overrides: str = ""
-    beam: int = 5
-    distilled: bool = False
-    judged: bool = False
-    original: str = ""
-
-
-RIVALS = [
-    Rival("Transformer", RECIPE, original="27.3 BLEU, WMT14 En-De (base)"),
-    Rival("Transformer, window 8", RECIPE, "model.window=8"),
-    Rival("RNN, additive attention", f"{RECIPE}-rnn", original="26.75 BLEU, WMT14 En-Fr (RNNsearch-50)"),
-    Rival("RNN, general attention", f"{RECIPE}-rnn", "model.attention=general", original="19.0 BLEU, WMT14 En-De (local-p)"),
-    Rival("RNN, no attention", f"{RECIPE}-rnn", "model.attention=none", original="17.82 BLEU, WMT14 En-Fr (RNNencdec-50)"),
-    Rival("ConvS2S", f"{RECIPE}-convs2s", original="25.16 BLEU, WMT14 En-De"),
-    Rival("ByteNet, characters", f"{RECIPE}-bytenet", original="23.75 BLEU, WMT14 En-De"),
-    Rival("NAT with fertilities", f"{RECIPE}-nat", beam=1, distilled=True, original="17.35 BLEU, WMT14 En-De"),
-    Rival("NAT, 10 candidates, judged", f"{RECIPE}-nat", beam=10, distilled=True, judged=True, original="18.66 BLEU, En-De"),
-    Rival("mask-predict, 10 iterations", f"{RECIPE}-cmlm", beam=5, distilled=True, original="27.03 BLEU, WMT14 En-De"),
-    Rival("CTC", f"{RECIPE}-ctc", beam=1, distilled=True, original="25.52 BLEU, WMT14 En-De"),
-]  # fmt: skip
-
-
-PACE_STEPS = 120  # trained alone; the last of them are timed
 GRACE = 30.0  # seconds in which a run that is stopped writes its checkpoint
-
-
-@dataclass(frozen=True)
-class Task:
-    """One rival with one seed, to be done in a process of its own."""
-
-    do: str  # "pace", "train", "score" or "speed"
-    rival: Rival
-    seed: int
-    data: Path
-    work: Path
-    also: str  # overrides for all
-
-    @property
-    def name(self) -> str:
-        what = self.recipe if self.do in ("pace", "train") else self.rival.name
-        return f"{self.do} {what} {self.seed}".replace(",", "").replace(" ", "-")
-
-    @property
-    def recipe(self) -> str:
-        """What is trained, in a word; rivals that differ in search alone share it."""
-        own = f"{self.rival.recipe} {self.rival.overrides}".replace(RECIPE, "Transformer", 1).strip()
-        return own.replace(" ", "_")
-
-    @property
-    def run(self) -> Path:
-        return self.work / f"run-{self.recipe}-{self.seed}"
-
-    @property
-    def steps(self) -> int:
-        from regard.config import load_recipe
-
-        return load_recipe(self.rival.recipe, self.overrides).train.steps
-
-    @property
-    def overrides(self) -> list[str]:
-        found = [*self.rival.overrides.split(), *self.also.split(), f"train.seed={self.seed}"]
-        if self.rival.distilled:
-            folder = self.work / "distilled"
-            found += [f"data.train.source={folder / 'source.txt'}", f"data.train.target={folder / 'target.txt'}"]
-        return found
 
 
 class Study:
@@ -159,7 +84,7 @@ class Study:
         if not self._can(task):
             return False
         given = json.dumps({**asdict(task), "data": str(task.data), "work": str(task.work)})
-        printed = self._run([sys.executable, str(Path(__file__)), given], task.name)
+        printed = self._run([sys.executable, str(Path(__file__).with_name("rival.py")), given], task.name)
         if printed is None:
             return False
         kept.write_text(printed.splitlines()[-1], encoding="utf-8")
@@ -206,100 +131,6 @@ def _of_log(run: Path) -> dict[str, Any]:
     log = RunFolder(run).read_log()
     found = [event["step"] for event in log if event["event"] == "validated" and event.get("bleu", 0.0) >= 30.0]
     return {"steps": max(event["step"] for event in log), "steps_to_30": found[0] if found else None}
-
-
-# One rival, in its own process
-
-
-def pace(task: Task) -> dict[str, Any]:
-    """Milliseconds of a step, alone on the machine."""
-    from regard import api
-    from regard.training.events import Progress
-
-    times: list[tuple[int, float]] = []
-
-    def listen(event: Any) -> None:
-        if isinstance(event, Progress):
-            times.append((event.step, event.seconds))
-
-    short = [f"train.steps={PACE_STEPS}", "train.log_every=20", "train.validate_pairs=1"]
-    with tempfile.TemporaryDirectory() as folder:
-        api.train(
-            task.rival.recipe,
-            out=Path(folder) / "run",
-            overrides=[*task.overrides, *short],
-            data=task.data,
-            listen=listen,
-        )
-    (first, before), (last, after) = times[1], times[-1]
-    return {"milliseconds": 1000 * (after - before) / (last - first)}
-
-
-def score(task: Task) -> dict[str, Any]:
-    """BLEU of the test set, its interval, and BLEU by length."""
-    from regard.decoding.translator import search_options
-    from regard.evaluation.metrics import METRICS
-    from regard.run.folder import RunFolder
-    from regard.text.bitext import load_bitext
-
-    config, translator = RunFolder(task.run).recipe(), _loaded(task)
-    pairs = load_bitext(config.data.test["test2016"], folders=[task.data])
-    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    outputs = translator.translate(sources, options=search_options(config.decode, beam=task.rival.beam))
-    metric = METRICS["bleu"]
-
-    def bleu(rows: Sequence[int]) -> float:
-        return metric([outputs[n] for n in rows], [references[n] for n in rows], config.evaluate).value
-
-    everything, draw = range(len(pairs)), random.Random(1)
-    resampled = sorted(bleu(draw.choices(everything, k=len(pairs))) for _ in range(RESAMPLES))
-    by_length = {}
-    for least, most in LENGTHS:
-        rows = [n for n in everything if least <= len(sources[n].split()) <= most]
-        by_length[f"{least}-{most}"] = {"sentences": len(rows), "bleu": round(bleu(rows), 2)}
-    return {
-        "bleu": bleu(everything),
-        "interval": [resampled[int(0.025 * len(resampled))], resampled[int(0.975 * len(resampled))]],
-        "signature": metric(outputs, references, config.evaluate).signature,
-        "by_length": by_length,
-        "parameters": translator.model.num_parameters(),
-    }
-
-
-def speed(task: Task) -> dict[str, Any]:
-    """Target tokens a second, alone on the machine, greedy and with the rival's beam."""
-    from regard.run.folder import RunFolder
-    from regard.text.bitext import load_bitext
-
-    translator = _loaded(task)
-    test = RunFolder(task.run).recipe().data.test["test2016"]
-    sources = [pair.source for pair in load_bitext(test, folders=[task.data])]
-    return {
-        f"batch {size}, beam {width}": _speed(translator, sources[:count], size, width)
-        for size, count in ((1, 64), (64, 512))
-        for width in sorted({1, task.rival.beam})
-    }
-
-
-def _loaded(task: Task) -> Any:
-    from regard import api
-
-    judge = task.work / "run-Transformer-1" if task.rival.judged else None
-    return api.load(task.run, judge=judge)
-
-
-def _speed(translator: Any, sources: Sequence[str], size: int, beam: int) -> float:
-    """Target tokens a second, this many sentences at a time."""
-    from regard.decoding.translator import search_options
-
-    options = search_options(translator.config, beam=beam)
-    groups = [sources[at : at + size] for at in range(0, len(sources), size)]
-    translator.translate(groups[0], options=options)
-    began, tokens = time.perf_counter(), 0
-    for group in groups:
-        texts = translator.translate(group, options=options)
-        tokens += sum(len(ids) + 1 for ids in translator.tokenizers.target.encode_all(texts))
-    return round(tokens / (time.perf_counter() - began), 1)
 
 
 # The table and the picture
@@ -418,10 +249,4 @@ def _seconds(task: Task, paces: dict[str, dict[str, Any] | None]) -> float:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 2 and sys.argv[1].startswith("{"):
-        given = json.loads(sys.argv[1])
-        given |= {"rival": Rival(**given["rival"]), "data": Path(given["data"]), "work": Path(given["work"])}
-        tasks: dict[str, Callable[[Task], dict[str, Any]]] = {"pace": pace, "score": score, "speed": speed}
-        print(json.dumps(tasks[given["do"]](Task(**given))))
-    else:
-        main()
+    main()
