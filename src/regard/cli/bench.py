@@ -60,7 +60,7 @@ def table1(
         for n, d in sorted(sizes):
             try:
                 points.append(measure(kind, n, d, where))
-            except RuntimeError as refused:  # a library has its limits: cuDNN takes no sentence of 131,072 tokens
+            except RuntimeError as refused:  # a library has its limits, and cuDNN says only that it has
                 say(f"{kind.name}: left out n = {n}, d = {d}: {str(refused).partition(chr(10))[0]}")
     summary = summarize(points, width=width, length=length)
     print(as_text(points, summary))
