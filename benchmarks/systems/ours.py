@@ -10,7 +10,8 @@ import torch
 from regard.config import TrainConfig
 from regard.data.loader import Batch, make_batch
 from regard.data.order import Sides
-from regard.data.packing import PackedBatch, Shape, fill, write_row
+from regard.data.packing import PackedBatch, fill, write_row
+from regard.data.shapes import SPARE_ALIKE, Shape, round_lengths
 from regard.data.store import IdStore
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.lanes import search_all
@@ -69,28 +70,42 @@ class Ours:
     def collate(self, batches: list[Sentences]) -> list[Any]:
         if not self.packs:
             return [make_batch(batch.sources, batch.targets, self.setup.device) for batch in batches]
-        # The same sentences in as many steps, laid into batches our way: of one shape, filled with whole sentences.
+        # The same sentences in as many steps, laid into batches our way.
         sides = Sides(
             IdStore.from_lists([ids for batch in batches for ids in batch.sources]),
             IdStore.from_lists([ids for batch in batches for ids in batch.targets]),
         )
-        shape, chosen = self.pack(sides, len(batches))
-        rows = np.empty((len(batches), sum(shape.parts)), dtype=np.int32)
-        for row, pairs in zip(rows, chosen, strict=True):
+        lay = self.alike if self.model.like_lengths else self.pack
+        packed = []
+        for shape, pairs in lay(sides, len(batches)):
+            row = np.empty(shape.numbers, dtype=np.int32)
             write_row(row, sides, pairs, shape)
-        on_device = torch.from_numpy(rows).to(self.setup.device)
-        return [PackedBatch(row, shape, int(count)) for row, count in zip(on_device, rows[:, -1], strict=True)]
+            packed.append(PackedBatch(torch.from_numpy(row).to(self.setup.device), shape, int(row[-1])))
+        return packed
 
-    def pack(self, sides: Sides, steps: int) -> tuple[Shape, list[Any]]:
-        """The smallest shape that holds all sentences in so many batches, and the batches."""
+    def pack(self, sides: Sides, steps: int) -> list[tuple[Shape, Any]]:
+        """All sentences in so many batches of the smallest shape that holds them."""
         source, target = sides.source.lengths + 1, sides.target.lengths + 1
         for spare in np.arange(1.001, 1.05, 0.001):
             tokens = [-(-int(side.sum() * spare / steps) // 64) * 64 for side in (source, target)]
             shape = Shape(*tokens, 2 * len(source) // steps, self.setup.longest + 1)
-            chosen = fill(source, target, shape, np.random.default_rng(self.setup.seed), all_of_them=True)
-            if len(chosen) == steps:
-                return shape, chosen
+            full, left = fill(source, target, shape, np.random.default_rng(self.setup.seed))
+            if len(full) == steps - 1:
+                return [(shape, pairs) for pairs in [*full, left]]
         raise AssertionError("the sentences do not fit")
+
+    def alike(self, sides: Sides, steps: int) -> list[tuple[Shape, Any]]:
+        """All sentences in so many batches, those of like length together, in shapes as the loader would choose them."""
+        source, target = sides.source.lengths + 1, sides.target.lengths + 1
+        order = np.argsort(np.maximum(source, target), kind="stable")
+        tokens = target[order].cumsum()
+        found = []
+        for pairs in np.split(order, np.searchsorted(tokens, tokens[-1] * np.arange(1, steps) / steps)):
+            longest = max(source[pairs].max(), target[pairs].max())
+            rounded = next((end + 1 for end in round_lengths(self.setup.longest) if end + 1 >= longest), longest)
+            sizes = [-(-int(side[pairs].sum() + 1) // 64) * 64 for side in (source, target)]
+            found.append((Shape(*sizes, int(SPARE_ALIKE * len(pairs)) + 9, int(rounded)), pairs))
+        return found
 
     @property
     def packs(self) -> bool:
@@ -107,7 +122,6 @@ class Ours:
                     self.spread,
                     self.optimizer,
                     self.config,
-                    batch.shape,
                     precision=torch.bfloat16,
                     note=lambda text: print(text, file=sys.stderr),
                 )

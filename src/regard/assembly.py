@@ -207,7 +207,7 @@ def learn_to_align(recipe: Recipe, ids: Encoded, model: Model) -> Aligner | None
 def make_loader(
     recipe: Recipe, pairs: TrainingPairs, plain: Encoded, tokenizers: Tokenizers, model: Model, listen: Listener
 ) -> Loader | PackedLoader:
-    """Batches of one fixed shape where a GPU can use them, of sentences of like length elsewhere.
+    """Batches of fixed shapes where a GPU can use them, of sentences of like length elsewhere.
 
     `plain` are the ids as they are without sampling.
     """
@@ -231,8 +231,10 @@ def make_loader(
     obstacle = why_not_packed(recipe, model)
     if obstacle and next(model.parameters()).is_cuda:
         listen(Noted(0, f"batches are of sentences of like length, without a CUDA graph, because {obstacle}"))
-    kind = Loader if obstacle else PackedLoader
-    return kind(sides_of, budget=recipe.train.budget, max_length=most, seed=seed)
+    budget = recipe.train.budget
+    if obstacle:
+        return Loader(sides_of, budget=budget, max_length=most, seed=seed)
+    return PackedLoader(sides_of, budget=budget, max_length=most, seed=seed, like_lengths=model.like_lengths)
 
 
 def _tell_of_unwritable(ids: Encoded, model: Model, listen: Listener) -> None:

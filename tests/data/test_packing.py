@@ -1,5 +1,7 @@
 """Fixed-shape batches: full, whole, in an order that a seed and an epoch decide."""
 
+from itertools import islice
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,8 @@ import torch
 from regard.data.lengths import LengthTable
 from regard.data.loader import gather
 from regard.data.order import Position, Sides
-from regard.data.packing import NO_LABEL, PackedLoader, Shape, fill, shape_for, unpack
+from regard.data.packing import NO_LABEL, PackedLoader, fill, unpack
+from regard.data.shapes import Shape, shape_for
 from regard.data.store import IdStore
 from regard.errors import ConfigError, DataError
 
@@ -32,8 +35,8 @@ def test_less_than_two_percent_of_either_side_is_dummies(num_pairs, budget):
     sides = sides_of(num_pairs)
     loader = loader_of(sides, budget)
     _, plan, _ = loader.plan(0)
-    source = np.mean([(sides.source.lengths[chosen] + 1).sum() for chosen in plan]) / loader.shape.source_tokens
-    target = np.mean([(sides.target.lengths[chosen] + 1).sum() for chosen in plan]) / loader.shape.target_tokens
+    source = np.mean([(sides.source.lengths[chosen] + 1).sum() for chosen in plan]) / loader.shapes[0].source_tokens
+    target = np.mean([(sides.target.lengths[chosen] + 1).sum() for chosen in plan]) / loader.shapes[0].target_tokens
     assert source > 0.98 and target > 0.98
     assert sum(map(len, plan)) > 0.97 * num_pairs  # less than a batch is left out
 
@@ -45,17 +48,17 @@ def test_no_sentence_comes_twice_in_an_epoch_and_every_batch_fits():
     everyone = np.concatenate(plan)
     assert len(everyone) == len(set(everyone.tolist()))
     for chosen in plan:
-        assert (sides.source.lengths[chosen] + 1).sum() <= loader.shape.source_tokens
-        assert (sides.target.lengths[chosen] + 1).sum() <= loader.shape.target_tokens
-        assert len(chosen) < loader.shape.sentences
+        assert (sides.source.lengths[chosen] + 1).sum() <= loader.shapes[0].source_tokens
+        assert (sides.target.lengths[chosen] + 1).sum() <= loader.shapes[0].target_tokens
+        assert len(chosen) < loader.shapes[0].sentences
 
 
 def test_a_row_holds_the_batch_that_its_pairs_make():
     sides = sides_of(1_000)
     loader = loader_of(sides)
-    rows, _ = next(loader.rows(Position()))
+    rows = next(loader.blocks_of_rows(Position())).rows
     for row, chosen in zip(rows[:3], loader.plan(0)[1], strict=False):
-        packed, plain = unpack(row, loader.shape, int(row[-1])), gather(sides, chosen)
+        packed, plain = unpack(row, loader.shapes[0], int(row[-1])), gather(sides, chosen)
         real = plain.num_tokens
         assert packed.num_tokens == real
         assert torch.equal(packed.labels[:real].long(), plain.labels)
@@ -87,9 +90,9 @@ def test_a_corpus_smaller_than_a_batch_makes_one():
 
 
 def test_the_smaller_side_gets_fewer_tokens():
-    shape = shape_for(LengthTable.of(np.full(100, 10), np.full(100, 20)).upto(), 1280)
+    shape = shape_for(LengthTable.of(np.full(100, 9), np.full(100, 19)).upto(), 1280)
     assert (shape.source_tokens, shape.target_tokens) == (640, 1280)
-    shape = shape_for(LengthTable.of(np.full(100, 20), np.full(100, 10)).upto(), 1280)
+    shape = shape_for(LengthTable.of(np.full(100, 19), np.full(100, 9)).upto(), 1280)
     assert (shape.source_tokens, shape.target_tokens) == (1280, 640)
 
 
@@ -98,7 +101,8 @@ def test_no_sentence_of_a_later_batch_would_have_fitted_into_an_earlier_one(seed
     random = np.random.default_rng(seed)
     source, target = random.integers(2, 12, 60), random.integers(2, 12, 60)
     shape = Shape(source_tokens=40, target_tokens=40, sentences=30, longest=12)
-    batches = fill(source, target, shape, random, all_of_them=True)
+    full, left = fill(source, target, shape, random)
+    batches = [*full, left]
     assert sorted(np.concatenate(batches).tolist()) == list(range(60))
     for number, batch in enumerate(batches):
         room = 40 - source[batch].sum(), 40 - target[batch].sum()
@@ -108,6 +112,42 @@ def test_no_sentence_of_a_later_batch_would_have_fitted_into_an_earlier_one(seed
 
 def test_a_sentence_longer_than_a_batch_is_told():
     with pytest.raises(ConfigError, match=r"train\.tokens is 10 but a sentence has 21 tokens"):
-        shape_for(LengthTable.of(np.array([21]), np.array([3])).upto(), 10)
+        shape_for(LengthTable.of(np.array([20]), np.array([3])).upto(), 10)
     with pytest.raises(DataError, match="every pair has a side of more than 2 tokens"):
         PackedLoader(lambda epoch: sides_of(5), budget=100, max_length=2, seed=1)
+
+
+def test_sentences_of_like_length_go_together_and_none_is_lost_but_a_part_of_a_batch():
+    sides = sides_of(20_000)
+    loader = loader_of(sides, 4096, like_lengths=True)
+    assert len(loader.shapes) > 5
+    assert [shape.longest for shape in loader.shapes] == sorted({shape.longest for shape in loader.shapes})
+    _, plan, _ = loader.plan(0)
+    everyone = np.concatenate(plan)
+    assert len(set(everyone.tolist())) == len(everyone) > 0.99 * len(sides)
+    longer = np.maximum(sides.source.lengths, sides.target.lengths) + 1
+    batches = [batch for batch, _ in islice(loader.batches(Position()), len(plan))]
+    assert {batch.shape for batch in batches} == set(loader.shapes)
+    slots = sum(batch.shape.sentences * batch.shape.longest for batch in batches)
+    # Independent sides: the longer one of a pair decides, and the rectangle of the other is not full.
+    assert longer[everyone].sum() > 0.75 * slots
+    for batch, chosen in zip(batches, plan, strict=True):
+        assert longer[chosen].max() <= batch.shape.longest
+
+
+def test_a_shape_of_its_own_needs_a_few_batches():
+    sides = sides_of(200)
+    (shape,) = loader_of(sides, 4096, like_lengths=True).shapes
+    assert shape.longest == max(sides.source.lengths.max(), sides.target.lengths.max()) + 1
+
+
+def test_what_fills_no_batch_goes_with_the_next_longer_ones():
+    lengths = np.repeat([4, 9, 19], [505, 201, 111])  # with EOS 5, 10 and 20, so batches of 51, 25 and 12
+    stores = [IdStore(np.full(lengths.sum(), 7, np.int32), np.concatenate([[0], lengths.cumsum()])) for _ in range(2)]
+    loader = PackedLoader(lambda epoch: Sides(*stores), budget=256, max_length=50, seed=1, like_lengths=True)
+    assert [shape.longest for shape in loader.shapes] == [5, 10, 20]
+    _, plan, _ = loader.plan(0)
+    batches = [lengths[chosen].tolist() for chosen in plan]
+    assert sum(batch == [4] * 51 for batch in batches) == 9  # and 46 are left
+    assert 46 - 12 < sum(batch.count(4) for batch in batches if max(batch) > 4) <= 46
+    assert sum(map(len, batches)) > 505 + 201 + 111 - 12

@@ -1,40 +1,81 @@
 """Recurrent models: packing, attention and its window by hand."""
 
+import numpy as np
 import pytest
 import torch
 
+from regard.data.loader import gather
+from regard.data.order import Position
+from regard.data.packing import PackedLoader
 from regard.data.ragged import Layout, Ragged
+from regard.data.sides import Sides
+from regard.data.store import IdStore
 from regard.errors import ConfigError
 from regard.models import build_model
 from regard.nn.alignment import Alignment, Annotations
 from regard.nn.dropout import Noise
-from regard.nn.recurrent import Recurrent, TimeOrder
+from regard.nn.recurrent import Recurrent, TimeOrder, ends_of, top
+from regard.training.loss import sequence_loss
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
 def test_a_layer_over_ragged_sentences_is_pytorchs_over_each_alone(kind, generator):
     layers = Recurrent(kind, 4, 6, 2, dropout=0.0, noise=Noise(), bidirectional=True)
     x = torch.randn(9, 4, generator=generator)
-    together, last = layers(x, TimeOrder(Layout([2, 5, 1, 1])))
+    layout = Layout([2, 5, 1, 1])
+    together = layers(x, TimeOrder(layout))
+    last = ends_of(together, layout, bidirectional=True)
     for row, (part, out) in enumerate(zip(x.split([2, 5, 1, 1]), together.split([2, 5, 1, 1]), strict=True)):
         alone = part
         for layer in layers.layers:
             alone, final = layer(alone)
         torch.testing.assert_close(out, alone)
         hidden = final[0] if kind == "lstm" else final
-        torch.testing.assert_close(last[-1, 0, row], hidden.flatten())
+        torch.testing.assert_close(last[row], hidden.flatten())
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
 def test_stepping_is_the_layer_itself(kind, generator):
     layers = Recurrent(kind, 4, 6, 2, dropout=0.0, noise=Noise())
     x = torch.randn(7, 4, generator=generator)
-    whole, last = layers(x, TimeOrder(Layout([7])))
+    whole = layers(x, TimeOrder(Layout([7])))
     state = torch.zeros(2, layers.num_parts, 1, 6)
     for place in range(7):
         out, state = layers.step(x[place : place + 1], state)
         torch.testing.assert_close(out[0], whole[place])
-    torch.testing.assert_close(state, last)
+    torch.testing.assert_close(top(state), whole[-1:])
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"attention": "none", "bidirectional": False},
+        {"attention": "general", "input_feeding": False},
+        {"attention": "additive", "num_layers": 2},
+        {"attention": "concat", "window": 2},
+    ],
+    ids=lambda table: table["attention"],
+)
+def test_a_rectangle_of_lengths_the_host_does_not_know_gives_the_same(table, cell):
+    """What a recorded step does: dummy tokens and empty sentences behind the real ones change no loss and no gradient."""
+    random = np.random.default_rng(0)
+    lengths = random.integers(1, 12, (2, 8))
+    ids = [random.integers(3, 50, one.sum()).astype(np.int32) for one in lengths]
+    sides = Sides(*(IdStore(one, np.concatenate([[0], of.cumsum()])) for one, of in zip(ids, lengths, strict=True)))
+    loader = PackedLoader(lambda epoch: sides, budget=128, max_length=20, seed=1, like_lengths=True)
+    packed, _ = next(loader.batches(Position()))
+    assert packed.num_tokens < packed.shape.target_tokens and packed.shape.sentences > 9
+    torch.manual_seed(0)
+    table = {"kind": "rnn", "width": 12, "hidden": 16, "cell": cell, "dropout": 0.0, **table}
+    model = build_model(table, source_size=50, target_size=50)
+    found = []
+    for batch in (packed.unpack(), gather(sides, loader.plan(0)[1][0])):
+        model.zero_grad()
+        loss = sequence_loss(model, batch, smoothing=0.1).total
+        loss.backward()
+        found.append((loss.detach(), {name: one.grad.clone() for name, one in model.named_parameters()}))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
 
 
 def source_of(lengths, width, generator):

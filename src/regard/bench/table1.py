@@ -55,7 +55,7 @@ def _attention(window: int | None) -> Callable[[int, int, torch.device], Run]:
 def _recurrent(n: int, d: int, device: torch.device) -> Run:
     layer = Recurrent("gru", d, d, 1, dropout=0.0, noise=Noise()).to(device, _precision(device))
     x, order = torch.randn(n, d, device=device, dtype=_precision(device)), TimeOrder(Layout([n], device))
-    return lambda: layer(x, order)[0]
+    return lambda: layer(x, order)
 
 
 def _convolution(n: int, d: int, device: torch.device) -> Run:

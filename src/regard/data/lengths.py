@@ -20,6 +20,16 @@ class Kept:
     target_tokens: int
     longest: int  # tokens of the longest side; 0 where there are no pairs
 
+    @property
+    def tokens(self) -> int:
+        """Of the side that has more."""
+        return max(self.source_tokens, self.target_tokens)
+
+    def without(self, shorter: Kept) -> Kept:
+        """Those of these that are not among the shorter ones."""
+        source, target = self.source_tokens - shorter.source_tokens, self.target_tokens - shorter.target_tokens
+        return Kept(self.pairs - shorter.pairs, source, target, self.longest)
+
 
 @dataclass(frozen=True)
 class LengthTable:

@@ -1,7 +1,8 @@
-"""Batches of one fixed shape: both sides filled to a token budget with whole sentences, a few dummy tokens at the end.
+"""Batches of a fixed shape: both sides filled to a token budget with whole sentences, a few dummy tokens at the end.
 
 Nothing is padded inside a batch, so sentences need not be of like length; they are taken in random order, and near the end
-of a batch the next ones that still fit are preferred. A batch is one row of int32 numbers: one copy takes it to a device.
+of a batch the next ones that still fit are preferred. For models that make rectangles of them there are a few shapes instead
+of one, each for sentences up to a length. A batch is one row of int32 numbers: one copy takes it to a device.
 
 Shapes: S source tokens, T target tokens, B sentences of a batch, the dummy one and empty ones among them.
 """
@@ -18,13 +19,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.batching import Indices
-from regard.data.lengths import Kept
 from regard.data.loader import Batch
 from regard.data.order import Order, Position
 from regard.data.ragged import FixedLayout, Ragged
+from regard.data.shapes import Shape, one_shape, shapes_by_length
 from regard.data.sides import Encoded, Sides
 from regard.data.store import IdStore
-from regard.errors import ConfigError, DataError
+from regard.errors import DataError
 from regard.text.tokenizer import BOS, EOS
 
 CHOICE = 4  # sentences of which the next one is chosen, so that both sides fill alike
@@ -32,53 +33,14 @@ LOOK_AHEAD = 128  # sentences tried for the room that is left
 NO_LABEL = -1  # of dummy tokens
 
 
-@dataclass(frozen=True)
-class Shape:
-    """What all batches of a run have in common."""
-
-    source_tokens: int  # S
-    target_tokens: int  # T
-    sentences: int  # B
-    longest: int  # tokens of a sentence, EOS among them
-    fertilities: bool = False  # whether each source token has one
-
-    @property
-    def parts(self) -> list[int]:
-        """Lengths of a row's parts: source ids, positions, sentences; target ids, labels, positions, sentences; ..."""
-        S, T = self.source_tokens, self.target_tokens
-        told = S if self.fertilities else 0
-        # ... both offsets, fertilities, real target tokens
-        return [S, S, S, T, T, T, T, self.sentences + 1, self.sentences + 1, told, 1]
-
-
-def shape_for(kept: Kept, budget: int, *, fertilities: bool = False) -> Shape:
-    """The shape for these sentences (EOS counted in), with `budget` tokens on the larger side."""
-    longest = kept.longest
-    if longest > budget:
-        raise ConfigError(
-            f"train.tokens is {budget} but a sentence has {longest} tokens; raise it, or lower data.max_length"
-        )
-    ratio = kept.source_tokens / kept.target_tokens
-    source, target = (budget, round(budget / ratio)) if ratio > 1 else (round(budget * ratio), budget)
-    source, target = (max(-(-tokens // 64) * 64, longest) for tokens in (source, target))
-    return Shape(source, target, int(1.25 * target / (kept.target_tokens / kept.pairs)) + 9, longest, fertilities)
-
-
 def fill(
-    source_lengths: Indices,
-    target_lengths: Indices,
-    shape: Shape,
-    random: np.random.Generator,
-    *,
-    all_of_them: bool = False,
-) -> list[Indices]:
-    """All sentences in random order, in batches that fit the shape; what would leave the last one half empty is left out.
-
-    With `all_of_them` nothing is.
-    """
+    source_lengths: Indices, target_lengths: Indices, shape: Shape, random: np.random.Generator
+) -> tuple[list[Indices], Indices]:
+    """All sentences in random order, in full batches of this shape, and those left over, which fill none."""
     order = random.permutation(len(source_lengths))
     waiting = deque(zip(order.tolist(), source_lengths[order].tolist(), target_lengths[order].tolist(), strict=True))
     batches: list[Indices] = []
+    left: list[int] = []
     S, T = shape.source_tokens, shape.target_tokens
     while waiting:
         chosen: list[int] = []
@@ -102,10 +64,11 @@ def fill(
             room_s, room_t = room_s - best[1], room_t - best[2]
         passed += next_few
         waiting.extendleft(reversed(passed))
-        full = bool(passed) or len(chosen) == shape.sentences - 1
-        if full or all_of_them or not batches:
+        if passed or len(chosen) == shape.sentences - 1:
             batches.append(np.array(chosen, dtype=np.int64))
-    return batches
+        else:
+            left = chosen
+    return batches, np.array(left, dtype=np.int64)
 
 
 def write_row(row: NDArray[np.int32], sides: Sides, chosen: Indices, shape: Shape) -> None:
@@ -177,42 +140,80 @@ def unpack(row: Tensor, shape: Shape, num_tokens: int) -> Batch:
     )
 
 
+@dataclass(frozen=True)
+class Block:
+    """Rows of many batches, [rows, numbers of the longest], and the position after each batch."""
+
+    rows: Tensor
+    shapes: list[Shape]
+    tokens: list[int]  # of the targets
+    positions: list[Position]
+
+    def batches(self) -> Iterator[tuple[PackedBatch, Position]]:
+        """Each batch, with the position after it."""
+        for row, shape, tokens, after in zip(self.rows, self.shapes, self.tokens, self.positions, strict=True):
+            yield PackedBatch(row[: shape.numbers], shape, tokens), after
+
+
 class PackedLoader(Order):
-    """Batches of one fixed shape, written in blocks of rows."""
+    """Batches of one fixed shape, or, where those of like length are to be together, of a few; written in blocks."""
 
     BLOCK = 2**22  # numbers of a block of rows
 
-    def __init__(self, sides_of: Callable[[int], Encoded], *, budget: int, max_length: int, seed: int) -> None:
+    def __init__(
+        self,
+        sides_of: Callable[[int], Encoded],
+        *,
+        budget: int,
+        max_length: int,
+        seed: int,
+        like_lengths: bool = False,
+    ) -> None:
         super().__init__(sides_of, budget=budget, max_length=max_length, seed=seed)
         sides = sides_of(0)
-        kept = sides.upto(max_length)
-        if not kept.pairs:
+        if not sides.upto(max_length).pairs:
             raise DataError(f"every pair has a side of more than {max_length} tokens; raise data.max_length")
-        source, target = kept.source_tokens + kept.pairs, kept.target_tokens + kept.pairs  # EOS
         told = isinstance(sides, Sides) and sides.fertilities is not None
-        self.shape = shape_for(Kept(kept.pairs, source, target, kept.longest + 1), budget, fertilities=told)
+        shape_them = shapes_by_length if like_lengths else one_shape
+        self.shapes = shape_them(sides, max_length, budget, fertilities=told)
 
     def cut(self, source_lengths: Indices, target_lengths: Indices, random: np.random.Generator) -> list[Indices]:
-        fits = np.flatnonzero(np.maximum(source_lengths, target_lengths) <= self.shape.longest)
-        return [fits[batch] for batch in fill(source_lengths[fits], target_lengths[fits], self.shape, random)]
+        longer = np.maximum(source_lengths, target_lengths)
+        batches: list[Indices] = []
+        left, below = np.empty(0, dtype=np.int64), 0
+        for shape in self.shapes:  # what fills no batch goes with the next longer ones
+            those = np.concatenate([left, np.flatnonzero((longer > below) & (longer <= shape.longest))])
+            full, rest = fill(source_lengths[those], target_lengths[those], shape, random)
+            batches += [those[batch] for batch in full]
+            left, below = those[rest], shape.longest
+        if not batches and len(left):
+            batches = [left]
+        order = random.permutation(len(batches)) if len(self.shapes) > 1 else range(len(batches))
+        return [batches[number] for number in order]
 
     def batches(self, position: Position, *, rank: int = 0, ranks: int = 1) -> Iterator[tuple[PackedBatch, Position]]:
         """Each batch of a process from here on, with the position after those of all processes."""
-        for rows, positions in self.rows(position, rank=rank, ranks=ranks):
-            for row, after in zip(rows, positions, strict=True):
-                yield PackedBatch(row, self.shape, int(row[-1])), after
+        for block in self.blocks_of_rows(position, rank=rank, ranks=ranks):
+            yield from block.batches()
 
-    def rows(self, position: Position, *, rank: int = 0, ranks: int = 1) -> Iterator[tuple[Tensor, list[Position]]]:
-        """Rows of many batches at a time, [rows, numbers], and the position after each."""
-        width = sum(self.shape.parts)
+    def blocks_of_rows(self, position: Position, *, rank: int = 0, ranks: int = 1) -> Iterator[Block]:
+        """The same, many batches at a time."""
+        width = max(shape.numbers for shape in self.shapes)
         most = max(1, self.BLOCK // width)
         chosen = []
         for one in self.own(position, rank=rank, ranks=ranks):
             chosen.append(one)
             if len(chosen) < most and one[2].batch > 0:  # nothing is read of a block of pairs before its time
                 continue
-            block = np.empty((len(chosen), width), dtype=np.int32)
-            for row, (sides, pairs, _) in zip(block, chosen, strict=True):
-                write_row(row, sides, pairs, self.shape)
-            yield torch.from_numpy(block), [after for _, _, after in chosen]
+            rows = np.empty((len(chosen), width), dtype=np.int32)
+            shapes = [self._shape_of(sides, pairs) for sides, pairs, _ in chosen]
+            for row, shape, (sides, pairs, _) in zip(rows, shapes, chosen, strict=True):
+                write_row(row[: shape.numbers], sides, pairs, shape)
+            tokens = [int(row[shape.numbers - 1]) for row, shape in zip(rows, shapes, strict=True)]
+            yield Block(torch.from_numpy(rows), shapes, tokens, [after for _, _, after in chosen])
             chosen = []
+
+    def _shape_of(self, sides: Sides, pairs: Indices) -> Shape:
+        """The smallest that holds them."""
+        source_lengths, target_lengths = (lengths + 1 for lengths in sides.lengths_of(pairs))  # EOS
+        return next(shape for shape in self.shapes if shape.holds(source_lengths, target_lengths))

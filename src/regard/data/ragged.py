@@ -72,14 +72,17 @@ class Layout:
     @cached_property
     def sources(self) -> Tensor:
         """For each place of the flattened rectangle, the token that fills it; the first token where there is none: [B*T]."""
-        return torch.zeros(len(self.lengths) * self.longest, dtype=torch.int64, device=self.device).index_copy_(
-            0, self.slots, torch.arange(self.total, device=self.device)
-        )
+        places = torch.zeros(self.num_sentences * self.longest, dtype=torch.int64, device=self.device)
+        return places.index_copy_(0, self.slots, torch.arange(self.total, device=self.device))
 
     @cached_property
     def holes(self) -> Tensor:
         """The places of the flattened rectangle that hold no token."""
         return torch.from_numpy(np.flatnonzero(~self._mask_on_cpu)).to(self.device)
+
+    def clear_holes(self, flat: Tensor) -> Tensor:
+        """A flattened rectangle, [B*T, ...], with zeros where there is no token; the same memory."""
+        return flat.index_fill_(0, self.holes, 0.0)
 
     @cached_property
     def _mask_on_cpu(self) -> NDArray[np.bool_]:
@@ -113,7 +116,7 @@ class Layout:
         """
         if not self.even:
             values = _Pad.apply(values, self)  # type: ignore[no-untyped-call]
-        return values.unflatten(0, (len(self.lengths), self.longest))
+        return values.unflatten(0, (self.num_sentences, self.longest))
 
     def unpad(self, padded: Tensor) -> Tensor:
         """[B, T, ...] without what lies behind each sentence: [N, ...]."""
@@ -140,6 +143,30 @@ class FixedLayout(Layout):
     def num_sentences(self) -> int:
         return self.offsets.size(0) - 1
 
+    @property
+    def even(self) -> bool:
+        return False
+
+    @cached_property
+    def slots(self) -> Tensor:
+        return self.sentences.long() * self.longest + self.positions
+
+    @cached_property
+    def mask(self) -> Tensor:
+        """True where the rectangle holds a token: [B, T]. All dummies share the first place of their sentence."""
+        filled = torch.zeros(self.num_sentences * self.longest, dtype=torch.bool, device=self.device)
+        return filled.index_fill_(0, self.slots, True).unflatten(0, (self.num_sentences, self.longest))
+
+    def clear_holes(self, flat: Tensor) -> Tensor:
+        return flat.masked_fill_(~self.mask.flatten().view(-1, *[1] * (flat.dim() - 1)), 0.0)
+
+    @cached_property
+    def backwards(self) -> FixedLayout:
+        """The same tokens, each at its place from the end of its sentence."""
+        last = self.mask.sum(dim=1, dtype=torch.int32) - 1
+        positions = last.index_select(0, self.sentences) - self.positions
+        return FixedLayout(positions, self.sentences, self.offsets, longest=self.longest)
+
 
 class _Pad(torch.autograd.Function):
     """Tokens gathered into the rectangle. The gradient is a plain gather too: no token stands in two places that count."""
@@ -164,7 +191,7 @@ class _Unpad(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def]
-        return gradient.index_select(0, ctx.layout.sources).index_fill_(0, ctx.layout.holes, 0.0), None
+        return ctx.layout.clear_holes(gradient.index_select(0, ctx.layout.sources)), None
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ class Model(nn.Module, ABC):
     width: int  # d_model: the paper's learning rate scales with it
     max_length: int | None = None  # most tokens of a sequence, EOS among them; None: no limit
     at_once = False  # whether it is an `AtOnce`
+    like_lengths = False  # whether packed batches should be of sentences of like length, because they become rectangles
     wants_fertilities = False  # whether batches must say how many target tokens each source token became
 
     def __init__(self) -> None:
@@ -66,7 +67,7 @@ class Model(nn.Module, ABC):
 
     @property
     def fixed_shapes(self) -> bool:
-        """Whether training needs no sentence lengths on the host, so that one recorded step serves all batches."""
+        """Whether training needs no sentence lengths on the host, so that a recorded step serves all batches of a shape."""
         return False
 
     def num_parameters(self) -> int:

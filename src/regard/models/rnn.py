@@ -28,7 +28,7 @@ from regard.models.tied import Tie, TiedTables
 from regard.nn.alignment import Alignment, Annotations
 from regard.nn.dropout import Dropout
 from regard.nn.linear import Linear
-from regard.nn.recurrent import CellKind, Recurrent, TimeOrder, top
+from regard.nn.recurrent import CellKind, Rectangle, Recurrent, TimeOrder, ends_of, steps_of, top
 
 Attention = Literal["none", "additive", "dot", "general", "concat"]
 
@@ -121,6 +121,8 @@ class RnnState:
 class Rnn(TiedTables, Seq2Seq):
     """A recurrent encoder, a recurrent decoder, and attention between them or none."""
 
+    like_lengths = True
+
     def __init__(self, config: RnnConfig, *, source_size: int, target_size: int) -> None:
         super().__init__(config.width, config.tie, source_size=source_size, target_size=target_size)
         self.config = config
@@ -142,8 +144,9 @@ class Rnn(TiedTables, Seq2Seq):
 
     def encode(self, source: Ragged) -> RnnMemory:
         x_ME = self._embed(source.values, self.source_embedding)
-        out_MD, last = self.encoder(x_ME, TimeOrder(source.layout))
-        return RnnMemory(Ragged(self.dropout(out_MD), source.layout), top(last))
+        out_MD = self.encoder(x_ME, steps_of(source.layout))
+        summary = ends_of(out_MD, source.layout, bidirectional=self.config.bidirectional)
+        return RnnMemory(Ragged(self.dropout(out_MD), source.layout), summary)
 
     def _first_state(self, memory: RnnMemory) -> Tensor:
         """What the decoder begins with: [L, P, B, D]."""
@@ -158,7 +161,7 @@ class Rnn(TiedTables, Seq2Seq):
         state = self._first_state(memory)
         if self.config.feeds in ("summary", "nothing"):
             return self._at_once(x_NE, target.layout, state, memory)
-        return self._step_by_step(x_NE, TimeOrder(target.layout), state, memory)
+        return self._step_by_step(x_NE, steps_of(target.layout), state, memory)
 
     def _at_once(self, x_NE: Tensor, layout: Layout, state: Tensor, memory: RnnMemory) -> Tensor:
         """Over a rectangle: what stands behind the end of a sentence changes nothing before it."""
@@ -172,14 +175,13 @@ class Rnn(TiedTables, Seq2Seq):
         states_ND, context_ND = layout.unpad(states_BTD), layout.unpad(context_BTD)
         return self.dropout(self._read_out(states_ND, context_ND, x_NE))
 
-    def _step_by_step(self, x_NE: Tensor, order: TimeOrder, state: Tensor, memory: RnnMemory) -> Tensor:
+    def _step_by_step(self, x_NE: Tensor, order: TimeOrder | Rectangle, state: Tensor, memory: RnnMemory) -> Tensor:
         assert self.alignment is not None
         annotations = self.alignment.annotate(memory.source).of(order.sentences)
         state = state.index_select(2, order.sentences)
         fed = state.new_zeros(state.size(2), self.config.width)
-        x_NE = x_NE.index_select(0, order.tokens)
         states, contexts, outputs = [], [], []
-        for x_RE in x_NE.split(order.rows.tolist()):
+        for x_RE in order.split(x_NE):
             R = x_RE.size(0)  # sentences that have this step: the first ones
             state, fed, annotations = state[:, :, :R], fed[:R], annotations.first(R)
             s_RD, context_RD, state = self._advance(x_RE, fed, state, annotations, beams=1)
@@ -189,8 +191,8 @@ class Rnn(TiedTables, Seq2Seq):
             else:  # nothing waits for the readout, so it is computed for all steps at once
                 states.append(s_RD)
                 contexts.append(context_RD)
-        out_NE = torch.cat(outputs) if outputs else self._read_out(torch.cat(states), torch.cat(contexts), x_NE)
-        return self.dropout(out_NE.index_select(0, order.back))
+        out_NE = order.join(outputs) if outputs else self._read_out(order.join(states), order.join(contexts), x_NE)
+        return self.dropout(out_NE)
 
     # One step, in training and in search
 
@@ -220,6 +222,10 @@ class Rnn(TiedTables, Seq2Seq):
         return torch.tanh(self.readout(torch.cat(seen, dim=-1)))
 
     # The rest of the contract
+
+    @property
+    def fixed_shapes(self) -> bool:
+        return True
 
     def start(self, memory: RnnMemory, *, beams: int) -> RnnState:
         state = self._first_state(memory).repeat_interleave(beams, dim=2)

@@ -41,8 +41,9 @@ class Annotations:
     def made_of(cls, keys_MD: Tensor, values_MD: Tensor, layout: Layout) -> Annotations:
         """Of a source with these keys and values."""
         holes_BS = ~layout.mask
+        holes_BS[:, :1].fill_(False)  # empty sentences, of which nothing comes, see something
         bias_BS = torch.zeros(holes_BS.shape, device=layout.device).masked_fill_(holes_BS, float("-inf"))
-        lengths = torch.tensor(layout.lengths, device=layout.device)
+        lengths = (~holes_BS).sum(dim=1)
         return cls(layout.pad(keys_MD), layout.pad(values_MD), bias_BS[:, None], lengths)
 
     def of(self, sentences: Tensor) -> Annotations:

@@ -1,4 +1,7 @@
-"""Recurrent layers over ragged batches: the first tokens of all sentences, then the second ones, and no padding.
+"""Recurrent layers over ragged batches: the first tokens of all sentences, then the second ones.
+
+Nothing is padded where the host knows the lengths. Where it does not (a `FixedLayout`, so that a step can be recorded)
+sentences of like length make a rectangle: on a GPU a recurrence waits for the host's calls far longer than for padding.
 
 A state is one tensor, [L, P, R, H]: L layers, P parts (the hidden state; of an LSTM the cell too), R rows, H hidden width.
 
@@ -7,7 +10,8 @@ Shapes: N tokens, B sentences, T the longest sentence, D width of the input.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from regard.data.ragged import Layout
+from regard.data.ragged import FixedLayout, Layout
 from regard.nn.dropout import Dropout, Noise
 
 CellKind = Literal["lstm", "gru"]
@@ -42,9 +46,38 @@ class TimeOrder:
         self.tokens = on_device(tokens)  # their numbers in this order: [N]
         self.back = on_device(_inverse(tokens))  # for each token, its place in this order: [N]
 
-    def pack(self, x_ND: Tensor) -> PackedSequence:
+    def split(self, x_ND: Tensor) -> tuple[Tensor, ...]:
+        """The tokens of each step: [R, D], the rows of those still going."""
+        return x_ND.index_select(0, self.tokens).split(self.rows.tolist())
+
+    def join(self, steps: Sequence[Tensor]) -> Tensor:
+        """What `split` gave, as it was."""
+        return torch.cat(list(steps)).index_select(0, self.back)
+
+    def packed(self, x_ND: Tensor) -> PackedSequence:
         """As PyTorch's recurrent layers take it: tokens in this order."""
         return PackedSequence(x_ND, self.rows, self.sentences, self.places)
+
+
+class Rectangle:
+    """The tokens of a batch by time step where no length is known on the host: all sentences have all steps."""
+
+    def __init__(self, layout: FixedLayout) -> None:
+        self.layout = layout
+        self.sentences = torch.arange(layout.num_sentences, device=layout.device)
+
+    def split(self, x_ND: Tensor) -> tuple[Tensor, ...]:
+        """The tokens of each step, or what stands for those that are not there: [B, D]."""
+        return self.layout.pad(x_ND).unbind(1)
+
+    def join(self, steps: Sequence[Tensor]) -> Tensor:
+        """What `split` gave, as it was."""
+        return self.layout.unpad(torch.stack(list(steps), dim=1))
+
+
+def steps_of(layout: Layout) -> TimeOrder | Rectangle:
+    """The tokens of a batch by time step."""
+    return Rectangle(layout) if isinstance(layout, FixedLayout) else TimeOrder(layout)
 
 
 def _inverse(order: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -90,17 +123,38 @@ class Recurrent(nn.Module):
         """The precision of the weights."""
         return next(self.parameters()).dtype
 
-    def forward(self, x_ND: Tensor, order: TimeOrder) -> tuple[Tensor, Tensor]:
-        """The outputs of the last layer, [N, H], and the last state, [L, P, B, H]; both ways, or one way."""
-        last = []
+    def forward(self, x_ND: Tensor, order: TimeOrder | Rectangle) -> Tensor:
+        """The outputs of the last layer, [N, H], from a state of zeros on; both ways, or one way."""
+        return self._packed(x_ND, order) if isinstance(order, TimeOrder) else self._padded(x_ND, order.layout)
+
+    def _packed(self, x_ND: Tensor, order: TimeOrder) -> Tensor:
         x_ND = x_ND.index_select(0, order.tokens)
         for number, layer in enumerate(self._layers()):
             x_ND = self.dropout(x_ND) if number else x_ND
-            packed, final = self._run(layer, order.pack(x_ND.to(self.dtype)))
-            x_ND = packed.data
-            parts = list(final) if self.kind == "lstm" else [final]
-            last.append(torch.stack([part.transpose(0, 1).flatten(1) for part in parts]))  # directions side by side
-        return x_ND.index_select(0, order.back), torch.stack(last)
+            x_ND = self._run(layer, order.packed(x_ND.to(self.dtype)))[0].data
+        return x_ND.index_select(0, order.back)
+
+    def _padded(self, x_ND: Tensor, layout: FixedLayout) -> Tensor:
+        """Each direction by itself, over sentences that all begin at the first step."""
+        for number, layer in enumerate(self._layers()):
+            x_ND = self.dropout(x_ND) if number else x_ND
+            ways = [layout, layout.backwards] if layer.bidirectional else [layout]
+            out = []
+            for way, weights in zip(ways, layer.all_weights, strict=True):
+                x_TBD = way.pad(x_ND.to(self.dtype)).transpose(0, 1)
+                out.append(way.unpad(self._one_way(x_TBD, weights).transpose(0, 1)))
+            x_ND = torch.cat(out, dim=-1)
+        return x_ND
+
+    def _one_way(self, x_TBD: Tensor, weights: Sequence[Tensor]) -> Tensor:
+        """A layer's outputs in one direction; its weights lie elsewhere in memory than cuDNN likes, which is no matter."""
+        first = x_TBD.new_zeros(1, x_TBD.size(1), weights[1].size(1))
+        options = True, 1, 0.0, self.training, False, False  # biases, layers, dropout, training, both ways, batch first
+        with torch.autocast(x_TBD.device.type, enabled=False), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
+            if self.kind == "lstm":
+                return torch.lstm(x_TBD, (first, first), tuple(weights), *options)[0]
+            return torch.gru(x_TBD, first, tuple(weights), *options)[0]
 
     def onwards(self, x_BTD: Tensor, state: Tensor) -> Tensor:
         """The outputs of the last layer over a rectangle, [B, T, H], from this state on. For one direction."""
@@ -133,6 +187,15 @@ class Recurrent(nn.Module):
                 after.append(h_RH[None])
             x_RD = h_RH
         return x_RD, torch.stack(after)
+
+
+def ends_of(out_ND: Tensor, layout: Layout, *, bidirectional: bool) -> Tensor:
+    """What the layers that gave this know of each sentence when they have read it: [B, H]."""
+    last = out_ND.index_select(0, layout.offsets[1:] - 1)
+    if not bidirectional:
+        return last
+    half, first = out_ND.size(-1) // 2, out_ND.index_select(0, layout.offsets[:-1].clamp(max=layout.total - 1))
+    return torch.cat([last[:, :half], first[:, half:]], dim=-1)
 
 
 def top(state: Tensor) -> Tensor:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Generator
-
-from torch import Tensor
+from dataclasses import replace
 
 from regard.data.order import Position
-from regard.data.packing import PackedBatch, PackedLoader
+from regard.data.packing import Block, PackedBatch, PackedLoader
 from regard.training.world import World
 
 AHEAD = 2  # blocks
-
-Block = tuple[Tensor, list[int], list[Position]]
 
 
 def feed(loader: PackedLoader, position: Position, world: World) -> Generator[tuple[PackedBatch, Position], None, None]:
@@ -28,10 +25,7 @@ def feed(loader: PackedLoader, position: Position, world: World) -> Generator[tu
             block = ready.get()
             if isinstance(block, BaseException):
                 raise block
-            rows, tokens, positions = block
-            rows = rows.to(world.device, non_blocking=True)
-            for row, count, after in zip(rows, tokens, positions, strict=True):
-                yield PackedBatch(row, loader.shape, count), after
+            yield from replace(block, rows=block.rows.to(world.device, non_blocking=True)).batches()
     finally:
         stopped.set()
         if thread.ident is not None:
@@ -46,9 +40,9 @@ def _write_ahead(
     stopped: threading.Event,
 ) -> None:
     try:
-        for rows, positions in loader.rows(position, rank=world.rank, ranks=world.size):
-            tokens = rows[:, -1].tolist()
-            _put(ready, (rows.pin_memory() if world.device.type == "cuda" else rows, tokens, positions), stopped)
+        for block in loader.blocks_of_rows(position, rank=world.rank, ranks=world.size):
+            pinned = replace(block, rows=block.rows.pin_memory()) if world.device.type == "cuda" else block
+            _put(ready, pinned, stopped)
             if stopped.is_set():
                 return
     except BaseException as error:  # told where the batches are waited for

@@ -159,7 +159,7 @@ class Trainer:
         def note(text: str) -> None:
             self.listen(Noted(self.counters.step, text))
 
-        step = RecordedStep(spread, optimizer, config, loader.shape, precision=self.precision, note=note)
+        step = RecordedStep(spread, optimizer, config, precision=self.precision, note=note)
         return feed(loader, position, world), step
 
     def _how(self) -> str:
