@@ -36,7 +36,7 @@ RIVALS = [
     Rival("Transformer", RECIPE, original="27.3 BLEU, WMT14 En-De (base)"),
     Rival("Transformer, window 8", RECIPE, "model.window=8"),
     Rival("RNN, additive attention", f"{RECIPE}-rnn", original="26.75 BLEU, WMT14 En-Fr (RNNsearch-50)"),
-    Rival("RNN, general attention", f"{RECIPE}-rnn", "model.attention=general", original="19.0 BLEU, WMT14 En-De (local-p)"),
+    Rival("RNN, general attention", f"{RECIPE}-rnn", "model.attention=general", original="19.0, En-De (theirs is local)"),
     Rival("RNN, no attention", f"{RECIPE}-rnn", "model.attention=none", original="17.82 BLEU, WMT14 En-Fr (RNNencdec-50)"),
     Rival("ConvS2S", f"{RECIPE}-convs2s", original="25.16 BLEU, WMT14 En-De"),
     Rival("ByteNet, characters", f"{RECIPE}-bytenet", original="23.75 BLEU, WMT14 En-De"),

@@ -17,7 +17,7 @@ from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.lanes import search_all
 from regard.models import build_model
 from regard.nn.linear import lay_out_for_search
-from regard.training.graph import RecordedStep
+from regard.training.graph import STEPS_BEFORE, RecordedStep
 from regard.training.spread import Spread
 from regard.training.step import make_optimizer, read, training_step
 from regard.training.world import World
@@ -90,12 +90,15 @@ class Ours:
             tokens = [-(-int(side.sum() * spare / steps) // 64) * 64 for side in (source, target)]
             shape = Shape(*tokens, 2 * len(source) // steps, self.setup.longest + 1)
             full, left = fill(source, target, shape, np.random.default_rng(self.setup.seed))
-            if len(full) == steps - 1:
+            if len(full) == steps - 1 and len(left):
                 return [(shape, pairs) for pairs in [*full, left]]
         raise AssertionError("the sentences do not fit")
 
     def alike(self, sides: Sides, steps: int) -> list[tuple[Shape, Any]]:
-        """All sentences in so many batches, those of like length together, in shapes as the loader would choose them."""
+        """All sentences in so many batches, those of like length together, each in a shape of its own.
+
+        Such shapes have about as many places without a token as the loader's, which are for many batches each.
+        """
         source, target = sides.source.lengths + 1, sides.target.lengths + 1
         order = np.argsort(np.maximum(source, target), kind="stable")
         tokens = target[order].cumsum()
@@ -136,6 +139,9 @@ class Ours:
         )
 
     def train_round(self, batches: list[Any]) -> tuple[float, float]:
+        if self.steps == 0 and self.packs:  # nobody times the first round: every shape is to be recorded in it
+            for batch in batches * STEPS_BEFORE:
+                self.step(batch)
         synchronize(self.setup.device)
         began = time.perf_counter()
         costs = read([self.step(batch) for batch in batches])

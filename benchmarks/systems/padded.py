@@ -25,6 +25,7 @@ class PaddedBatch:
     source: Tensor  # words, end token, padding
     target_in: Tensor  # begin token, words, padding
     target_out: Tensor  # words, end token, padding
+    source_lengths: Tensor  # on the host
 
 
 def pad(rows: list[list[int]], device: str) -> Tensor:
@@ -37,6 +38,7 @@ def pad_batch(batch: Sentences, device: str) -> PaddedBatch:
         pad([[*ids, EOS] for ids in batch.sources], device),
         pad([[BOS, *ids] for ids in batch.targets], device),
         pad([[*ids, EOS] for ids in batch.targets], device),
+        torch.tensor([len(ids) + 1 for ids in batch.sources]),
     )
 
 

@@ -36,11 +36,9 @@ class Lstm(nn.Module):
         vectors: Tensor = self.dropout(self.embedding(ids_BT) * math.sqrt(self.embedding.embedding_dim))
         return vectors
 
-    def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+    def forward(self, source_BS: Tensor, target_BT: Tensor, lengths_B: Tensor) -> Tensor:
         real_BS = source_BS != PAD
-        packed = pack_padded_sequence(
-            self.embed(source_BS), real_BS.sum(1).cpu(), batch_first=True, enforce_sorted=False
-        )
+        packed = pack_padded_sequence(self.embed(source_BS), lengths_B, batch_first=True, enforce_sorted=False)
         out, (last, _) = self.encoder(packed)
         memory_BSD = self.dropout(pad_packed_sequence(out, batch_first=True)[0])
         first = torch.tanh(self.bridge(torch.cat([last[-2], last[-1]], dim=-1)))
@@ -73,7 +71,7 @@ class Convolutions(nn.Module):
         vectors: Tensor = self.dropout(self.embedding(ids_BT) * scale + positions(places))
         return vectors
 
-    def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+    def forward(self, source_BS: Tensor, target_BT: Tensor, lengths_B: Tensor) -> Tensor:
         real_BS = source_BS != PAD
         e_BSE = self.embed(source_BS, self.source_positions)
         x = self.ends[0](e_BSE)
@@ -105,5 +103,5 @@ class Plain(PaddedTrainer):
         return model
 
     def logits(self, batch: PaddedBatch) -> Tensor:
-        logits: Tensor = self.model(batch.source, batch.target_in)
+        logits: Tensor = self.model(batch.source, batch.target_in, batch.source_lengths)
         return logits

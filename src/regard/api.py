@@ -131,7 +131,7 @@ def _train(
     recipe = chosen_budget(recipe, ids, model, world, hear)
     aligner = learn_to_align(recipe, ids, model)
     ids = ids if aligner is None else aligner.add_to(ids)
-    loader = make_loader(recipe, corpus.train, ids, tokenizers, model, hear)
+    loader = make_loader(recipe, corpus.train, ids, tokenizers, model, world, hear)
     validate = make_validator(recipe, corpus.valid, tokenizers, world, aligner) if corpus.valid else None
     try_one_pair(model.eval(), world.device, pick_precision(recipe.train.precision, world.device))
     trainer = Trainer(model, loader, recipe.train, run, world=world, validate=validate, listen=hear, stop=stop)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -35,7 +36,7 @@ from regard.text.tokenizer import UNK, Tokenizers, load_tokenizers, train_tokeni
 from regard.training.events import Event, Example, Listener, Noted, Progress, Saved, Started, Validated, Validation
 from regard.training.loss import sequence_loss
 from regard.training.trainer import Validate
-from regard.training.trial import check_memory, largest_budget, longest_sentences
+from regard.training.trial import check_memory, largest_budget, longest_sentences, rectangles
 from regard.training.world import World
 
 EXAMPLES_SHOWN = 5
@@ -205,7 +206,13 @@ def learn_to_align(recipe: Recipe, ids: Encoded, model: Model) -> Aligner | None
 
 
 def make_loader(
-    recipe: Recipe, pairs: TrainingPairs, plain: Encoded, tokenizers: Tokenizers, model: Model, listen: Listener
+    recipe: Recipe,
+    pairs: TrainingPairs,
+    plain: Encoded,
+    tokenizers: Tokenizers,
+    model: Model,
+    world: World,
+    listen: Listener,
 ) -> Loader | PackedLoader:
     """Batches of fixed shapes where a GPU can use them, of sentences of like length elsewhere.
 
@@ -228,7 +235,7 @@ def make_loader(
     def sides_of(epoch: int) -> Encoded:
         return draw(seed * 1_000_003 + epoch) if draw else plain
 
-    obstacle = why_not_packed(recipe, model)
+    obstacle = why_not_packed(recipe, model, world)
     if obstacle and next(model.parameters()).is_cuda:
         listen(Noted(0, f"batches are of sentences of like length, without a CUDA graph, because {obstacle}"))
     budget = recipe.train.budget
@@ -251,7 +258,7 @@ def _tell_of_unwritable(ids: Encoded, model: Model, listen: Listener) -> None:
         )
 
 
-def why_not_packed(recipe: Recipe, model: Model) -> str:
+def why_not_packed(recipe: Recipe, model: Model, world: World) -> str:
     """What keeps batches from being packed for our kernels; nothing, where they can be."""
     weight = next(model.parameters())
     if not weight.is_cuda:
@@ -262,18 +269,21 @@ def why_not_packed(recipe: Recipe, model: Model) -> str:
         return "Triton is not installed"
     if pick_precision(recipe.train.precision, weight.device) != torch.bfloat16:
         return "products are not in bfloat16"
-    return (
-        "" if model.fixed_shapes else "this family, model.attention or the width of the heads does not suit our kernels"
-    )
+    if not model.fixed_shapes:
+        return "this family, model.attention or the width of the heads does not suit our kernels"
+    if model.like_lengths and (world.size > 1 or not recipe.train.graph or recipe.train.accumulate > 1):
+        return "this family gains by packing only what is recorded: one process, train.graph, no train.accumulate"
+    return ""
 
 
 def chosen_budget(recipe: Recipe, ids: Encoded, model: Model, world: World, listen: Listener) -> Recipe:
     """The recipe with a token budget that fits every process: the one it names, or the largest there is."""
     precision, kept = pick_precision(recipe.train.precision, world.device), ids.upto(recipe.data.max_length)
-    batch_of = longest_sentences(kept.longest)
+    batch_of, most = longest_sentences(kept.longest), kept.tokens + kept.pairs  # EOS
+    if model.like_lengths and not why_not_packed(recipe, model, world):
+        batch_of, most = rectangles(ids, recipe.data.max_length), sys.maxsize  # which are as large for a small corpus
     if recipe.train.tokens != "auto":
-        all_of_them = max(kept.source_tokens, kept.target_tokens) + kept.pairs  # EOS
-        check_memory(model, min(recipe.train.tokens, all_of_them), batch_of, precision=precision)
+        check_memory(model, min(recipe.train.tokens, most), batch_of, precision=precision)
         return recipe
     budget = min(world.gather(largest_budget(model, batch_of, precision=precision)))
     listen(Noted(0, f"train.tokens=auto: {budget:,} tokens a side fit into memory"))

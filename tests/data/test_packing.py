@@ -9,7 +9,7 @@ import torch
 from regard.data.lengths import LengthTable
 from regard.data.loader import gather
 from regard.data.order import Position, Sides
-from regard.data.packing import NO_LABEL, PackedLoader, fill, unpack
+from regard.data.packing import NO_LABEL, PackedLoader, fill, largest_rectangle, unpack
 from regard.data.shapes import Shape, shape_for
 from regard.data.store import IdStore
 from regard.errors import ConfigError, DataError
@@ -117,14 +117,14 @@ def test_a_sentence_longer_than_a_batch_is_told():
         PackedLoader(lambda epoch: sides_of(5), budget=100, max_length=2, seed=1)
 
 
-def test_sentences_of_like_length_go_together_and_none_is_lost_but_a_part_of_a_batch():
+def test_sentences_of_like_length_go_together_and_less_than_a_batch_is_left_out():
     sides = sides_of(20_000)
     loader = loader_of(sides, 4096, like_lengths=True)
     assert len(loader.shapes) > 5
     assert [shape.longest for shape in loader.shapes] == sorted({shape.longest for shape in loader.shapes})
     _, plan, _ = loader.plan(0)
     everyone = np.concatenate(plan)
-    assert len(set(everyone.tolist())) == len(everyone) > 0.99 * len(sides)
+    assert len(set(everyone.tolist())) == len(everyone) > len(sides) - 4096 / 9
     longer = np.maximum(sides.source.lengths, sides.target.lengths) + 1
     batches = [batch for batch, _ in islice(loader.batches(Position()), len(plan))]
     assert {batch.shape for batch in batches} == set(loader.shapes)
@@ -141,13 +141,36 @@ def test_a_shape_of_its_own_needs_a_few_batches():
     assert shape.longest == max(sides.source.lengths.max(), sides.target.lengths.max()) + 1
 
 
-def test_what_fills_no_batch_goes_with_the_next_longer_ones():
+def test_shorter_sentences_fill_the_last_batch_of_longer_ones():
     lengths = np.repeat([4, 9, 19], [505, 201, 111])  # with EOS 5, 10 and 20, so batches of 51, 25 and 12
     stores = [IdStore(np.full(lengths.sum(), 7, np.int32), np.concatenate([[0], lengths.cumsum()])) for _ in range(2)]
     loader = PackedLoader(lambda epoch: Sides(*stores), budget=256, max_length=50, seed=1, like_lengths=True)
     assert [shape.longest for shape in loader.shapes] == [5, 10, 20]
     _, plan, _ = loader.plan(0)
     batches = [lengths[chosen].tolist() for chosen in plan]
-    assert sum(batch == [4] * 51 for batch in batches) == 9  # and 46 are left
-    assert 46 - 12 < sum(batch.count(4) for batch in batches if max(batch) > 4) <= 46
-    assert sum(map(len, batches)) > 505 + 201 + 111 - 12
+    assert sum(batch == [19] * 12 for batch in batches) == 9  # 108 of 111
+    (last,) = [batch for batch in batches if 0 < batch.count(19) < 12]
+    assert last.count(19) == 3 and sum(last) + len(last) > 256 - 10
+    assert sum(batch.count(9) for batch in batches) == 201
+    assert sum(map(len, batches)) > len(lengths) - 51  # of the shortest less than a batch is left out
+
+
+def test_long_sentences_are_seen_however_many_blocks_there_are(monkeypatch):
+    monkeypatch.setattr("regard.data.order.PAIRS_A_BLOCK", 2_000)
+    sides = sides_of(20_000)
+    loader = loader_of(sides, 4096, like_lengths=True)
+    plans = [loader.plan(0, block) for block in range(10)]
+    assert plans[0][2] == 10
+    seen = np.concatenate([batch for _, plan, _ in plans for batch in plan])
+    assert len(seen) == len(set(seen.tolist()))
+    longer = np.maximum(sides.source.lengths, sides.target.lengths)
+    for least, most in ((1, 33), (34, 60), (61, 100), (101, 120)):
+        of_length = np.flatnonzero((longer >= least) & (longer <= most))
+        assert np.isin(of_length, seen).mean() > (0.8 if least == 1 else 0.9999), (least, most)
+
+
+def test_the_largest_rectangle_is_one_that_a_model_can_take():
+    shapes = loader_of(sides_of(20_000), 4096, like_lengths=True).shapes
+    batch = largest_rectangle(shapes, times=2)
+    slots = batch.target.layout.num_sentences * batch.target.layout.longest
+    assert slots == 2 * max(shape.sentences * shape.longest for shape in shapes)

@@ -22,6 +22,7 @@ from regard.nn.dropout import Noise
 from regard.nn.recurrent import Recurrent, TimeOrder
 
 HEAD = 64  # width of a head
+CLEARLY = math.log(1.2)  # longer
 KERNEL, WINDOW = 3, 64
 
 Run = Callable[[], Tensor]
@@ -127,13 +128,17 @@ def growth(sizes: Sequence[float], seconds: Sequence[float]) -> float:
 
 
 def crossing(sizes: Sequence[int], first: Sequence[float], second: Sequence[float]) -> float | None:
-    """The size from which on the first takes longer than the second, between two measured ones; None if it never does."""
-    longer = [a > b for a, b in zip(first, second, strict=True)]
-    if not longer[-1]:
+    """The size from which on the first takes longer than the second, between two measured ones; None if it never does.
+
+    Less than a fifth is no difference: as much lies between two runs of one layer that is only waited for.
+    """
+    gaps = [math.log(a / b) for a, b in zip(first, second, strict=True)]
+    if gaps[-1] <= CLEARLY:
         return None
-    at = max((number for number, yes in enumerate(longer) if not yes), default=-1) + 1
+    at = max((number for number, gap in enumerate(gaps) if gap <= CLEARLY), default=-1) + 1
     if at == 0:
         return float(sizes[0])
-    gaps = [math.log(first[number] / second[number]) for number in (at - 1, at)]
-    share = gaps[0] / (gaps[0] - gaps[1])
+    before, after = gaps[at - 1 : at + 1]
+    met = CLEARLY if before > 0 else 0.0
+    share = (before - met) / (before - after)
     return float(math.exp((1 - share) * math.log(sizes[at - 1]) + share * math.log(sizes[at])))

@@ -22,7 +22,7 @@ class Kept:
 
     @property
     def tokens(self) -> int:
-        """Of the side that has more."""
+        """Tokens of the side that has more; EOS is not counted anywhere here."""
         return max(self.source_tokens, self.target_tokens)
 
     def without(self, shorter: Kept) -> Kept:

@@ -28,6 +28,11 @@ class Position:
     batch: int = 0  # of the block
 
 
+def num_blocks(pairs: int) -> int:
+    """Of so many pairs."""
+    return max(1, round(pairs / PAIRS_A_BLOCK))
+
+
 class Order(ABC):
     """Endless batches of pairs, by number. `sides_of(epoch)` gives the ids; pairs with a longer side are left out.
 
@@ -48,26 +53,26 @@ class Order(ABC):
         """The epoch's ids, the batches of a block in order, and the number of blocks."""
         sides = self.sides_of(epoch)
         count = len(sides)
-        num_blocks = max(1, round(count / PAIRS_A_BLOCK))
-        bounds = [count * number // num_blocks for number in (block, block + 1)]
+        blocks = num_blocks(count)
+        bounds = [count * number // blocks for number in (block, block + 1)]
         rows = Shuffle(count, (self.seed, epoch))[bounds[0] : bounds[1]]
         source_lengths, target_lengths = (lengths + 1 for lengths in sides.lengths_of(rows))  # EOS
         kept = np.maximum(source_lengths, target_lengths) <= self.max_length + 1
         rows, source_lengths, target_lengths = rows[kept], source_lengths[kept], target_lengths[kept]
         random = np.random.default_rng((self.seed, epoch, block))
         batches = self.cut(source_lengths, target_lengths, random) if len(rows) else []
-        return sides, [rows[batch] for batch in batches], num_blocks
+        return sides, [rows[batch] for batch in batches], blocks
 
     def blocks(self, position: Position) -> Iterator[tuple[Sides, list[Indices], list[Position]]]:
         """The batches that are left of this block, then those of each block after it, and the position after each."""
         epoch, block, first = position.epoch, position.block, position.batch
         empty = 0  # blocks in a row in which every pair is too long
         while True:
-            sides, plan, num_blocks = self.plan(epoch, block)
+            sides, plan, blocks = self.plan(epoch, block)
             empty = 0 if plan else empty + 1
-            if empty > num_blocks:
+            if empty > blocks:
                 raise DataError(f"every pair has a side of more than {self.max_length} tokens; raise data.max_length")
-            ended = Position(epoch, block + 1) if block + 1 < num_blocks else Position(epoch + 1)
+            ended = Position(epoch, block + 1) if block + 1 < blocks else Position(epoch + 1)
             after = [Position(epoch, block, number) for number in range(first + 1, len(plan))]
             if plan[first:]:
                 yield *sides.read(plan[first:]), [*after, ended]

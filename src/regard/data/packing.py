@@ -10,7 +10,7 @@ Shapes: S source tokens, T target tokens, B sentences of a batch, the dummy one 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +26,7 @@ from regard.data.shapes import Shape, one_shape, shapes_by_length
 from regard.data.sides import Encoded, Sides
 from regard.data.store import IdStore
 from regard.errors import DataError
-from regard.text.tokenizer import BOS, EOS
+from regard.text.tokenizer import BOS, EOS, UNK
 
 CHOICE = 4  # sentences of which the next one is chosen, so that both sides fill alike
 LOOK_AHEAD = 128  # sentences tried for the room that is left
@@ -69,6 +69,25 @@ def fill(
         else:
             left = chosen
     return batches, np.array(left, dtype=np.int64)
+
+
+def top_up(batch: Indices, others: Indices, source_lengths: Indices, target_lengths: Indices, shape: Shape) -> Indices:
+    """Those of the others, in this order, that have room in the batch too."""
+    room_s = shape.source_tokens - int(source_lengths[batch].sum())
+    room_t = shape.target_tokens - int(target_lengths[batch].sum())
+    found: list[int] = []
+    passed = 0
+    for one, s, t in zip(
+        others.tolist(), source_lengths[others].tolist(), target_lengths[others].tolist(), strict=True
+    ):
+        if passed == LOOK_AHEAD or len(batch) + len(found) == shape.sentences - 1:
+            break
+        if s <= room_s and t <= room_t:
+            found.append(one)
+            room_s, room_t = room_s - s, room_t - t
+        else:
+            passed += 1
+    return np.array(found, dtype=np.int64)
 
 
 def write_row(row: NDArray[np.int32], sides: Sides, chosen: Indices, shape: Shape) -> None:
@@ -128,6 +147,17 @@ class PackedBatch:
         return unpack(self.row, self.shape, self.num_tokens)
 
 
+def largest_rectangle(shapes: Sequence[Shape], *, times: int = 1) -> Batch:
+    """A batch of the shape with the largest rectangle, and so many times as large as that; few of its tokens are real."""
+    shape = max(shapes, key=lambda one: one.sentences * one.longest)
+    tokens, sentences = (shape.source_tokens, shape.target_tokens), shape.sentences
+    shape = Shape(times * tokens[0], times * tokens[1], times * sentences, shape.longest, shape.fertilities)
+    store = IdStore.from_lists([[UNK] * (shape.longest - 1)])
+    row = np.empty(shape.numbers, dtype=np.int32)
+    write_row(row, Sides(store, store), np.zeros(1, dtype=np.int64), shape)
+    return unpack(torch.from_numpy(row), shape, shape.target_tokens)
+
+
 def unpack(row: Tensor, shape: Shape, num_tokens: int) -> Batch:
     """The batch that a row holds."""
     source, s_at, s_of, target, labels, t_at, t_of, s_offsets, t_offsets, told, _ = row.split(shape.parts)
@@ -178,16 +208,25 @@ class PackedLoader(Order):
         self.shapes = shape_them(sides, max_length, budget, fertilities=told)
 
     def cut(self, source_lengths: Indices, target_lengths: Indices, random: np.random.Generator) -> list[Indices]:
-        longer = np.maximum(source_lengths, target_lengths)
         batches: list[Indices] = []
-        left, below = np.empty(0, dtype=np.int64), 0
-        for shape in self.shapes:  # what fills no batch goes with the next longer ones
-            those = np.concatenate([left, np.flatnonzero((longer > below) & (longer <= shape.longest))])
+        longer = np.maximum(source_lengths, target_lengths)
+        left = np.flatnonzero(longer <= self.shapes[-1].longest)
+        for shape, shorter in zip(self.shapes[::-1], [*self.shapes[-2::-1], None], strict=True):  # the longest first
+            least = 0 if shorter is None else shorter.longest + 1
+            those, left = left[longer[left] >= least], left[longer[left] < least]
             full, rest = fill(source_lengths[those], target_lengths[those], shape, random)
             batches += [those[batch] for batch in full]
-            left, below = those[rest], shape.longest
-        if not batches and len(left):
-            batches = [left]
+            last = those[rest]
+            if shorter is not None and len(
+                last
+            ):  # shorter ones fill the last batch: long ones are rare, and none is lost
+                nearest = random.permutation(left)
+                nearest = nearest[np.argsort(-longer[nearest], kind="stable")]
+                also = top_up(last, nearest, source_lengths, target_lengths, shape)
+                batches.append(np.concatenate([last, also]))
+                left = np.setdiff1d(left, also, assume_unique=True)
+            elif len(last) and not batches:
+                batches.append(last)
         order = random.permutation(len(batches)) if len(self.shapes) > 1 else range(len(batches))
         return [batches[number] for number in order]
 

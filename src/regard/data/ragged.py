@@ -160,6 +160,10 @@ class FixedLayout(Layout):
     def clear_holes(self, flat: Tensor) -> Tensor:
         return flat.masked_fill_(~self.mask.flatten().view(-1, *[1] * (flat.dim() - 1)), 0.0)
 
+    def to(self, device: torch.device | str) -> FixedLayout:
+        moved = (one.to(device) for one in (self.positions, self.sentences, self.offsets))
+        return FixedLayout(*moved, longest=self.longest)
+
     @cached_property
     def backwards(self) -> FixedLayout:
         """The same tokens, each at its place from the end of its sentence."""

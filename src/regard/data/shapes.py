@@ -7,11 +7,12 @@ from itertools import pairwise, takewhile
 
 from regard.data.batching import Indices
 from regard.data.lengths import Kept
+from regard.data.order import num_blocks
 from regard.data.sides import Encoded
 from regard.errors import ConfigError
 
-ENOUGH = 4  # batches of sentences of like length that are worth a shape of their own
-SPARE, SPARE_ALIKE = 1.25, 1.05  # times the sentences of an average batch: the room there is
+ENOUGH = 4  # batches of sentences of like length, in what is shuffled at a time, that are worth a shape of their own
+SPARE, SPARE_ALIKE = 1.25, 1.1  # times the sentences of an average batch: the room there is
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,14 @@ def one_shape(sides: Encoded, max_length: int, budget: int, *, fertilities: bool
 
 
 def shapes_by_length(sides: Encoded, max_length: int, budget: int, *, fertilities: bool = False) -> list[Shape]:
-    """A few shapes for pairs of like length, the shortest first; each is for at least a few batches."""
+    """A few shapes for pairs of like length, the shortest first; each is for at least a few batches of every block."""
+    enough = ENOUGH * budget * num_blocks(len(sides))
     longest = sides.upto(max_length).longest
     ends = [longest]
     for end in reversed(round_lengths(longest)):
         shorter = sides.upto(end)
         between = sides.upto(ends[0]).without(shorter)
-        if min(shorter.tokens, between.tokens) >= ENOUGH * budget:
+        if min(shorter.tokens, between.tokens) >= enough:
             ends.insert(0, end)
     kept = [Kept(0, 0, 0, 0), *map(sides.upto, ends)]
     return [

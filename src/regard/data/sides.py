@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from regard.data.batching import Indices
@@ -39,8 +40,12 @@ class Sides:
     def lengths_of(self, rows: Indices) -> tuple[Indices, Indices]:
         return self.source.lengths_of(rows), self.target.lengths_of(rows)
 
+    @cached_property
+    def _table(self) -> LengthTable:
+        return LengthTable.of(self.source.lengths, self.target.lengths)
+
     def upto(self, max_length: int | None) -> Kept:
-        return LengthTable.of(self.source.lengths, self.target.lengths).upto(max_length)
+        return self._table.upto(max_length)
 
     def read(self, batches: list[Indices]) -> tuple[Sides, list[Indices]]:
         return self, batches

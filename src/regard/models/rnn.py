@@ -177,8 +177,9 @@ class Rnn(TiedTables, Seq2Seq):
 
     def _step_by_step(self, x_NE: Tensor, order: TimeOrder | Rectangle, state: Tensor, memory: RnnMemory) -> Tensor:
         assert self.alignment is not None
-        annotations = self.alignment.annotate(memory.source).of(order.sentences)
-        state = state.index_select(2, order.sentences)
+        annotations = self.alignment.annotate(memory.source)
+        if order.sentences is not None:
+            annotations, state = annotations.of(order.sentences), state.index_select(2, order.sentences)
         fed = state.new_zeros(state.size(2), self.config.width)
         states, contexts, outputs = [], [], []
         for x_RE in order.split(x_NE):

@@ -54,9 +54,13 @@ class TimeOrder:
         """What `split` gave, as it was."""
         return torch.cat(list(steps)).index_select(0, self.back)
 
-    def packed(self, x_ND: Tensor) -> PackedSequence:
-        """As PyTorch's recurrent layers take it: tokens in this order."""
-        return PackedSequence(x_ND, self.rows, self.sentences, self.places)
+    def through(self, layers: Sequence[nn.RNNBase], x_ND: Tensor, dropout: Dropout) -> Tensor:
+        """What comes out of the last of these layers, dropout between them: [N, H]. Tokens stay in this order meanwhile."""
+        x_ND = x_ND.index_select(0, self.tokens)
+        for number, layer in enumerate(layers):
+            x_ND = dropout(x_ND) if number else x_ND
+            x_ND = _run(layer, PackedSequence(x_ND.to(_dtype(layer)), self.rows, self.sentences, self.places))[0].data
+        return x_ND.index_select(0, self.back)
 
 
 class Rectangle:
@@ -64,7 +68,7 @@ class Rectangle:
 
     def __init__(self, layout: FixedLayout) -> None:
         self.layout = layout
-        self.sentences = torch.arange(layout.num_sentences, device=layout.device)
+        self.sentences = None  # in the order they are
 
     def split(self, x_ND: Tensor) -> tuple[Tensor, ...]:
         """The tokens of each step, or what stands for those that are not there: [B, D]."""
@@ -73,6 +77,18 @@ class Rectangle:
     def join(self, steps: Sequence[Tensor]) -> Tensor:
         """What `split` gave, as it was."""
         return self.layout.unpad(torch.stack(list(steps), dim=1))
+
+    def through(self, layers: Sequence[nn.RNNBase], x_ND: Tensor, dropout: Dropout) -> Tensor:
+        """As `TimeOrder.through`: each direction by itself, over sentences that all begin at the first step."""
+        for number, layer in enumerate(layers):
+            x_ND = dropout(x_ND) if number else x_ND
+            ways = [self.layout, self.layout.backwards] if layer.bidirectional else [self.layout]
+            out = []
+            for way, weights in zip(ways, layer.all_weights, strict=True):
+                x_TBD = way.pad(x_ND.to(_dtype(layer))).transpose(0, 1)
+                out.append(way.unpad(_one_way(layer, x_TBD, weights).transpose(0, 1)))
+            x_ND = torch.cat(out, dim=-1)
+        return x_ND
 
 
 def steps_of(layout: Layout) -> TimeOrder | Rectangle:
@@ -118,60 +134,18 @@ class Recurrent(nn.Module):
             assert isinstance(layer, nn.RNNBase)
             yield layer
 
-    @property
-    def dtype(self) -> torch.dtype:
-        """The precision of the weights."""
-        return next(self.parameters()).dtype
-
     def forward(self, x_ND: Tensor, order: TimeOrder | Rectangle) -> Tensor:
         """The outputs of the last layer, [N, H], from a state of zeros on; both ways, or one way."""
-        return self._packed(x_ND, order) if isinstance(order, TimeOrder) else self._padded(x_ND, order.layout)
-
-    def _packed(self, x_ND: Tensor, order: TimeOrder) -> Tensor:
-        x_ND = x_ND.index_select(0, order.tokens)
-        for number, layer in enumerate(self._layers()):
-            x_ND = self.dropout(x_ND) if number else x_ND
-            x_ND = self._run(layer, order.packed(x_ND.to(self.dtype)))[0].data
-        return x_ND.index_select(0, order.back)
-
-    def _padded(self, x_ND: Tensor, layout: FixedLayout) -> Tensor:
-        """Each direction by itself, over sentences that all begin at the first step."""
-        for number, layer in enumerate(self._layers()):
-            x_ND = self.dropout(x_ND) if number else x_ND
-            ways = [layout, layout.backwards] if layer.bidirectional else [layout]
-            out = []
-            for way, weights in zip(ways, layer.all_weights, strict=True):
-                x_TBD = way.pad(x_ND.to(self.dtype)).transpose(0, 1)
-                out.append(way.unpad(self._one_way(x_TBD, weights).transpose(0, 1)))
-            x_ND = torch.cat(out, dim=-1)
-        return x_ND
-
-    def _one_way(self, x_TBD: Tensor, weights: Sequence[Tensor]) -> Tensor:
-        """A layer's outputs in one direction; its weights lie elsewhere in memory than cuDNN likes, which is no matter."""
-        first = x_TBD.new_zeros(1, x_TBD.size(1), weights[1].size(1))
-        options = True, 1, 0.0, self.training, False, False  # biases, layers, dropout, training, both ways, batch first
-        with torch.autocast(x_TBD.device.type, enabled=False), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
-            if self.kind == "lstm":
-                return torch.lstm(x_TBD, (first, first), tuple(weights), *options)[0]
-            return torch.gru(x_TBD, first, tuple(weights), *options)[0]
+        return order.through(list(self._layers()), x_ND, self.dropout)
 
     def onwards(self, x_BTD: Tensor, state: Tensor) -> Tensor:
         """The outputs of the last layer over a rectangle, [B, T, H], from this state on. For one direction."""
         for number, layer in enumerate(self._layers()):
             x_BTD = self.dropout(x_BTD) if number else x_BTD
-            parts = [part[None].to(self.dtype) for part in state[number].unbind()]
+            parts = [part[None].to(_dtype(layer)) for part in state[number].unbind()]
             given = tuple(parts) if self.kind == "lstm" else parts[0]
-            x_BTD = self._run(layer, x_BTD.transpose(0, 1).to(self.dtype), given)[0].transpose(0, 1)
+            x_BTD = _run(layer, x_BTD.transpose(0, 1).to(_dtype(layer)), given)[0].transpose(0, 1)
         return x_BTD
-
-    def _run(self, layer: nn.RNNBase, *given: Any) -> Any:
-        """One layer, by cuDNN where there is one, in the precision of its weights.
-
-        Autocast would give cuDNN float16, too narrow for gradients, whatever it was told.
-        """
-        with torch.autocast(next(layer.parameters()).device.type, enabled=False):
-            return layer(*given)
 
     def step(self, x_RD: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """One token a row: the output of the last layer, [R, H], and the new state. For one direction."""
@@ -187,6 +161,32 @@ class Recurrent(nn.Module):
                 after.append(h_RH[None])
             x_RD = h_RH
         return x_RD, torch.stack(after)
+
+
+def _dtype(layer: nn.RNNBase) -> torch.dtype:
+    """The precision of its weights."""
+    return next(layer.parameters()).dtype
+
+
+def _run(layer: nn.RNNBase, *given: Any) -> Any:
+    """One layer, by cuDNN where there is one, in the precision of its weights.
+
+    Autocast would give cuDNN float16, too narrow for gradients, whatever it was told.
+    """
+    with torch.autocast(next(layer.parameters()).device.type, enabled=False):
+        return layer(*given)
+
+
+def _one_way(layer: nn.RNNBase, x_TBD: Tensor, weights: Sequence[Tensor]) -> Tensor:
+    """A layer's outputs in the direction of these weights, from zeros on. cuDNN copies weights of one direction alone."""
+    first = x_TBD.new_zeros(1, x_TBD.size(1), layer.hidden_size)
+    has_biases, num_layers, dropout, both_ways, batch_first = True, 1, 0.0, False, False
+    options = has_biases, num_layers, dropout, layer.training, both_ways, batch_first
+    with torch.autocast(x_TBD.device.type, enabled=False), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
+        if isinstance(layer, nn.LSTM):
+            return torch.lstm(x_TBD, (first, first), tuple(weights), *options)[0]
+        return torch.gru(x_TBD, first, tuple(weights), *options)[0]
 
 
 def ends_of(out_ND: Tensor, layout: Layout, *, bidirectional: bool) -> Tensor:

@@ -1,6 +1,6 @@
 """What every tokenizer keeps to, and the two simplest ones: a symbol is a character, or a word.
 
-Ids 0, 1 and 2 are the same everywhere. There is no pad token: batches are ragged, so nothing is ever padded.
+Ids 0, 1 and 2 are the same everywhere. There is no pad token: batches are ragged.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The whole training step recorded once as a CUDA graph and played again for every batch, so that Python is out of the way.
+"""The whole training step recorded as a CUDA graph and played again for every batch, so that Python is out of the way.
 
-Batches have a shape (`data.packing`) and are copied into one place; learning rate, dropout seed and the number of tokens
-are numbers on the device. Where there are several shapes, each has a recording. The first few steps with a shape run as they
-are, because libraries set themselves up in them.
+Batches of a shape (`data.packing`) are copied into one place; learning rate, dropout seed and the number of tokens are
+numbers on the device. Each shape has a recording of its own. The first few steps with it run as they are, because libraries
+set themselves up in them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from regard.training.spread import Spread
 from regard.training.step import Optimizer, change_weights
 
 STEPS_BEFORE = 3
-MOST = 32  # recordings; micro-batches of other shapes together than these run as they are
 
 
 @dataclass
@@ -58,11 +57,9 @@ class RecordedStep:
 
     def __call__(self, batches: Sequence[PackedBatch], *, rate: float) -> Tensor:
         shapes = tuple(batch.shape for batch in batches)
-        found = self.recordings.get(shapes)
-        if found is None:
-            found = Recording([torch.empty_like(batch.row) for batch in batches])
-            if len(self.recordings) < MOST:
-                self.recordings[shapes] = found
+        if shapes not in self.recordings:
+            self.recordings[shapes] = Recording([torch.empty_like(batch.row) for batch in batches])
+        found = self.recordings[shapes]
         for row, batch in zip(found.rows, batches, strict=True):
             row.copy_(batch.row, non_blocking=True)
         self.optimizer.rate.fill_(rate)
@@ -92,8 +89,7 @@ class RecordedStep:
         except RuntimeError as error:
             self.optimizer.forget_gradients()
             self.spread.model.noise.rewind()
-            self.records = False
-            self.note(f"this step cannot be recorded as a CUDA graph, so training goes on without: {error}")
+            self.note(f"a step of this shape cannot be recorded as a CUDA graph, so it is run as it is: {error}")
             return
         first = not any(recording.graph for recording in self.recordings.values())
         found.graph = graph

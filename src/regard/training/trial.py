@@ -16,6 +16,9 @@ import torch
 from torch import Tensor
 
 from regard.data.loader import Batch, make_batch, to_device
+from regard.data.packing import largest_rectangle
+from regard.data.shapes import shapes_by_length
+from regard.data.sides import Encoded
 from regard.errors import TrainingError
 from regard.models.base import Model
 from regard.nn.device import autocast
@@ -36,6 +39,16 @@ def longest_sentences(max_length: int) -> MakeBatch:
         sentence = [3] * min(max_length, max(budget - 1, 1))
         count = max(1, budget // (len(sentence) + 1))
         return make_batch([sentence] * count, [sentence] * count)
+
+    return batch_of
+
+
+def rectangles(ids: Encoded, max_length: int) -> MakeBatch:
+    """Batches of the largest shape for these pairs, twice: while recorded steps keep their memory another may run."""
+    longest = ids.upto(max_length).longest + 1
+
+    def batch_of(budget: int) -> Batch:
+        return largest_rectangle(shapes_by_length(ids, max_length, max(budget, longest)), times=2)
 
     return batch_of
 
