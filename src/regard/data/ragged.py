@@ -115,13 +115,17 @@ class Layout:
         Behind a sentence stand copies of the first token: finite, and to be masked. They pass no gradient on.
         """
         if not self.even:
-            values = _Pad.apply(values, self)  # type: ignore[no-untyped-call]
-        return values.unflatten(0, (self.num_sentences, self.longest))
+            learning = torch.is_grad_enabled()
+            values = _Pad.apply(values, self) if learning else values.index_select(0, self.sources)  # type: ignore[no-untyped-call]
+        return values.view(self.num_sentences, self.longest, *values.shape[1:])
 
     def unpad(self, padded: Tensor) -> Tensor:
         """[B, T, ...] without what lies behind each sentence: [N, ...]."""
         flat = padded.flatten(0, 1)
-        return flat if self.even else _Unpad.apply(flat, self)  # type: ignore[no-untyped-call]
+        if self.even:
+            return flat
+        learning = torch.is_grad_enabled()
+        return _Unpad.apply(flat, self) if learning else flat.index_select(0, self.slots)  # type: ignore[no-untyped-call]
 
 
 class FixedLayout(Layout):

@@ -127,9 +127,9 @@ def _written(ids: list[int], score: float, limit: int, options: SearchOptions) -
 
 def _forbid(logits_RV: Tensor, *, eos: bool) -> Tensor:
     """The logits, with BOS never and EOS not yet."""
-    logits_RV[:, BOS] = NEVER
+    logits_RV.select(1, BOS).fill_(NEVER)
     if eos:
-        logits_RV[:, EOS] = NEVER
+        logits_RV.select(1, EOS).fill_(NEVER)
     return logits_RV
 
 

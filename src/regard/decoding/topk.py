@@ -22,7 +22,8 @@ def top_k(scores_RV: Tensor, k: int) -> tuple[Tensor, Tensor]:
         return torch.topk(scores_RV, k, dim=-1)
     whole = num_groups * GROUP
     best_groups = torch.topk(_group_maxima(scores_RV, num_groups), k, dim=-1).indices
-    places = (best_groups[:, :, None] * GROUP + torch.arange(GROUP, device=scores_RV.device)).flatten(1)
+    inside = torch.arange(GROUP, device=scores_RV.device)
+    places = torch.add(inside, best_groups.unsqueeze(2), alpha=GROUP).view(R, -1)
     if whole < V:
         rest = torch.arange(whole, V, device=scores_RV.device).expand(R, -1)
         places = torch.cat([places, rest], dim=1)
@@ -34,7 +35,7 @@ def _group_maxima(scores_RV: Tensor, num_groups: int) -> Tensor:
     """The largest entry of each group: [R, G]. Rows may lie one behind the other, or side by side."""
     whole = num_groups * GROUP
     if scores_RV.stride(0) == 1:
-        return scores_RV.t()[:whole].unflatten(0, (num_groups, GROUP)).amax(dim=1).t()
+        return scores_RV.t()[:whole].view(num_groups, GROUP, -1).amax(dim=1).t()
     return scores_RV[:, :whole].unflatten(1, (num_groups, GROUP)).amax(dim=-1)
 
 

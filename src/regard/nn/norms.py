@@ -37,7 +37,7 @@ class Norm(nn.Module):
             return norm(x_ND, self.weight, self.bias, eps=self.EPS)
         if self.bias is None:
             return F.rms_norm(x_ND, self.weight.shape, self.weight, self.EPS)
-        return F.layer_norm(x_ND, self.weight.shape, self.weight, self.bias, self.EPS)
+        return torch.layer_norm(x_ND, self.weight.shape, self.weight, self.bias, self.EPS)
 
     def of_sum(self, x_ND: Tensor, branch_ND: Tensor, dropout: Dropout) -> Tensor:
         """The norm of x + Dropout(branch)."""
