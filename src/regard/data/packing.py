@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -147,11 +147,11 @@ class PackedBatch:
         return unpack(self.row, self.shape, self.num_tokens)
 
 
-def largest_rectangle(shapes: Sequence[Shape], *, times: int = 1) -> Batch:
+def largest_rectangle(shapes: Sequence[Shape], *, times: int) -> Batch:
     """A batch of the shape with the largest rectangle, and so many times as large as that; few of its tokens are real."""
-    shape = max(shapes, key=lambda one: one.sentences * one.longest)
-    tokens, sentences = (shape.source_tokens, shape.target_tokens), shape.sentences
-    shape = Shape(times * tokens[0], times * tokens[1], times * sentences, shape.longest, shape.fertilities)
+    one = max(shapes, key=lambda shape: shape.sentences * shape.longest)
+    source, target, sentences = (times * size for size in (one.source_tokens, one.target_tokens, one.sentences))
+    shape = replace(one, source_tokens=source, target_tokens=target, sentences=sentences)
     store = IdStore.from_lists([[UNK] * (shape.longest - 1)])
     row = np.empty(shape.numbers, dtype=np.int32)
     write_row(row, Sides(store, store), np.zeros(1, dtype=np.int64), shape)
