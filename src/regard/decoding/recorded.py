@@ -72,9 +72,13 @@ class RecordedState:
     sentences: int
     turn: int
     length: int = 0
+    wide: bool = False  # the recording has all beams from the first step on; search, after it
 
     def check(self) -> None:
         assert self.turn == self.recording.turn, "another search has begun with this recording; end one first"
+
+    def widen(self) -> None:
+        self.wide = True
 
     def reorder(self, rows: Tensor) -> None:
         self.check()
@@ -122,7 +126,10 @@ class Recorded(Seq2Seq):
         if state.length == state.size[3]:
             self._make_room(state)
         state.length += 1
-        return state.recording.play(tokens)
+        if state.wide:
+            return state.recording.play(tokens)
+        beams = state.size[1]
+        return state.recording.play(tokens.repeat_interleave(beams))[::beams]
 
     def _recording(self, size: Size, like: Any) -> Recording:
         """The recording for a size, made now if there is none."""

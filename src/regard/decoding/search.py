@@ -141,6 +141,15 @@ class Candidates:
     tokens: Numbers
     parents: Numbers  # the rows that they continue
 
+    def at_least(self, count: int) -> Candidates:
+        """So many, where a vocabulary is smaller than that: with some that cannot be."""
+        missing = count - self.scores.shape[1]
+        if missing <= 0:
+            return self
+        scores = np.pad(self.scores, ((0, 0), (0, missing)), constant_values=NEVER)
+        tokens = np.pad(self.tokens, ((0, 0), (0, missing)), constant_values=EOS)
+        return Candidates(scores, tokens, np.pad(self.parents, ((0, 0), (0, missing)), mode="edge"))
+
     def of(self, sentences: NDArray[np.bool_]) -> Candidates:
         """Those of these sentences."""
         return Candidates(self.scores[sentences], self.tokens[sentences], self.parents[sentences])
@@ -154,15 +163,14 @@ class BeamSearch:
     ) -> None:
         self.model, self.options, self.given, self.device = model, options, given, given.device
         self.limits = list(limits)
-        self.beams = options.beam
+        self.beams = options.beam  # that there are after the first step; before it a sentence has one
         self.state = model.start(memory, beams=options.beam)
         self.sentences = list(range(len(limits)))  # which sentence each group of rows writes
         self.going_on = np.ones(len(limits), dtype=np.bool_)  # whether it still does
         self.finished: list[list[Hypothesis]] = [[] for _ in limits]
         self.written: list[tuple[Numbers, Numbers]] = []  # of each step, the row before and the token of every row
-        self.tokens = torch.full((len(limits) * self.beams,), BOS, device=self.device)
-        self.logp = torch.full((len(limits), self.beams), NEVER, device=self.device)
-        self.logp[:, 0] = 0.0  # all beams begin alike: only the first may be continued
+        self.tokens = torch.full((len(limits),), BOS, device=self.device)
+        self.logp = torch.zeros((len(limits), 1), device=self.device)  # of each row: [B, Q]
 
     def run(self) -> Iterator[Found]:
         """The best hypotheses of each sentence, when it is done."""
@@ -178,19 +186,21 @@ class BeamSearch:
 
     def _candidates(self) -> Candidates:
         """The best ways to go on with each sentence."""
-        B, Q, step = len(self.sentences), self.beams, len(self.written)
+        (B, Q), step = self.logp.shape, len(self.written)
         logits_RV = self.model.step(self.tokens, self.state)
         normalizer_R = log_normalizer(logits_RV)
         _forbid(logits_RV, eos=step < self.options.min_length)
         if step < self.given.length:
             self.given.force(logits_RV, torch.tensor(self.sentences, device=self.device).repeat_interleave(Q), step)
-        count = min(2 * Q, logits_RV.size(-1))  # at most Q of them can be EOS, so Q remain to go on with
+        wanted = 2 * self.beams  # at most half of them can be EOS, so enough remain to go on with
+        count = min(wanted, logits_RV.size(-1))
         best_RC, tokens_RC = top_k(logits_RV, count)
         scores = (best_RC - normalizer_R[:, None]).view(B, Q, count) + self.logp[:, :, None]
-        scores_BC, flat_BC = scores.flatten(1).topk(min(2 * Q, Q * count), dim=-1)
+        scores_BC, flat_BC = scores.flatten(1).topk(min(wanted, Q * count), dim=-1)
         tokens_BC = tokens_RC.view(B, Q * count).gather(1, flat_BC)
         scores_bc, tokens_bc, flat_bc = (one.cpu().numpy() for one in (scores_BC, tokens_BC, flat_BC))
-        return Candidates(scores_bc, tokens_bc, flat_bc // count + np.arange(B)[:, None] * Q)
+        parents_bc = flat_bc // count + np.arange(B)[:, None] * Q
+        return Candidates(scores_bc, tokens_bc, parents_bc).at_least(wanted)
 
     def _collect(self, candidates: Candidates) -> NDArray[np.bool_]:
         """Moves hypotheses that ended among the best Q to the finished ones; which sentences go on."""
@@ -249,4 +259,7 @@ class BeamSearch:
         self.written.append((parents.ravel(), tokens.ravel()))
         rows, self.tokens = torch.from_numpy(np.stack(self.written[-1])).to(self.device).unbind()
         self.logp = torch.from_numpy(np.where(tokens == EOS, np.float32(NEVER), scores)).to(self.device)
+        if len(self.written) == 1:
+            self.state.widen()
+            rows = rows * self.beams
         self.state.reorder(rows)

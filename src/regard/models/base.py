@@ -6,8 +6,9 @@
 A `Seq2Seq` writes token by token:
 
     logits = model.decode(target, memory)        all positions at once
-    state = model.start(memory, beams=4)         search: `beams` rows a sentence
+    state = model.start(memory, beams=4)         search: one row a sentence
     logits = model.step(tokens, state)           search: one more token a row
+    state.widen()                                search: `beams` rows a sentence, which all go on from its one
     state.reorder(rows)                          search: each row goes on from the row it names
 
 An `AtOnce` writes all tokens together, and may go over them again:
@@ -78,6 +79,10 @@ class Model(nn.Module, ABC):
 class State(Protocol):
     """What a model remembers of the rows being written."""
 
+    def widen(self) -> None:
+        """Makes each sentence's one row as many as there are beams."""
+        ...
+
     def reorder(self, rows: Tensor) -> None:
         """Makes row i go on from row rows[i].
 
@@ -122,7 +127,7 @@ class Seq2Seq(Model):
 
     @abstractmethod
     def start(self, memory: Any, *, beams: int) -> State:
-        """The state before the first token, with `beams` rows for each sentence."""
+        """The state before the first token, with one row for each sentence, of `beams` to come (`State.widen`)."""
 
     @abstractmethod
     def step(self, tokens: Tensor, state: Any) -> Tensor:

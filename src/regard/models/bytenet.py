@@ -92,8 +92,13 @@ class ByteNetState:
 
     recent: list[Tensor]
     places: Tensor  # the encoder's output, zeros behind its end: [B, places, D]
-    beams: int
+    wide: int  # beams that there will be
+    beams: int = 1
     length: int = 0
+
+    def widen(self) -> None:
+        self.beams = self.wide
+        self.recent = [one.repeat_interleave(self.beams, dim=0) for one in self.recent]
 
     def reorder(self, rows: Tensor) -> None:
         self.recent = [one.index_select(0, rows) for one in self.recent]
@@ -165,7 +170,7 @@ class ByteNet(TiedTables, Seq2Seq):
         return F.relu(self.last(F.relu(self.last_norm(x_ND))))
 
     def start(self, memory: Ragged, *, beams: int) -> ByteNetState:
-        recent = [block.convolution.start(memory.layout.num_sentences * beams) for block in self.decoder]
+        recent = [block.convolution.start(memory.layout.num_sentences) for block in self.decoder]
         places = memory.layout.pad(memory.values).masked_fill(~memory.layout.mask[:, :, None], 0.0)
         return ByteNetState(recent, places, beams)
 

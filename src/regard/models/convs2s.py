@@ -129,8 +129,13 @@ class ConvState:
 
     recent: list[Tensor]
     source: Annotations
-    beams: int
+    wide: int  # beams that there will be
+    beams: int = 1
     length: int = 0
+
+    def widen(self) -> None:
+        self.beams = self.wide
+        self.recent = [one.repeat_interleave(self.beams, dim=0) for one in self.recent]
 
     def reorder(self, rows: Tensor) -> None:
         self.recent = [one.index_select(0, rows) for one in self.recent]
@@ -209,8 +214,7 @@ class ConvS2S(TiedTables, Seq2Seq):
         return self.config.width <= kernels.WIDEST_HEAD
 
     def start(self, memory: ConvMemory, *, beams: int) -> ConvState:
-        rows = memory.layout.num_sentences * beams
-        recent = [layer.block.convolution.start(rows) for layer in self.decoder]
+        recent = [layer.block.convolution.start(memory.layout.num_sentences) for layer in self.decoder]
         return ConvState(recent, Annotations.made_of(memory.keys, memory.values, memory.layout), beams)
 
     def step(self, tokens: Tensor, state: ConvState) -> Tensor:

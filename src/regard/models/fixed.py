@@ -29,8 +29,9 @@ class FixedState:
     """
 
     def __init__(self, like: TransformerState, *, sentences: int, slots: int, steps: int, window: int | None) -> None:
-        bias, Q = like.memory_bias, like.beams
-        self.num_sentences, self.num_heads, self.beams, self.places = sentences, like.num_heads, Q, steps
+        bias, Q = like.memory_bias, like.wide
+        self.num_sentences, self.num_heads, self.places = sentences, like.num_heads, steps
+        self.wide = self.beams = Q  # all of them from the first step on
         device, dtype, G = bias.device, bias.dtype, sentences * like.num_heads
         self._position = torch.zeros(1, dtype=torch.int64, device=device)
         self._place = torch.arange(Q, device=device)  # the slots of the next tokens

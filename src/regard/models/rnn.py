@@ -109,7 +109,13 @@ class RnnState:
     cells: Tensor  # [L, P, R, D]
     fed: Tensor  # what the next step is told: [R, A] or [R, E]
     annotations: Annotations | None
-    beams: int
+    wide: int  # beams that there will be
+    beams: int = 1
+
+    def widen(self) -> None:
+        self.beams = self.wide
+        self.cells = self.cells.repeat_interleave(self.beams, dim=2)
+        self.fed = self.fed.repeat_interleave(self.beams, dim=0)
 
     def reorder(self, rows: Tensor) -> None:
         self.cells, self.fed = self.cells.index_select(2, rows), self.fed.index_select(0, rows)
@@ -229,9 +235,8 @@ class Rnn(TiedTables, Seq2Seq):
         return True
 
     def start(self, memory: RnnMemory, *, beams: int) -> RnnState:
-        state = self._first_state(memory).repeat_interleave(beams, dim=2)
+        state, fed = self._first_state(memory), memory.summary
         annotations = None if self.alignment is None else self.alignment.annotate(memory.source)
-        fed = memory.summary.repeat_interleave(beams, dim=0)
         if self.alignment is not None:
             fed = state.new_zeros(state.size(2), self.config.width)
         return RnnState(state, fed, annotations, beams)

@@ -22,10 +22,11 @@ class TransformerState:
         self, layers: list[LayerState], source: Layout, *, num_heads: int, beams: int, last: int | None
     ) -> None:
         self.layers = layers
-        self.num_sentences, self.num_heads, self.beams = len(source.lengths), num_heads, beams
+        self.num_sentences, self.num_heads = len(source.lengths), num_heads
+        self.wide, self.beams = beams, 1  # those that there will be, and that there are
         self.length = 0  # tokens read so far
         dtype = layers[0].keys.dtype if layers else torch.float32
-        self.ancestry = Ancestry(self.num_sentences, beams, source.device, dtype=dtype, last=last)
+        self.ancestry = Ancestry(source.device, dtype=dtype, last=last)
         holes_BS = ~source.mask  # the source's keys that are no tokens
         bias_BS = torch.zeros(holes_BS.shape, dtype=dtype, device=source.device).masked_fill_(holes_BS, float("-inf"))
         self.memory_bias = fill_up(bias_BS).repeat_interleave(num_heads, dim=0)[:, None]  # [B * H, 1, S]
@@ -46,6 +47,12 @@ class TransformerState:
     def advance(self) -> None:
         """A token has been read."""
         self.length += 1
+
+    def widen(self) -> None:
+        self.beams = self.wide
+        self.ancestry.widen(self.num_sentences, self.beams)
+        for layer in self.layers:
+            layer.recent = [recent.repeat_interleave(self.beams, dim=0) for recent in layer.recent]
 
     def reorder(self, rows: Tensor) -> None:
         self.ancestry.reorder(rows)
@@ -75,13 +82,13 @@ class Transformer(Stacks, Seq2Seq):
 
     def start(self, memory: Ragged, *, beams: int) -> TransformerState:
         layers = []
-        last = None if self.config.window is None else (self.config.window + 1) * beams
+        last = None if self.config.window is None else self.config.window + 1
         for layer in self.decoder:
             k_MHK, v_MHV = layer.cross_attention.keys_values(memory.values)
             k_GSK = fill_up_slots(memory.layout.pad(k_MHK).transpose(1, 2).flatten(0, 1))
             v_GSV = fill_up_slots(memory.layout.pad(v_MHV).transpose(1, 2).flatten(0, 1))
             num_sentences = len(memory.layout.lengths)
-            recent = layer.feed_forward.start(num_sentences * beams)
+            recent = layer.feed_forward.start(num_sentences)
             layers.append(LayerState(KeyValueCache(num_sentences, last=last), k_GSK, v_GSV, recent))
         return TransformerState(layers, memory.layout, num_heads=self.config.num_heads, beams=beams, last=last)
 

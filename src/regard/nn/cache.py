@@ -5,7 +5,8 @@ that continues another one inherits *who may look at what*, a few bits, instead 
 
 Heads of sentences lie one behind the other, so that a step's few products need no view of their own.
 
-Shapes: B sentences, Q beams, R = B * Q rows, H heads, G = B * H, K head width, S slots written so far (Q a step).
+Shapes: B sentences, Q beams, R = B * Q rows, H heads, G = B * H, K head width,
+        S slots written so far: one a step, Q since there are beams.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class KeyValueCache:
 
     def __init__(self, num_sentences: int, *, last: int | None = None) -> None:
         self.num_sentences = num_sentences
-        self.last = last  # how many slots, counted from the newest, are looked at; None: all
+        self.last = last  # how many steps, counted from the newest, are looked at; None: all
         self.used = 0
         self._keys, self._values = Slots(), Slots()
 
@@ -65,8 +66,9 @@ class KeyValueCache:
         """The keys [G, S, K] and values [G, S, V] to look at, those of one more token a row among them."""
         keys = self._keys.write(k_RHK, self.used, self.num_sentences)
         values = self._values.write(v_RHV, self.used, self.num_sentences)
-        self.used += k_RHK.size(0) // self.num_sentences
-        begin = 0 if self.last is None else max(0, self.used - self.last)
+        num_beams = k_RHK.size(0) // self.num_sentences
+        self.used += num_beams
+        begin = 0 if self.last is None else max(0, self.used - self.last * num_beams)
         count = max(self.used, FEWEST) if begin == 0 else self.used - begin
         return keys.narrow(1, begin, count), values.narrow(1, begin, count)
 
@@ -131,23 +133,21 @@ def fill_up_slots(x_GSK: Tensor) -> Tensor:
 class Ancestry:
     """For each beam, which slots hold its own past: zero to look, minus infinity not to, [B, Q, S]."""
 
-    def __init__(
-        self,
-        num_sentences: int,
-        beams: int,
-        device: torch.device,
-        *,
-        dtype: torch.dtype = torch.float32,
-        last: int | None = None,
-    ) -> None:
-        self.beams = beams
+    def __init__(self, device: torch.device, *, dtype: torch.dtype = torch.float32, last: int | None = None) -> None:
+        self.beams = 1
         self.last = last  # as the caches'
-        self._own = torch.full((beams, beams), float("-inf"), dtype=dtype, device=device).fill_diagonal_(0.0)
-        self.bias = self._own.new_empty(num_sentences, beams, 0)
+        self._own = torch.zeros((1, 1), dtype=dtype, device=device)
+        self.bias = self._own[None]  # of several beams
         self.length = 0  # steps taken
         # A single beam sees all that is written, and in its first steps nothing of the slots behind it.
         alone = torch.full((FEWEST, FEWEST), float("-inf"), dtype=dtype, device=device).triu_(diagonal=1)
         self._alone = list(alone.view(FEWEST, 1, 1, FEWEST).unbind())
+
+    def widen(self, num_sentences: int, beams: int) -> None:
+        """So many beams, which all have seen what the one has."""
+        self.beams = beams
+        self.bias = self._own.new_zeros(num_sentences, beams, self.length)
+        self._own = self._own.new_full((beams, beams), float("-inf")).fill_diagonal_(0.0)
 
     def grow(self, num_heads: int) -> Tensor:
         """The bias with each beam's own new slot, for every head: [B * H, Q, S]; of a single beam, one for all."""
@@ -156,8 +156,8 @@ class Ancestry:
             all_there = self.length >= FEWEST or (self.last is not None and self.length > self.last)
             return self._own[None] if all_there else self._alone[self.length - 1]
         self.bias = torch.cat([self.bias, self._own.expand(self.bias.size(0), -1, -1)], dim=-1)
-        if self.last is not None and self.bias.size(-1) > self.last:
-            self.bias = self.bias[:, :, -self.last :]
+        if self.last is not None and self.bias.size(-1) > self.last * self.beams:
+            self.bias = self.bias[:, :, -self.last * self.beams :]
             return self.bias.repeat_interleave(num_heads, dim=0)
         return fill_up(self.bias).repeat_interleave(num_heads, dim=0)
 

@@ -19,7 +19,6 @@ from regard.decoding.translator import Ready, Translation
 from regard.serve.limits import Limits
 
 FEWEST = 8  # sentences that are not shared among lanes: a step costs almost the same for fewer
-SHARE = 0.75  # of a lane's fair part that it takes at a time: what waits meanwhile can be sorted better (LOG.md)
 
 # A lane: the translations of some sentences by a model as they become ready, from a worker process, or from this one.
 Lane = Callable[[str, list[str], SearchOptions], Iterator[Ready]]
@@ -160,7 +159,7 @@ class Engine:
         if not self.waiting:
             return []
         lanes = len(self._threads)
-        fair = SHARE * (self.queued + self.taken) / lanes if lanes > 1 else self.queued
+        fair = (self.queued + self.taken) / lanes
         most = max(FEWEST, math.ceil(min(fair, self.queued / self._idle)))
         first = self.waiting.popleft()
         taken, room = [first], min(self.limits.batch_sentences, most) - len(first.sentences)
