@@ -8,7 +8,7 @@ import torch
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import SearchOptions, length_penalty
 from regard.decoding.search import search
-from regard.decoding.topk import top_k
+from regard.decoding.topk import log_normalizer, top_k
 from regard.errors import DecodeError
 from regard.models import build_model
 
@@ -74,6 +74,18 @@ def test_top_k_is_torchs(generator, width, k):
     expected = torch.topk(scores, k, dim=-1)
     assert torch.equal(values, expected.values)
     assert torch.equal(places, expected.indices)
+
+
+@pytest.mark.parametrize("layout", ["rows", "columns"])
+@pytest.mark.parametrize("width", [5, 8192, 37001])
+@pytest.mark.parametrize("peak", [0.0, 18.0, 200.0])  # even, as trained models have it, and too large for exp
+def test_the_normalizer_is_exact_to_many_digits(generator, layout, width, peak):
+    logits = torch.randn(6, width, generator=generator)
+    logits[:, 3] += peak
+    if layout == "columns":
+        logits = logits.t().contiguous().t()
+    expected = logits.double().logsumexp(dim=-1)
+    torch.testing.assert_close(log_normalizer(logits).double(), expected, rtol=1e-6, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,9 @@ def test_output_does_not_depend_on_batch_size_or_order(model, beam):
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_each_sentence_is_found_once_and_the_short_ones_first(model, beam):
-    options = SearchOptions(beam=beam, min_length=99, max_extra=1)  # so that each is written to its limit
+@pytest.mark.parametrize("extra", [0, 1])  # with none some end in the first step
+def test_each_sentence_is_found_once_and_the_short_ones_first(model, beam, extra):
+    options = SearchOptions(beam=beam, min_length=99, max_extra=extra)  # so that each is written to its limit
     found = list(search_each(model, Ragged.from_lists(SOURCES), options=options))
     sentences = [sentence for some in found for sentence, _ in some]
     assert sorted(sentences) == list(range(len(SOURCES))) and len(found) > 1
@@ -92,9 +93,10 @@ def test_what_is_written_at_once_is_short_enough_sorted_and_free_of_marks(at_onc
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_recorded_steps_find_what_the_models_own_find(model, beam, monkeypatch):
+@pytest.mark.parametrize("extra", [0, 8])
+def test_recorded_steps_find_what_the_models_own_find(model, beam, extra, monkeypatch):
     monkeypatch.setattr("regard.decoding.recorded.FIRST_STEPS", 2)  # so that room must be made on the way
-    options = SearchOptions(beam=beam, nbest=beam, max_extra=8)
+    options = SearchOptions(beam=beam, nbest=beam, max_extra=extra)
     if not model.has_fixed_state:
         assert record(model) is model
         return

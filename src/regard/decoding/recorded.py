@@ -72,13 +72,13 @@ class RecordedState:
     sentences: int
     turn: int
     length: int = 0
-    wide: bool = False  # the recording has all beams from the first step on; search, after it
+    widened: bool = False  # search has all beams after the first step; the recording, always
 
     def check(self) -> None:
         assert self.turn == self.recording.turn, "another search has begun with this recording; end one first"
 
     def widen(self) -> None:
-        self.wide = True
+        self.widened = True
 
     def reorder(self, rows: Tensor) -> None:
         self.check()
@@ -117,7 +117,7 @@ class Recorded(Seq2Seq):
         recording = self._recording(size, plain)
         recording.state.load(plain)
         recording.turn += 1
-        return RecordedState(recording, size, sentences, recording.turn)
+        return RecordedState(recording, size, sentences, recording.turn, widened=beams == 1)
 
     def step(self, tokens: Tensor, state: Any) -> Tensor:
         if not isinstance(state, RecordedState):
@@ -126,7 +126,7 @@ class Recorded(Seq2Seq):
         if state.length == state.size[3]:
             self._make_room(state)
         state.length += 1
-        if state.wide:
+        if state.widened:
             return state.recording.play(tokens)
         beams = state.size[1]
         return state.recording.play(tokens.repeat_interleave(beams))[::beams]

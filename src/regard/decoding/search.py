@@ -3,7 +3,8 @@
 A sentence's result does not depend on its neighbours: it has its own length limit and stops on its own; when enough
 sentences of a batch are done their rows are dropped.
 
-Shapes: B sentences still being written, Q beams, R = B * Q rows, V vocabulary, C candidates a sentence.
+Shapes: B sentences still being written, Q beams (one in the first step), R = B * Q rows, V vocabulary,
+        C candidates a sentence.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ class Candidates:
     parents: Numbers  # the rows that they continue
 
     def at_least(self, count: int) -> Candidates:
-        """So many, where a vocabulary is smaller than that: with some that cannot be."""
+        """So many: of a small vocabulary filled up with candidates of no probability."""
         missing = count - self.scores.shape[1]
         if missing <= 0:
             return self

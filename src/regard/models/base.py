@@ -15,7 +15,7 @@ An `AtOnce` writes all tokens together, and may go over them again:
 
     written = model.write(memory, ...)           a few candidates a sentence
 
-Shapes: N target tokens, V vocabulary, B sentences, R = B * beams rows.
+Shapes: N target tokens, V vocabulary, B sentences, R rows: one a sentence, then `beams`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class State(Protocol):
     """What a model remembers of the rows being written."""
 
     def widen(self) -> None:
-        """Makes each sentence's one row as many as there are beams."""
+        """Makes each sentence's one row as many as there are beams: once, after the first step; not where there is one."""
         ...
 
     def reorder(self, rows: Tensor) -> None:

@@ -89,7 +89,7 @@ class Transformer(Stacks, Seq2Seq):
             v_GSV = fill_up_slots(memory.layout.pad(v_MHV).transpose(1, 2).flatten(0, 1))
             num_sentences = len(memory.layout.lengths)
             recent = layer.feed_forward.start(num_sentences)
-            layers.append(LayerState(KeyValueCache(num_sentences, last=last), k_GSK, v_GSV, recent))
+            layers.append(LayerState(KeyValueCache(num_sentences, beams=beams, last=last), k_GSK, v_GSV, recent))
         return TransformerState(layers, memory.layout, num_heads=self.config.num_heads, beams=beams, last=last)
 
     def step(self, tokens: Tensor, state: TransformerState | FixedState) -> Tensor:

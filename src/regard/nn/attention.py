@@ -24,9 +24,8 @@ from regard.nn.norms import Norm
 from regard.nn.positions import Rotation
 from regard.nn.watch import watching
 
-MANY_AT_ONCE = (
-    torch.backends.mkl.is_available()
-)  # elsewhere a CPU's batched product is a loop, 6 µs a turn on a Neoverse N1
+# Whether many small products are one call on a CPU. Without MKL they are a loop (LOG.md, "On a Neoverse N1").
+BATCHED_PRODUCTS = torch.backends.mkl.is_available()
 
 
 @dataclass(frozen=True)
@@ -65,11 +64,11 @@ class MultiHead(nn.Module):
     def look_once(self, q_RHK: Tensor, k_GSK: Tensor, v_GSV: Tensor, bias_GQS: Tensor) -> Tensor:
         """Attention of one token a row into its sentence's keys, heads joined and projected: [R, D].
 
-        For so few queries two plain products beat the fused kernel (LOG.md), where many small ones are one call.
+        For so few queries two batched products beat the fused kernel, where they are one call each.
         The bias may be wider than long.
         """
         num_sentences = k_GSK.size(0) // q_RHK.size(1)
-        if not MANY_AT_ONCE and not q_RHK.is_cuda:
+        if not BATCHED_PRODUCTS and not q_RHK.is_cuda:
             return self.output(_look_fused(q_RHK, k_GSK, v_GSV, bias_GQS, num_sentences))
         q_GQK = by_head(q_RHK, num_sentences)
         scale = q_GQK.size(-1) ** -0.5

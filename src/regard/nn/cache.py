@@ -22,7 +22,8 @@ FIRST_STEPS = 32  # that a buffer holds
 class Slots:
     """Keys, or values, of one layer, in a buffer that doubles when it is full."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: int) -> None:
+        self.room = room  # slots to begin with
         self.by_head: Tensor | None = None  # [G, slots, K]
         self._by_sentence: Tensor | None = None  # the same memory as [B, H, slots, K]
 
@@ -31,7 +32,7 @@ class Slots:
         R, H, K = entries_RHK.shape
         Q = R // num_sentences
         if self.by_head is None or start + Q > self.by_head.size(1):
-            larger = entries_RHK.new_empty(num_sentences * H, max(FIRST_STEPS * Q, 2 * (start + Q)), K)
+            larger = entries_RHK.new_empty(num_sentences * H, max(self.room, 2 * (start + Q)), K)
             if self.by_head is None:
                 larger[:, :FEWEST] = 0.0
             else:
@@ -56,11 +57,11 @@ class Slots:
 class KeyValueCache:
     """Keys and values of one layer."""
 
-    def __init__(self, num_sentences: int, *, last: int | None = None) -> None:
+    def __init__(self, num_sentences: int, *, beams: int, last: int | None = None) -> None:
         self.num_sentences = num_sentences
         self.last = last  # how many steps, counted from the newest, are looked at; None: all
         self.used = 0
-        self._keys, self._values = Slots(), Slots()
+        self._keys, self._values = Slots(FIRST_STEPS * beams), Slots(FIRST_STEPS * beams)
 
     def append(self, k_RHK: Tensor, v_RHV: Tensor) -> tuple[Tensor, Tensor]:
         """The keys [G, S, K] and values [G, S, V] to look at, those of one more token a row among them."""
@@ -137,7 +138,7 @@ class Ancestry:
         self.beams = 1
         self.last = last  # as the caches'
         self._own = torch.zeros((1, 1), dtype=dtype, device=device)
-        self.bias = self._own[None]  # of several beams
+        self.bias = self._own[None]  # of several beams, once there are
         self.length = 0  # steps taken
         # A single beam sees all that is written, and in its first steps nothing of the slots behind it.
         alone = torch.full((FEWEST, FEWEST), float("-inf"), dtype=dtype, device=device).triu_(diagonal=1)
@@ -145,6 +146,7 @@ class Ancestry:
 
     def widen(self, num_sentences: int, beams: int) -> None:
         """So many beams, which all have seen what the one has."""
+        assert self.length == 1, f"beams begin after the first step, not after {self.length}"
         self.beams = beams
         self.bias = self._own.new_zeros(num_sentences, beams, self.length)
         self._own = self._own.new_full((beams, beams), float("-inf")).fill_diagonal_(0.0)
