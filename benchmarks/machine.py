@@ -9,6 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+ARM_PARTS = {
+    "0xd0c": "Neoverse N1",
+    "0xd40": "Neoverse V1",
+    "0xd49": "Neoverse N2",
+    "0xd4f": "Neoverse V2",
+}  # they have no names
+
 
 def resident_bytes() -> int:
     """Memory that the process holds now."""
@@ -64,8 +71,10 @@ def cpu_model() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         lines = []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    known = dict(line.split(":", 1) for line in lines if ":" in line)  # of the last core
+    fields = {key.strip(): value.strip() for key, value in known.items()}
+    unnamed = ARM_PARTS.get(fields.get("CPU part", ""), platform.processor() or platform.machine())
+    return fields.get("model name", unnamed)
 
 
 def gpu_model() -> str:
