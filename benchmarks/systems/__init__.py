@@ -23,6 +23,7 @@ TRAIN, DECODE = ("train",), ("decode",)
 
 SYSTEMS = {
     "ours": Entry("systems.ours:Ours", ("torch", "regard"), TRAIN + DECODE),
+    "ours_int8": Entry("systems.ours:Ours", ("torch", "regard"), DECODE, {"int8": True}),
     "nn_transformer": Entry("systems.nn_transformer:NnTransformer", TORCH, TRAIN),
     "marian": Entry("systems.marian:Marian", HUGGING_FACE, TRAIN + DECODE),
     "nn_transformer_compiled": Entry("systems.nn_transformer:NnTransformer", TORCH, TRAIN, {"compiled": True}),

@@ -45,8 +45,8 @@ def table_of(setup: Setup, family: str) -> dict[str, Any]:
 
 
 class Ours:
-    def __init__(self, *, family: str = "transformer") -> None:
-        self.family = family
+    def __init__(self, *, family: str = "transformer", int8: bool = False) -> None:
+        self.family, self.int8 = family, int8
 
     def prepare(self, setup: Setup, job: str) -> int:
         configure_torch(setup)
@@ -65,6 +65,8 @@ class Ours:
         else:
             self.model.to(DTYPES[setup.precision]).eval()
             lay_out_for_search(self.model)
+            if self.int8:
+                self.model.use_int8()
         return self.model.num_parameters()
 
     def collate(self, batches: list[Sentences]) -> list[Any]:

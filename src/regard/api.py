@@ -159,18 +159,25 @@ def load(
     device: str = "auto",
     warn: Callable[[str], None] = lambda text: None,
     judge: Path | str | None = None,
+    int8: bool = False,
 ) -> Translator:
     """A run's model, ready to translate: the final weights, or the newest checkpoint while it is still training.
 
-    `judge` is another run, whose model chooses among the candidates of a beam.
+    `judge` is another run, whose model chooses among the candidates of a beam. With `int8` large matrices are multiplied as
+    8-bit integers: faster on a CPU, and nearly the same translations.
     """
     folder = find_run(run)
     recipe, tokenizers = folder.recipe(), folder.tokenizers()
     model = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
     checkpoint, name = folder.weights()
     load_weights(model, checkpoint.weights, origin=f"{folder}/{name}")
-    model.to(use_device(pick_device(device))).eval()
+    where = pick_device(device)
+    if int8 and where.type != "cpu":
+        raise ConfigError("8-bit integers are for a CPU; leave int8 away, or ask for device=cpu")
+    model.to(use_device(where)).eval()
     lay_out_for_search(model)
+    if int8:
+        model.use_int8()
     chooses = None if judge is None else _judge(judge, device)
     searched = record(model) if isinstance(model, Seq2Seq) else model
     return Translator(searched, tokenizers, recipe.decode, warn=warn, judge=chooses)
@@ -202,9 +209,10 @@ def evaluate(
     device: str = "auto",
     warn: Callable[[str], None] = lambda text: None,
     judge: Path | str | None = None,
+    int8: bool = False,
 ) -> list[Evaluation]:
     """Scores of a run on its recipe's test sets, or on the files given."""
-    translator, recipe = load(run, device=device, warn=warn, judge=judge), find_run(run).recipe()
+    translator, recipe = load(run, device=device, warn=warn, judge=judge, int8=int8), find_run(run).recipe()
     if (source is None) != (reference is None):
         raise ConfigError("give both --source and --reference, or neither to use the recipe's test sets")
     if source is not None and reference is not None:

@@ -25,6 +25,17 @@ def test_output_does_not_depend_on_batch_size_or_order(model, beam):
         assert one.score == pytest.approx(other.score, abs=1e-4)
 
 
+def test_in_integers_it_is_near_and_does_not_depend_on_batch_size_either(model, monkeypatch):
+    source, target = Ragged.from_lists(SOURCES), Ragged.from_lists([[1, *ids[:-1]] for ids in SOURCES])
+    with torch.no_grad():
+        plain = model.decode(target, model.encode(source))
+        monkeypatch.setattr("regard.nn.int8.FEWEST", 0)
+        model.use_int8()
+        rounded = model.decode(target, model.encode(source))
+    assert 1e-6 < (rounded - plain).norm() / plain.norm() < 0.1
+    test_output_does_not_depend_on_batch_size_or_order(model, beam=3)
+
+
 @pytest.mark.parametrize("beam", [1, 3])
 @pytest.mark.parametrize("extra", [0, 1])  # with none some end in the first step
 def test_each_sentence_is_found_once_and_the_short_ones_first(model, beam, extra):
@@ -81,6 +92,13 @@ def test_what_is_written_at_once_does_not_depend_on_batch_size_or_order(at_once,
     for one, other, third in zip(together, alone, backwards, strict=True):
         assert [found.ids for found in one] == [found.ids for found in other] == [found.ids for found in third]
         assert [found.score for found in one] == pytest.approx([found.score for found in other], abs=1e-4)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_nor_does_it_in_integers(at_once, beam, monkeypatch):
+    monkeypatch.setattr("regard.nn.int8.FEWEST", 0)
+    at_once.use_int8()
+    test_what_is_written_at_once_does_not_depend_on_batch_size_or_order(at_once, beam)
 
 
 def test_what_is_written_at_once_is_short_enough_sorted_and_free_of_marks(at_once):

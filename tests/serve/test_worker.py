@@ -18,7 +18,7 @@ class Mortal(Worker):
 
     def __init__(self, lives):
         self.lives, self.asked = iter(lives), []
-        super().__init__({"de-en": "somewhere"}, device="cpu", threads=1)
+        super().__init__({"de-en": "somewhere"}, device="cpu", int8=False, threads=1)
 
     def _start(self):
         return SimpleNamespace(kill=lambda: None, wait=lambda: None)
@@ -85,7 +85,7 @@ def texts(answers):
 
 
 def test_who_stops_listening_leaves_nothing_behind_for_the_next():
-    worker = Real({"de-en": "somewhere"}, device="cpu", threads=1)
+    worker = Real({"de-en": "somewhere"}, device="cpu", int8=False, threads=1)
     answers = worker.translate("de-en", ["one", "two"], OPTIONS)
     next(answers)
     answers.close()
@@ -94,7 +94,7 @@ def test_who_stops_listening_leaves_nothing_behind_for_the_next():
 
 
 def test_half_a_line_is_no_answer():
-    worker = Real({"de-en": "somewhere"}, device="cpu", threads=1)
+    worker = Real({"de-en": "somewhere"}, device="cpu", int8=False, threads=1)
     assert texts(worker.translate("de-en", ["die", "go on"], OPTIONS)) == [(0, "DIE"), (1, "GO ON")]
     worker.close()
 

@@ -24,6 +24,9 @@ def serve(
     host: Annotated[str, typer.Option(help="Where to listen; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Likewise; 0 takes a free one.", min=0, max=65535)] = 8080,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same.")
+    ] = False,
     threads: Annotated[int, typer.Option(help="CPU threads; 0 lets PyTorch choose.")] = 0,
     api_key: Annotated[
         list[str] | None,
@@ -56,9 +59,9 @@ def serve(
     limits = Limits()
     keys = [*(api_key or []), *filter(None, os.environ.get("REGARD_API_KEYS", "").split(","))]
     listening = socket.create_server((host, port))  # first: a port that is taken is known before anything is loaded
-    models = load_all(runs or [], device=device, say=say)
+    models = load_all(runs or [], device=device, int8=int8, say=say)
     config = uvicorn.Config(
-        make_app(models, device=device, limits=limits, keys=keys),
+        make_app(models, device=device, int8=int8, limits=limits, keys=keys),
         log_level="warning",
         server_header=False,
         timeout_keep_alive=20,

@@ -36,6 +36,9 @@ def translate(
         typer.Option(help="A run that chooses among the beam's candidates, as for nat.", show_default=False),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same.")
+    ] = False,
     threads: Annotated[int, typer.Option(help="CPU threads; 0 lets PyTorch choose (with --ray: 1 a worker).")] = 0,
     ray: Annotated[
         bool, typer.Option("--ray", help="Translate a file, folder or pattern, text or Parquet, by workers on Ray.")
@@ -56,6 +59,8 @@ def translate(
 
       regard translate runs/multi30k-en-de test.en.gz --beam 5 > test.de
 
+      regard translate runs/multi30k-en-de test.en --int8         on a CPU: up to one and a half times as fast
+
       regard translate runs/multi30k-en-de test.en --nbest 4      prints: line ||| translation ||| score
 
       regard translate de-en news.de.gz out --ray                 out/part-00000.txt ...; a second run skips what is there
@@ -69,6 +74,8 @@ def translate(
     if ray:
         if judge is not None:
             raise typer.BadParameter("--judge does not go with --ray")
+        if int8:
+            raise typer.BadParameter("--int8 does not go with --ray")
         translate_with_ray(run, file, output, search, device=device, threads=threads, **own)
         return
     refuse_without_ray(output=output, **own)
@@ -77,7 +84,7 @@ def translate(
     from regard.nn.device import use_threads
 
     use_threads(threads)
-    translator = api.load(run, device=device, warn=warn, judge=judge)
+    translator = api.load(run, device=device, warn=warn, judge=judge, int8=int8)
     options = search_options(translator.config, **search)
     for number, found in enumerate(translator.stream(_lines(file), options=options)):
         for one in found[:nbest]:

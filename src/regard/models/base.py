@@ -34,6 +34,8 @@ from regard.data.loader import Batch
 from regard.data.ragged import Ragged
 from regard.nn.cross_entropy import cross_entropy, linear_cross_entropy
 from regard.nn.dropout import Noise
+from regard.nn.int8 import Int8Matrix
+from regard.nn.linear import Linear
 
 
 class Model(nn.Module, ABC):
@@ -70,6 +72,12 @@ class Model(nn.Module, ABC):
     def fixed_shapes(self) -> bool:
         """Whether training needs no sentence lengths on the host, so that a recorded step serves all batches of a shape."""
         return False
+
+    def use_int8(self) -> None:
+        """From now on large matrices are multiplied as 8-bit integers (`nn.int8`): on a CPU, without gradients."""
+        for module in self.modules():
+            if isinstance(module, Linear):
+                module.integers = Int8Matrix.of(module.weight)
 
     def num_parameters(self) -> int:
         """Trainable numbers, tied ones counted once."""

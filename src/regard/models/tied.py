@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from regard.errors import ConfigError
 from regard.models.base import Model
+from regard.nn.int8 import Int8Matrix
 from regard.nn.linear import logits_of
 
 CHUNK = 4096  # vectors whose logits are held at a time
@@ -29,14 +30,19 @@ class TiedTables(Model):
         elif source_size != target_size:
             raise ConfigError("model.tie is 'all' but the two sides have separate vocabularies; set model.tie=target")
         self.output = _table(target_size, width) if tie == "none" else None
+        self.output_integers: Int8Matrix | None = None  # the output layer as search multiplies it, where it is to
 
     @property
     def output_weight(self) -> Tensor:
         return self.target_embedding if self.output is None else self.output
 
+    def use_int8(self) -> None:
+        super().use_int8()
+        self.output_integers = Int8Matrix.of(self.output_weight)
+
     def project(self, hidden: Tensor) -> Tensor:
         """The output layer: [..., D] to logits [..., V]."""
-        return logits_of(hidden, self.output_weight)
+        return logits_of(hidden, self.output_weight, self.output_integers)
 
     def likeliest(self, hidden_ND: Tensor, *, without: int) -> tuple[Tensor, Tensor]:
         """The best token after each vector, that one excepted, and its log-probability; few logits are held at a time."""

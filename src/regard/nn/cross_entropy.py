@@ -12,6 +12,7 @@ from torch import Tensor
 
 from regard import kernels
 from regard.kernels.halves import dtype_of_product, half
+from regard.nn.blas import openblas
 
 
 def cross_entropy(logits_NV: Tensor, labels_N: Tensor, *, smoothing: float) -> Tensor:
@@ -72,16 +73,16 @@ def _loss_and_gradients(
     chunk = max(1, (CHUNK_LOGITS if hidden_ND.device.type == "cpu" else CHUNK_LOGITS_GPU) // V)
     for begin in range(0, hidden_ND.size(0), chunk):
         hidden_CD, labels_C = hidden_ND[begin : begin + chunk], labels_N[begin : begin + chunk]
-        logits_CV = torch.mm(hidden_CD, weight_VD.t()).float()
-        right_C = logits_CV.gather(1, labels_C[:, None])[:, 0]
-        logp_CV = torch.log_softmax(logits_CV, dim=-1, out=logits_CV)
-        right_logp_C = logp_CV.gather(1, labels_C[:, None])[:, 0]
-        mean_logit_C = (hidden_CD @ columns_D).float() / V
-        mean_logp_C = mean_logit_C - (right_C - right_logp_C)  # the difference is the log of the normalizer
-        total -= (1 - smoothing) * right_logp_C.sum() + smoothing * mean_logp_C.sum()
+        with openblas(hidden_CD):
+            logits_CV = torch.mm(hidden_CD, weight_VD.t()).float()
+        right_C, best_C = logits_CV.gather(1, labels_C[:, None])[:, 0], logits_CV.amax(dim=1)
+        p_CV = torch.softmax(logits_CV, dim=-1, out=logits_CV)
+        normalizer_C = best_C - p_CV.amax(dim=1).log()  # its logarithm: the best has p = exp(best - log Z)
+        mean_C = (hidden_CD @ columns_D).float() / V
+        total += (normalizer_C - (1 - smoothing) * right_C - smoothing * mean_C).sum()
         if grad_hidden is None or grad_weight is None:
             continue
-        p_CV, out_CD = logp_CV.exp_(), grad_hidden[begin : begin + chunk]
+        out_CD = grad_hidden[begin : begin + chunk]
         if hidden_ND.dtype == torch.float32:
             torch.mm(p_CV, weight_VD, out=out_CD)
             out_CD.sub_(weight_VD.index_select(0, labels_C), alpha=1 - smoothing).sub_(columns_D, alpha=smoothing / V)

@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import kernels
+from regard.nn.blas import multiply
+from regard.nn.int8 import Int8Matrix
 
 FEW_ROWS = 64 if torch.backends.mkl.is_available() else 128  # measured on a Xeon, and on a Neoverse N1
 
@@ -22,6 +24,7 @@ class Linear(nn.Linear):
     def __init__(self, width_in: int, widths_out: Sequence[int], *, bias: bool) -> None:
         self.widths_out = list(widths_out)
         super().__init__(width_in, sum(widths_out), bias=bias)
+        self.integers: Int8Matrix | None = None  # the weight as search multiplies it, where it is to
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
@@ -32,11 +35,15 @@ class Linear(nn.Linear):
             self.bias.zero_()
 
     def forward(self, x_ND: Tensor) -> Tensor:
-        if kernels.usable(x_ND) and torch.is_grad_enabled():
+        if not torch.is_grad_enabled():
+            if self.integers is not None:
+                return self.integers.times(x_ND, self.bias)
+            return F.linear(x_ND, self.weight, self.bias)
+        if kernels.usable(x_ND):
             from regard.kernels.linear import linear
 
             return linear(x_ND, self.weight, self.bias)
-        return F.linear(x_ND, self.weight, self.bias)
+        return multiply(x_ND, self.weight, self.bias)
 
     def and_input(self, x_ND: Tensor, *, relu: bool = False) -> tuple[Tensor, Tensor]:
         """xWᵀ + b, or max(0, xWᵀ + b), and x once more, for a residual connection: gradients of both meet here."""
@@ -44,7 +51,7 @@ class Linear(nn.Linear):
             from regard.kernels.linear import linear_and_input
 
             return linear_and_input(x_ND, self.weight, self.bias, relu=relu)
-        out_NF = F.linear(x_ND, self.weight, self.bias)
+        out_NF = self(x_ND)
         return torch.relu_(out_NF) if relu else out_NF, x_ND
 
 
@@ -55,8 +62,10 @@ def lay_out_for_search(model: nn.Module) -> None:
             module.weight.data = module.weight.data.t().contiguous().t()
 
 
-def logits_of(hidden_ND: Tensor, weight_VD: Tensor) -> Tensor:
+def logits_of(hidden_ND: Tensor, weight_VD: Tensor, integers: Int8Matrix | None = None) -> Tensor:
     """hidden @ weightᵀ: [N, V]. For few rows on a CPU computed, and laid out, the other way round: that is faster."""
+    if integers is not None:
+        return integers.times(hidden_ND)
     if torch.is_inference_mode_enabled() and not hidden_ND.is_cuda and hidden_ND.size(0) <= FEW_ROWS:
         return torch.mm(weight_VD, hidden_ND.t().contiguous()).t()
     return F.linear(hidden_ND, weight_VD)

@@ -54,9 +54,9 @@ def options_of(served: Served, asked: Asked, **more: int) -> SearchOptions:
     return search_options(served.translator.config, **asked.search(), **more)
 
 
-def make_app(models: dict[str, Served], *, device: str, limits: Limits, keys: list[str]) -> FastAPI:
+def make_app(models: dict[str, Served], *, device: str, int8: bool, limits: Limits, keys: list[str]) -> FastAPI:
     """The application."""
-    lanes, workers = lanes_for(models, device=device)
+    lanes, workers = lanes_for(models, device=device, int8=int8)
     service = Service(models, Engine(lanes, limits), limits, keys)
 
     @asynccontextmanager

@@ -63,7 +63,9 @@ class Served:
         }
 
 
-def load_all(runs: list[Path], *, device: str, say: Callable[[str], None] = lambda text: None) -> dict[str, Served]:
+def load_all(
+    runs: list[Path], *, device: str, int8: bool, say: Callable[[str], None] = lambda text: None
+) -> dict[str, Served]:
     """The runs, or the models in the box where none are named; the first one is the one used unless another is named."""
     found: dict[str, Served] = {}
     for run in runs or list(map(Path, shipped_models())):
@@ -72,7 +74,7 @@ def load_all(runs: list[Path], *, device: str, say: Callable[[str], None] = lamb
         if name in found:
             raise ConfigError(f"two runs are called {name!r}; rename the folder of one")
         say(f"loading {name} ...")
-        translator = api.load(run, device=device)
+        translator = api.load(run, device=device, int8=int8)
         card = folder.path / "card.json"
         found[name] = Served(name, folder, translator, languages_of(name, folder), _read_card(card))
     if not found:
@@ -80,13 +82,13 @@ def load_all(runs: list[Path], *, device: str, say: Callable[[str], None] = lamb
     return found
 
 
-def lanes_for(models: dict[str, Served], *, device: str) -> tuple[list[Lane], list[Worker]]:
+def lanes_for(models: dict[str, Served], *, device: str, int8: bool) -> tuple[list[Lane], list[Worker]]:
     """Who translates: on a CPU a process for each core, which are given too, to be ended; else this process."""
     cores = min(torch.get_num_threads(), MOST_LANES)
     here = next(iter(models.values())).translator.model
     if cores > 1 and next(here.parameters()).device.type == "cpu":
         runs = {name: served.folder.path for name, served in models.items()}
-        workers = [Worker(runs, device=device, threads=1) for _ in range(cores)]
+        workers = [Worker(runs, device=device, int8=int8, threads=1) for _ in range(cores)]
         return [worker.translate for worker in workers], workers
 
     def translate(model: str, sentences: list[str], options: SearchOptions) -> Iterator[Ready]:

@@ -1,6 +1,6 @@
 """A process that translates for the server, so that Python's lock is not shared with it.
 
-python -m regard.serve.worker DEVICE THREADS RUN...
+python -m regard.serve.worker DEVICE float32|int8 THREADS RUN...
 
 A line in says what to translate. The lines out say what is ready, sentences by their numbers; the last one is null, or
 what went wrong.
@@ -33,9 +33,11 @@ class WorkerEnded(Exception):
 class Worker:
     """Such a process, as the server sees it."""
 
-    def __init__(self, runs: Mapping[str, Path], *, device: str, threads: int) -> None:
-        where = [str(path) for path in runs.values()]
-        self.command = [sys.executable, "-m", "regard.serve.worker", device, str(threads), *where]
+    def __init__(self, runs: Mapping[str, Path], *, device: str, int8: bool, threads: int) -> None:
+        how, where = [device, "int8" if int8 else "float32", str(threads)], [str(path) for path in runs.values()]
+        self.command = [sys.executable, "-m", "regard.serve.worker", *how, *where]
+        # libraries that know nothing of PyTorch's threads, such as the one that multiplies integers on Arm CPUs, read this
+        self.environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
         self.numbers = {name: number for number, name in enumerate(runs)}
         self.process = self._start()
 
@@ -47,6 +49,7 @@ class Worker:
             text=True,
             encoding="utf-8",
             start_new_session=True,
+            env=self.environment,
         )
 
     def translate(self, model: str, sentences: list[str], options: SearchOptions) -> Iterator[Ready]:
@@ -97,7 +100,7 @@ class Worker:
         self.process.wait()
 
 
-def serve(device: str, threads: int, runs: list[str]) -> None:
+def serve(device: str, numbers: str, threads: int, runs: list[str]) -> None:
     """The worker's side: answers until nobody asks."""
     import torch
 
@@ -108,7 +111,7 @@ def serve(device: str, threads: int, runs: list[str]) -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)  # whatever a library prints does not belong to the answers
     torch.set_num_threads(threads)
-    translators = [api.load(run, device=device) for run in runs]
+    translators = [api.load(run, device=device, int8=numbers == "int8") for run in runs]
     for line in sys.stdin:
         asked: dict[str, Any] = json.loads(line)
         end: dict[str, str] | None = None
@@ -123,4 +126,4 @@ def serve(device: str, threads: int, runs: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], int(sys.argv[2]), sys.argv[3:])
+    serve(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4:])

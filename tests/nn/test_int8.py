@@ -1,0 +1,50 @@
+"""Products of 8-bit integers: what they are by hand, how near they come, and that rows stay apart."""
+
+import pytest
+import torch
+
+from regard.nn.int8 import FEWEST, Int8Matrix
+
+
+def test_by_hand():
+    # Rows become [127, -64] and [127, 127] of scales 2/127 and 1/127, the input [127, 42] of scale 3/127.
+    weight, x = torch.tensor([[2.0, -1.0], [1.0, 1.0]]), torch.tensor([[3.0, 1.0]])
+    sums = torch.tensor([[127 * 127 - 42 * 64, 127 * 127 + 42 * 127]])
+    expected = sums * torch.tensor([2.0, 1.0]) * 3 / 127**2 + torch.tensor([0.5, 0.0])
+    found = Int8Matrix(weight).times(x, torch.tensor([0.5, 0.0]))
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0.0)
+    assert found[0, 0].item() == pytest.approx(3 * 2 - 1 * 1 + 0.5, abs=0.05)
+
+
+@pytest.mark.parametrize("column_by_column", [False, True])
+@pytest.mark.parametrize("rows", [1, 7, 130])
+def test_integers_are_multiplied_exactly_and_come_near_the_numbers(generator, rows, column_by_column):
+    weight, x = torch.randn(96, 200, generator=generator), torch.randn(rows, 200, generator=generator)
+    laid_out = weight.t().contiguous().t() if column_by_column else weight
+    found = Int8Matrix(laid_out).times(x)
+    scales = [one.abs().amax(dim=1, keepdim=True) / 127 for one in (x, weight)]
+    integers = [(one / scale).round() for one, scale in zip((x, weight), scales, strict=True)]
+    torch.testing.assert_close(found, integers[0] @ integers[1].t() * scales[0] * scales[1].t(), rtol=1e-5, atol=1e-4)
+    exact = x @ weight.t()
+    assert 1e-4 < ((found - exact).norm() / exact.norm()).item() < 0.02
+
+
+def test_a_row_does_not_depend_on_those_beside_it(generator):
+    matrix, x = Int8Matrix(torch.randn(300, 64, generator=generator)), torch.randn(40, 64, generator=generator)
+    x[7] *= 1000
+    together = matrix.times(x)
+    for row in (0, 7, 39):
+        assert torch.equal(matrix.times(x[row : row + 1])[0], together[row])
+    assert torch.equal(matrix.times(x.flip(0)).flip(0), together)
+
+
+def test_zeros_stay_zeros_and_what_is_not_a_number_shows():
+    matrix = Int8Matrix(torch.tensor([[1.0, 2.0], [0.0, 0.0]]))
+    assert matrix.times(torch.zeros(1, 2)).tolist() == [[0.0, 0.0]]
+    assert matrix.times(torch.zeros(1, 2), torch.tensor([3.0, 4.0])).tolist() == [[3.0, 4.0]]
+    assert matrix.times(torch.tensor([[float("nan"), 1.0]])).isnan().all()
+
+
+def test_small_matrices_stay_as_they_are():
+    assert Int8Matrix.of(torch.zeros(FEWEST - 1, 1)) is None
+    assert Int8Matrix.of(torch.ones(FEWEST // 64, 64)) is not None
