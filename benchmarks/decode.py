@@ -40,10 +40,10 @@ def report(worker: Worker, answers: dict[int, list[Message]], tokens: int) -> Me
     }
 
 
-def compare(systems: dict[str, Message], beams: list[int], key: str) -> Message:
+def compare(systems: dict[str, Message], beams: list[int], key: str, of: str = "ours") -> Message:
     """Our speed over each peer's, by beam size."""
     return {
-        str(beam): harness.ratios({name: system["beams"][str(beam)][key] for name, system in systems.items()})
+        str(beam): harness.ratios({name: system["beams"][str(beam)][key] for name, system in systems.items()}, of)
         for beam in beams
     }
 
@@ -101,6 +101,7 @@ def main() -> None:
         ),
         "ours_over": compare(systems, beams, "tokens_per_second"),
         "ours_over_best": compare(systems, beams, "best"),
+        "ours_int8_over": compare(systems, beams, "tokens_per_second", "ours_int8"),
         "marian_equals_ctranslate2": agreement(answers, beams),
         "left_out": left_out,
         "failed": failed,

@@ -7,13 +7,14 @@ import argparse
 import typing
 import zlib
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 # The first ids are kept free so that each system can put its own special tokens there.
 PAD, EOS, BOS, UNKNOWN = range(4)
 FIRST_WORD = 4
+POOL = 50  # batches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,8 @@ class Setup:
     spread: float = 0.35
     shortest: int = 4
     longest: int = 45
-    corpus: int = 29_000  # sentences sorted together before they are cut into batches
+    corpus: int = 29_000  # sentences that are cut into batches
+    bucketing: Literal["source", "both"] = "source"  # how sentences of like length come together (`in_order`)
     batches: int = 10
     # decoding
     sentences: int = 32  # a batch
@@ -98,7 +100,7 @@ def draw_batch(setup: Setup, source: np.ndarray, target: np.ndarray, rng: np.ran
     return Sentences(words(source), words(target))
 
 
-def spaced(items: list[slice], count: int, rng: np.random.Generator) -> list[slice]:
+def spaced(items: list[np.ndarray], count: int, rng: np.random.Generator) -> list[np.ndarray]:
     """`count` items at equal distances, so that few batches stand for all lengths of the corpus, in shuffled order."""
     if len(items) < count:
         raise SystemExit(f"the corpus gives {len(items)} batches, but --batches is {count}; raise --corpus")
@@ -106,22 +108,36 @@ def spaced(items: list[slice], count: int, rng: np.random.Generator) -> list[sli
     return [chosen[i] for i in rng.permutation(count)]
 
 
-def training_batches(setup: Setup) -> list[Sentences]:
-    """Batches of at most `setup.tokens` real tokens a side, cut from a corpus sorted by target and source length.
+def pools_of(setup: Setup, source: np.ndarray, target: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
+    """The corpus in sorted pieces, each of which is cut into batches.
 
-    Sorting the whole corpus leaves the least padding, so it is the kindest choice for systems that pad.
+    "source": shuffled, and pools of 50 batches sorted by source length, as Hugging Face's trainer does if asked to group by
+    length. "both": all of it sorted by target and source length, as in fairseq; that leaves the least padding.
     """
-    rng = np.random.default_rng(setup.seed)
-    source, target = draw_lengths(setup, setup.corpus, rng)
-    order = np.lexsort((source, target))
-    source, target = source[order], target[order]
+    if setup.bucketing == "both":
+        return [np.lexsort((source, target))]
+    shuffled, size = rng.permutation(len(source)), int(POOL * setup.tokens / (target.mean() + 1))
+    pools = [shuffled[start : start + size] for start in range(0, len(shuffled), size)]
+    return [pool[np.argsort(source[pool], kind="stable")] for pool in pools]
+
+
+def cut(pool: np.ndarray, setup: Setup, source: np.ndarray, target: np.ndarray) -> list[np.ndarray]:
+    """Batches of at most `setup.tokens` real tokens a side; what does not fill one is left out."""
     cuts, start, source_sum, target_sum = [], 0, 0, 0
-    for row, (s, t) in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
+    for row, (s, t) in enumerate(zip(source[pool].tolist(), target[pool].tolist(), strict=True)):
         source_sum, target_sum = source_sum + s + 1, target_sum + t + 1
         if max(source_sum, target_sum) > setup.tokens:
-            cuts.append(slice(start, row))
+            cuts.append(pool[start:row])
             start, source_sum, target_sum = row, s + 1, t + 1
-    return [draw_batch(setup, source[cut], target[cut], rng) for cut in spaced(cuts, setup.batches, rng)]
+    return cuts
+
+
+def training_batches(setup: Setup) -> list[Sentences]:
+    """Batches of sentences of like length, which stand for all those of the corpus."""
+    rng = np.random.default_rng(setup.seed)
+    source, target = draw_lengths(setup, setup.corpus, rng)
+    cuts = [one for pool in pools_of(setup, source, target, rng) for one in cut(pool, setup, source, target)]
+    return [draw_batch(setup, source[rows], target[rows], rng) for rows in spaced(cuts, setup.batches, rng)]
 
 
 def decoding_batches(setup: Setup) -> list[Sentences]:
@@ -130,8 +146,8 @@ def decoding_batches(setup: Setup) -> list[Sentences]:
     source, target = draw_lengths(setup, setup.sentences * setup.batches, rng)
     order = np.argsort(source, kind="stable")
     source, target = source[order], target[order]
-    cuts = [slice(start, start + setup.sentences) for start in range(0, len(source), setup.sentences)]
-    return [draw_batch(setup, source[cut], target[cut], rng) for cut in spaced(cuts, setup.batches, rng)]
+    cuts = [np.arange(start, start + setup.sentences) for start in range(0, len(source), setup.sentences)]
+    return [draw_batch(setup, source[rows], target[rows], rng) for rows in spaced(cuts, setup.batches, rng)]
 
 
 def fingerprint(batches: list[Sentences]) -> int:
@@ -175,9 +191,9 @@ def add_setup_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--preset", choices=sorted(PRESETS), default="small", help="defaults of the flags below")
     hints = typing.get_type_hints(Setup)
     for field in fields(Setup):
-        parser.add_argument(
-            f"--{field.name}", type=hints[field.name], help=f"default of the small preset: {field.default}"
-        )
+        words, default = typing.get_args(hints[field.name]), f"default of the small preset: {field.default}"
+        chosen = {"choices": words} if words else {"type": hints[field.name]}
+        parser.add_argument(f"--{field.name}", **chosen, help=default)
 
 
 def setup_from(arguments: argparse.Namespace) -> Setup:

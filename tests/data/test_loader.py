@@ -1,5 +1,6 @@
 """Training batches: what a model sees of a pair, and that any position leads to the same batches."""
 
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -176,3 +177,28 @@ def test_a_dev_set_too_leaves_out_pairs_with_a_side_over_the_limit():
     batches = in_order(sides_of(pairs), budget=100, max_length=3)
     assert [pair for batch in batches for pair in pairs_of(batch)] == [pairs[0], pairs[2]]
     assert in_order(sides_of(pairs), budget=100, max_length=0) == []
+
+
+@pytest.mark.parametrize("fertile", [False, True])
+def test_halves_are_the_batch_at_a_sentence_near_the_middle(monkeypatch, fertile):
+    monkeypatch.setattr("regard.data.loader.WORTH_HALVING", 8)
+    sources, targets = [[3, 4], [5], [6, 7, 8, 9]], [[9], [8, 7], [6, 5]]
+    batch = make_batch(sources, targets)
+    if fertile:
+        batch = replace(batch, fertilities=torch.arange(10))
+    first, second = batch.halves()
+    assert plain(first) == plain(make_batch(sources[:2], targets[:2]))
+    assert plain(second) == plain(make_batch(sources[2:], targets[2:]))
+    assert (first.num_tokens, second.num_tokens) == (5, 3)
+    assert torch.equal(torch.cat([first.labels, second.labels]), batch.labels)
+    if fertile:
+        assert (first.fertilities.tolist(), second.fertilities.tolist()) == ([0, 1, 2, 3, 4], [5, 6, 7, 8, 9])
+
+
+def test_few_tokens_and_a_single_sentence_stay_whole(monkeypatch):
+    few, single = make_batch([[3], [4]], [[5], [6]]), make_batch([[3] * 600], [[4] * 600])
+    assert few.halves() == [few] and single.halves() == [single]
+    monkeypatch.setattr("regard.data.loader.WORTH_HALVING", 2)
+    uneven = make_batch([[3] * 20, [4]], [[5] * 20, [6]])
+    assert [half.num_tokens for half in uneven.halves()] == [21, 2]
+    assert [half.num_tokens for half in make_batch([[4], [3] * 20], [[6], [5] * 20]).halves()] == [2, 21]

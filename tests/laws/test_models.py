@@ -1,11 +1,16 @@
 """Laws that hold for every model family."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from regard.config import TrainConfig
 from regard.data.loader import make_batch
 from regard.data.ragged import Ragged
 from regard.training.loss import sequence_loss
+from regard.training.spread import Spread
+from regard.training.step import read, training_step
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
@@ -103,3 +108,40 @@ def test_the_loss_of_a_batch_is_the_sum_over_its_sentences(any_model):
     ]
     torch.testing.assert_close(together.total, sum(one.total for one in alone), **CLOSE)
     assert together.tokens == sum(one.tokens for one in alone) == 4 + 2 + 1 + 3  # each sentence has an EOS
+
+
+@pytest.mark.parametrize("batches", [1, 3])  # each is halved, so that one thread gets as many as the other
+def test_two_threads_find_the_gradient_that_one_finds_with_dropout_too(any_model, monkeypatch, batches):
+    monkeypatch.setattr("regard.data.loader.WORTH_HALVING", 2)
+    model, config = any_model.train(), TrainConfig(clip_norm=0.0)
+    pairs = [[[5, 6, 7, 8], [9], [3, 4, 5, 3]], [[4, 9, 3, 3], [7, 7, 8], [5, 6]]]
+    taken = [make_batch(*pairs)] * batches
+    if model.wants_fertilities:
+        taken = [replace(batch, fertilities=torch.ones_like(batch.source.values)) for batch in taken]
+    before, found = torch.get_num_threads(), []
+    for threads in (1, 2, 2):
+        torch.set_num_threads(threads)
+        model.noise.seed(7, 3)
+        gradients = Gradients(model)
+        (cost,) = read([training_step(Spread(model, smoothing=0.1), gradients, taken, config, rate=0.0)])
+        found.append((cost, gradients.seen))
+    torch.set_num_threads(before)
+    (one, alone), (two, together), (_, again) = found
+    assert two.loss == pytest.approx(one.loss, rel=1e-5) and two.tokens == one.tokens == 12 * batches
+    for name, gradient in alone.items():
+        torch.testing.assert_close(together[name], gradient, rtol=1e-3, atol=1e-6)
+        assert torch.equal(together[name], again[name])  # it does not matter who is done first
+
+
+class Gradients:
+    """In the place of an optimizer: keeps what it is given."""
+
+    def __init__(self, model):
+        self.model, self.rate = model, torch.zeros(())
+
+    def step(self, *, excess, skip):
+        found = {name: one.grad for name, one in self.model.named_parameters()}
+        self.seen = {name: gradient.clone() for name, gradient in found.items() if gradient is not None}
+
+    def forget_gradients(self):
+        self.model.zero_grad(set_to_none=True)

@@ -15,6 +15,8 @@ from regard.data.sides import Sides
 from regard.data.store import IdStore
 from regard.text.tokenizer import BOS, EOS
 
+WORTH_HALVING = 512  # target tokens
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -25,6 +27,21 @@ class Batch:
     labels: torch.Tensor  # the target without BOS, with EOS: [N]
     num_tokens: int  # target tokens, EOS among them: what the loss is divided by; dummy ones behind them do not count
     fertilities: torch.Tensor | None = None  # target tokens that each source token became, where asked for: [M]
+
+    def halves(self) -> list[Batch]:
+        """The batch in two, of about as many tokens each; whole where that is not worth it. For one on a CPU."""
+        source, target = self.source.layout.lengths, self.target.layout.lengths
+        if self.num_tokens < WORTH_HALVING or len(target) < 2:
+            return [self]
+        so_far = np.add(source, target).cumsum()
+        middle = min(int(np.abs(so_far - so_far[-1] / 2).argmin()) + 1, len(target) - 1)
+        sources, targets = self.source.cut(middle), self.target.cut(middle)
+        labels = self.labels.tensor_split((targets[0].layout.total,))
+        fertilities: Sequence[torch.Tensor | None] = (None, None)
+        if self.fertilities is not None:
+            fertilities = self.fertilities.tensor_split((sources[0].layout.total,))
+        tokens = [target.layout.total for target in targets]
+        return [Batch(*half) for half in zip(sources, targets, labels, tokens, fertilities, strict=True)]
 
     def as_lists(self) -> dict[str, list[list[int]]]:
         """The ids of each sentence, for a person to look at."""

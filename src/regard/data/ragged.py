@@ -224,6 +224,12 @@ class Ragged:
         flat, offsets = self.values.tolist(), self.layout.offsets.tolist()
         return [flat[begin:end] for begin, end in pairwise(offsets) if end > begin]
 
+    def cut(self, sentence: int) -> tuple[Ragged, Ragged]:
+        """The sentences before this one, and the others."""
+        lengths, device = self.layout.lengths, self.layout.device
+        first, second = self.values.tensor_split((sum(lengths[:sentence]),))
+        return Ragged(first, Layout(lengths[:sentence], device)), Ragged(second, Layout(lengths[sentence:], device))
+
     def split(self) -> tuple[Tensor, ...]:
         """The values of each sentence on its own."""
         return self.values.split(list(self.layout.lengths))

@@ -11,22 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 ON_ARM = platform.machine() in ("aarch64", "arm64")
 
 
-def multiply(x_ND: Tensor, weight_FD: Tensor, bias_F: Tensor | None = None) -> Tensor:
-    """xWᵀ + b."""
-    with openblas(x_ND):
-        return F.linear(x_ND, weight_FD, bias_F)
-
-
 @contextmanager
-def openblas(x_ND: Tensor) -> Iterator[None]:
-    """A context in which OpenBLAS multiplies such matrices, where it is faster. It is a switch for the whole process."""
-    if not ON_ARM or x_ND.is_cuda or x_ND.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
+def openblas(precision: torch.dtype) -> Iterator[None]:
+    """A context in which OpenBLAS multiplies all of them, where that is faster. It is a switch for the whole process."""
+    if not ON_ARM or precision != torch.float32:
         yield
         return
     before = torch.backends.mkldnn.enabled

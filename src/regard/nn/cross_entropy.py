@@ -12,7 +12,6 @@ from torch import Tensor
 
 from regard import kernels
 from regard.kernels.halves import dtype_of_product, half
-from regard.nn.blas import openblas
 
 
 def cross_entropy(logits_NV: Tensor, labels_N: Tensor, *, smoothing: float) -> Tensor:
@@ -73,8 +72,7 @@ def _loss_and_gradients(
     chunk = max(1, (CHUNK_LOGITS if hidden_ND.device.type == "cpu" else CHUNK_LOGITS_GPU) // V)
     for begin in range(0, hidden_ND.size(0), chunk):
         hidden_CD, labels_C = hidden_ND[begin : begin + chunk], labels_N[begin : begin + chunk]
-        with openblas(hidden_CD):
-            logits_CV = torch.mm(hidden_CD, weight_VD.t()).float()
+        logits_CV = torch.mm(hidden_CD, weight_VD.t()).float()
         right_C, best_C = logits_CV.gather(1, labels_C[:, None])[:, 0], logits_CV.amax(dim=1)
         p_CV = torch.softmax(logits_CV, dim=-1, out=logits_CV)
         normalizer_C = best_C - p_CV.amax(dim=1).log()  # its logarithm: the best has p = exp(best - log Z)

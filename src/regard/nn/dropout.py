@@ -8,6 +8,7 @@ On a GPU our kernels compute them; where those cannot run, PyTorch's own dropout
 from __future__ import annotations
 
 import math
+from threading import get_ident
 
 import numpy as np
 import torch
@@ -45,17 +46,25 @@ class Noise:
     def seed(self, seed: int, step: int, *, rank: int = 0) -> None:
         """Begins the noise of one step; kernels of another process get another one."""
         self._step = (seed, step)
-        sequence = np.random.SeedSequence(self._step)
-        self._bytes = np.random.SFC64(sequence)
+        self._streams: dict[int, np.random.SFC64] = {}  # of bytes, one a thread
         self._key = int(np.random.SeedSequence((*self._step, rank) if rank else self._step).generate_state(1)[0]) >> 1
         self._sites = 0
         if self._on_device is not None:
             self._on_device.fill_(self._key)
 
     def part(self, number: int) -> None:
-        """Begins the noise of one micro-batch, by its number among all of the step; for kernels it just goes on."""
+        """Begins the noise of one micro-batch, by its number among all of the step; for kernels it just goes on.
+
+        Threads that compute several at a time each begin their own.
+        """
         if number:
-            self._bytes = np.random.SFC64(np.random.SeedSequence((*self._step, number)))
+            self._streams[get_ident()] = np.random.SFC64(np.random.SeedSequence((*self._step, number)))
+
+    @property
+    def _bytes(self) -> np.random.SFC64:
+        if (thread := get_ident()) not in self._streams:
+            self._streams[thread] = np.random.SFC64(np.random.SeedSequence(self._step))
+        return self._streams[thread]
 
     def rewind(self) -> None:
         """Begins the noise for kernels of this step again."""

@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import kernels
-from regard.nn.blas import multiply
 from regard.nn.int8 import Int8Matrix
 
 FEW_ROWS = 64 if torch.backends.mkl.is_available() else 128  # measured on a Xeon, and on a Neoverse N1
@@ -35,15 +34,13 @@ class Linear(nn.Linear):
             self.bias.zero_()
 
     def forward(self, x_ND: Tensor) -> Tensor:
-        if not torch.is_grad_enabled():
-            if self.integers is not None:
-                return self.integers.times(x_ND, self.bias)
-            return F.linear(x_ND, self.weight, self.bias)
-        if kernels.usable(x_ND):
+        if kernels.usable(x_ND) and torch.is_grad_enabled():
             from regard.kernels.linear import linear
 
             return linear(x_ND, self.weight, self.bias)
-        return multiply(x_ND, self.weight, self.bias)
+        if self.integers is not None:
+            return self.integers.times(x_ND, self.bias)
+        return F.linear(x_ND, self.weight, self.bias)
 
     def and_input(self, x_ND: Tensor, *, relu: bool = False) -> tuple[Tensor, Tensor]:
         """xWᵀ + b, or max(0, xWᵀ + b), and x once more, for a residual connection: gradients of both meet here."""

@@ -5,7 +5,7 @@ Both are PyTorch's. They want one call from inputs to loss, so the model is wrap
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
@@ -17,6 +17,7 @@ from regard.data.loader import Batch
 from regard.kernels.halves import rounded
 from regard.models.base import Model
 from regard.nn.device import autocast
+from regard.training.lanes import Numbered, in_two_threads
 from regard.training.loss import sequence_loss
 from regard.training.world import ALONE, World
 
@@ -48,16 +49,23 @@ class Spread:
         elif world.size > 1:
             self.loss = DistributedDataParallel(self.loss, gradient_as_bucket_view=True)
 
-    def backward(self, batch: Batch, tokens: Tensor, *, precision: torch.dtype, last: bool) -> Tensor:
-        """Adds the gradient of the batch's share of the mean loss; shared with the others after the last one.
+    def backward(self, batches: Sequence[Numbered], tokens: Tensor, *, precision: torch.dtype) -> Tensor:
+        """Adds the gradient of the batches' share of the mean loss; shared with the others after the last one.
 
         `tokens` are those of all batches of all processes. The summed loss comes back.
         """
-        with self._sharing(last):
-            with autocast(tokens.device, precision), rounded(self._in_products(), precision):
-                total: Tensor = self.loss(batch)
-            (total * (self.world.size / tokens)).backward()  # sharing takes the mean over processes
-        return total.detach()
+        by_two = tokens.device.type == "cpu" and precision == torch.float32 and torch.get_num_threads() > 1
+        if by_two and len(batches) > 1 and self.world.size == 1:
+            return in_two_threads(self.model, lambda batch: self.loss(batch) / tokens, batches) * tokens
+        total = torch.zeros((), device=tokens.device)
+        for number, batch in batches:
+            self.model.noise.part(number)
+            with self._sharing(last=number == batches[-1][0]):
+                with autocast(tokens.device, precision), rounded(self._in_products(), precision):
+                    one: Tensor = self.loss(batch)
+                (one * (self.world.size / tokens)).backward()  # sharing takes the mean over processes
+            total += one.detach()
+        return total
 
     def _in_products(self) -> list[Tensor]:
         """The weights that are multiplied with, where this process holds them whole."""

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from regard.config import TrainConfig
 from regard.data.loader import Batch, to_device
 from regard.errors import ConfigError
+from regard.nn.blas import openblas
 from regard.training.adam import Adam
 from regard.training.muon import Muon
 from regard.training.spread import Spread
@@ -80,10 +81,11 @@ def change_weights(
     """The step itself, all of it work for the device: [summed loss, gradient norm, target tokens]."""
     model, world = spread.model, spread.world
     world.add(tokens)
-    total = torch.zeros((), device=tokens.device)
-    for number, batch in enumerate(batches):
-        model.noise.part(number * world.size + world.rank)
-        total += spread.backward(batch, tokens, precision=precision, last=number == len(batches) - 1)
+    numbered = [(number * world.size + world.rank, batch) for number, batch in enumerate(batches)]
+    if tokens.device.type == "cpu":  # by however many threads and processes, so that they make no difference
+        numbered = [(2 * number + half, part) for number, batch in numbered for half, part in enumerate(batch.halves())]
+    with openblas(precision):
+        total = spread.backward(numbered, tokens, precision=precision)
     norm = spread.whole(nn.utils.get_total_norm([one.grad for one in model.parameters() if one.grad is not None]))
     numbers = torch.stack([world.add(total), norm, tokens])
     excess = (norm / config.clip_norm).clamp(min=1) if config.clip_norm else None
