@@ -41,7 +41,7 @@ def report(worker: Worker, answers: dict[int, list[Message]], tokens: int) -> Me
 
 
 def compare(systems: dict[str, Message], beams: list[int], key: str, of: str = "ours") -> Message:
-    """Our speed over each peer's, by beam size."""
+    """The speed of one of ours over each other's, by beam size."""
     return {
         str(beam): harness.ratios({name: system["beams"][str(beam)][key] for name, system in systems.items()}, of)
         for beam in beams
@@ -72,6 +72,8 @@ def main() -> None:
     setup = setup_from(arguments)
     beams = [int(beam) for beam in arguments.beams.split(",")]
     names = harness.parse_systems(arguments.systems, "decode", systems_for("decode", compiled=False))
+    if setup.device != "cpu" or setup.precision != "fp32":
+        names = [name for name in names if name != "ours_int8"]  # it is for a CPU
 
     data = describe(decoding_batches(setup))
     tokens = data["sentences"] * setup.output

@@ -203,10 +203,9 @@ def quiet(answers: list[Message]) -> bool:
     return all(answer["others"] <= DISTURBED for answer in answers)
 
 
-def ratios(speed: dict[str, float], of: str = "ours") -> dict[str, float]:
-    """Our speed over each peer's; empty where we did not run. `of` is how the name of ours begins."""
-    ours = next((one for name, one in speed.items() if name.startswith(of)), 0.0)
-    return {name: round(ours / other, 3) for name, other in speed.items() if ours and not name.startswith("ours")}
+def ratios(speed: dict[str, float], of: str) -> dict[str, float]:
+    """The speed of one system over each other's; empty where it did not run."""
+    return {name: round(speed[of] / other, 3) for name, other in speed.items() if of in speed and name != of}
 
 
 def add_run_flags(parser: argparse.ArgumentParser, job: str) -> None:

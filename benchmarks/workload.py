@@ -43,7 +43,7 @@ class Setup:
     shortest: int = 4
     longest: int = 45
     corpus: int = 29_000  # sentences that are cut into batches
-    bucketing: Literal["source", "both"] = "source"  # how sentences of like length come together (`in_order`)
+    bucketing: Literal["source", "both"] = "source"  # how sentences of like length come together (`pools_of`)
     batches: int = 10
     # decoding
     sentences: int = 32  # a batch

@@ -25,6 +25,14 @@ def generator():
 
 
 @pytest.fixture
+def threads():
+    """Sets how many CPU threads there are, for this test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
 def data_folder():
     """The folder of real data sets, where there is one."""
     folder = os.environ.get("REGARD_DATA")

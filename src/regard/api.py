@@ -36,6 +36,7 @@ from regard.explain.report import write_report
 from regard.models import build_model
 from regard.models.base import Seq2Seq
 from regard.nn.device import pick_device, pick_precision, use_device, use_threads
+from regard.nn.int8 import refuse_without_int8
 from regard.nn.linear import lay_out_for_search
 from regard.run.card import make_card, write_card
 from regard.run.checkpoint import load_weights
@@ -166,18 +167,17 @@ def load(
     `judge` is another run, whose model chooses among the candidates of a beam. With `int8` large matrices are multiplied as
     8-bit integers: faster on a CPU, and nearly the same translations.
     """
-    folder = find_run(run)
+    where, folder = pick_device(device), find_run(run)
+    if int8:
+        refuse_without_int8(where)
     recipe, tokenizers = folder.recipe(), folder.tokenizers()
     model = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
     checkpoint, name = folder.weights()
     load_weights(model, checkpoint.weights, origin=f"{folder}/{name}")
-    where = pick_device(device)
-    if int8 and where.type != "cpu":
-        raise ConfigError("8-bit integers are for a CPU; leave int8 away, or ask for device=cpu")
     model.to(use_device(where)).eval()
     lay_out_for_search(model)
-    if int8:
-        model.use_int8()
+    if int8 and not model.use_int8():
+        warn("no matrix of this model is so large that 8-bit integers are faster; it computes in float32")
     chooses = None if judge is None else _judge(judge, device)
     searched = record(model) if isinstance(model, Seq2Seq) else model
     return Translator(searched, tokenizers, recipe.decode, warn=warn, judge=chooses)

@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 import regard
+from regard.data.loader import Batch
 from regard.models import MODELS
 from regard.run.folder import RunFolder
 
@@ -76,6 +77,24 @@ def two_processes(tmp_path_factory):
 def test_two_processes_train_what_one_trains_with_two_micro_batches_a_step(one_process, two_processes):
     assert losses(two_processes) == pytest.approx(losses(one_process), abs=CLOSE)
     assert_close(two_processes, one_process, 1e-3)
+
+
+@pytest.mark.parametrize("parallel", ["copies", "shards"])
+def test_batches_large_enough_to_be_halved_are_halved_by_all_or_by_none(parallel, tmp_path, threads, monkeypatch):
+    threads(2)
+    halves, seen = Batch.halves, []
+    monkeypatch.setattr(Batch, "halves", lambda batch: seen.append(halves(batch)) or seen[-1])
+    large = [
+        *SETTINGS,
+        "train.tokens=514",
+        "train.steps=8",
+        "train.threads=2",
+    ]  # some have less than 512, and stay whole
+    regard.train("reverse", out=tmp_path / "one", overrides=[*large, "train.accumulate=2"])
+    done = torchrun(tmp_path / "two", f"train.parallel={parallel}", settings=large)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), abs=CLOSE)
+    assert {len(parts) for parts in seen} == {1, 2}
 
 
 def test_scores_of_a_split_dev_set_are_those_of_the_whole(one_process, two_processes):

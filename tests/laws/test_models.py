@@ -111,21 +111,20 @@ def test_the_loss_of_a_batch_is_the_sum_over_its_sentences(any_model):
 
 
 @pytest.mark.parametrize("batches", [1, 3])  # each is halved, so that one thread gets as many as the other
-def test_two_threads_find_the_gradient_that_one_finds_with_dropout_too(any_model, monkeypatch, batches):
+def test_two_threads_find_the_gradient_that_one_finds_with_dropout_too(any_model, monkeypatch, threads, batches):
     monkeypatch.setattr("regard.data.loader.WORTH_HALVING", 2)
     model, config = any_model.train(), TrainConfig(clip_norm=0.0)
     pairs = [[[5, 6, 7, 8], [9], [3, 4, 5, 3]], [[4, 9, 3, 3], [7, 7, 8], [5, 6]]]
     taken = [make_batch(*pairs)] * batches
     if model.wants_fertilities:
         taken = [replace(batch, fertilities=torch.ones_like(batch.source.values)) for batch in taken]
-    before, found = torch.get_num_threads(), []
-    for threads in (1, 2, 2):
-        torch.set_num_threads(threads)
+    found = []
+    for count in (1, 2, 2):
+        threads(count)
         model.noise.seed(7, 3)
         gradients = Gradients(model)
         (cost,) = read([training_step(Spread(model, smoothing=0.1), gradients, taken, config, rate=0.0)])
         found.append((cost, gradients.seen))
-    torch.set_num_threads(before)
     (one, alone), (two, together), (_, again) = found
     assert two.loss == pytest.approx(one.loss, rel=1e-5) and two.tokens == one.tokens == 12 * batches
     for name, gradient in alone.items():

@@ -25,15 +25,19 @@ def test_output_does_not_depend_on_batch_size_or_order(model, beam):
         assert one.score == pytest.approx(other.score, abs=1e-4)
 
 
-def test_in_integers_it_is_near_and_does_not_depend_on_batch_size_either(model, monkeypatch):
+def test_in_integers_it_is_near_and_hardly_depends_on_batch_size(model, monkeypatch):
     source, target = Ragged.from_lists(SOURCES), Ragged.from_lists([[1, *ids[:-1]] for ids in SOURCES])
+    options = SearchOptions(beam=3, max_extra=8)
     with torch.no_grad():
         plain = model.decode(target, model.encode(source))
         monkeypatch.setattr("regard.nn.int8.FEWEST", 0)
         model.use_int8()
         rounded = model.decode(target, model.encode(source))
     assert 1e-6 < (rounded - plain).norm() / plain.norm() < 0.1
-    test_output_does_not_depend_on_batch_size_or_order(model, beam=3)
+    together = [best[0].score for best in search(model, source, options=options)]
+    alone = [search(model, Ragged.from_lists([one]), options=options)[0][0].score for one in SOURCES]
+    # Not to the last digit: what is not an integer is rounded otherwise in another batch, and may then be another integer.
+    assert together == pytest.approx(alone, abs=0.1)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -94,11 +98,13 @@ def test_what_is_written_at_once_does_not_depend_on_batch_size_or_order(at_once,
         assert [found.score for found in one] == pytest.approx([found.score for found in other], abs=1e-4)
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-def test_nor_does_it_in_integers(at_once, beam, monkeypatch):
+def test_what_is_written_at_once_in_integers_is_near(at_once, monkeypatch):
+    options = SearchOptions(beam=3, max_extra=8)
+    plain = [best[0].score for best in refine(at_once, Ragged.from_lists(SOURCES), options=options)]
     monkeypatch.setattr("regard.nn.int8.FEWEST", 0)
     at_once.use_int8()
-    test_what_is_written_at_once_does_not_depend_on_batch_size_or_order(at_once, beam)
+    rounded = [best[0].score for best in refine(at_once, Ragged.from_lists(SOURCES), options=options)]
+    assert rounded != plain and rounded == pytest.approx(plain, abs=0.1)
 
 
 def test_what_is_written_at_once_is_short_enough_sorted_and_free_of_marks(at_once):

@@ -29,7 +29,7 @@ def evaluate(
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     int8: Annotated[
-        bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same.")
+        bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same text.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

@@ -25,7 +25,7 @@ def serve(
     port: Annotated[int, typer.Option(help="Likewise; 0 takes a free one.", min=0, max=65535)] = 8080,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     int8: Annotated[
-        bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same.")
+        bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same text.")
     ] = False,
     threads: Annotated[int, typer.Option(help="CPU threads; 0 lets PyTorch choose.")] = 0,
     api_key: Annotated[

@@ -37,7 +37,7 @@ def translate(
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     int8: Annotated[
-        bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same.")
+        bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same text.")
     ] = False,
     threads: Annotated[int, typer.Option(help="CPU threads; 0 lets PyTorch choose (with --ray: 1 a worker).")] = 0,
     ray: Annotated[

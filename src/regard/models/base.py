@@ -73,11 +73,12 @@ class Model(nn.Module, ABC):
         """Whether training needs no sentence lengths on the host, so that a recorded step serves all batches of a shape."""
         return False
 
-    def use_int8(self) -> None:
-        """From now on large matrices are multiplied as 8-bit integers (`nn.int8`): on a CPU, without gradients."""
-        for module in self.modules():
-            if isinstance(module, Linear):
-                module.integers = Int8Matrix.of(module.weight)
+    def use_int8(self) -> int:
+        """From now on large matrices are multiplied as 8-bit integers (`nn.int8`): on a CPU, without gradients. How many."""
+        layers = [module for module in self.modules() if isinstance(module, Linear)]
+        for layer in layers:
+            layer.integers = Int8Matrix.of(layer.weight)
+        return sum(layer.integers is not None for layer in layers)
 
     def num_parameters(self) -> int:
         """Trainable numbers, tied ones counted once."""

@@ -36,9 +36,9 @@ class TiedTables(Model):
     def output_weight(self) -> Tensor:
         return self.target_embedding if self.output is None else self.output
 
-    def use_int8(self) -> None:
-        super().use_int8()
+    def use_int8(self) -> int:
         self.output_integers = Int8Matrix.of(self.output_weight)
+        return super().use_int8() + (self.output_integers is not None)
 
     def project(self, hidden: Tensor) -> Tensor:
         """The output layer: [..., D] to logits [..., V]."""

@@ -75,9 +75,10 @@ def _loss_and_gradients(
         logits_CV = torch.mm(hidden_CD, weight_VD.t()).float()
         right_C, best_C = logits_CV.gather(1, labels_C[:, None])[:, 0], logits_CV.amax(dim=1)
         p_CV = torch.softmax(logits_CV, dim=-1, out=logits_CV)
-        normalizer_C = best_C - p_CV.amax(dim=1).log()  # its logarithm: the best has p = exp(best - log Z)
         mean_C = (hidden_CD @ columns_D).float() / V
-        total += (normalizer_C - (1 - smoothing) * right_C - smoothing * mean_C).sum()
+        # The best token's p is exp(best - log Z). Differences first, so that a likely token's small loss keeps its digits.
+        missed_C = (1 - smoothing) * (best_C - right_C) + smoothing * (best_C - mean_C)
+        total += (missed_C - p_CV.amax(dim=1).log()).sum()
         if grad_hidden is None or grad_weight is None:
             continue
         out_CD = grad_hidden[begin : begin + chunk]

@@ -15,7 +15,7 @@ from regard.data.loader import Batch
 from regard.models.base import Model
 
 Numbered = tuple[int, Batch]  # a micro-batch, and its number among all of the step, for its noise
-Found = tuple[Tensor, list[Tensor | None]]  # a summed loss, and the gradients of the parameters
+Found = tuple[Tensor, Sequence[Tensor | None]]  # a summed loss, and the gradients of the parameters
 
 _OTHER = ThreadPoolExecutor(1, "gradients")  # the second thread, begun when it is first needed
 
@@ -27,37 +27,38 @@ def in_two_threads(model: Model, loss: Callable[[Batch], Tensor], batches: Seque
     """
     parameters = [one for one in model.parameters() if one.requires_grad]
 
-    def sum_up(own: Sequence[Numbered]) -> Found:
+    def sum_up(own: Sequence[Numbered], threads: int) -> Found:
+        torch.set_num_threads(threads)  # of this thread's products
         total = torch.zeros(())
-        sums: list[Tensor | None] = [None] * len(parameters)
+        sums: Sequence[Tensor | None] = [None] * len(parameters)
         for number, batch in own:
             model.noise.part(number)
             one = loss(batch)
             found = torch.autograd.grad(one, parameters, allow_unused=True)
-            total, sums = total + one.detach(), _added(sums, found)
+            total, sums = total + one.detach(), _added(sums, found) if number != own[0][0] else found
         return total, sums
 
-    def confined(own: Sequence[Numbered]) -> Found:
-        torch.set_num_threads(threads // 2)  # of this thread's products
-        return sum_up(own)
-
     threads = torch.get_num_threads()
-    theirs = _OTHER.submit(confined, batches[1::2])
+    theirs = _OTHER.submit(sum_up, batches[1::2], threads // 2)
     try:
-        total, sums = confined(batches[::2])
+        total, sums = sum_up(batches[::2], threads - threads // 2)
     finally:
-        torch.set_num_threads(threads)
         wait([theirs])
+        torch.set_num_threads(threads)
     their_total, their_sums = theirs.result()
-    before = [one.grad for one in parameters]
-    for parameter, gradient in zip(parameters, _added(before, _added(sums, their_sums)), strict=True):
-        parameter.grad = gradient
+    for parameter, gradient in zip(parameters, _added(sums, their_sums), strict=True):
+        if gradient is not None:
+            parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
     return total + their_total
 
 
-def _added(sums: Sequence[Tensor | None], more: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """The first ones with the others added, in their memory; None is nothing."""
-    both = [(one, other) for one, other in zip(sums, more, strict=True) if one is not None and other is not None]
-    if both:
-        torch._foreach_add_(*map(list, zip(*both, strict=True)))
-    return [other if one is None else one for one, other in zip(sums, more, strict=True)]
+def _added(ours: Sequence[Tensor | None], theirs: Sequence[Tensor | None]) -> list[Tensor | None]:
+    return [_sum(one, other) for one, other in zip(ours, theirs, strict=True)]
+
+
+def _sum(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    """In memory of its own, row by row: what autograd gives may lie otherwise, or twice. None is nothing."""
+    if one is None or other is None:
+        only = other if one is None else one
+        return None if only is None else only.clone(memory_format=torch.contiguous_format)
+    return (one + other).contiguous()

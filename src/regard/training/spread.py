@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from regard import kernels
 from regard.data.loader import Batch
 from regard.kernels.halves import rounded
 from regard.models.base import Model
@@ -54,13 +55,13 @@ class Spread:
 
         `tokens` are those of all batches of all processes. The summed loss comes back.
         """
-        by_two = tokens.device.type == "cpu" and precision == torch.float32 and torch.get_num_threads() > 1
-        if by_two and len(batches) > 1 and self.world.size == 1:
+        alone = self.world.size == 1 and tokens.device.type == "cpu" and not kernels.interpreted()
+        if alone and precision == torch.float32 and min(torch.get_num_threads(), len(batches)) > 1:
             return in_two_threads(self.model, lambda batch: self.loss(batch) / tokens, batches) * tokens
         total = torch.zeros((), device=tokens.device)
-        for number, batch in batches:
+        for place, (number, batch) in enumerate(batches, start=1):
             self.model.noise.part(number)
-            with self._sharing(last=number == batches[-1][0]):
+            with self._sharing(last=place == len(batches)):
                 with autocast(tokens.device, precision), rounded(self._in_products(), precision):
                     one: Tensor = self.loss(batch)
                 (one * (self.world.size / tokens)).backward()  # sharing takes the mean over processes

@@ -12,10 +12,12 @@ from torch import Tensor, nn
 from regard.config import TrainConfig
 from regard.data.loader import Batch, to_device
 from regard.errors import ConfigError
-from regard.nn.blas import openblas
+from regard.nn.blas import own_blas
 from regard.training.adam import Adam
+from regard.training.lanes import Numbered
 from regard.training.muon import Muon
 from regard.training.spread import Spread
+from regard.training.world import World
 
 
 @dataclass(frozen=True)
@@ -81,14 +83,26 @@ def change_weights(
     """The step itself, all of it work for the device: [summed loss, gradient norm, target tokens]."""
     model, world = spread.model, spread.world
     world.add(tokens)
-    numbered = [(number * world.size + world.rank, batch) for number, batch in enumerate(batches)]
-    if tokens.device.type == "cpu":  # by however many threads and processes, so that they make no difference
-        numbered = [(2 * number + half, part) for number, batch in numbered for half, part in enumerate(batch.halves())]
-    with openblas(precision):
-        total = spread.backward(numbered, tokens, precision=precision)
+    with own_blas(tokens.device, precision):
+        total = spread.backward(_numbered(batches, world), tokens, precision=precision)
     norm = spread.whole(nn.utils.get_total_norm([one.grad for one in model.parameters() if one.grad is not None]))
     numbers = torch.stack([world.add(total), norm, tokens])
     excess = (norm / config.clip_norm).clamp(min=1) if config.clip_norm else None
     optimizer.step(excess=excess, skip=(~numbers.isfinite().all()).float())
     optimizer.forget_gradients()
     return numbers
+
+
+def _numbered(batches: Sequence[Batch], world: World) -> list[Numbered]:
+    """The batches with their numbers among all processes' of this step; on a CPU their halves, if all can be halved.
+
+    By however many threads and processes, so that they make no difference to the noise, and all compute as many.
+    """
+    numbered = [(number * world.size + world.rank, batch) for number, batch in enumerate(batches)]
+    if batches[0].labels.is_cuda:
+        return numbered
+    halves = [batch.halves() for batch in batches]
+    if world.add(torch.tensor(sum(len(parts) < 2 for parts in halves))):
+        return numbered
+    of_batches = zip(numbered, halves, strict=True)
+    return [(2 * number + half, part) for (number, _), parts in of_batches for half, part in enumerate(parts)]

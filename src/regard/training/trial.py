@@ -91,7 +91,7 @@ def _trial(model: Model, batch_of: MakeBatch, precision: torch.dtype) -> Callabl
     if device.type == "cuda":
         return lambda budget: _fits_on_gpu(model, batch_of(budget), precision)
     growth = _growth(model, batch_of, precision)
-    left = memory_left() * SPARE - 3 * _size(model)  # gradients and two moments
+    left = memory_left() * SPARE - 5 * _size(model)  # two moments, the gradients of two threads, and their sum
     return lambda budget: growth(budget) <= left
 
 

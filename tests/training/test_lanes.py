@@ -1,0 +1,75 @@
+"""Gradients by two threads: an error in either one, and what is left behind."""
+
+import pytest
+import torch
+
+from regard.data.loader import make_batch
+from regard.models import build_model
+from regard.nn import blas
+from regard.training.lanes import in_two_threads
+
+TABLE = {"kind": "transformer", "width": 16, "num_layers": 1, "num_heads": 2, "hidden": 32, "dropout": 0.0}
+
+
+@pytest.fixture
+def model():
+    return build_model(TABLE, source_size=12, target_size=12)
+
+
+def batches(*lengths):
+    return [(number, make_batch([[5] * length], [[6] * length])) for number, length in enumerate(lengths)]
+
+
+@pytest.mark.parametrize("bad", [3, 4])  # the first thread's batch, the second's
+def test_an_error_comes_through_and_the_threads_are_as_before(model, threads, bad):
+    threads(3)
+
+    def loss(batch):
+        if batch.num_tokens == bad + 1:
+            raise ValueError("no")
+        return model.loss(batch, smoothing=0.0)
+
+    with pytest.raises(ValueError, match="no"):
+        in_two_threads(model, loss, batches(3, 4))
+    assert torch.get_num_threads() == 3
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert in_two_threads(model, lambda batch: model.loss(batch, smoothing=0.0), batches(5, 6)) > 0
+
+
+def test_what_was_there_is_added_to(model, threads):
+    threads(2)
+    once = batches(3, 4, 5)
+    for _ in range(2):
+        in_two_threads(model, lambda batch: model.loss(batch, smoothing=0.0), once)
+    twice = [parameter.grad for parameter in model.parameters()]
+    model.zero_grad(set_to_none=True)
+    for _, batch in once:
+        model.loss(batch, smoothing=0.0).backward()
+    for parameter, gradient in zip(model.parameters(), twice, strict=True):
+        torch.testing.assert_close(gradient, 2 * parameter.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_a_gradient_that_two_parameters_share_is_added_once_to_each(threads):
+    threads(2)
+    one, other = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
+    holder = build_model(TABLE, source_size=12, target_size=12)
+    holder.parameters = lambda: iter([one, other])
+    in_two_threads(holder, lambda batch: (one + other).sum() * batch.num_tokens, batches(3, 4, 5))
+    assert one.grad.tolist() == other.grad.tolist() == [4.0 + 5 + 6] * 2
+    assert one.grad.data_ptr() != other.grad.data_ptr()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_switch_is_put_back(monkeypatch, fails):
+    monkeypatch.setattr(blas, "ON_ARM", True)
+    before = torch.backends.mkldnn.enabled
+    try:
+        with blas.own_blas(torch.device("cpu"), torch.float32):
+            assert not torch.backends.mkldnn.enabled
+            if fails:
+                raise ValueError("no")
+    except ValueError:
+        assert fails
+    assert torch.backends.mkldnn.enabled == before
+    with blas.own_blas(torch.device("cpu"), torch.bfloat16):
+        assert torch.backends.mkldnn.enabled == before
