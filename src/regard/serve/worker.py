@@ -36,8 +36,8 @@ class Worker:
     def __init__(self, runs: Mapping[str, Path], *, device: str, int8: bool, threads: int) -> None:
         how, where = [device, "int8" if int8 else "float32", str(threads)], [str(path) for path in runs.values()]
         self.command = [sys.executable, "-m", "regard.serve.worker", *how, *where]
-        # libraries that know nothing of PyTorch's threads, such as the one that multiplies integers on Arm CPUs, read this
-        self.environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+        # the library that multiplies integers on Arm CPUs knows nothing of PyTorch's threads, but reads this
+        self.environment = os.environ | ({"OMP_NUM_THREADS": str(threads)} if int8 else {})
         self.numbers = {name: number for number, name in enumerate(runs)}
         self.process = self._start()
 
