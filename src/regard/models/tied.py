@@ -42,7 +42,9 @@ class TiedTables(Model):
 
     def project(self, hidden: Tensor) -> Tensor:
         """The output layer: [..., D] to logits [..., V]."""
-        return logits_of(hidden, self.output_weight, self.output_integers)
+        if self.output_integers is not None:
+            return self.output_integers.times(hidden)
+        return logits_of(hidden, self.output_weight)
 
     def likeliest(self, hidden_ND: Tensor, *, without: int) -> tuple[Tensor, Tensor]:
         """The best token after each vector, that one excepted, and its log-probability; few logits are held at a time."""

@@ -59,10 +59,8 @@ def lay_out_for_search(model: nn.Module) -> None:
             module.weight.data = module.weight.data.t().contiguous().t()
 
 
-def logits_of(hidden_ND: Tensor, weight_VD: Tensor, integers: Int8Matrix | None = None) -> Tensor:
+def logits_of(hidden_ND: Tensor, weight_VD: Tensor) -> Tensor:
     """hidden @ weightᵀ: [N, V]. For few rows on a CPU computed, and laid out, the other way round: that is faster."""
-    if integers is not None:
-        return integers.times(hidden_ND)
     if torch.is_inference_mode_enabled() and not hidden_ND.is_cuda and hidden_ND.size(0) <= FEW_ROWS:
         return torch.mm(weight_VD, hidden_ND.t().contiguous()).t()
     return F.linear(hidden_ND, weight_VD)

@@ -30,12 +30,13 @@ def in_two_threads(model: Model, loss: Callable[[Batch], Tensor], batches: Seque
     def sum_up(own: Sequence[Numbered], threads: int) -> Found:
         torch.set_num_threads(threads)  # of this thread's products
         total = torch.zeros(())
-        sums: Sequence[Tensor | None] = [None] * len(parameters)
+        sums: Sequence[Tensor | None] | None = None
         for number, batch in own:
             model.noise.part(number)
             one = loss(batch)
             found = torch.autograd.grad(one, parameters, allow_unused=True)
-            total, sums = total + one.detach(), _added(sums, found) if number != own[0][0] else found
+            total, sums = total + one.detach(), found if sums is None else _added(sums, found)
+        assert sums is not None
         return total, sums
 
     threads = torch.get_num_threads()
