@@ -19,7 +19,7 @@ from torch import Tensor
 
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import Found, Hypothesis, SearchOptions, length_penalty
-from regard.decoding.topk import log_normalizer, top_k
+from regard.decoding.topk import Ranking
 from regard.models.base import Seq2Seq
 from regard.text.tokenizer import BOS, EOS
 
@@ -93,16 +93,17 @@ def _greedy(
     room = torch.tensor(limits, device=device)  # most tokens of each row
     tokens = torch.full((len(limits),), BOS, device=device)
     output = torch.full((len(limits), max(limits)), EOS, device=device)
-    logp = torch.zeros(len(limits), device=device)
+    logp, nothing = torch.zeros(2, len(limits), device=device)
     writing = torch.ones(len(limits), dtype=torch.bool, device=device)
     for step in range(max(limits)):
         logits = model.step(tokens, state)
-        normalizer = log_normalizer(logits) if options.scores else None
+        ranking = Ranking(logits, normalized=options.scores)
         given.force(_forbid(logits, eos=step < options.min_length), alive, step)
-        best, places = top_k(logits, 1)
+        normalizer = nothing[: len(alive)] if ranking.normalizer is None else ranking.normalizer
+        best, places, _ = ranking.best(-normalizer, beams=1, count=1)
         tokens = places[:, 0]
-        if normalizer is not None:
-            logp[alive] += torch.where(writing, best[:, 0] - normalizer, 0.0)
+        if options.scores:
+            logp[alive] += torch.where(writing, best[:, 0], 0.0)
         output[alive, step] = tokens
         writing = writing & (tokens != EOS) & (room > step + 1)
         left = int(writing.sum())
@@ -187,20 +188,16 @@ class BeamSearch:
 
     def _candidates(self) -> Candidates:
         """The best ways to go on with each sentence."""
-        (B, Q), step = self.logp.shape, len(self.written)
+        Q, step = self.logp.size(1), len(self.written)
         logits_RV = self.model.step(self.tokens, self.state)
-        normalizer_R = log_normalizer(logits_RV)
+        ranking = Ranking(logits_RV, normalized=True)
         _forbid(logits_RV, eos=step < self.options.min_length)
         if step < self.given.length:
             self.given.force(logits_RV, torch.tensor(self.sentences, device=self.device).repeat_interleave(Q), step)
+        assert ranking.normalizer is not None
         wanted = 2 * self.beams  # at most half of them can be EOS, so enough remain to go on with
-        count = min(wanted, logits_RV.size(-1))
-        best_RC, tokens_RC = top_k(logits_RV, count)
-        scores = (best_RC - normalizer_R[:, None]).view(B, Q, count) + self.logp[:, :, None]
-        scores_BC, flat_BC = scores.flatten(1).topk(min(wanted, Q * count), dim=-1)
-        tokens_BC = tokens_RC.view(B, Q * count).gather(1, flat_BC)
-        scores_bc, tokens_bc, flat_bc = (one.cpu().numpy() for one in (scores_BC, tokens_BC, flat_BC))
-        parents_bc = flat_bc // count + np.arange(B)[:, None] * Q
+        best = ranking.best(self.logp.view(-1) - ranking.normalizer, beams=Q, count=wanted)
+        scores_bc, tokens_bc, parents_bc = (one.cpu().numpy() for one in best)
         return Candidates(scores_bc, tokens_bc, parents_bc).at_least(wanted)
 
     def _collect(self, candidates: Candidates) -> NDArray[np.bool_]:

@@ -1,6 +1,6 @@
 """Largest entries of long rows: exact, and several times faster than looking at every entry with `topk`.
 
-Shapes: R rows, V entries a row, G groups of W entries, k wanted.
+Shapes: R rows, V entries a row, G groups of W entries, k wanted, B sentences of Q rows each, C wanted of a sentence.
 """
 
 from __future__ import annotations
@@ -8,7 +8,38 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from regard.kernels import cpu
+from regard.text.tokenizer import EOS
+
 GROUP = 64
+
+
+class Ranking:
+    """A step's logits, to be asked for the best ones. Made of what the model gave; then some may be forbidden, none raised."""
+
+    def __init__(self, logits_RV: Tensor, *, normalized: bool) -> None:
+        self.logits = logits_RV
+        self.bounds: Tensor | None = None  # of groups of entries
+        self.normalizer: Tensor | None = None  # log of the sum of exp of each row, [R], where scores are wanted
+        if cpu.usable(logits_RV):
+            self.bounds, self.normalizer = cpu.bounds_of(logits_RV, normalized=normalized)
+        elif normalized:
+            self.normalizer = log_normalizer(logits_RV)
+
+    def best(self, more_R: Tensor, *, beams: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The best entries of all of a sentence's rows, each plus what its row has: scores, entries, rows, [B, C], best first.
+
+        Of a small vocabulary they may be fewer than wanted, or filled up with entries of no probability.
+        """
+        R, V = self.logits.shape
+        if self.bounds is not None:
+            return cpu.best_entries(self.logits, self.bounds, more_R, beams=beams, count=count, none=EOS)
+        each = min(count, V)
+        best_RC, places_RC = top_k(self.logits, each)
+        scores = (best_RC + more_R[:, None]).view(-1, beams * each)
+        scores_BC, flat_BC = scores.topk(min(count, beams * each), dim=-1)
+        first_B1 = torch.arange(0, R, beams, device=scores.device)[:, None]
+        return scores_BC, places_RC.view(-1, beams * each).gather(1, flat_BC), flat_BC // each + first_B1
 
 
 def top_k(scores_RV: Tensor, k: int) -> tuple[Tensor, Tensor]:

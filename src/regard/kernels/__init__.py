@@ -2,6 +2,7 @@
 
 Each computes what a few lines of PyTorch elsewhere in the house compute (`nn`, `training.loss`), which remain the reference
 and the fallback. They run on NVIDIA GPUs where Triton is installed, and in Triton's interpreter for tests.
+Those for the CPU are in `cpu`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ def allowed(yes: bool) -> Iterator[None]:
         yield
     finally:
         _allowed = before
+
+
+def are_allowed() -> bool:
+    """Whether they may be used here."""
+    return _allowed
 
 
 @cache

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.kernels import cpu
 from regard.kernels.beside import split_columns
 from regard.nn.attend import Body, Pattern, attend, attend_explicit
 from regard.nn.cache import FixedCache, KeyValueCache, by_head, by_row
@@ -67,6 +68,8 @@ class MultiHead(nn.Module):
         For so few queries two batched products beat the fused kernel, where they are one call each.
         The bias may be wider than long.
         """
+        if cpu.usable(q_RHK):
+            return self.output(cpu.look(q_RHK, k_GSK, v_GSV, bias_GQS))
         num_sentences = k_GSK.size(0) // q_RHK.size(1)
         if not BATCHED_PRODUCTS and not q_RHK.is_cuda:
             return self.output(_look_fused(q_RHK, k_GSK, v_GSV, bias_GQS, num_sentences))

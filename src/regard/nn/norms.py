@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import kernels
+from regard.kernels import cpu
 from regard.nn.dropout import Dropout, Noise
 
 NormKind = Literal["layer", "rms"]
@@ -46,6 +47,8 @@ class Norm(nn.Module):
 
             drop = dropout.draw(x_ND.device) if dropout.active else None
             return add_norm(x_ND, branch_ND, self.weight, self.bias, eps=self.EPS, drop=drop)
+        if cpu.usable(x_ND) and not dropout.active:
+            return cpu.add_norm(x_ND, branch_ND, self.weight, self.bias, eps=self.EPS)
         return self(dropout.add(x_ND, branch_ND))
 
 

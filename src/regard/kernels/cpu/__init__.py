@@ -1,0 +1,107 @@
+"""Kernels for search on a CPU, in C: what a step does between its large products, in a pass each and without PyTorch's calls.
+
+Each computes what a few lines of PyTorch elsewhere in the house compute (`nn.attention`, `nn.norms`, `decoding.topk`),
+which remain the reference and the fallback. They run where a C compiler is installed, in float32, one thread each.
+
+Shapes: R rows, D width, H heads, K width of a key, W of a value, G = sentences * H, Q rows a sentence (its beams), S slots,
+        V vocabulary, B sentences, C entries wanted.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard import kernels
+from regard.kernels.cpu.build import built
+
+GROUP = 64  # entries of a row that have one bound; search.c says it too
+MOST_THREADS = 4  # with more PyTorch's kernels, which share out their work, are the faster ones
+
+
+def usable(x: Tensor) -> bool:
+    """Whether these kernels can work on this tensor."""
+    return (
+        x.dtype is torch.float32
+        and not x.is_cuda
+        and torch.is_inference_mode_enabled()
+        and x.device.type == "cpu"
+        and kernels.are_allowed()
+        and torch.get_num_threads() <= MOST_THREADS
+        and built().library is not None
+    )
+
+
+def look(q_RHK: Tensor, k_GSK: Tensor, v_GSW: Tensor, bias_GQS: Tensor) -> Tensor:
+    """Attention of one token a row into its sentence's keys, [R, H * W]; the bias may be one for all sentences or rows."""
+    (R, H, K), (G, S, W) = q_RHK.shape, v_GSW.shape
+    Q = R * H // G
+    q_RHK, k_GSK, v_GSW = _together(q_RHK, 2), _together(k_GSK, 2), _together(v_GSW, 2)
+    bias = bias_GQS.expand(G, Q, S)
+    out = torch.empty(R, H * W)
+    enough = _library().look(
+        *(q_RHK.data_ptr(), q_RHK.stride(0), k_GSK.data_ptr(), k_GSK.stride(0), v_GSW.data_ptr(), v_GSW.stride(0)),
+        *(bias.data_ptr(), bias.stride(0), bias.stride(1), out.data_ptr(), G // H, Q, H, S, K, W),
+    )
+    if not enough:
+        raise MemoryError(f"no memory for the scores of {S} keys")
+    return out
+
+
+def add_norm(x_RD: Tensor, branch_RD: Tensor, weight_D: Tensor, bias_D: Tensor | None, *, eps: float) -> Tensor:
+    """LayerNorm(x + branch), or RMSNorm where there is no bias."""
+    x_RD, branch_RD = x_RD.contiguous(), branch_RD.contiguous()
+    out = torch.empty_like(x_RD)
+    bias = None if bias_D is None else bias_D.data_ptr()
+    places = (x_RD.data_ptr(), branch_RD.data_ptr(), weight_D.data_ptr(), bias)
+    _library().add_norm(*places, eps, out.data_ptr(), x_RD.numel() // x_RD.size(-1), x_RD.size(-1))
+    return out
+
+
+def bounds_of(logits_RV: Tensor, *, normalized: bool) -> tuple[Tensor, Tensor | None]:
+    """The largest entry of each group of each row, [R, groups], and the log of the sum of exp of each row, [R], if wanted.
+
+    Rows may lie one behind the other, or side by side.
+    """
+    R, V = logits_RV.shape
+    side_by_side = logits_RV.stride(0) == 1
+    assert side_by_side or logits_RV.stride(1) == 1, logits_RV.stride()
+    bounds = torch.empty(R, -(-V // GROUP))
+    normalizer = torch.empty(R) if normalized else None
+    find = _library().bounds_of_columns if side_by_side else _library().bounds_of_rows
+    sums = None if normalizer is None else normalizer.data_ptr()
+    find(logits_RV.data_ptr(), logits_RV.stride(1 if side_by_side else 0), bounds.data_ptr(), sums, R, V)
+    return bounds, normalizer
+
+
+def best_entries(
+    logits_RV: Tensor, bounds_RG: Tensor, more_R: Tensor, *, beams: int, count: int, none: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The best of all entries of a sentence's rows, each plus what its row has: scores, entries and rows, [B, C], best first.
+
+    No entry may be larger than its bound says. Where there are too few: minus infinity, and the entry `none`.
+    """
+    R, V = logits_RV.shape
+    B, more_R = R // beams, more_R.contiguous()
+    scores, entries, rows = (torch.empty(B, count, dtype=kind) for kind in (torch.float32, torch.int64, torch.int64))
+    _library().best_entries(
+        *(logits_RV.data_ptr(), logits_RV.stride(0), logits_RV.stride(1), bounds_RG.data_ptr(), more_R.data_ptr()),
+        *(scores.data_ptr(), entries.data_ptr(), rows.data_ptr(), B, beams, V, count, none),
+    )
+    return scores, entries, rows
+
+
+def _library():  # noqa: ANN202
+    library = built().library
+    assert library is not None, "ask `usable` first"
+    return library
+
+
+def _together(x: Tensor, last: int) -> Tensor:
+    """The tensor with its last axes next to each other in memory, whatever the ones before them."""
+    wanted = 1
+    for axis in range(x.dim() - 1, x.dim() - 1 - last, -1):
+        if x.size(axis) > 1 and x.stride(axis) != wanted:
+            return x.contiguous()
+        wanted *= x.size(axis)
+    return x
