@@ -16,7 +16,6 @@ from regard.data.store import IdStore
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.lanes import search_all
 from regard.models import build_model
-from regard.nn.linear import lay_out_for_search
 from regard.training.graph import STEPS_BEFORE, RecordedStep
 from regard.training.spread import Spread
 from regard.training.step import make_optimizer, read, training_step
@@ -64,9 +63,7 @@ class Ours:
             self.steps = 0
         else:
             self.model.to(DTYPES[setup.precision]).eval()
-            lay_out_for_search(self.model)
-            if self.int8:
-                self.model.use_int8()
+            self.model.lay_out_for_search(int8=self.int8)
         return self.model.num_parameters()
 
     def collate(self, batches: list[Sentences]) -> list[Any]:

@@ -37,7 +37,6 @@ from regard.models import build_model
 from regard.models.base import Seq2Seq
 from regard.nn.device import pick_device, pick_precision, use_device, use_threads
 from regard.nn.int8 import refuse_without_int8
-from regard.nn.linear import lay_out_for_search
 from regard.run.card import make_card, write_card
 from regard.run.checkpoint import load_weights
 from regard.run.compact import WeightKind
@@ -175,8 +174,7 @@ def load(
     checkpoint, name = folder.weights()
     load_weights(model, checkpoint.weights, origin=f"{folder}/{name}")
     model.to(use_device(where)).eval()
-    lay_out_for_search(model)
-    if int8 and not model.use_int8():
+    if not model.lay_out_for_search(int8=int8) and int8:
         warn("no matrix of this model is so large that 8-bit integers are faster; it computes in float32")
     chooses = None if judge is None else _judge(judge, device)
     searched = record(model) if isinstance(model, Seq2Seq) else model

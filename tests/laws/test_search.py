@@ -31,7 +31,7 @@ def test_in_integers_it_is_near_and_hardly_depends_on_batch_size(model, monkeypa
     with torch.no_grad():
         plain = model.decode(target, model.encode(source))
         monkeypatch.setattr("regard.nn.int8.FEWEST", 0)
-        model.use_int8()
+        model.lay_out_for_search(int8=True)
         rounded = model.decode(target, model.encode(source))
     assert 1e-6 < (rounded - plain).norm() / plain.norm() < 0.1
     together = [best[0].score for best in search(model, source, options=options)]
@@ -102,7 +102,7 @@ def test_what_is_written_at_once_in_integers_is_near(at_once, monkeypatch):
     options = SearchOptions(beam=3, max_extra=8)
     plain = [best[0].score for best in refine(at_once, Ragged.from_lists(SOURCES), options=options)]
     monkeypatch.setattr("regard.nn.int8.FEWEST", 0)
-    at_once.use_int8()
+    at_once.lay_out_for_search(int8=True)
     rounded = [best[0].score for best in refine(at_once, Ragged.from_lists(SOURCES), options=options)]
     assert rounded != plain and rounded == pytest.approx(plain, abs=0.1)
 

@@ -35,7 +35,7 @@ from regard.data.ragged import Ragged
 from regard.nn.cross_entropy import cross_entropy, linear_cross_entropy
 from regard.nn.dropout import Noise
 from regard.nn.int8 import Int8Matrix
-from regard.nn.linear import Linear
+from regard.nn.linear import Linear, lay_out_for_search
 
 
 class Model(nn.Module, ABC):
@@ -73,12 +73,19 @@ class Model(nn.Module, ABC):
         """Whether training needs no sentence lengths on the host, so that a recorded step serves all batches of a shape."""
         return False
 
-    def use_int8(self) -> int:
-        """From now on large matrices are multiplied as 8-bit integers (`nn.int8`): on a CPU, without gradients. How many."""
-        layers = [module for module in self.modules() if isinstance(module, Linear)]
-        for layer in layers:
-            layer.integers = Int8Matrix.of(layer.weight)
-        return sum(layer.integers is not None for layer in layers)
+    def lay_out_for_search(self, *, int8: bool = False) -> int:
+        """From now on matrices are multiplied as search does it fastest: for good, and without gradients.
+
+        Large ones as 8-bit integers if asked to (`nn.int8`), on a CPU; how many.
+        """
+        for module in self.modules():
+            if isinstance(module, nn.Linear) and not module.weight.is_cuda:
+                # Column by column, which a library multiplies faster with few rows.
+                module.weight.data = module.weight.data.t().contiguous().t()
+            if isinstance(module, Linear):
+                module.for_search = lay_out_for_search(module.weight, int8=int8)
+        return sum(isinstance(module, Linear) and isinstance(module.for_search, Int8Matrix) for module in self.modules())
+
 
     def num_parameters(self) -> int:
         """Trainable numbers, tied ones counted once."""

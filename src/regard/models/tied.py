@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from regard.errors import ConfigError
 from regard.models.base import Model
 from regard.nn.int8 import Int8Matrix
-from regard.nn.linear import logits_of
+from regard.nn.linear import lay_out_for_search, logits_of
+from regard.nn.packed import PackedMatrix
 
 CHUNK = 4096  # vectors whose logits are held at a time
 
@@ -30,20 +31,20 @@ class TiedTables(Model):
         elif source_size != target_size:
             raise ConfigError("model.tie is 'all' but the two sides have separate vocabularies; set model.tie=target")
         self.output = _table(target_size, width) if tie == "none" else None
-        self.output_integers: Int8Matrix | None = None  # the output layer as search multiplies it, where it is to
+        self.output_for_search: PackedMatrix | Int8Matrix | None = None  # the output layer as search multiplies it
 
     @property
     def output_weight(self) -> Tensor:
         return self.target_embedding if self.output is None else self.output
 
-    def use_int8(self) -> int:
-        self.output_integers = Int8Matrix.of(self.output_weight)
-        return super().use_int8() + (self.output_integers is not None)
+    def lay_out_for_search(self, *, int8: bool = False) -> int:
+        self.output_for_search = lay_out_for_search(self.output_weight, int8=int8)
+        return super().lay_out_for_search(int8=int8) + isinstance(self.output_for_search, Int8Matrix)
 
     def project(self, hidden: Tensor) -> Tensor:
         """The output layer: [..., D] to logits [..., V]."""
-        if self.output_integers is not None:
-            return self.output_integers.times(hidden)
+        if self.output_for_search is not None and self.output_for_search.fits(hidden):
+            return self.output_for_search.times(hidden)
         return logits_of(hidden, self.output_weight)
 
     def likeliest(self, hidden_ND: Tensor, *, without: int) -> tuple[Tensor, Tensor]:

@@ -42,14 +42,19 @@ class Int8Matrix:
         self.scale_F = largest_F1[:, 0] / LARGEST**2
         self.one, self.zero = torch.ones(1), torch.zeros(1, dtype=torch.int64)
 
-    def times(self, x_ND: Tensor, bias_F: Tensor | None = None) -> Tensor:
-        """xWᵀ + b: [N, F], of float32."""
+    def fits(self, x_ND: Tensor) -> bool:
+        """Whether to use it for these rows: for all, or one would depend on how many are beside it."""
+        return True
+
+    def times(self, x_ND: Tensor, bias_F: Tensor | None = None, *, relu: bool = False) -> Tensor:
+        """xWᵀ + b, or max(0, xWᵀ + b): [N, F], of float32."""
         largest_N1 = _largest(x_ND)
         integers_ND = (x_ND * (LARGEST / largest_N1)).round_().to(torch.int8)
         sums_NF = torch.ops.onednn.qlinear_pointwise(
             *(integers_ND, 1.0, 0), *(self.packed, self.one, self.zero), None, *(1.0, 0, torch.float32), "none", [], ""
         ).mul_(largest_N1)
-        return sums_NF.mul_(self.scale_F) if bias_F is None else torch.addcmul(bias_F, sums_NF, self.scale_F)
+        out_NF = sums_NF.mul_(self.scale_F) if bias_F is None else torch.addcmul(bias_F, sums_NF, self.scale_F)
+        return out_NF.relu_() if relu else out_NF
 
 
 def _largest(x_ND: Tensor) -> Tensor:

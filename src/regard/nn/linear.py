@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard import kernels
 from regard.nn.int8 import Int8Matrix
+from regard.nn.packed import PackedMatrix
 
 FEW_ROWS = 64 if torch.backends.mkl.is_available() else 128  # measured on a Xeon, and on a Neoverse N1
 
@@ -23,7 +24,7 @@ class Linear(nn.Linear):
     def __init__(self, width_in: int, widths_out: Sequence[int], *, bias: bool) -> None:
         self.widths_out = list(widths_out)
         super().__init__(width_in, sum(widths_out), bias=bias)
-        self.integers: Int8Matrix | None = None  # the weight as search multiplies it, where it is to
+        self.for_search: PackedMatrix | Int8Matrix | None = None  # the weight as search multiplies it
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
@@ -38,8 +39,8 @@ class Linear(nn.Linear):
             from regard.kernels.linear import linear
 
             return linear(x_ND, self.weight, self.bias)
-        if self.integers is not None:
-            return self.integers.times(x_ND, self.bias)
+        if self.for_search is not None and self.for_search.fits(x_ND):
+            return self.for_search.times(x_ND, self.bias)
         return F.linear(x_ND, self.weight, self.bias)
 
     def and_input(self, x_ND: Tensor, *, relu: bool = False) -> tuple[Tensor, Tensor]:
@@ -48,15 +49,15 @@ class Linear(nn.Linear):
             from regard.kernels.linear import linear_and_input
 
             return linear_and_input(x_ND, self.weight, self.bias, relu=relu)
+        if relu and self.for_search is not None and self.for_search.fits(x_ND):
+            return self.for_search.times(x_ND, self.bias, relu=True), x_ND
         out_NF = self(x_ND)
         return torch.relu_(out_NF) if relu else out_NF, x_ND
 
 
-def lay_out_for_search(model: nn.Module) -> None:
-    """Stores the matrices of a model on a CPU column by column, which multiplies them faster with few rows."""
-    for module in model.modules():
-        if isinstance(module, nn.Linear) and not module.weight.is_cuda:
-            module.weight.data = module.weight.data.t().contiguous().t()
+def lay_out_for_search(weight_FD: Tensor, *, int8: bool) -> PackedMatrix | Int8Matrix | None:
+    """A matrix as search is to multiply it, where that is faster than as it is."""
+    return (Int8Matrix.of(weight_FD) if int8 else None) or PackedMatrix.of(weight_FD)
 
 
 def logits_of(hidden_ND: Tensor, weight_VD: Tensor) -> Tensor:

@@ -9,6 +9,8 @@ Shapes: R rows, D width, H heads, K width of a key, W of a value, G = sentences 
 
 from __future__ import annotations
 
+from ctypes import CDLL
+
 import torch
 from torch import Tensor
 
@@ -39,7 +41,7 @@ def look(q_RHK: Tensor, k_GSK: Tensor, v_GSW: Tensor, bias_GQS: Tensor) -> Tenso
     q_RHK, k_GSK, v_GSW = _together(q_RHK, 2), _together(k_GSK, 2), _together(v_GSW, 2)
     bias = bias_GQS.expand(G, Q, S)
     out = torch.empty(R, H * W)
-    enough = _library().look(
+    enough = library().look(
         *(q_RHK.data_ptr(), q_RHK.stride(0), k_GSK.data_ptr(), k_GSK.stride(0), v_GSW.data_ptr(), v_GSW.stride(0)),
         *(bias.data_ptr(), bias.stride(0), bias.stride(1), out.data_ptr(), G // H, Q, H, S, K, W),
     )
@@ -54,7 +56,7 @@ def add_norm(x_RD: Tensor, branch_RD: Tensor, weight_D: Tensor, bias_D: Tensor |
     out = torch.empty_like(x_RD)
     bias = None if bias_D is None else bias_D.data_ptr()
     places = (x_RD.data_ptr(), branch_RD.data_ptr(), weight_D.data_ptr(), bias)
-    _library().add_norm(*places, eps, out.data_ptr(), x_RD.numel() // x_RD.size(-1), x_RD.size(-1))
+    library().add_norm(*places, eps, out.data_ptr(), x_RD.numel() // x_RD.size(-1), x_RD.size(-1))
     return out
 
 
@@ -68,7 +70,7 @@ def bounds_of(logits_RV: Tensor, *, normalized: bool) -> tuple[Tensor, Tensor | 
     assert side_by_side or logits_RV.stride(1) == 1, logits_RV.stride()
     bounds = torch.empty(R, -(-V // GROUP))
     normalizer = torch.empty(R) if normalized else None
-    find = _library().bounds_of_columns if side_by_side else _library().bounds_of_rows
+    find = library().bounds_of_columns if side_by_side else library().bounds_of_rows
     sums = None if normalizer is None else normalizer.data_ptr()
     find(logits_RV.data_ptr(), logits_RV.stride(1 if side_by_side else 0), bounds.data_ptr(), sums, R, V)
     return bounds, normalizer
@@ -84,17 +86,18 @@ def best_entries(
     R, V = logits_RV.shape
     B, more_R = R // beams, more_R.contiguous()
     scores, entries, rows = (torch.empty(B, count, dtype=kind) for kind in (torch.float32, torch.int64, torch.int64))
-    _library().best_entries(
+    library().best_entries(
         *(logits_RV.data_ptr(), logits_RV.stride(0), logits_RV.stride(1), bounds_RG.data_ptr(), more_R.data_ptr()),
         *(scores.data_ptr(), entries.data_ptr(), rows.data_ptr(), B, beams, V, count, none),
     )
     return scores, entries, rows
 
 
-def _library():  # noqa: ANN202
-    library = built().library
-    assert library is not None, "ask `usable` first"
-    return library
+def library() -> CDLL:
+    """The functions, where there are some."""
+    found = built().library
+    assert found is not None, "ask `usable` first"
+    return found
 
 
 def _together(x: Tensor, last: int) -> Tensor:

@@ -18,7 +18,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-SOURCE = Path(__file__).with_name("search.c")
+SOURCES = [Path(__file__).with_name(name) for name in ("wide.h", "search.c", "product.c")]
 FLAGS = ("-O3", "-funroll-loops", "-fno-math-errno", "-ffp-contract=fast", "-shared", "-fPIC")
 SLOWEST = 120  # seconds that a compiler may take
 
@@ -29,7 +29,12 @@ ARGUMENTS = {
     "bounds_of_rows": [POINTER, NUMBER, POINTER, POINTER, NUMBER, NUMBER],
     "bounds_of_columns": [POINTER, NUMBER, POINTER, POINTER, NUMBER, NUMBER],
     "best_entries": [POINTER, NUMBER, NUMBER] + [POINTER] * 5 + [NUMBER] * 5,
+    "columns": [],
+    "room": [NUMBER],
+    "pack": [POINTER, NUMBER, NUMBER, POINTER, NUMBER, NUMBER],
+    "times": [POINTER, NUMBER, POINTER, POINTER, NUMBER, POINTER, POINTER] + [NUMBER] * 3,
 }
+RESULTS = {"look": ctypes.c_int, "columns": NUMBER, "room": NUMBER}
 
 
 @dataclass(frozen=True)
@@ -66,12 +71,13 @@ def build(folder: Path) -> Built:
         return Built(None, "no C compiler was found")
     flags = [*FLAGS, "-march=native" if platform.machine() in ("x86_64", "AMD64") else "-mcpu=native"]
     try:
-        made_of = [SOURCE.read_text(encoding="utf-8"), compiler, str(os.stat(compiler).st_mtime), *flags, _processor()]
+        sources = [source.read_text(encoding="utf-8") for source in SOURCES]
+        made_of = [*sources, compiler, str(os.stat(compiler).st_mtime), *flags, _processor()]
         name = hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:16]
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not _is_ours_alone(folder):
             return Built(None, f"others can write into {folder}")
-        path = folder / f"search-{name}.so"
+        path = folder / f"kernels-{name}.so"
         if not path.exists():
             _compile([compiler, *flags], path)
         return Built(_load(path), f"compiled by {Path(compiler).name}")
@@ -85,8 +91,9 @@ def _compile(command: list[str], path: Path) -> None:
     """Puts the library there, whole or not at all, whoever else is doing so."""
     with tempfile.TemporaryDirectory(dir=path.parent) as beside:
         made = Path(beside) / path.name
+        sources = [str(source) for source in SOURCES if source.suffix == ".c"]
         subprocess.run(
-            [*command, "-o", str(made), str(SOURCE), "-lm"], check=True, capture_output=True, text=True, timeout=SLOWEST
+            [*command, "-o", str(made), *sources, "-lm"], check=True, capture_output=True, text=True, timeout=SLOWEST
         )
         os.replace(made, path)
 
@@ -95,7 +102,7 @@ def _load(path: Path) -> ctypes.CDLL:
     library = ctypes.CDLL(str(path))
     for name, arguments in ARGUMENTS.items():
         function = getattr(library, name)
-        function.argtypes, function.restype = arguments, ctypes.c_int if name == "look" else None
+        function.argtypes, function.restype = arguments, RESULTS.get(name)
     return library
 
 

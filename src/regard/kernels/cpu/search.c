@@ -1,8 +1,7 @@
 /* What a step of search does between its large products, on one core of a CPU, for float32.
 
    Each function computes what a few lines of PyTorch in `nn.attention`, `nn.norms` and `decoding.topk` compute, which
-   remain the reference and the fallback. Plain C with GCC's vectors, which Clang knows as well; `wide` is as many numbers as
-   a register holds, and WIDES of them are worked on at a time, since one would wait for itself.
+   remain the reference and the fallback. WIDES registers are worked on at a time, since one would wait for itself.
 
    Shapes: B sentences, Q beams, R = B * Q rows, H heads, K width of a key, W of a value, S slots, D width, V vocabulary,
            G groups of GROUP entries of the vocabulary, C candidates a sentence. */
@@ -10,57 +9,12 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
-#if defined(__AVX__)
-#include <immintrin.h>
-#elif defined(__ARM_NEON)
-#include <arm_neon.h>
-#endif
 
-#if defined(__AVX512F__)
-#define LANES 16
-#elif defined(__AVX__)
-#define LANES 8
-#else
-#define LANES 4
-#endif
+#include "wide.h"
+
 #define WIDES 4
 #define STRIDE (WIDES * LANES)
 #define GROUP 64 /* entries of the vocabulary that have one bound; build.py says it too */
-
-typedef float wide __attribute__((vector_size(4 * LANES)));
-typedef int32_t whole __attribute__((vector_size(4 * LANES)));
-typedef float anywhere __attribute__((vector_size(4 * LANES), aligned(4), may_alias)); /* a wide that begins at any number */
-
-static inline wide load(const float *x) { return *(const anywhere *)x; }
-
-static inline void store(float *x, wide value) { *(anywhere *)x = value; }
-
-static inline wide all(float x) { return x - (wide){0}; }
-
-static inline wide larger(wide a, wide b) {
-#if defined(__AVX512F__)
-    return (wide)_mm512_max_ps((__m512)a, (__m512)b);
-#elif defined(__AVX__)
-    return (wide)_mm256_max_ps((__m256)a, (__m256)b);
-#elif defined(__ARM_NEON)
-    return (wide)vmaxq_f32((float32x4_t)a, (float32x4_t)b);
-#else
-    const whole first = a > b;
-    return (wide)((first & (whole)a) | (~first & (whole)b));
-#endif
-}
-
-static inline float sum_of(wide x) {
-    float sum = 0;
-    for (int i = 0; i < LANES; i++) sum += x[i];
-    return sum;
-}
-
-static inline float largest_of(wide x) {
-    float most = x[0];
-    for (int i = 1; i < LANES; i++) most = x[i] > most ? x[i] : most;
-    return most;
-}
 
 /* exp(x - most) for x of at most `most`, to 2e-7 of it; for x of 87 less or more still 1e-38, next to nothing. */
 static inline wide exp_of(wide x, wide most) {
