@@ -35,7 +35,7 @@ def usable(x: Tensor) -> bool:
 
 
 def look(q_RHK: Tensor, k_GSK: Tensor, v_GSW: Tensor, bias_GQS: Tensor) -> Tensor:
-    """Attention of one token a row into its sentence's keys, [R, H * W]; the bias may be one for all sentences or rows."""
+    """Attention of one token a row into its sentence's keys, [R, H * W]; the bias may be one for all sentences, rows or keys."""
     (R, H, K), (G, S, W) = q_RHK.shape, v_GSW.shape
     Q = R * H // G
     q_RHK, k_GSK, v_GSW = _together(q_RHK, 2), _together(k_GSK, 2), _together(v_GSW, 2)
@@ -43,7 +43,7 @@ def look(q_RHK: Tensor, k_GSK: Tensor, v_GSW: Tensor, bias_GQS: Tensor) -> Tenso
     out = torch.empty(R, H * W)
     enough = library().look(
         *(q_RHK.data_ptr(), q_RHK.stride(0), k_GSK.data_ptr(), k_GSK.stride(0), v_GSW.data_ptr(), v_GSW.stride(0)),
-        *(bias.data_ptr(), bias.stride(0), bias.stride(1), out.data_ptr(), G // H, Q, H, S, K, W),
+        *(bias.data_ptr(), *bias.stride(), out.data_ptr(), G // H, Q, H, S, K, W),
     )
     if not enough:
         raise MemoryError(f"no memory for the scores of {S} keys")
@@ -67,7 +67,7 @@ def bounds_of(logits_RV: Tensor, *, normalized: bool) -> tuple[Tensor, Tensor | 
     """
     R, V = logits_RV.shape
     side_by_side = logits_RV.stride(0) == 1
-    assert side_by_side or logits_RV.stride(1) == 1, logits_RV.stride()
+    logits_RV = logits_RV if side_by_side or logits_RV.stride(1) == 1 else logits_RV.contiguous()
     bounds = torch.empty(R, -(-V // GROUP))
     normalizer = torch.empty(R) if normalized else None
     find = library().bounds_of_columns if side_by_side else library().bounds_of_rows

@@ -24,7 +24,7 @@ SLOWEST = 120  # seconds that a compiler may take
 
 POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64
 ARGUMENTS = {
-    "look": [POINTER, NUMBER] * 3 + [POINTER, NUMBER, NUMBER, POINTER] + [NUMBER] * 6,
+    "look": [POINTER, NUMBER] * 3 + [POINTER, NUMBER, NUMBER, NUMBER, POINTER] + [NUMBER] * 6,
     "add_norm": [POINTER] * 4 + [ctypes.c_float, POINTER, NUMBER, NUMBER],
     "bounds_of_rows": [POINTER, NUMBER, POINTER, POINTER, NUMBER, NUMBER],
     "bounds_of_columns": [POINTER, NUMBER, POINTER, POINTER, NUMBER, NUMBER],

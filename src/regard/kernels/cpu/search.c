@@ -58,11 +58,11 @@ static inline void add_up(const float *values, const int32_t *seen, const float 
 }
 
 /* Attention of one token a row into its sentence's keys: out [R, H, W] of q [R, H, K] (rows q_row apart), keys [B * H, S, K] and
-   values [B * H, S, W] (heads k_head and v_head apart) and a bias [B * H or 1, Q or 1, S] (0 apart where it is one for all).
+   values [B * H, S, W] (heads k_head and v_head apart) and a bias [B * H, Q, S] (0 apart where it is one for all).
    A slot whose bias is minus infinity is not looked at. Whether there was memory for it. */
 int look(const float *q, int64_t q_row, const float *keys, int64_t k_head, const float *values, int64_t v_head,
-         const float *bias, int64_t bias_head, int64_t bias_row, float *out, int64_t B, int64_t Q, int64_t H, int64_t S,
-         int64_t K, int64_t W) {
+         const float *bias, int64_t bias_head, int64_t bias_row, int64_t bias_slot, float *out, int64_t B, int64_t Q,
+         int64_t H, int64_t S, int64_t K, int64_t W) {
     const float scale = 1.0f / sqrtf((float)K);
     float *scores = malloc((S + LANES) * sizeof(float));
     int32_t *seen = malloc((S + LANES) * sizeof(int32_t));
@@ -73,8 +73,9 @@ int look(const float *q, int64_t q_row, const float *keys, int64_t k_head, const
         int64_t n = 0;
         float best = -INFINITY;
         for (int64_t s = 0; s < S; s++) {
-            if (allowed[s] == -INFINITY) continue;
-            const float score = dot(query, key + s * K, K) * scale + allowed[s];
+            const float more = allowed[s * bias_slot];
+            if (more == -INFINITY) continue;
+            const float score = dot(query, key + s * K, K) * scale + more;
             best = score > best ? score : best;
             scores[n] = score;
             seen[n++] = (int32_t)s;
