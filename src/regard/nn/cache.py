@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.kernels import cpu
+
 FEWEST = 16  # slots that are looked at, those without a key masked: a softmax over fewer is slow on CPUs (LOG.md)
 FIRST_STEPS = 32  # that a buffer holds
 
@@ -38,6 +40,9 @@ class Slots:
             else:
                 larger[:, :start] = self.by_head[:, :start]
             self.by_head, self._by_sentence = larger, None
+        if cpu.usable(entries_RHK):
+            cpu.write(entries_RHK, self.by_head, start)
+            return self.by_head
         if self._by_sentence is None:
             self._by_sentence = self.by_head.view(num_sentences, H, -1, K)
         entries_BHQK = entries_RHK.view(num_sentences, Q, H, K).transpose(1, 2)

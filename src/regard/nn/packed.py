@@ -23,7 +23,7 @@ class PackedMatrix:
 
     def __init__(self, weight_FD: Tensor) -> None:
         self.width_out, self.width = weight_FD.shape
-        columns, self.room = cpu.library().columns(), cpu.library().room(self.width)
+        columns = cpu.library().panel()
         self.numbers = torch.empty(-(-self.width_out // columns) * columns * self.width)
         places = (weight_FD.data_ptr(), weight_FD.stride(0), weight_FD.stride(1), self.numbers.data_ptr())
         cpu.library().pack(*places, self.width, self.width_out)
@@ -36,9 +36,11 @@ class PackedMatrix:
         """xWᵀ + b, or max(0, xWᵀ + b): [N, F]."""
         N, D = x_ND.shape
         x_ND = x_ND if x_ND.stride(1) == 1 else x_ND.contiguous()
-        out_NF, laid_out = torch.empty(N, self.width_out), torch.empty(self.room)
-        cpu.library().times(
+        out_NF = torch.empty(N, self.width_out)
+        enough = cpu.library().times(
             *(x_ND.data_ptr(), x_ND.stride(0), self.numbers.data_ptr(), None if bias_F is None else bias_F.data_ptr()),
-            *(relu, out_NF.data_ptr(), laid_out.data_ptr(), N, D, self.width_out),
+            *(relu, out_NF.data_ptr(), N, D, self.width_out),
         )
+        if not enough:
+            raise MemoryError(f"no memory for a product of {N} rows")
         return out_NF

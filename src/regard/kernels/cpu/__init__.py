@@ -35,19 +35,31 @@ def usable(x: Tensor) -> bool:
 
 
 def look(q_RHK: Tensor, k_GSK: Tensor, v_GSW: Tensor, bias_GQS: Tensor) -> Tensor:
-    """Attention of one token a row into its sentence's keys, [R, H * W]; the bias may be one for all sentences, rows or keys."""
+    """Attention of one token a row into its sentence's keys, [R, H * W].
+
+    The bias is the same for all heads of a sentence; it may be one for all sentences, rows or keys.
+    """
     (R, H, K), (G, S, W) = q_RHK.shape, v_GSW.shape
     Q = R * H // G
-    q_RHK, k_GSK, v_GSW = _together(q_RHK, 2), _together(k_GSK, 2), _together(v_GSW, 2)
+    q_RHK, k_GSK, v_GSW = _together(q_RHK), _together(k_GSK), _together(v_GSW)
     bias = bias_GQS.expand(G, Q, S)
+    of_sentence, of_row, of_slot = bias.stride()
     out = torch.empty(R, H * W)
     enough = library().look(
         *(q_RHK.data_ptr(), q_RHK.stride(0), k_GSK.data_ptr(), k_GSK.stride(0), v_GSW.data_ptr(), v_GSW.stride(0)),
-        *(bias.data_ptr(), *bias.stride(), out.data_ptr(), G // H, Q, H, S, K, W),
+        *(bias.data_ptr(), of_sentence * H, of_row, of_slot, out.data_ptr(), G // H, Q, H, S, K, W),
     )
     if not enough:
         raise MemoryError(f"no memory for the scores of {S} keys")
     return out
+
+
+def write(entries_RHK: Tensor, slots_GSK: Tensor, start: int) -> None:
+    """Puts keys or values, Q a sentence, into their sentence's slots from `start` on."""
+    (R, H, K), G = entries_RHK.shape, slots_GSK.size(0)
+    entries_RHK = _together(entries_RHK)
+    first = slots_GSK.data_ptr() + start * K * slots_GSK.element_size()
+    library().write(entries_RHK.data_ptr(), entries_RHK.stride(0), first, slots_GSK.stride(0), G // H, R * H // G, H, K)
 
 
 def add_norm(x_RD: Tensor, branch_RD: Tensor, weight_D: Tensor, bias_D: Tensor | None, *, eps: float) -> Tensor:
@@ -100,11 +112,6 @@ def library() -> CDLL:
     return found
 
 
-def _together(x: Tensor, last: int) -> Tensor:
-    """The tensor with its last axes next to each other in memory, whatever the ones before them."""
-    wanted = 1
-    for axis in range(x.dim() - 1, x.dim() - 1 - last, -1):
-        if x.size(axis) > 1 and x.stride(axis) != wanted:
-            return x.contiguous()
-        wanted *= x.size(axis)
-    return x
+def _together(x: Tensor) -> Tensor:
+    """The tensor with its last two axes next to each other in memory."""
+    return x if x.stride()[1:] == (x.size(2), 1) else x.contiguous()

@@ -29,12 +29,12 @@ ARGUMENTS = {
     "bounds_of_rows": [POINTER, NUMBER, POINTER, POINTER, NUMBER, NUMBER],
     "bounds_of_columns": [POINTER, NUMBER, POINTER, POINTER, NUMBER, NUMBER],
     "best_entries": [POINTER, NUMBER, NUMBER] + [POINTER] * 5 + [NUMBER] * 5,
-    "columns": [],
-    "room": [NUMBER],
+    "panel": [],
     "pack": [POINTER, NUMBER, NUMBER, POINTER, NUMBER, NUMBER],
-    "times": [POINTER, NUMBER, POINTER, POINTER, NUMBER, POINTER, POINTER] + [NUMBER] * 3,
+    "times": [POINTER, NUMBER, POINTER, POINTER, NUMBER, POINTER] + [NUMBER] * 3,
+    "write": [POINTER, NUMBER, POINTER, NUMBER] + [NUMBER] * 4,
 }
-RESULTS = {"look": ctypes.c_int, "columns": NUMBER, "room": NUMBER}
+RESULTS = {"look": ctypes.c_int, "times": ctypes.c_int, "panel": NUMBER}
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "wide.h"
 
@@ -58,41 +59,52 @@ static inline void add_up(const float *values, const int32_t *seen, const float 
 }
 
 /* Attention of one token a row into its sentence's keys: out [R, H, W] of q [R, H, K] (rows q_row apart), keys [B * H, S, K] and
-   values [B * H, S, W] (heads k_head and v_head apart) and a bias [B * H, Q, S] (0 apart where it is one for all).
-   A slot whose bias is minus infinity is not looked at. Whether there was memory for it. */
+   values [B * H, S, W] (heads k_head and v_head apart) and a bias [B, Q, S] (0 apart where it is one for all), minus infinity
+   for slots that are not looked at. Whether there was memory for it. */
 int look(const float *q, int64_t q_row, const float *keys, int64_t k_head, const float *values, int64_t v_head,
-         const float *bias, int64_t bias_head, int64_t bias_row, int64_t bias_slot, float *out, int64_t B, int64_t Q,
+         const float *bias, int64_t bias_sentence, int64_t bias_row, int64_t bias_slot, float *out, int64_t B, int64_t Q,
          int64_t H, int64_t S, int64_t K, int64_t W) {
     const float scale = 1.0f / sqrtf((float)K);
     float *scores = malloc((S + LANES) * sizeof(float));
     int32_t *seen = malloc((S + LANES) * sizeof(int32_t));
-    for (int64_t i = 0; scores && seen && i < B * H * Q; i++) {
-        const int64_t head = i / Q, j = i % Q, h = head % H, row = head / H * Q + j;
-        const float *query = q + row * q_row + h * K, *key = keys + head * k_head;
-        const float *allowed = bias + head * bias_head + j * bias_row;
+    for (int64_t row = 0; scores && seen && row < B * Q; row++) {
+        const int64_t b = row / Q;
+        const float *more = bias + b * bias_sentence + row % Q * bias_row;
         int64_t n = 0;
-        float best = -INFINITY;
-        for (int64_t s = 0; s < S; s++) {
-            const float more = allowed[s * bias_slot];
-            if (more == -INFINITY) continue;
-            const float score = dot(query, key + s * K, K) * scale + more;
-            best = score > best ? score : best;
-            scores[n] = score;
-            seen[n++] = (int32_t)s;
+        for (int64_t s = 0; s < S; s++) { /* without a branch, which nobody could foresee */
+            seen[n] = (int32_t)s;
+            n += more[s * bias_slot] != -INFINITY;
         }
-        for (int64_t s = n; s < n + LANES; s++) scores[s] = -INFINITY;
-        wide sums = {0};
-        for (int64_t s = 0; s < n; s += LANES) {
-            const wide weights = exp_of(load(scores + s), all(best));
-            store(scores + s, weights);
-            sums += weights;
+        for (int64_t h = 0; h < H; h++) {
+            const float *query = q + row * q_row + h * K, *key = keys + (b * H + h) * k_head, *value = values + (b * H + h) * v_head;
+            float best = -INFINITY;
+            for (int64_t i = 0; i < n; i++) {
+                __builtin_prefetch(value + seen[i] * W);
+                scores[i] = dot(query, key + seen[i] * K, K) * scale + more[seen[i] * bias_slot];
+                best = scores[i] > best ? scores[i] : best;
+            }
+            for (int64_t i = n; i < n + LANES; i++) scores[i] = -INFINITY;
+            wide sums = {0};
+            for (int64_t i = 0; i < n; i += LANES) {
+                const wide weights = exp_of(load(scores + i), all(best));
+                store(scores + i, weights);
+                sums += weights;
+            }
+            add_up(value, seen, scores, 1.0f / sum_of(sums), n, W, out + (row * H + h) * W);
         }
-        add_up(values + head * v_head, seen, scores, 1.0f / sum_of(sums), n, W, out + (row * H + h) * W);
     }
     const int enough = scores && seen;
     free(scores);
     free(seen);
     return enough;
+}
+
+/* Keys, or values, [R, H, K] (rows `row` apart) into the slots of their sentences, one behind the other from `slots` on: [B * H, _, K],
+   heads `head` apart. */
+void write(const float *entries, int64_t row, float *slots, int64_t head, int64_t B, int64_t Q, int64_t H, int64_t K) {
+    for (int64_t r = 0; r < B * Q; r++)
+        for (int64_t h = 0; h < H; h++)
+            memcpy(slots + (r / Q * H + h) * head + r % Q * K, entries + r * row + h * K, K * sizeof(float));
 }
 
 /* LayerNorm(x + branch), or RMSNorm where there is no bias; rows of D numbers. */
@@ -146,9 +158,10 @@ void bounds_of_rows(const float *logits, int64_t row, float *bounds, float *norm
         for (int64_t g = 0; g < G; g++) {
             const int64_t end = end_of(g, V);
             int64_t v = g * GROUP;
-            wide sums = {0};
-            for (; v + LANES <= end; v += LANES) sums += exp_of(load(logits + v), all(best));
-            total += sum_of(sums);
+            wide sums[WIDES] = {{0}};
+            for (; v + STRIDE <= end; v += STRIDE)
+                for (int j = 0; j < WIDES; j++) sums[j] += exp_of(load(logits + v + j * LANES), all(best));
+            total += sum_of((sums[0] + sums[1]) + (sums[2] + sums[3]));
             for (; v < end; v++) total += exp_of(all(logits[v]), all(best))[0];
         }
         normalizer[r] = (float)(best + log(total));
