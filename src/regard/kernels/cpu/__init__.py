@@ -42,12 +42,13 @@ def look(q_RHK: Tensor, k_GSK: Tensor, v_GSW: Tensor, bias_GQS: Tensor) -> Tenso
     (R, H, K), (G, S, W) = q_RHK.shape, v_GSW.shape
     Q = R * H // G
     q_RHK, k_GSK, v_GSW = _together(q_RHK), _together(k_GSK), _together(v_GSW)
-    bias = bias_GQS.expand(G, Q, S)
-    of_sentence, of_row, of_slot = bias.stride()
+    of_head, of_row, of_slot = (
+        0 if size == 1 else stride for size, stride in zip(bias_GQS.shape, bias_GQS.stride(), strict=True)
+    )
     out = torch.empty(R, H * W)
     enough = library().look(
         *(q_RHK.data_ptr(), q_RHK.stride(0), k_GSK.data_ptr(), k_GSK.stride(0), v_GSW.data_ptr(), v_GSW.stride(0)),
-        *(bias.data_ptr(), of_sentence * H, of_row, of_slot, out.data_ptr(), G // H, Q, H, S, K, W),
+        *(bias_GQS.data_ptr(), of_head * H, of_row, of_slot, out.data_ptr(), G // H, Q, H, S, K, W),
     )
     if not enough:
         raise MemoryError(f"no memory for the scores of {S} keys")
@@ -63,13 +64,12 @@ def write(entries_RHK: Tensor, slots_GSK: Tensor, start: int) -> None:
 
 
 def add_norm(x_RD: Tensor, branch_RD: Tensor, weight_D: Tensor, bias_D: Tensor | None, *, eps: float) -> Tensor:
-    """LayerNorm(x + branch), or RMSNorm where there is no bias."""
+    """LayerNorm(x + branch), or RMSNorm where there is no bias; in the branch's memory."""
     x_RD, branch_RD = x_RD.contiguous(), branch_RD.contiguous()
-    out = torch.empty_like(x_RD)
     bias = None if bias_D is None else bias_D.data_ptr()
     places = (x_RD.data_ptr(), branch_RD.data_ptr(), weight_D.data_ptr(), bias)
-    library().add_norm(*places, eps, out.data_ptr(), x_RD.numel() // x_RD.size(-1), x_RD.size(-1))
-    return out
+    library().add_norm(*places, eps, x_RD.numel() // x_RD.size(-1), x_RD.size(-1))
+    return branch_RD
 
 
 def bounds_of(logits_RV: Tensor, *, normalized: bool) -> tuple[Tensor, Tensor | None]:

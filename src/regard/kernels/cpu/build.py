@@ -25,7 +25,7 @@ SLOWEST = 120  # seconds that a compiler may take
 POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64
 ARGUMENTS = {
     "look": [POINTER, NUMBER] * 3 + [POINTER, NUMBER, NUMBER, NUMBER, POINTER] + [NUMBER] * 6,
-    "add_norm": [POINTER] * 4 + [ctypes.c_float, POINTER, NUMBER, NUMBER],
+    "add_norm": [POINTER] * 4 + [ctypes.c_float, NUMBER, NUMBER],
     "bounds_of_rows": [POINTER, NUMBER, POINTER, POINTER, NUMBER, NUMBER],
     "bounds_of_columns": [POINTER, NUMBER, POINTER, POINTER, NUMBER, NUMBER],
     "best_entries": [POINTER, NUMBER, NUMBER] + [POINTER] * 5 + [NUMBER] * 5,

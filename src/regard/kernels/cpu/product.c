@@ -28,11 +28,13 @@ void pack(const float *weight, int64_t row, int64_t column, float *packed, int64
 
 /* x [R, D] as panels of [D, ROWS], the last one filled up with its last row. */
 static void lay_out(const float *x, int64_t row, float *laid, int64_t R, int64_t D) {
-    for (int64_t r = 0; r < R; r += ROWS, laid += ROWS * D)
-        for (int64_t i = 0; i < ROWS; i++) {
-            const float *from = x + (r + i < R ? r + i : R - 1) * row;
-            for (int64_t d = 0; d < D; d++) laid[d * ROWS + i] = from[d];
-        }
+    for (int64_t r = 0; r < R; r += ROWS, laid += ROWS * D) {
+        const float *from[ROWS];
+        for (int64_t i = 0; i < ROWS; i++) from[i] = x + (r + i < R ? r + i : R - 1) * row;
+        for (int64_t d = 0; d < D; d++)
+#pragma GCC unroll 8
+            for (int64_t i = 0; i < ROWS; i++) laid[d * ROWS + i] = from[i][d];
+    }
 }
 
 /* to [ROWS, COLUMNS] = what it begins with + x Wᵀ, of a panel of each, and at least so much. */

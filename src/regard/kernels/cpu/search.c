@@ -15,6 +15,7 @@
 
 #define WIDES 4
 #define STRIDE (WIDES * LANES)
+#define LINE 16 /* numbers that come from memory together */
 #define GROUP 64 /* entries of the vocabulary that have one bound; build.py says it too */
 
 /* exp(x - most) for x of at most `most`, to 2e-7 of it; for x of 87 less or more still 1e-38, next to nothing. */
@@ -66,36 +67,43 @@ int look(const float *q, int64_t q_row, const float *keys, int64_t k_head, const
          int64_t H, int64_t S, int64_t K, int64_t W) {
     const float scale = 1.0f / sqrtf((float)K);
     float *scores = malloc((S + LANES) * sizeof(float));
-    int32_t *seen = malloc((S + LANES) * sizeof(int32_t));
-    for (int64_t row = 0; scores && seen && row < B * Q; row++) {
-        const int64_t b = row / Q;
-        const float *more = bias + b * bias_sentence + row % Q * bias_row;
-        int64_t n = 0;
-        for (int64_t s = 0; s < S; s++) { /* without a branch, which nobody could foresee */
-            seen[n] = (int32_t)s;
-            n += more[s * bias_slot] != -INFINITY;
+    int32_t *all_seen = malloc((Q * (S + 1) + 1) * sizeof(int32_t)); /* of each beam, which slots and how many */
+    for (int64_t b = 0; scores && all_seen && b < B; b++) {
+        const float *of_sentence = bias + b * bias_sentence;
+        for (int64_t j = 0; j < Q; j++) {
+            int32_t *seen = all_seen + j * (S + 1), n = 0;
+            for (int64_t s = 0; s < S; s++) { /* without a branch, which nobody could foresee */
+                seen[n] = (int32_t)s;
+                n += of_sentence[j * bias_row + s * bias_slot] != -INFINITY;
+            }
+            seen[S] = n;
         }
         for (int64_t h = 0; h < H; h++) {
-            const float *query = q + row * q_row + h * K, *key = keys + (b * H + h) * k_head, *value = values + (b * H + h) * v_head;
-            float best = -INFINITY;
-            for (int64_t i = 0; i < n; i++) {
-                __builtin_prefetch(value + seen[i] * W);
-                scores[i] = dot(query, key + seen[i] * K, K) * scale + more[seen[i] * bias_slot];
-                best = scores[i] > best ? scores[i] : best;
+            const float *key = keys + (b * H + h) * k_head, *value = values + (b * H + h) * v_head;
+            for (int64_t j = 0; j < Q; j++) {
+                const int32_t *seen = all_seen + j * (S + 1), n = seen[S];
+                const float *query = q + (b * Q + j) * q_row + h * K, *more = of_sentence + j * bias_row;
+                float best = -INFINITY;
+                for (int64_t i = 0; i < n; i++) {
+                    for (int64_t k = 0; k < K; k += LINE) __builtin_prefetch(key + k_head + seen[i] * K + k);
+                    for (int64_t w = 0; w < W; w += LINE) __builtin_prefetch(value + v_head + seen[i] * W + w);
+                    scores[i] = dot(query, key + seen[i] * K, K) * scale + more[seen[i] * bias_slot];
+                    best = scores[i] > best ? scores[i] : best;
+                }
+                for (int64_t i = n; i < n + LANES; i++) scores[i] = -INFINITY;
+                wide sums = {0};
+                for (int64_t i = 0; i < n; i += LANES) {
+                    const wide weights = exp_of(load(scores + i), all(best));
+                    store(scores + i, weights);
+                    sums += weights;
+                }
+                add_up(value, seen, scores, 1.0f / sum_of(sums), n, W, out + ((b * Q + j) * H + h) * W);
             }
-            for (int64_t i = n; i < n + LANES; i++) scores[i] = -INFINITY;
-            wide sums = {0};
-            for (int64_t i = 0; i < n; i += LANES) {
-                const wide weights = exp_of(load(scores + i), all(best));
-                store(scores + i, weights);
-                sums += weights;
-            }
-            add_up(value, seen, scores, 1.0f / sum_of(sums), n, W, out + (row * H + h) * W);
         }
     }
-    const int enough = scores && seen;
+    const int enough = scores && all_seen;
     free(scores);
-    free(seen);
+    free(all_seen);
     return enough;
 }
 
@@ -107,20 +115,19 @@ void write(const float *entries, int64_t row, float *slots, int64_t head, int64_
             memcpy(slots + (r / Q * H + h) * head + r % Q * K, entries + r * row + h * K, K * sizeof(float));
 }
 
-/* LayerNorm(x + branch), or RMSNorm where there is no bias; rows of D numbers. */
-void add_norm(const float *x, const float *branch, const float *weight, const float *bias, float eps, float *out, int64_t R,
-              int64_t D) {
-    for (int64_t r = 0; r < R; r++, x += D, branch += D, out += D) {
+/* LayerNorm(x + out), or RMSNorm where there is no bias; rows of D numbers. */
+void add_norm(const float *x, float *out, const float *weight, const float *bias, float eps, int64_t R, int64_t D) {
+    for (int64_t r = 0; r < R; r++, x += D, out += D) {
         wide sums[WIDES] = {{0}}, squares[WIDES] = {{0}};
         float sum = 0, square = 0;
         int64_t i = 0;
         for (; i + STRIDE <= D; i += STRIDE)
             for (int j = 0; j < WIDES; j++) {
-                const wide both = load(x + i + j * LANES) + load(branch + i + j * LANES);
+                const wide both = load(x + i + j * LANES) + load(out + i + j * LANES);
                 sums[j] += both;
                 store(out + i + j * LANES, both);
             }
-        for (; i < D; i++) sum += out[i] = x[i] + branch[i];
+        for (; i < D; i++) sum += out[i] += x[i];
         for (int j = 0; j < WIDES; j++) sum += sum_of(sums[j]);
         const float mean = bias ? sum / (float)D : 0.0f;
         for (i = 0; i + STRIDE <= D; i += STRIDE)
