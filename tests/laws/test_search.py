@@ -5,6 +5,7 @@ import itertools
 import pytest
 import torch
 
+from regard import kernels
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.recorded import Recorded, record
@@ -23,6 +24,18 @@ def test_output_does_not_depend_on_batch_size_or_order(model, beam):
     assert [one.ids for one in together] == [one.ids for one in alone] == [one.ids for one in backwards]
     for one, other in zip(together, alone, strict=True):
         assert one.score == pytest.approx(other.score, abs=1e-4)
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_kernels_find_what_pytorch_finds(model, beam):
+    options = SearchOptions(beam=beam, max_extra=8, nbest=beam)
+    with kernels.allowed(False):
+        plain = search(model, Ragged.from_lists(SOURCES), options=options)
+    model.lay_out_for_search()
+    found = search(model, Ragged.from_lists(SOURCES), options=options)
+    assert [[one.ids for one in best] for best in found] == [[one.ids for one in best] for best in plain]
+    scores = [[one.score for best in some for one in best] for some in (found, plain)]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-4)
 
 
 def test_in_integers_it_is_near_and_hardly_depends_on_batch_size(model, monkeypatch):

@@ -78,11 +78,12 @@ def build(folder: Path) -> Built:
         if not _is_ours_alone(folder):
             return Built(None, f"others can write into {folder}")
         path = folder / f"kernels-{name}.so"
-        if not path.exists():
+        if not path.exists() or not _loads(path):
             _compile([compiler, *flags], path)
         return Built(_load(path), f"compiled by {Path(compiler).name}")
     except subprocess.CalledProcessError as error:
-        return Built(None, f"{compiler} failed: {(error.stderr or '').strip().splitlines()[:1]}")
+        said = (error.stderr or "").strip().splitlines()
+        return Built(None, f"{Path(compiler).name} failed" + (f": {said[0]}" if said else ""))
     except (OSError, AttributeError, subprocess.TimeoutExpired) as error:
         return Built(None, str(error))
 
@@ -96,6 +97,14 @@ def _compile(command: list[str], path: Path) -> None:
             [*command, "-o", str(made), *sources, "-lm"], check=True, capture_output=True, text=True, timeout=SLOWEST
         )
         os.replace(made, path)
+
+
+def _loads(path: Path) -> bool:
+    try:
+        _load(path)
+    except (OSError, AttributeError):
+        return False
+    return True
 
 
 def _load(path: Path) -> ctypes.CDLL:
