@@ -118,6 +118,13 @@ def test_the_doctor_finds_this_machine(tmp_path):
     assert "PyTorch" in result.stderr and "CPU" in result.stderr
 
 
+def test_the_doctor_misses_a_c_compiler(tmp_path, monkeypatch):
+    monkeypatch.setenv("CC", "")
+    result = regard("doctor", cwd=tmp_path)
+    assert result.returncode == 0
+    assert "no C compiler was found" in result.stderr and "install gcc or clang" in result.stderr
+
+
 def test_ctrl_c_saves_and_the_same_command_goes_on_while_others_translate(tmp_path):
     command = [
         "train",

@@ -16,6 +16,7 @@ from regard.nn.packed import PackedMatrix
 
 pytestmark = pytest.mark.skipif(built().library is None, reason=f"no kernels for the CPU: {built().note}")
 NEVER = float("-inf")
+GROUP = 64  # entries that have one bound
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +48,7 @@ def test_attention_of_single_tokens(generator, B, Q, H, S, K, W):
     seen = torch.rand(B, Q, S, generator=generator) < 0.4
     seen[:, :, -1] = True
     bias = torch.zeros(B, Q, S).masked_fill(~seen, NEVER).repeat_interleave(H, dim=0)
-    one_for_all = torch.randn(B * H, 1, S, generator=generator).view(B, H, S)[:, :1].expand(B, H, S).reshape(B * H, 1, S)
+    one_for_all = torch.randn(B, 1, S, generator=generator).repeat_interleave(H, dim=0)
     for one in (bias, one_for_all, bias[:1, :1], torch.zeros(1, 1, 1)):
         torch.testing.assert_close(cpu.look(q, k, v, one), attention(q, k, v, one), rtol=1e-5, atol=1e-6)
 
@@ -78,8 +79,8 @@ def test_bounds_and_normalizers(generator, rows, size, side_by_side):
     logits[0, 0] = NEVER if size > 1 else 3.0
     laid_out = logits.t().contiguous().t() if side_by_side else logits
     bounds, normalizer = cpu.bounds_of(laid_out, normalized=True)
-    padded = F.pad(logits, (0, -size % cpu.GROUP), value=NEVER)
-    assert torch.equal(bounds, padded.view(rows, -1, cpu.GROUP).amax(-1))
+    padded = F.pad(logits, (0, -size % GROUP), value=NEVER)
+    assert torch.equal(bounds, padded.view(rows, -1, GROUP).amax(-1))
     torch.testing.assert_close(normalizer.double(), logits.double().logsumexp(-1), rtol=1e-6, atol=1e-5)
     assert cpu.bounds_of(laid_out, normalized=False)[1] is None
 
@@ -112,7 +113,9 @@ def test_where_there_are_too_few_entries_the_rest_is_impossible():
     assert entries[0, :2].tolist() == [1, 0] and rows.tolist() == [[0, 0, 0, 0]]
 
 
-@pytest.mark.parametrize(("rows", "width", "out"), [(2, 1, 1), (9, 3, 5), (31, 256, 101), (40, 1100, 33), (300, 64, 16)])
+@pytest.mark.parametrize(
+    ("rows", "width", "out"), [(2, 1, 1), (9, 3, 5), (31, 256, 101), (40, 1100, 33), (300, 64, 16)]
+)
 @pytest.mark.parametrize("column_by_column", [False, True])
 def test_products(generator, rows, width, out, column_by_column):
     x, weight = torch.randn(rows, width, generator=generator), torch.randn(out, width, generator=generator)
@@ -149,6 +152,30 @@ def test_they_are_for_search_alone(generator):
         assert not cpu.usable(x)
     with torch.inference_mode(False):
         assert not cpu.usable(torch.zeros(4, 8))
+    with torch.autocast("cpu", torch.bfloat16):  # products are bfloat16 there
+        assert not cpu.usable(x)
+
+
+def test_they_do_not_mind_another_default_dtype(generator):
+    logits = torch.randn(4, 100, generator=generator)
+    expected = logits.logsumexp(-1)
+    torch.set_default_dtype(torch.float64)
+    try:
+        normalizer = cpu.bounds_of(logits, normalized=True)[1]
+        product = PackedMatrix(torch.ones(3, 100, dtype=torch.float32)).times(logits)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    torch.testing.assert_close(normalizer, expected)
+    torch.testing.assert_close(product, logits.sum(-1, keepdim=True).expand(4, 3))
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    with pytest.raises(AssertionError):
+        PackedMatrix(torch.zeros(3, 4)).times(torch.zeros(2, 5))
+    with pytest.raises(AssertionError):
+        cpu.add_norm(torch.zeros(2, 4), torch.zeros(2, 4, dtype=torch.bfloat16), torch.ones(4), None, eps=1e-6)
+    with pytest.raises(AssertionError):
+        cpu.look(torch.zeros(1, 1, 4), torch.zeros(1, 9, 4), torch.zeros(1, 9, 4), torch.zeros(1, 1, 5))
 
 
 def test_they_are_left_to_pytorch_where_there_are_many_threads(threads, monkeypatch):

@@ -82,6 +82,7 @@ def _software() -> list[Finding]:
 def _hardware() -> list[Finding]:
     import torch
 
+    from regard.kernels.cpu.build import built
     from regard.nn.device import cpu_has_bfloat16
 
     cores, threads = os.cpu_count() or 1, torch.get_num_threads()
@@ -93,6 +94,13 @@ def _hardware() -> list[Finding]:
             "" if threads <= cores else "more threads than cores makes every operation slower: unset OMP_NUM_THREADS",
         )
     ]
+    kernels = built()
+    advice = (
+        ""
+        if kernels.library
+        else "our kernels for the CPU need one; without them search is slower: install gcc or clang"
+    )
+    found.append(Finding("CPU kernels", kernels.note, kernels.library is not None, advice))
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
             properties = torch.cuda.get_device_properties(index)

@@ -15,7 +15,7 @@ GROUP = 64
 
 
 class Ranking:
-    """A step's logits, to be asked for the best ones. Made of what the model gave; then some may be forbidden, none raised."""
+    """A step's logits, to be asked for the best. Made of what the model gave; then some may be forbidden, none raised."""
 
     def __init__(self, logits_RV: Tensor, *, normalized: bool) -> None:
         self.logits = logits_RV
@@ -27,7 +27,7 @@ class Ranking:
             self.normalizer = log_normalizer(logits_RV)
 
     def best(self, more_R: Tensor, *, beams: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The best entries of all of a sentence's rows, each plus what its row has: scores, entries, rows, [B, C], best first.
+        """The best entries of a sentence's rows, each plus what its row has: scores, entries, rows, [B, C], best first.
 
         Of a small vocabulary they may be fewer than wanted, or filled up with entries of no probability.
         """
@@ -36,6 +36,8 @@ class Ranking:
             return cpu.best_entries(self.logits, self.bounds, more_R, beams=beams, count=count, none=EOS)
         each = min(count, V)
         best_RC, places_RC = top_k(self.logits, each)
+        if beams == 1:
+            return best_RC + more_R[:, None], places_RC, torch.arange(R, device=best_RC.device)[:, None].expand(R, each)
         scores = (best_RC + more_R[:, None]).view(-1, beams * each)
         scores_BC, flat_BC = scores.topk(min(count, beams * each), dim=-1)
         first_B1 = torch.arange(0, R, beams, device=scores.device)[:, None]

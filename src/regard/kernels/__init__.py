@@ -53,4 +53,4 @@ def interpreted() -> bool:
 
 def usable(x: Tensor) -> bool:
     """Whether kernels can work on this tensor."""
-    return _allowed and (x.is_cuda or interpreted()) and installed()
+    return are_allowed() and (x.is_cuda or interpreted()) and installed()

@@ -35,7 +35,7 @@ from regard.data.ragged import Ragged
 from regard.nn.cross_entropy import cross_entropy, linear_cross_entropy
 from regard.nn.dropout import Noise
 from regard.nn.int8 import Int8Matrix
-from regard.nn.linear import Linear, lay_out_for_search
+from regard.nn.linear import Linear, for_search
 
 
 class Model(nn.Module, ABC):
@@ -83,9 +83,10 @@ class Model(nn.Module, ABC):
                 # Column by column, which a library multiplies faster with few rows.
                 module.weight.data = module.weight.data.t().contiguous().t()
             if isinstance(module, Linear):
-                module.for_search = lay_out_for_search(module.weight, int8=int8)
-        return sum(isinstance(module, Linear) and isinstance(module.for_search, Int8Matrix) for module in self.modules())
-
+                module.for_search = for_search(module.weight, int8=int8)
+        return sum(
+            isinstance(module, Linear) and isinstance(module.for_search, Int8Matrix) for module in self.modules()
+        )
 
     def num_parameters(self) -> int:
         """Trainable numbers, tied ones counted once."""

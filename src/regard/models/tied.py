@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.errors import ConfigError
 from regard.models.base import Model
 from regard.nn.int8 import Int8Matrix
-from regard.nn.linear import lay_out_for_search, logits_of
+from regard.nn.linear import for_search, logits_of
 from regard.nn.packed import PackedMatrix
 
 CHUNK = 4096  # vectors whose logits are held at a time
@@ -38,11 +38,11 @@ class TiedTables(Model):
         return self.target_embedding if self.output is None else self.output
 
     def lay_out_for_search(self, *, int8: bool = False) -> int:
-        self.output_for_search = lay_out_for_search(self.output_weight, int8=int8)
+        self.output_for_search = for_search(self.output_weight, int8=int8)
         return super().lay_out_for_search(int8=int8) + isinstance(self.output_for_search, Int8Matrix)
 
     def project(self, hidden: Tensor) -> Tensor:
-        """The output layer: [..., D] to logits [..., V]."""
+        """The output layer: [N, D] to logits [N, V]."""
         if self.output_for_search is not None and self.output_for_search.fits(hidden):
             return self.output_for_search.times(hidden)
         return logits_of(hidden, self.output_weight)

@@ -55,7 +55,7 @@ class Linear(nn.Linear):
         return torch.relu_(out_NF) if relu else out_NF, x_ND
 
 
-def lay_out_for_search(weight_FD: Tensor, *, int8: bool) -> PackedMatrix | Int8Matrix | None:
+def for_search(weight_FD: Tensor, *, int8: bool) -> PackedMatrix | Int8Matrix | None:
     """A matrix as search is to multiply it, where that is faster than as it is."""
     return (Int8Matrix.of(weight_FD) if int8 else None) or PackedMatrix.of(weight_FD)
 

@@ -41,7 +41,7 @@ class Norm(nn.Module):
         return torch.layer_norm(x_ND, self.weight.shape, self.weight, self.bias, self.EPS)
 
     def of_sum(self, x_ND: Tensor, branch_ND: Tensor, dropout: Dropout) -> Tensor:
-        """The norm of x + Dropout(branch)."""
+        """The norm of x + Dropout(branch); the branch's memory may be overwritten."""
         if kernels.usable(x_ND):
             from regard.kernels.residual import add_norm
 

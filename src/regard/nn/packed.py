@@ -13,7 +13,10 @@ from regard.kernels.cpu.build import built
 
 
 class PackedMatrix:
-    """A matrix [F, D] of float32, besides the one that it was made of."""
+    """A matrix [F, D] of float32, to be laid out when it is first multiplied: then it is held twice.
+
+    A row of a product does not depend on the rows beside it; alone it is PyTorch's, which may differ in the last digit.
+    """
 
     @classmethod
     def of(cls, weight_FD: Tensor) -> PackedMatrix | None:
@@ -22,11 +25,8 @@ class PackedMatrix:
         return cls(weight_FD.detach()) if fits and built().library is not None else None
 
     def __init__(self, weight_FD: Tensor) -> None:
-        self.width_out, self.width = weight_FD.shape
-        columns = cpu.library().panel()
-        self.numbers = torch.empty(-(-self.width_out // columns) * columns * self.width)
-        places = (weight_FD.data_ptr(), weight_FD.stride(0), weight_FD.stride(1), self.numbers.data_ptr())
-        cpu.library().pack(*places, self.width, self.width_out)
+        self.weight = weight_FD
+        self.numbers: Tensor | None = None
 
     def fits(self, x_ND: Tensor) -> bool:
         """Whether it is the faster one for these rows; a single one is a product with a vector, which PyTorch does well."""
@@ -34,13 +34,22 @@ class PackedMatrix:
 
     def times(self, x_ND: Tensor, bias_F: Tensor | None = None, *, relu: bool = False) -> Tensor:
         """xWᵀ + b, or max(0, xWᵀ + b): [N, F]."""
-        N, D = x_ND.shape
+        (N, D), (F, width) = x_ND.shape, self.weight.shape
+        assert width == D and x_ND.dtype is torch.float32, (x_ND.shape, x_ND.dtype, self.weight.shape)
+        if self.numbers is None:  # two threads may do so at once, and the same
+            self.numbers = self._laid_out()
         x_ND = x_ND if x_ND.stride(1) == 1 else x_ND.contiguous()
-        out_NF = torch.empty(N, self.width_out)
+        out_NF = x_ND.new_empty(N, F)
         enough = cpu.library().times(
             *(x_ND.data_ptr(), x_ND.stride(0), self.numbers.data_ptr(), None if bias_F is None else bias_F.data_ptr()),
-            *(relu, out_NF.data_ptr(), N, D, self.width_out),
+            *(relu, out_NF.data_ptr(), N, D, F),
         )
         if not enough:
             raise MemoryError(f"no memory for a product of {N} rows")
         return out_NF
+
+    def _laid_out(self) -> Tensor:
+        (F, D), panel = self.weight.shape, cpu.library().panel()
+        numbers = self.weight.new_empty(-(-F // panel) * panel * D)
+        cpu.library().pack(self.weight.data_ptr(), *self.weight.stride(), numbers.data_ptr(), D, F)
+        return numbers

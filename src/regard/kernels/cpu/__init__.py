@@ -1,4 +1,4 @@
-"""Kernels for search on a CPU, in C: what a step does between its large products, in a pass each and without PyTorch's calls.
+"""Kernels for search on a CPU, in C: what a step does besides its large products, in a pass each.
 
 Each computes what a few lines of PyTorch elsewhere in the house compute (`nn.attention`, `nn.norms`, `decoding.topk`),
 which remain the reference and the fallback. They run where a C compiler is installed, in float32, one thread each.
@@ -17,7 +17,6 @@ from torch import Tensor
 from regard import kernels
 from regard.kernels.cpu.build import built
 
-GROUP = 64  # entries of a row that have one bound; search.c says it too
 MOST_THREADS = 4  # with more PyTorch's kernels, which share out their work, are the faster ones
 
 
@@ -28,6 +27,7 @@ def usable(x: Tensor) -> bool:
         and not x.is_cuda
         and torch.is_inference_mode_enabled()
         and x.device.type == "cpu"
+        and not torch.is_autocast_enabled("cpu")
         and kernels.are_allowed()
         and torch.get_num_threads() <= MOST_THREADS
         and built().library is not None
@@ -42,10 +42,12 @@ def look(q_RHK: Tensor, k_GSK: Tensor, v_GSW: Tensor, bias_GQS: Tensor) -> Tenso
     (R, H, K), (G, S, W) = q_RHK.shape, v_GSW.shape
     Q = R * H // G
     q_RHK, k_GSK, v_GSW = _together(q_RHK), _together(k_GSK), _together(v_GSW)
+    assert k_GSK.shape == (G, S, K) and bias_GQS.size(2) in (1, S), (q_RHK.shape, k_GSK.shape, bias_GQS.shape)
+    assert all(one.dtype is torch.float32 for one in (q_RHK, k_GSK, v_GSW, bias_GQS)), "kernels are for float32"
     of_head, of_row, of_slot = (
         0 if size == 1 else stride for size, stride in zip(bias_GQS.shape, bias_GQS.stride(), strict=True)
     )
-    out = torch.empty(R, H * W)
+    out = q_RHK.new_empty(R, H * W)
     enough = library().look(
         *(q_RHK.data_ptr(), q_RHK.stride(0), k_GSK.data_ptr(), k_GSK.stride(0), v_GSW.data_ptr(), v_GSW.stride(0)),
         *(bias_GQS.data_ptr(), of_head * H, of_row, of_slot, out.data_ptr(), G // H, Q, H, S, K, W),
@@ -65,6 +67,7 @@ def write(entries_RHK: Tensor, slots_GSK: Tensor, start: int) -> None:
 
 def add_norm(x_RD: Tensor, branch_RD: Tensor, weight_D: Tensor, bias_D: Tensor | None, *, eps: float) -> Tensor:
     """LayerNorm(x + branch), or RMSNorm where there is no bias; in the branch's memory."""
+    assert x_RD.shape == branch_RD.shape and x_RD.dtype is branch_RD.dtype, (x_RD.dtype, branch_RD.dtype)
     x_RD, branch_RD = x_RD.contiguous(), branch_RD.contiguous()
     bias = None if bias_D is None else bias_D.data_ptr()
     places = (x_RD.data_ptr(), branch_RD.data_ptr(), weight_D.data_ptr(), bias)
@@ -78,10 +81,10 @@ def bounds_of(logits_RV: Tensor, *, normalized: bool) -> tuple[Tensor, Tensor | 
     Rows may lie one behind the other, or side by side.
     """
     R, V = logits_RV.shape
-    side_by_side = logits_RV.stride(0) == 1
+    side_by_side = logits_RV.stride() == (1, R) and R > 1
     logits_RV = logits_RV if side_by_side or logits_RV.stride(1) == 1 else logits_RV.contiguous()
-    bounds = torch.empty(R, -(-V // GROUP))
-    normalizer = torch.empty(R) if normalized else None
+    bounds = logits_RV.new_empty(R, -(-V // library().group()))
+    normalizer = logits_RV.new_empty(R) if normalized else None
     find = library().bounds_of_columns if side_by_side else library().bounds_of_rows
     sums = None if normalizer is None else normalizer.data_ptr()
     find(logits_RV.data_ptr(), logits_RV.stride(1 if side_by_side else 0), bounds.data_ptr(), sums, R, V)
@@ -91,13 +94,15 @@ def bounds_of(logits_RV: Tensor, *, normalized: bool) -> tuple[Tensor, Tensor | 
 def best_entries(
     logits_RV: Tensor, bounds_RG: Tensor, more_R: Tensor, *, beams: int, count: int, none: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The best of all entries of a sentence's rows, each plus what its row has: scores, entries and rows, [B, C], best first.
+    """The best of all entries of a sentence's rows, each plus what its row has: scores, entries, rows, [B, C], best first.
 
     No entry may be larger than its bound says. Where there are too few: minus infinity, and the entry `none`.
     """
     R, V = logits_RV.shape
     B, more_R = R // beams, more_R.contiguous()
-    scores, entries, rows = (torch.empty(B, count, dtype=kind) for kind in (torch.float32, torch.int64, torch.int64))
+    assert more_R.shape == (R,) and more_R.dtype is torch.float32, (more_R.shape, more_R.dtype)
+    kinds = (torch.float32, torch.int64, torch.int64)
+    scores, entries, rows = (logits_RV.new_empty(B, count, dtype=kind) for kind in kinds)
     library().best_entries(
         *(logits_RV.data_ptr(), logits_RV.stride(0), logits_RV.stride(1), bounds_RG.data_ptr(), more_R.data_ptr()),
         *(scores.data_ptr(), entries.data_ptr(), rows.data_ptr(), B, beams, V, count, none),

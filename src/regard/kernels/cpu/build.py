@@ -10,6 +10,7 @@ import ctypes
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 import stat
 import subprocess
@@ -30,11 +31,12 @@ ARGUMENTS = {
     "bounds_of_columns": [POINTER, NUMBER, POINTER, POINTER, NUMBER, NUMBER],
     "best_entries": [POINTER, NUMBER, NUMBER] + [POINTER] * 5 + [NUMBER] * 5,
     "panel": [],
+    "group": [],
     "pack": [POINTER, NUMBER, NUMBER, POINTER, NUMBER, NUMBER],
     "times": [POINTER, NUMBER, POINTER, POINTER, NUMBER, POINTER] + [NUMBER] * 3,
     "write": [POINTER, NUMBER, POINTER, NUMBER] + [NUMBER] * 4,
 }
-RESULTS = {"look": ctypes.c_int, "times": ctypes.c_int, "panel": NUMBER}
+RESULTS = {"look": ctypes.c_int, "times": ctypes.c_int, "panel": NUMBER, "group": NUMBER}
 
 
 @dataclass(frozen=True)
@@ -58,19 +60,23 @@ def built() -> Built:
     return _built
 
 
-def cache_folder() -> Path:
-    """Where they are kept."""
-    kept = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(kept) / "regard"
+def cache_folder() -> Path | None:
+    """Where they are kept, if there is such a place."""
+    kept = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    return kept / "regard" if kept.is_absolute() else None
 
 
-def build(folder: Path) -> Built:
+def build(folder: Path | None) -> Built:
     """The functions, from this folder if they are in it."""
-    compiler = shutil.which(os.environ.get("CC", "cc"))
-    if compiler is None:
-        return Built(None, "no C compiler was found")
-    flags = [*FLAGS, "-march=native" if platform.machine() in ("x86_64", "AMD64") else "-mcpu=native"]
+    if folder is None:
+        return Built(None, "there is no folder to keep them in: set XDG_CACHE_HOME")
+    on_arm = platform.machine() in ("aarch64", "arm64")
     try:
+        wanted, *own_flags = shlex.split(os.environ.get("CC", "cc")) or [""]
+        compiler = shutil.which(wanted)
+        if compiler is None:
+            return Built(None, "no C compiler was found")
+        flags = [*own_flags, *FLAGS, "-mcpu=native" if on_arm else "-march=native"]
         sources = [source.read_text(encoding="utf-8") for source in SOURCES]
         made_of = [*sources, compiler, str(os.stat(compiler).st_mtime), *flags, _processor()]
         name = hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:16]
@@ -84,7 +90,7 @@ def build(folder: Path) -> Built:
     except subprocess.CalledProcessError as error:
         said = (error.stderr or "").strip().splitlines()
         return Built(None, f"{Path(compiler).name} failed" + (f": {said[0]}" if said else ""))
-    except (OSError, AttributeError, subprocess.TimeoutExpired) as error:
+    except (OSError, ValueError, AttributeError, subprocess.TimeoutExpired) as error:
         return Built(None, str(error))
 
 
@@ -93,9 +99,8 @@ def _compile(command: list[str], path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as beside:
         made = Path(beside) / path.name
         sources = [str(source) for source in SOURCES if source.suffix == ".c"]
-        subprocess.run(
-            [*command, "-o", str(made), *sources, "-lm"], check=True, capture_output=True, text=True, timeout=SLOWEST
-        )
+        command = [*command, "-o", str(made), *sources, "-lm"]
+        subprocess.run(command, check=True, capture_output=True, text=True, errors="replace", timeout=SLOWEST)
         os.replace(made, path)
 
 
@@ -110,8 +115,9 @@ def _loads(path: Path) -> bool:
 def _load(path: Path) -> ctypes.CDLL:
     library = ctypes.CDLL(str(path))
     for name, arguments in ARGUMENTS.items():
-        function = getattr(library, name)
+        function = getattr(library, f"regard_{name}")
         function.argtypes, function.restype = arguments, RESULTS.get(name)
+        setattr(library, name, function)
     return library
 
 

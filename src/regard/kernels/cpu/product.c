@@ -17,10 +17,10 @@
 #define DEPTH 512 /* of the width at a time: a panel of W and the rows that it meets stay in the first cache */
 #define BLOCK 256 /* rows that meet all of W before the next ones come: they stay in the second */
 
-int64_t panel(void) { return COLUMNS; } /* a packed W has a multiple of it */
+int64_t regard_panel(void) { return COLUMNS; } /* a packed W has a multiple of it */
 
 /* W [F, D], its entries `row` and `column` apart, as panels of [D, COLUMNS], the last one filled up with zeros. */
-void pack(const float *weight, int64_t row, int64_t column, float *packed, int64_t D, int64_t F) {
+void regard_pack(const float *weight, int64_t row, int64_t column, float *packed, int64_t D, int64_t F) {
     for (int64_t f = 0; f < F; f += COLUMNS)
         for (int64_t d = 0; d < D; d++)
             for (int64_t j = f; j < f + COLUMNS; j++) *packed++ = j < F ? weight[j * row + d * column] : 0.0f;
@@ -56,15 +56,15 @@ static inline void multiply(const float *x, const float *weight, const float *fr
     }
 #pragma GCC unroll 8
     for (int i = 0; i < ROWS; i++) {
-        store(to + i * to_row, larger(sums[i][0], least));
-        store(to + i * to_row + LANES, larger(sums[i][1], least));
+        store(to + i * to_row, larger(least, sums[i][0]));
+        store(to + i * to_row + LANES, larger(least, sums[i][1]));
     }
 }
 
 /* out [R, F] = x Wᵀ + b, or max(0, x Wᵀ + b), of x [R, D], rows x_row apart, a packed W, and b if there is one.
    Whether there was memory for it. */
-int times(const float *x, int64_t x_row, const float *packed, const float *bias, int64_t relu, float *out, int64_t R,
-          int64_t D, int64_t F) {
+int regard_times(const float *x, int64_t x_row, const float *packed, const float *bias, int64_t relu, float *out, int64_t R,
+                 int64_t D, int64_t F) {
     const int64_t most = R < BLOCK ? (R + ROWS - 1) / ROWS * ROWS : BLOCK;
     float *laid = malloc(most * (D < DEPTH ? D : DEPTH) * sizeof(float));
     for (int64_t begin = 0; laid && begin < R; begin += most)

@@ -16,7 +16,7 @@
 #define WIDES 4
 #define STRIDE (WIDES * LANES)
 #define LINE 16 /* numbers that come from memory together */
-#define GROUP 64 /* entries of the vocabulary that have one bound; build.py says it too */
+#define GROUP 64 /* entries of the vocabulary that have one bound */
 
 /* exp(x - most) for x of at most `most`, to 2e-7 of it; for x of 87 less or more still 1e-38, next to nothing. */
 static inline wide exp_of(wide x, wide most) {
@@ -62,7 +62,7 @@ static inline void add_up(const float *values, const int32_t *seen, const float 
 /* Attention of one token a row into its sentence's keys: out [R, H, W] of q [R, H, K] (rows q_row apart), keys [B * H, S, K] and
    values [B * H, S, W] (heads k_head and v_head apart) and a bias [B, Q, S] (0 apart where it is one for all), minus infinity
    for slots that are not looked at. Whether there was memory for it. */
-int look(const float *q, int64_t q_row, const float *keys, int64_t k_head, const float *values, int64_t v_head,
+int regard_look(const float *q, int64_t q_row, const float *keys, int64_t k_head, const float *values, int64_t v_head,
          const float *bias, int64_t bias_sentence, int64_t bias_row, int64_t bias_slot, float *out, int64_t B, int64_t Q,
          int64_t H, int64_t S, int64_t K, int64_t W) {
     const float scale = 1.0f / sqrtf((float)K);
@@ -109,14 +109,14 @@ int look(const float *q, int64_t q_row, const float *keys, int64_t k_head, const
 
 /* Keys, or values, [R, H, K] (rows `row` apart) into the slots of their sentences, one behind the other from `slots` on: [B * H, _, K],
    heads `head` apart. */
-void write(const float *entries, int64_t row, float *slots, int64_t head, int64_t B, int64_t Q, int64_t H, int64_t K) {
+void regard_write(const float *entries, int64_t row, float *slots, int64_t head, int64_t B, int64_t Q, int64_t H, int64_t K) {
     for (int64_t r = 0; r < B * Q; r++)
         for (int64_t h = 0; h < H; h++)
             memcpy(slots + (r / Q * H + h) * head + r % Q * K, entries + r * row + h * K, K * sizeof(float));
 }
 
 /* LayerNorm(x + out), or RMSNorm where there is no bias; rows of D numbers. */
-void add_norm(const float *x, float *out, const float *weight, const float *bias, float eps, int64_t R, int64_t D) {
+void regard_add_norm(const float *x, float *out, const float *weight, const float *bias, float eps, int64_t R, int64_t D) {
     for (int64_t r = 0; r < R; r++, x += D, out += D) {
         wide sums[WIDES] = {{0}}, squares[WIDES] = {{0}};
         float sum = 0, square = 0;
@@ -142,11 +142,13 @@ void add_norm(const float *x, float *out, const float *weight, const float *bias
     }
 }
 
+int64_t regard_group(void) { return GROUP; }
+
 static inline int64_t end_of(int64_t group, int64_t V) { return (group + 1) * GROUP < V ? (group + 1) * GROUP : V; }
 
 /* The largest entry of each group of each row, bounds [R, G], and, if wanted, the log of the sum of exp of each row.
    Rows lie one behind the other, `row` apart, entries side by side. */
-void bounds_of_rows(const float *logits, int64_t row, float *bounds, float *normalizer, int64_t R, int64_t V) {
+void regard_bounds_of_rows(const float *logits, int64_t row, float *bounds, float *normalizer, int64_t R, int64_t V) {
     const int64_t G = (V + GROUP - 1) / GROUP;
     for (int64_t r = 0; r < R; r++, logits += row, bounds += G) {
         float best = -INFINITY;
@@ -209,7 +211,7 @@ static inline void bounds_of_some(const float *logits, int64_t column, float *bo
 }
 
 /* `bounds_of_rows` where rows lie side by side. */
-void bounds_of_columns(const float *logits, int64_t column, float *bounds, float *normalizer, int64_t R, int64_t V) {
+void regard_bounds_of_columns(const float *logits, int64_t column, float *bounds, float *normalizer, int64_t R, int64_t V) {
     const int64_t G = (V + GROUP - 1) / GROUP;
     int64_t r = 0;
     for (; r + STRIDE <= R; r += STRIDE)
@@ -221,7 +223,7 @@ void bounds_of_columns(const float *logits, int64_t column, float *bounds, float
 
 /* The C best entries of each sentence's Q rows, best first, each plus what its row has (more [R]): their scores, entries and rows,
    [B, C]. Groups whose bound is too low are not looked at. Where there are too few: minus infinity, and the entry `none`. */
-void best_entries(const float *logits, int64_t row, int64_t column, const float *bounds, const float *more, float *scores,
+void regard_best_entries(const float *logits, int64_t row, int64_t column, const float *bounds, const float *more, float *scores,
                   int64_t *entries, int64_t *rows, int64_t B, int64_t Q, int64_t V, int64_t C, int64_t none) {
     const int64_t G = (V + GROUP - 1) / GROUP;
     for (int64_t b = 0; b < B; b++, scores += C, entries += C, rows += C) {

@@ -25,6 +25,7 @@ static inline void store(float *x, wide value) { *(anywhere *)x = value; }
 
 static inline wide all(float x) { return x - (wide){0}; }
 
+/* The larger ones; b where one is not a number (Arm: what is not a number). */
 static inline wide larger(wide a, wide b) {
 #if defined(__AVX512F__)
     return (wide)_mm512_max_ps((__m512)a, (__m512)b);
