@@ -112,9 +112,9 @@ def _hardware() -> list[Finding]:
         advice = "" if triton else "our GPU kernels need it; without them training is slower: pip install triton"
         found.append(Finding("Triton", "installed" if triton else "not installed", triton, advice))
     else:
-        built = torch.backends.cuda.is_built()
-        advice = "PyTorch was built with CUDA but sees no GPU: check the driver" if built else ""
-        found.append(Finding("GPU", "none; the small recipes train on a CPU", not built, advice))
+        expected = torch.backends.cuda.is_built()
+        advice = "PyTorch was built with CUDA but sees no GPU: check the driver" if expected else ""
+        found.append(Finding("GPU", "none; the small recipes train on a CPU", not expected, advice))
     return found
 
 

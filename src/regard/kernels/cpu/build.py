@@ -70,28 +70,32 @@ def build(folder: Path | None) -> Built:
     """The functions, from this folder if they are in it."""
     if folder is None:
         return Built(None, "there is no folder to keep them in: set XDG_CACHE_HOME")
-    on_arm = platform.machine() in ("aarch64", "arm64")
     try:
-        wanted, *own_flags = shlex.split(os.environ.get("CC", "cc")) or [""]
+        wanted, *flags = shlex.split(os.environ.get("CC", "cc")) or [""]
         compiler = shutil.which(wanted)
         if compiler is None:
             return Built(None, "no C compiler was found")
-        flags = [*own_flags, *FLAGS, "-mcpu=native" if on_arm else "-march=native"]
-        sources = [source.read_text(encoding="utf-8") for source in SOURCES]
-        made_of = [*sources, compiler, str(os.stat(compiler).st_mtime), *flags, _processor()]
-        name = hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:16]
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not _is_ours_alone(folder):
-            return Built(None, f"others can write into {folder}")
-        path = folder / f"kernels-{name}.so"
-        if not path.exists() or not _loads(path):
-            _compile([compiler, *flags], path)
-        return Built(_load(path), f"compiled by {Path(compiler).name}")
+        return _build(folder, compiler, flags)
     except subprocess.CalledProcessError as error:
         said = (error.stderr or "").strip().splitlines()
-        return Built(None, f"{Path(compiler).name} failed" + (f": {said[0]}" if said else ""))
+        return Built(None, f"{Path(error.cmd[0]).name} failed" + (f": {said[0]}" if said else ""))
     except (OSError, ValueError, AttributeError, subprocess.TimeoutExpired) as error:
         return Built(None, str(error))
+
+
+def _build(folder: Path, compiler: str, flags: list[str]) -> Built:
+    on_arm = platform.machine() in ("aarch64", "arm64")
+    flags = [*flags, *FLAGS, "-mcpu=native" if on_arm else "-march=native"]
+    sources = [source.read_text(encoding="utf-8") for source in SOURCES]
+    made_of = [*sources, compiler, str(os.stat(compiler).st_mtime), *flags, _processor()]
+    name = hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not _is_ours_alone(folder):
+        return Built(None, f"others can write into {folder}")
+    path = folder / f"kernels-{name}.so"
+    if not path.exists() or not _loads(path):
+        _compile([compiler, *flags], path)
+    return Built(_load(path), f"compiled by {Path(compiler).name}")
 
 
 def _compile(command: list[str], path: Path) -> None:
