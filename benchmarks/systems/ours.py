@@ -4,6 +4,7 @@ import sys
 import time
 from typing import Any
 
+import regard  # noqa: F401  # isort: skip  (before torch, as in our commands: it sets up the allocator)
 import numpy as np
 import torch
 

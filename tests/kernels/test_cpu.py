@@ -3,6 +3,7 @@
 import math
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -135,6 +136,20 @@ def test_a_row_of_a_product_does_not_depend_on_those_beside_it(generator):
     together = packed.times(x)
     for some in ([0], [299], [5, 100, 200], list(range(299, -1, -1))):
         assert torch.equal(packed.times(x[some]), together[some])
+
+
+def test_threads_that_begin_at_once_multiply_the_same(generator):
+    weight, x = torch.randn(500, 300, generator=generator), torch.randn(40, 300, generator=generator)
+    expected = PackedMatrix(weight).times(x)
+
+    def multiply(packed):
+        with torch.inference_mode():
+            return packed.times(x)
+
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(30):
+            packed = PackedMatrix(weight)
+            assert all(torch.equal(found, expected) for found in pool.map(multiply, [packed] * 8))
 
 
 def test_what_is_not_a_number_shows():

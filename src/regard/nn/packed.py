@@ -36,12 +36,12 @@ class PackedMatrix:
         """xWᵀ + b, or max(0, xWᵀ + b): [N, F]."""
         (N, D), (F, width) = x_ND.shape, self.weight.shape
         assert width == D and x_ND.dtype is torch.float32, (x_ND.shape, x_ND.dtype, self.weight.shape)
-        if self.numbers is None:  # two threads may do so at once, and the same
-            self.numbers = self._laid_out()
+        numbers = self._laid_out() if self.numbers is None else self.numbers
+        self.numbers = numbers  # two threads may do so at once, each with what it holds itself
         x_ND = x_ND if x_ND.stride(1) == 1 else x_ND.contiguous()
         out_NF = x_ND.new_empty(N, F)
         enough = cpu.library().times(
-            *(x_ND.data_ptr(), x_ND.stride(0), self.numbers.data_ptr(), None if bias_F is None else bias_F.data_ptr()),
+            *(x_ND.data_ptr(), x_ND.stride(0), numbers.data_ptr(), None if bias_F is None else bias_F.data_ptr()),
             *(relu, out_NF.data_ptr(), N, D, F),
         )
         if not enough:
