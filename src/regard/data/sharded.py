@@ -176,7 +176,7 @@ def _read_info(folder: Path) -> StoreInfo:
         what = f"{folder} is half prepared; go on" if half else f"there is no store in {folder}; make one"
         raise DataError(f"{what} with: regard data prepare RECIPE --out {folder}")
     try:
-        info = msgspec.json.decode(store.read_bytes(STORE), type=StoreInfo)
+        info = msgspec.json.decode(store.load_bytes(STORE), type=StoreInfo)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DataError(f"{path} is damaged ({error}); restore it, or prepare the store again") from error
     if info.version != VERSION:
