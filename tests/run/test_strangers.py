@@ -16,7 +16,7 @@ from regard import api
 from regard.cli.doctor import check_run
 from regard.config import dump_toml, load_recipe, to_table
 from regard.distilling import distill
-from regard.errors import CheckpointError, ConfigError, DataError, RegardError
+from regard.errors import CheckpointError, ConfigError, DataError, RegardError, TrainingError
 from regard.explain.report import as_report, write_report
 from regard.run.checkpoint import Checkpoint, write_checkpoint
 from regard.run.folder import RunFolder
@@ -24,6 +24,7 @@ from regard.run.log import log_line
 from regard.storage.folder import Folder
 from regard.storage.manifest import replace_files, staged
 from regard.training.events import Noted
+from regard.training.state import State
 
 SETTINGS = [
     *("train.steps=4", "train.checkpoint_every=2", "train.log_every=1", "train.validate_pairs=2", "train.tokens=256"),
@@ -280,10 +281,18 @@ def test_a_rate_that_is_not_finite_is_refused(value):
         load_recipe("reverse", [f"train.lr={value}"])
 
 
-def test_a_run_that_diverges_ends_with_an_error(tmp_path):
-    overrides = [*SETTINGS, "train.lr=1e15", "train.schedule=inverse-sqrt", "train.warmup_steps=0"]
-    with pytest.raises(RegardError, match="not finite"):
-        regard.train("reverse", out=tmp_path / "run", overrides=overrides)
+def test_a_run_whose_weights_are_not_finite_ends_with_an_error(tmp_path, monkeypatch):
+    weights = State.weights
+    monkeypatch.setattr(State, "weights", lambda self: {name: one * torch.inf for name, one in weights(self).items()})
+    with pytest.raises(CheckpointError, match="not finite, so training has diverged"):
+        regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS)
+    assert not RunFolder(tmp_path / "run").finished and not RunFolder(tmp_path / "run").steps()
+
+
+def test_a_run_that_left_out_most_of_its_steps_is_not_finished(tmp_path):
+    huge = ["train.optimizer=adamw", "train.lr=1e15", "train.weight_decay=1e6", "train.schedule=inverse-sqrt"]
+    with pytest.raises(TrainingError, match=r"of 6 steps had a gradient that is not finite"):
+        regard.train("reverse", out=tmp_path / "run", overrides=[*SETTINGS, *huge, "train.steps=6"])
     assert not RunFolder(tmp_path / "run").finished
 
 
