@@ -82,7 +82,6 @@ def _software() -> list[Finding]:
 def _hardware() -> list[Finding]:
     import torch
 
-    from regard.kernels.cpu.build import built
     from regard.nn.device import cpu_has_bfloat16
 
     cores, threads = os.cpu_count() or 1, torch.get_num_threads()
@@ -94,13 +93,7 @@ def _hardware() -> list[Finding]:
             "" if threads <= cores else "more threads than cores makes every operation slower: unset OMP_NUM_THREADS",
         )
     ]
-    kernels = built()
-    advice = (
-        ""
-        if kernels.library
-        else "our kernels for the CPU need one; without them search is slower: install gcc or clang"
-    )
-    found.append(Finding("CPU kernels", kernels.note, kernels.library is not None, advice))
+    found.append(_kernels())
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
             properties = torch.cuda.get_device_properties(index)
@@ -116,6 +109,19 @@ def _hardware() -> list[Finding]:
         advice = "PyTorch was built with CUDA but sees no GPU: check the driver" if expected else ""
         found.append(Finding("GPU", "none; the small recipes train on a CPU", not expected, advice))
     return found
+
+
+def _kernels() -> Finding:
+    from regard.kernels.cpu.build import built
+
+    kernels = built()
+    if kernels.library is not None:
+        return Finding("CPU kernels", kernels.note, True)
+    slower = "search is slower without compiled kernels"
+    advice = f"{slower}: they need gcc or clang, and a cache folder that only you can write into"
+    if kernels.failure is not None:
+        advice = f"{slower}; this is tried again after a day, or at once if you remove {kernels.failure}"
+    return Finding("CPU kernels", kernels.note, False, advice)
 
 
 def _data() -> Finding:
