@@ -15,6 +15,7 @@ import typer
 from rich.markup import escape
 
 from regard.cli.say import console
+from regard.cli.streams import printable
 
 EXTRAS = {"fast": "ctranslate2", "hf": "transformers", "track": "tensorboard"}
 
@@ -43,9 +44,9 @@ def doctor(
     found = findings() if run is None else check_run(run)
     for finding in found:
         mark, style = ("ok  ", "green") if finding.good else ("look", "yellow")
-        console.print(f"[{style}]{mark}[/]  {finding.name:14} {escape(finding.value)}", soft_wrap=True)
+        console.print(f"[{style}]{mark}[/]  {finding.name:14} {escape(printable(finding.value))}", soft_wrap=True)
         if finding.advice:
-            console.print(f"      {'':14} {finding.advice}", style="dim", markup=False, soft_wrap=True)
+            console.print(f"      {'':14} {printable(finding.advice)}", style="dim", markup=False, soft_wrap=True)
     if run is not None and not all(finding.good for finding in found):
         raise typer.Exit(1)
 
