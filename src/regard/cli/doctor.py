@@ -119,7 +119,7 @@ def _kernels() -> Finding:
     if kernels.library is not None:
         return Finding("CPU kernels", kernels.note, True)
     slower = "search is slower without compiled kernels"
-    advice = f"{slower}: they need gcc or clang, and a cache folder that only you can write into"
+    advice = f"{slower}: install gcc or clang, and let nobody else write into the cache folder"
     if kernels.failure is not None:
         advice = f"{slower}; this is tried again after a day, or at once if you remove {kernels.failure}"
     return Finding("CPU kernels", kernels.note, False, advice)
