@@ -79,10 +79,9 @@ def serve(
     def stop(number: int, frame: Any) -> None:
         server.should_exit = True
 
-    for one in (
-        signal.SIGINT,
-        signal.SIGTERM,
-    ):  # before and after uvicorn, which has them in between
-        signal.signal(one, stop)
+    # uvicorn replaces the first two while it runs. SIGHUP stays ignored under nohup.
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN:
+            signal.signal(one, stop)
     server.run(sockets=[listening])
     say("stopped")

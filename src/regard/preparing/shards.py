@@ -12,7 +12,8 @@ import msgspec
 import numpy as np
 
 from regard.data.lengths import LengthTable
-from regard.data.sharded import OFFSETS, SIDES, shard_name
+from regard.data.shard_file import OFFSETS
+from regard.data.sharded import SIDES, shard_name
 from regard.data.store import IdStore
 from regard.errors import CheckpointError
 from regard.storage.folder import SMALL, Folder

@@ -106,7 +106,7 @@ def serve(device: str, numbers: str, threads: int, runs: list[str]) -> None:
 
     from regard import api
 
-    for one in (signal.SIGINT, signal.SIGTERM):
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(one, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)  # whatever a library prints does not belong to the answers
