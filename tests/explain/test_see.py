@@ -89,7 +89,7 @@ def test_alternatives_are_continued_only_while_source_and_output_are_few(transla
 
 
 def test_a_look_can_be_stopped(translator):
-    calls = iter(range(40))
+    calls = iter(range(10))
 
     def check():
         if next(calls, None) is None:

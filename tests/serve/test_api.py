@@ -124,7 +124,7 @@ def test_odd_texts_are_translated_somehow(server, text):
 )
 def test_only_the_pages_own_files_are_given(server, path):
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
-        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         answer = connection.makefile("rb").read()
     assert b" 404 " in answer.splitlines()[0] and b"root:" not in answer
 
@@ -144,7 +144,7 @@ def test_clients_that_go_away_in_the_middle_leave_nothing_behind(server):
             body = json.dumps({"text": "Ich liebe dich. " * 20})
             head = [
                 "POST /v1/stream HTTP/1.1",
-                "Host: x",
+                "Host: localhost",
                 "Content-Type: application/json",
                 f"Content-Length: {len(body)}",
             ]

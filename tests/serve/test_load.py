@@ -83,7 +83,7 @@ def test_slow_clients_are_sent_away_and_keep_nobody_else_waiting(right):
         slow = [socket.create_connection(("127.0.0.1", server.port), timeout=40) for _ in range(50)]
         for connection in slow:
             connection.sendall(
-                b"POST /v1/translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+                b"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
             )
         assert server.post("/v1/translate", json={"text": POOL[0]}).json()["translations"][0]["text"] == right[POOL[0]]
         answer = slow[0].recv(1000)
