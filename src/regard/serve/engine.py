@@ -20,6 +20,7 @@ from regard.serve.worker_process import WorkerFailed, WorkerProcess
 
 FEWEST = 8  # sentences that are not shared among workers: a step costs almost the same for fewer
 RETRIED_TOGETHER = (8, 1)  # sentences of a batch whose worker failed once, and twice; after that they are refused
+FULL = 0.9  # share of the room at which a server that balances load should send requests elsewhere
 CLOSE_SECONDS = 15.0  # that an executor may take to end
 
 
@@ -114,7 +115,7 @@ class Engine:
             return "the server is shutting down"
         if not self.ready_workers:
             return "no worker is ready"
-        if self.cost_of_client.total() >= self.limits.total_cost - self.limits.request_cost:
+        if self.cost_of_client.total() >= FULL * self.limits.total_cost:
             return "the queue is full"
         return None
 

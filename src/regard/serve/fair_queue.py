@@ -161,10 +161,10 @@ class FairQueue:
         """Items that can go into a batch with the first, those whose turn is soonest: more than `most`, to choose from."""
 
         def fits(item: Item) -> bool:
-            return item is not first and item.group == first.group and allowed(item)
+            return item.group == first.group and allowed(item)
 
         in_order = filter(fits, self.retries) if first.failures else self.clients.in_order(fits)
-        return list(islice(in_order, most * WINDOW))
+        return [item for item in islice(in_order, most * WINDOW) if item is not first]
 
     def take(self, items: list[Item]) -> None:
         """Remove these, and charge whoever asked for them; retries were charged before."""
