@@ -1,13 +1,20 @@
 """Keys, host names and pages of other sites."""
 
+import asyncio
 import subprocess
 import sys
 
+import httpx
 import pytest
 
 from regard.errors import ConfigError
 from regard.serve.access import Access, allowed_hosts, client_address, read_keys
+from regard.serve.app import make_app
+from regard.serve.engine import Engine
+from regard.serve.limits import Limits
+from regard.serve.service import Service
 from tests.serve.conftest import serving
+from tests.serve.fake_worker import Inside
 
 
 def test_keys_come_from_options_a_file_and_the_environment(tmp_path):
@@ -101,7 +108,7 @@ def test_a_key_is_needed_where_there_are_keys(tmp_path):
         asked, form = {"text": "Ja."}, {"q": "Ja.", "source": "de", "target": "en"}
         with open(f"/proc/{server.process.pid}/cmdline") as file:
             assert "secret" not in file.read()
-        for wrong in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer "}):
+        for wrong in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer"}):
             assert server.post("/v1/translate", json=asked, headers=wrong).status_code == 401
             for route in ("/metrics", "/v1/models"):
                 assert server.get(route, headers=wrong).status_code == 401
@@ -121,7 +128,14 @@ def test_a_key_is_needed_where_there_are_keys(tmp_path):
         assert server.get("/health", headers={"Host": "10.0.0.7"}).status_code == 200
 
 
-def test_metrics_can_be_public_and_models_stay_with_the_key():
-    with serving("de-en", "--public-metrics", "--allow-host", "translate.example.org", "--api-key", "secret") as server:
-        assert server.get("/metrics", headers={"Host": "translate.example.org"}).status_code == 200
-        assert server.get("/v1/models").status_code == 401
+@pytest.mark.parametrize("public", [True, False])
+def test_metrics_can_be_public_and_models_stay_with_the_key(public):
+    async def statuses():
+        engine = Engine(Inside, workers=1, models={}, limits=Limits())
+        app = make_app(Service({}, engine, Limits(), Access(keys=["secret"], public_metrics=public)))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            found = [(await client.get(path)).status_code for path in ("/metrics", "/v1/models")]
+        engine.close()
+        return found
+
+    assert asyncio.run(statuses()) == [200 if public else 401, 401]
