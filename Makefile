@@ -27,7 +27,7 @@ faults: $(VENV)/.dev
 	@REGARD_KILLS=200 OMP_NUM_THREADS=1 $(BIN)/pytest -v -n 2 tests/faults
 
 soak: $(VENV)/.dev
-	@REGARD_SOAK=1800 $(BIN)/pytest -v tests/serve/test_load.py -k mixed
+	@REGARD_SOAK=1800 $(BIN)/pytest -v tests/serve/test_load.py -k hostile
 
 check: $(VENV)/.dev
 	@$(BIN)/ruff format --check .
