@@ -38,8 +38,11 @@ def make_case(case: Case, base: Base, folder: Path, outside: Path) -> None:
             (folder / name).write_bytes(changed)
     for mutation in case.mutations:
         if change := PLACES.get(mutation["kind"]):
-            with suppress(OSError):  # an earlier mutation removed its place
-                change(folder / mutation["file"], mutation, outside / mutation["file"])
+            path = folder / mutation["file"]
+            if any(parent.is_symlink() for parent in path.parents if parent.is_relative_to(folder)):
+                continue  # an earlier mutation made its folder a link
+            with suppress(OSError):  # or a file
+                change(path, mutation, outside / mutation["file"])
     if case.sealed or any(one["kind"] == "manifest" for one in case.mutations):
         _seal(case, folder)
 

@@ -1,4 +1,4 @@
-"""A process that can write nowhere but into one folder: a mount namespace of its own, limits, and a file system in memory."""
+"""A process that can write nowhere but into one folder: a mount namespace of its own, and limits on memory."""
 
 from __future__ import annotations
 

@@ -33,6 +33,7 @@ class Summary:
     targets: Counter[str] = field(default_factory=Counter)
     mutations: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
+    seconds: Counter[str] = field(default_factory=Counter)  # by target
     by_number: dict[int, str] = field(default_factory=dict)
     findings: dict[str, dict[str, Any]] = field(default_factory=dict)
     memory: dict[str, list[list[int]]] = field(default_factory=dict)  # per worker: cases done, MB
@@ -44,6 +45,7 @@ class Summary:
         self.targets[case.target] += 1
         self.mutations.update({str(one["kind"]) for one in case.mutations})
         self.outcomes[message["outcome"]] += 1
+        self.seconds[case.target] += message.get("seconds", 0.0)  # type: ignore[assignment]
         self.by_number[message["number"]] = message.get("signature", "")
         self.peak = max(self.peak, message.get("peak", 0))
         if signature := message.get("signature"):
@@ -59,6 +61,9 @@ class Summary:
             "targets": dict(self.targets.most_common()),
             "mutations": dict(self.mutations.most_common()),
             "outcomes": dict(self.outcomes.most_common()),
+            "milliseconds_per_case": {
+                name: round(1000 * seconds / self.targets[name], 1) for name, seconds in self.seconds.most_common()
+            },
             "isolated": not any(self.obstacles),
             "not_isolated_because": sorted(filter(None, self.obstacles)),
             "peak_mb": round(self.peak / 1e6),
@@ -173,7 +178,8 @@ class Pool:
         hung = "Timeout (" in wrote
         outcome = "hang" if hung or status == -signal.SIGKILL else "crash"
         case = self.plan.case(number)
-        place = next((line.strip() for line in wrote.splitlines() if "/regard/" in line), f"status {status}")
+        main = wrote.rpartition("most recent call first")[2] or wrote  # the main thread comes last
+        place = next((line.strip() for line in main.splitlines() if "/regard/" in line), f"status {status}")
         message = {"number": number, "outcome": outcome, "details": wrote, "case": json.loads(case.as_json())}
         self.summary.add(case, {**message, "signature": f"{outcome} at {_short(place)}"})
         self.summary.restarts += 1
@@ -195,7 +201,7 @@ def say(text: str) -> None:
 
 
 def fuzz(total: int, *, seed: str, targets: list[str], given: list[Case], workers: int, timeout: float) -> Summary:
-    """Run so many cases, or those given."""
+    """Run the cases given, and so many drawn ones."""
     root = Path(tempfile.mkdtemp(prefix="regard-fuzz-"))
     try:
         say("making valid folders ...")
@@ -203,7 +209,7 @@ def fuzz(total: int, *, seed: str, targets: list[str], given: list[Case], worker
         _in_a_child(lambda: make_bases(root / "bases", root / "data"))
         bases: dict[str, Base] = {path.name: load_base(path) for path in sorted((root / "bases").iterdir())}
         plan = Plan(root, bases, seed, targets, given, timeout)
-        return Pool(plan, len(given) or total, workers).run()
+        return Pool(plan, len(given) + total, workers).run()
     finally:
         shutil.rmtree(root, ignore_errors=True)
 

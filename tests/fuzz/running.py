@@ -40,10 +40,10 @@ class Result:
 class Runner:
     """Runs cases in a sandbox."""
 
-    def __init__(self, sandbox: Sandbox, bases: dict[str, Base], root: Path) -> None:
+    def __init__(self, sandbox: Sandbox, bases: dict[str, Base], root: Path, memory: MemoryWatch) -> None:
         self.sandbox, self.bases = sandbox, bases
         self.place = Place(sandbox.run, sandbox.out, root / "data", root / "bases")
-        self.memory = MemoryWatch()
+        self.memory = memory
 
     @cached_property
     def application(self) -> Application:
@@ -61,7 +61,7 @@ class Runner:
     def _judged(self, case: Case, action: Any) -> Result:
         printed = io.StringIO()
         self.memory.reset()
-        before = self.memory.now()
+        before, highest = self.memory.now(), self.memory.peak()
         outcome, said = "ok", ""
         try:
             with redirect_stdout(printed), redirect_stderr(printed):
@@ -71,7 +71,7 @@ class Runner:
         except Exception as error:
             return Result("exception", signature_of(error), _shortened(traceback.format_exc()))
         grown = self.memory.peak() - before
-        if grown > MOST_GROWTH:
+        if grown > MOST_GROWTH and self.memory.peak() > highest:
             return Result("memory", f"memory in {case.target}", f"{grown / 1e6:.0f} MB")
         said += printed.getvalue()
         if case.target != "request":

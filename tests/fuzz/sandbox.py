@@ -65,7 +65,7 @@ class Sandbox:
         for path in (folder / "canary.txt", folder / "folder" / "canary.txt", self.outside / "canary.txt"):
             path.write_text(SECRET)
         (self.outside / "canary.json").write_text(json.dumps({"secret": SECRET}))
-        own = [path for path in folder.rglob("*") if not path.name == "hard"]
+        own = [path for path in folder.rglob("*") if path.name != "hard"]
         self.watched[name] = dict.fromkeys(
             [folder, *own, self.outside / "canary.txt", self.outside / "canary.json"], ()
         )

@@ -40,13 +40,19 @@ def fingerprint(path: Path) -> dict[str, Any] | None:
     return {"size": found.st_size, "sha256": digest}
 
 
+def _read(path: Path) -> Any:
+    """Return the value of a small JSON file that is no link."""
+    found = os.lstat(path)
+    if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
+        raise ValueError(path)
+    return json.loads(path.read_bytes())
+
+
 def seal_manifest(folder: Path, edit: Any = None) -> None:
     """Write the manifest of the folder again; `edit` changes its list of files before that is hashed."""
     path = folder / "manifest.json"
     try:
-        if not stat.S_ISREG(os.lstat(path).st_mode):
-            return
-        files = json.loads(path.read_bytes())["files"]
+        files = _read(path)["files"]
         names = list(files)
     except (OSError, ValueError, KeyError, TypeError, RecursionError, AttributeError):
         return
@@ -66,7 +72,7 @@ def seal_manifest(folder: Path, edit: Any = None) -> None:
 
 def manifest_digest(folder: Path) -> str | None:
     try:
-        return str(json.loads((folder / "manifest.json").read_bytes())["sha256"])
+        return str(_read(folder / "manifest.json")["sha256"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
@@ -75,9 +81,7 @@ def seal_store(folder: Path) -> None:
     """Write the hashes of store.json again: of the shards, of the tokenizer, and of all of it."""
     path = folder / "store.json"
     try:
-        if not stat.S_ISREG(os.lstat(path).st_mode):
-            return
-        info = json.loads(path.read_bytes())
+        info = _read(path)
         for number, shard in enumerate(info["shards"]):
             shard["sha256"] = manifest_digest(folder / f"shard-{number:05d}") or shard["sha256"]
         info["tokenizer_sha256"] = manifest_digest(folder / "tokenizer") or info["tokenizer_sha256"]

@@ -7,13 +7,14 @@ import json
 import mmap
 import os
 import struct
-from collections.abc import Iterable
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.fuzz.bases import Base, use_small_shards
-from tests.fuzz.isolation import isolate, limit_memory
+from tests.fuzz.isolation import MemoryWatch, isolate, limit_memory
 from tests.fuzz.mutate import Case, draw_case
 from tests.fuzz.running import Runner
 from tests.fuzz.sandbox import Sandbox
@@ -25,7 +26,7 @@ FIRST_FEW = 3  # findings of one kind that are reported in full
 
 @dataclass(frozen=True)
 class Plan:
-    """What is run: the cases of these numbers, or those given."""
+    """What is run: the cases given, and after them those drawn from the seed."""
 
     root: Path
     bases: dict[str, Base]
@@ -35,12 +36,12 @@ class Plan:
     timeout: float
 
     def case(self, number: int) -> Case:
-        if self.given:
+        if number < len(self.given):
             return self.given[number]
-        return draw_case(self.seed, number, self.bases, self.targets)
+        return draw_case(self.seed, number - len(self.given), self.bases, self.targets)
 
 
-def work(plan: Plan, numbers: Iterable[int], results: int, current: mmap.mmap, log: int) -> None:
+def work(plan: Plan, numbers: Sequence[int], results: int, current: mmap.mmap, log: int) -> None:
     """Run the cases of these numbers; write a line of JSON per case to `results`, and its number to `current` before it."""
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -54,22 +55,29 @@ def work(plan: Plan, numbers: Iterable[int], results: int, current: mmap.mmap, l
     use_small_shards()
     folder = plan.root / f"sandbox-{os.getpid()}"
     folder.mkdir()
+    memory = MemoryWatch()  # before the file system with its switches becomes read-only
     obstacle = isolate(folder)
     tell({"obstacle": obstacle})
-    runner = Runner(Sandbox(folder, plan.bases, isolated=not obstacle), plan.bases, plan.root)
+    runner = Runner(Sandbox(folder, plan.bases, isolated=not obstacle), plan.bases, plan.root, memory)
     limit_memory(ROOM)
     seen: dict[str, int] = {}
     for done, number in enumerate(numbers):
         if done % RSS_EVERY == 0:
-            tell({"rss": runner.memory.now(), "done": done, "pid": os.getpid()})
+            tell({"rss": memory.now(), "done": done, "pid": os.getpid()})
             os.ftruncate(log, 0)
             os.lseek(log, 0, os.SEEK_SET)
         case = plan.case(number)
         current[:8] = struct.pack("<q", number)
         faulthandler.dump_traceback_later(plan.timeout, exit=True, file=log)
+        began = time.monotonic()
         found = runner.run(case)
         faulthandler.cancel_dump_traceback_later()
-        message = {"number": number, "outcome": found.outcome, "peak": runner.memory.peak()}
+        message: dict[str, Any] = {
+            "number": number,
+            "outcome": found.outcome,
+            "peak": memory.peak(),
+            "seconds": time.monotonic() - began,
+        }
         if found.finding:
             seen[found.signature] = seen.get(found.signature, 0) + 1
             message |= {"signature": found.signature}
@@ -81,4 +89,4 @@ def work(plan: Plan, numbers: Iterable[int], results: int, current: mmap.mmap, l
                     faulthandler.cancel_dump_traceback_later()
                 message |= {"case": json.loads(case.as_json())}
         tell(message)
-    tell({"rss": runner.memory.now(), "done": len(list(numbers)), "pid": os.getpid()})
+    tell({"rss": memory.now(), "done": len(numbers), "pid": os.getpid()})
