@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import socket
-import tomllib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +17,7 @@ from tests.fuzz.mutate import Case, Mutation
 from tests.fuzz.odd_values import LOG_BODIES
 from tests.fuzz.tree_edits import apply_edit, as_json, as_toml, encoded
 
-REPEATED_LINES = 20_000
+REPEATED_LINES = 5_000
 
 
 def make_case(case: Case, base: Base, folder: Path, outside: Path) -> None:
@@ -27,9 +26,8 @@ def make_case(case: Case, base: Base, folder: Path, outside: Path) -> None:
     content = dict(base.files)
     for file in dict.fromkeys(one["file"] for one in case.mutations if one["kind"] in ("tree", "log")):
         edits = [one for one in case.mutations if one["file"] == file]
-        content[file] = (
-            _edited_log(content[file], edits, case) if file == "log.jsonl" else _edited(file, content, edits)
-        )
+        is_log = file == "log.jsonl"
+        content[file] = _edited_log(content[file], edits, case) if is_log else _edited(base, file, edits)
     for mutation in case.mutations:
         if edit := CONTENT.get(mutation["kind"]):
             content[mutation["file"]] = edit(content[mutation["file"]], mutation)
@@ -64,9 +62,8 @@ def _each(edits: list[Any]) -> Callable[[Any], Any]:
     return edit
 
 
-def _edited(file: str, content: dict[str, bytes], edits: list[Mutation]) -> bytes:
-    text = content[file].decode()
-    tree = tomllib.loads(text) if file.endswith(".toml") else json.loads(text)
+def _edited(base: Base, file: str, edits: list[Mutation]) -> bytes:
+    tree = base.tree(file)
     for one in edits:
         if one["kind"] == "tree":
             tree = apply_edit(tree, one["edit"])

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
+import tomllib
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import regard
 from regard.api import card, export
@@ -64,22 +68,31 @@ class Base:
 
     name: str
     files: dict[str, bytes] = field(repr=False)
+    parsed: dict[str, str] = field(default_factory=dict, repr=False)  # trees as JSON
 
-    @property
+    @cached_property
     def folders(self) -> list[str]:
         return sorted({str(parent) for name in self.files for parent in Path(name).parents if str(parent) != "."})
 
+    def tree(self, file: str) -> Any:
+        """Return a copy of the value of a JSON or TOML file."""
+        return json.loads(self._trees(file))
+
+    def _trees(self, file: str) -> str:
+        if file not in self.parsed:
+            text = self.files[file].decode()
+            self.parsed[file] = json.dumps(tomllib.loads(text)) if file.endswith(".toml") else text
+        return self.parsed[file]
+
     def write(self, folder: Path) -> None:
         """Create the folder with its files."""
-        folder.mkdir()
+        os.mkdir(folder)
         for name in self.folders:
-            (folder / name).mkdir(exist_ok=True)
+            os.mkdir(f"{folder}/{name}")
         for name, content in self.files.items():
-            (folder / name).write_bytes(content)
-
-    def save(self, folder: Path) -> None:
-        """Write the folder for another process to load."""
-        self.write(folder / self.name)
+            file = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT)
+            os.write(file, content)
+            os.close(file)
 
 
 def load_base(folder: Path) -> Base:

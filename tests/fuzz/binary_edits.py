@@ -125,7 +125,7 @@ def apply_tensors(content: bytes, edit: Edit) -> bytes:
         case "twice":
             header[f"@@twice:{name}@@"] = entry
         case "drop":
-            del header[name]
+            header, data = _without(header, data, name)
         case "extra":
             header[name + ".extra"] = {"dtype": "F32", "shape": [0], "data_offsets": [end, end]}
         case "metadata":
@@ -136,6 +136,17 @@ def apply_tensors(content: bytes, edit: Edit) -> bytes:
     if action == "header-huge":
         words += b" " * 5_000_000
     return len(words).to_bytes(8, "little") + words + data
+
+
+def _without(header: dict[str, Any], data: bytes, name: str) -> tuple[dict[str, Any], bytes]:
+    """Return the tensors but one, without a hole where it was."""
+    begin, end = header[name]["data_offsets"]
+    kept = {}
+    for other, entry in header.items():
+        if other != name and "data_offsets" in entry:
+            moved = [at - (end - begin) if at >= end else at for at in entry["data_offsets"]]
+            kept[other] = {**entry, "data_offsets": moved}
+    return kept, data[:begin] + data[end:]
 
 
 def _not_finite(dtype: str, what: str, size: int) -> bytes:

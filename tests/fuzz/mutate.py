@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from random import Random
@@ -54,6 +53,10 @@ class Case:
     mutations: list[Mutation] = field(default_factory=list)
     seed: int = 0
 
+    def labels(self) -> dict[str, Any]:
+        """Return what summaries count by."""
+        return {"target": self.target, "mutations": sorted({str(one["kind"]) for one in self.mutations})}
+
     def as_json(self) -> str:
         return json.dumps(asdict(self), indent=1) + "\n"
 
@@ -93,12 +96,7 @@ def draw_mutation(random: Random, base: Base) -> Mutation:
 
 def _draw_tree(random: Random, file: str, base: Base) -> Mutation:
     values = TOML_VALUES if file.endswith(".toml") else JSON_VALUES
-    return {"kind": "tree", "file": file, "edit": draw_edit(random, _tree(base, file), values, _known_keys())}
-
-
-def _tree(base: Base, file: str) -> Any:
-    text = base.files[file].decode()
-    return tomllib.loads(text) if file.endswith(".toml") else json.loads(text)
+    return {"kind": "tree", "file": file, "edit": draw_edit(random, base.tree(file), values, _known_keys())}
 
 
 @cache

@@ -41,11 +41,11 @@ class Summary:
     peak: int = 0
     restarts: int = 0
 
-    def add(self, case: Case, message: dict[str, Any]) -> None:
-        self.targets[case.target] += 1
-        self.mutations.update({str(one["kind"]) for one in case.mutations})
+    def add(self, message: dict[str, Any]) -> None:
+        self.targets[message["target"]] += 1
+        self.mutations.update(message["mutations"])
         self.outcomes[message["outcome"]] += 1
-        self.seconds[case.target] += message.get("seconds", 0.0)  # type: ignore[assignment]
+        self.seconds[message["target"]] += message.get("seconds", 0.0)  # type: ignore[assignment]
         self.by_number[message["number"]] = message.get("signature", "")
         self.peak = max(self.peak, message.get("peak", 0))
         if signature := message.get("signature"):
@@ -164,7 +164,7 @@ class Pool:
             self.summary.obstacles.add(message["obstacle"])
         else:
             process.done += 1
-            self.summary.add(self.plan.case(message["number"]), message)
+            self.summary.add(message)
 
     def _ended(self, process: Process) -> range:
         """Return the cases that are left; what a worker died of is a finding."""
@@ -180,8 +180,9 @@ class Pool:
         case = self.plan.case(number)
         main = wrote.rpartition("most recent call first")[2] or wrote  # the main thread comes last
         place = next((line.strip() for line in main.splitlines() if "/regard/" in line), f"status {status}")
-        message = {"number": number, "outcome": outcome, "details": wrote, "case": json.loads(case.as_json())}
-        self.summary.add(case, {**message, "signature": f"{outcome} at {_short(place)}"})
+        message = {"number": number, **case.labels(), "outcome": outcome, "details": wrote}
+        signature = f"{outcome} at {_short(place)}"
+        self.summary.add({**message, "signature": signature, "case": json.loads(case.as_json())})
         self.summary.restarts += 1
         return left[left.index(number) + 1 :]
 

@@ -31,6 +31,10 @@ def _with_secret(name: str, content: bytes) -> bytes:
     return content
 
 
+def _state(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_mode, found.st_size, found.st_mtime_ns, found.st_ino
+
+
 class Sandbox:
     """The folder `run` under test, the folder `out` for results, and files outside of both."""
 
@@ -42,7 +46,7 @@ class Sandbox:
         for folder in (self.outside, self.work, self.temporary):
             folder.mkdir()
         tempfile.tempdir = str(self.temporary)
-        self.watched: dict[str, dict[Path, tuple[int, ...]]] = {}
+        self.watched: dict[str, dict[str, tuple[int, ...]]] = {}
         for name in bases:
             self._make_outside(name)
 
@@ -66,23 +70,18 @@ class Sandbox:
             path.write_text(SECRET)
         (self.outside / "canary.json").write_text(json.dumps({"secret": SECRET}))
         own = [path for path in folder.rglob("*") if path.name != "hard"]
-        self.watched[name] = dict.fromkeys(
-            [folder, *own, self.outside / "canary.txt", self.outside / "canary.json"], ()
-        )
+        shared = [self.outside / "canary.txt", self.outside / "canary.json"]
+        self.watched[name] = dict.fromkeys(map(str, [folder, *own, *shared]), ())
         self.settle(name)
 
     def settle(self, name: str) -> None:
         """Forget that files outside were read, by whoever made the case."""
-        for path in self.watched[name]:
-            found = path.lstat()
+        watched = self.watched[name]
+        for path in watched:
+            found = os.lstat(path)
             if found.st_atime_ns:
                 os.utime(path, ns=(0, found.st_mtime_ns))
-            self.watched[name][path] = self._state(path)
-
-    @staticmethod
-    def _state(path: Path) -> tuple[int, ...]:
-        found = path.lstat()
-        return found.st_mode, found.st_size, found.st_mtime_ns, found.st_ino
+            watched[path] = _state(found)
 
     def clear(self) -> None:
         """Remove what the last case left."""
@@ -94,7 +93,7 @@ class Sandbox:
 
     def violations(self, name: str) -> list[str]:
         """Return a sentence for each thing outside the folder that was read, changed or made; repair what was changed."""
-        found = [self._violation(path, state, name) for path, state in self.watched[name].items()]
+        found = [self._violation(path, state) for path, state in self.watched[name].items()]
         found += [
             f"made {path.name} next to the folder" for path in self.work.iterdir() if path not in (self.run, self.out)
         ]
@@ -112,16 +111,16 @@ class Sandbox:
     def _own(self) -> tuple[Path, ...]:
         return self.outside, self.work, self.temporary
 
-    def _violation(self, path: Path, state: tuple[int, ...], name: str) -> str:
-        shown = path.relative_to(self.outside / name) if path.is_relative_to(self.outside / name) else path.name
+    def _violation(self, path: str, state: tuple[int, ...]) -> str:
+        shown = path.removeprefix(str(self.outside))
         try:
-            status = path.lstat()
+            status = os.lstat(path)
         except OSError:
-            return f"removed outside {shown}"
-        if (status.st_mode, status.st_size, status.st_mtime_ns, status.st_ino) != state:
-            return f"changed outside {shown}"
-        if self.isolated and status.st_atime_ns and path.parent.name != "hard":
-            return f"read outside {shown}"
+            return f"removed outside{shown}"
+        if _state(status) != state:
+            return f"changed outside{shown}"
+        if self.isolated and status.st_atime_ns and "/hard/" not in path:
+            return f"read outside{shown}"
         return ""
 
     def leaks(self, said: str) -> list[str]:

@@ -8,6 +8,8 @@ from itertools import islice
 from pathlib import Path
 
 import typer
+from fastapi.encoders import jsonable_encoder
+from fastapi.responses import JSONResponse
 
 import regard
 from regard import api
@@ -28,6 +30,7 @@ from regard.preparing.check import problems
 from regard.preparing.prepare import prepare
 from regard.run.folder import RunFolder
 from regard.serve.models import load_all
+from regard.serve.schema import Model
 from tests.fuzz.odd_values import MARKUP
 from tests.fuzz.ray_stub import without_ray
 
@@ -95,7 +98,8 @@ def export_int8(place: Place) -> str:
 
 def serve(place: Place) -> str:
     found = load_all([place.run], device="cpu", int8=False)
-    return repr([served.describe() for served in found.values()])
+    models = [Model(**served.describe()) for served in found.values()]
+    return JSONResponse(jsonable_encoder(models)).body.decode()  # as /v1/models answers
 
 
 def doctor(place: Place) -> str:

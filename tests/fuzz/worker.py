@@ -74,6 +74,7 @@ def work(plan: Plan, numbers: Sequence[int], results: int, current: mmap.mmap, l
         faulthandler.cancel_dump_traceback_later()
         message: dict[str, Any] = {
             "number": number,
+            **case.labels(),
             "outcome": found.outcome,
             "peak": memory.peak(),
             "seconds": time.monotonic() - began,
