@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import stat
-import tempfile
 from pathlib import Path
 
 from regard.run.log import log_line
@@ -45,7 +44,6 @@ class Sandbox:
         self.bases = bases
         for folder in (self.outside, self.work, self.temporary):
             folder.mkdir()
-        tempfile.tempdir = str(self.temporary)
         self.watched: dict[str, dict[str, tuple[int, ...]]] = {}
         for name in bases:
             self._make_outside(name)

@@ -7,6 +7,7 @@ import json
 import mmap
 import os
 import struct
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,7 +59,9 @@ def work(plan: Plan, numbers: Sequence[int], results: int, current: mmap.mmap, l
     memory = MemoryWatch()  # before the file system with its switches becomes read-only
     obstacle = isolate(folder)
     tell({"obstacle": obstacle})
-    runner = Runner(Sandbox(folder, plan.bases, isolated=not obstacle), plan.bases, plan.root, memory)
+    sandbox = Sandbox(folder, plan.bases, isolated=not obstacle)
+    tempfile.tempdir = str(sandbox.temporary)
+    runner = Runner(sandbox, plan.bases, plan.root, memory)
     limit_memory(ROOM)
     seen: dict[str, int] = {}
     for done, number in enumerate(numbers):
