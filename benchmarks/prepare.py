@@ -183,13 +183,12 @@ def job_train(folder: Path, launched: float) -> dict[str, Any]:
 def job_late(folder: Path, cold: bool) -> dict[str, Any]:
     """Turns the finished run into an unfinished one that stands late in its data."""
     from regard.data import order
-    from regard.run.checkpoint import read_checkpoint
     from regard.run.folder import RunFolder
 
     run = RunFolder(folder / "run")
     shutil.rmtree(run.path / "final")
     step = run.steps()[-1]
-    checkpoint = read_checkpoint(run.checkpoints()[-1], training=True)
+    checkpoint = run.read_checkpoint(run.checkpoints()[-1].name, training=True)
     count = json.loads((folder / "ids" / "store.json").read_text())["pairs"]
     num_blocks = max(1, round(count / order.PAIRS_A_BLOCK))
     checkpoint.counters.update(epoch=0, block=num_blocks - 2, batch=40)

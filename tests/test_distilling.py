@@ -9,6 +9,7 @@ from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.translator import Translation
 from regard.distilling import distill, most_like
 from regard.errors import ConfigError
+from regard.run.log import log_line
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def test_what_is_done_is_not_done_again_and_half_a_line_is_cut(teacher, files, t
     folder = distill(teacher, tmp_path / "out", **files)
     whole = (folder / "target.txt").read_bytes()
     first = whole.index(b"\n") + 1
-    (folder / "target.txt.part").write_bytes(b"kept as it is\nhalf")
+    (folder / "target.jsonl.part").write_text(log_line({"text": "kept as it is"}) + log_line({"text": "half"})[:-9])
     card = json.loads((folder / "card.json").read_text())
     (folder / "card.json").write_text(json.dumps({**card, "done": False}))
     told = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -40,9 +39,9 @@ from regard.nn.int8 import refuse_without_int8
 from regard.run.card import make_card, write_card
 from regard.run.checkpoint import load_weights
 from regard.run.compact import WeightKind
-from regard.run.folder import RunFolder
+from regard.run.folder import CARD_JSON, CARD_PAGE, RunFolder
 from regard.run.shipped import find_run
-from regard.text.bitext import anchor, data_folders, load_bitext, named_folder, without_folders
+from regard.text.bitext import anchor, data_folders, load_bitext, named_folder, refuse_outside, without_folders
 from regard.text.corpus import read_pairs
 from regard.training.events import Event, Listener, Noted, Saved, Validated
 from regard.training.saver import disk_error
@@ -144,7 +143,7 @@ def _train(
             if not begun:  # all that can be refused has been: only now is anything written
                 run.create(recipe, tokenizers, corpus.fingerprint())
             elif changed:
-                run.write_recipe(recipe)
+                run.change_recipe(recipe)
         world.wait()  # for the folder to be there
         logs = True
         finished = trainer.fit()
@@ -170,8 +169,8 @@ def load(
     if int8:
         refuse_without_int8(where)
     recipe, tokenizers = folder.recipe(), folder.tokenizers()
+    checkpoint, name = folder.weights()  # first: they say whether the model is as large as the recipe makes it
     model = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
-    checkpoint, name = folder.weights()
     load_weights(model, checkpoint.weights, origin=f"{folder}/{name}")
     model.to(use_device(where)).eval()
     if not model.lay_out_for_search(int8=int8) and int8:
@@ -217,6 +216,8 @@ def evaluate(
         sets = {Path(source).name: read_pairs(Path(source), Path(reference))}
     else:
         folders = data_folders(data, None)
+        for bitext in recipe.data.test.values():
+            refuse_outside(bitext, folders, recipe_of=str(run))
         sets = {name: load_bitext(bitext, folders=folders) for name, bitext in recipe.data.test.items()}
     if not sets:
         raise DataError("the recipe names no test set; give --source and --reference")
@@ -241,15 +242,15 @@ def card(run: Path | str, *, data: Path | str | None = None, evaluated: bool = T
     return folder.path / "card.md"
 
 
-def export(run: Path | str, out: Path | str, *, weights: WeightKind = "float32") -> RunFolder:
-    """A copy of a run that holds what translating needs and nothing else; its weights may be stored in fewer bytes."""
+def export(run: Path | str, out: Path | str, *, weights: WeightKind = "float32", cards: bool = True) -> RunFolder:
+    """A copy of a run that holds what translating needs, and its card; its weights may be stored in fewer bytes."""
     source, target = find_run(run), RunFolder(out)
-    if target.path.exists() and (not target.path.is_dir() or any(target.path.iterdir())):
+    if target.path.exists() and not (target.path.is_dir() and target.is_unfinished_export()):
         raise ConfigError(f"{target} is there already, and not an empty folder; name another one with --out")
     checkpoint, _ = source.weights()
+    names = (CARD_JSON, CARD_PAGE) if cards else ()
+    extras = {name: text for name in names if (text := source.read_extra(name)) is not None}
     target.finish(checkpoint, kind=weights)
-    target.create(without_folders(source.recipe()), source.tokenizers(), source.corpus())
-    for name in ("card.json", "card.md"):
-        if (source.path / name).is_file():
-            shutil.copyfile(source.path / name, target.path / name)
+    target.create(without_folders(source.recipe()), source.tokenizers(), source.corpus(), extras)
+    target.sweep()
     return target

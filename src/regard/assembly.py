@@ -30,6 +30,7 @@ from regard.models import build_model, model_config
 from regard.models.base import Model, Seq2Seq
 from regard.nn.device import autocast, pick_precision
 from regard.run.folder import RunFolder
+from regard.storage.folder import Folder
 from regard.text.bitext import find_store, load_bitext, pairs_fingerprint
 from regard.text.corpus import Pair
 from regard.text.tokenizer import UNK, Tokenizers, load_tokenizers, train_tokenizers
@@ -165,15 +166,15 @@ def fresh_tokenizers(recipe: Recipe, pairs: TrainingPairs) -> Tokenizers:
 def tokenizers_for_all(tokenizers: Tokenizers | None, world: World) -> Tokenizers:
     """Those of the first process, which alone has trained them."""
     with TemporaryDirectory() as name:
-        folder = Path(name)
+        folder = Folder(name)
         if tokenizers is not None and world.size > 1:
             tokenizers.save(folder)
-        files = {path.name: base64.b64encode(path.read_bytes()).decode() for path in sorted(folder.iterdir())}
-        told = world.gather(files)[0]
+        files = {file: base64.b64encode(folder.read_bytes(file)).decode() for file in folder.names()}
+        received = world.gather(files)[0]
         if tokenizers is not None:
             return tokenizers
-        for file, content in told.items():
-            (folder / file).write_bytes(base64.b64decode(content))
+        for file, content in received.items():
+            folder.write_bytes(file, base64.b64decode(content))
         return load_tokenizers(folder)
 
 
@@ -332,7 +333,9 @@ def make_validator(
             first = examples_shown[0]
             with autocast(device, precision):
                 details["attention"] = attention_between(model, tokenizers, first.source, first.output)
-        return Validation(metrics, examples_shown, details)
+        empty = bool(outputs) and not any(output.strip() for output in outputs)
+        warnings = (f"all {len(outputs):,} dev outputs are empty: the model writes nothing yet",) if empty else ()
+        return Validation(metrics, examples_shown, details, warnings)
 
     return validate
 

@@ -16,16 +16,43 @@ import msgspec
 
 from regard.errors import ConfigError, did_you_mean
 
+LARGEST = 2**53  # of any number in a recipe that has no bound of its own; larger ones are no whole numbers in JSON
+
 
 class Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A frozen bundle of typed options."""
+    """A frozen bundle of typed options. Every number in it is finite and bounded; `check` refuses what does not fit."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            _refuse_odd_numbers(name, getattr(self, name))
+        self.check()
+
+    def check(self) -> None:
+        """Raise ValueError, in one sentence, for values that do not fit."""
 
 
-def at_least(options: Struct, name: str, least: int) -> None:
-    """Refuses a smaller value; None passes."""
-    value = getattr(options, name)
-    if value is not None and not value >= least:  # so that not-a-number is refused too
-        raise ValueError(f"{name} is {value}; it must be {least} or more")
+def _refuse_odd_numbers(name: str, value: Any) -> None:
+    if isinstance(value, Mapping):
+        for key, entry in value.items():
+            _refuse_odd_numbers(f"{name}.{key}", entry)
+    elif isinstance(value, list | tuple):
+        for entry in value:
+            _refuse_odd_numbers(name, entry)
+    elif isinstance(value, int | float) and not -LARGEST <= value <= LARGEST:  # so that not-a-number is refused too
+        shown = value if isinstance(value, float) else "an integer of more digits than fit"
+        raise ValueError(f"{name} is {shown}; numbers must be finite, and at most 2**53")
+
+
+# Upper bounds of models: far beyond any that is trained, and small enough that a hostile recipe costs no memory.
+MAX_WIDTH, MAX_LAYERS, MAX_POSITIONS = 2**15, 1000, 2**20
+
+
+def between(options: Struct, least: int, most: int, *names: str) -> None:
+    """Refuse values outside of these bounds; None passes."""
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and not least <= value <= most:
+            raise ValueError(f"{name} is {value}; it must be from {least:,} to {most:,}")
 
 
 def below_one(options: Struct, name: str) -> None:
@@ -46,7 +73,7 @@ class Bitext(Struct, frozen=True):
         None  # or, to train on, what `regard data prepare` made; text named beside it is what it made it of
     )
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         ways = [(self.source, self.target), (self.pairs,), (self.generate,)]
         given = [way for way in ways if any(name is not None for name in way)]
         if not given and self.store:
@@ -63,6 +90,9 @@ class DataConfig(Struct, frozen=True):
     attribution: str | None = None
     max_length: int = 256  # pairs with a side of more tokens are left out of training, and counted
 
+    def check(self) -> None:
+        between(self, 0, 1_000_000, "max_length")
+
 
 class TokenizerConfig(Struct, frozen=True):
     kind: Literal["bpe", "unigram", "char", "word"] = "bpe"
@@ -70,6 +100,9 @@ class TokenizerConfig(Struct, frozen=True):
     joint: bool = True  # one vocabulary for both sides, needed to tie all three embeddings
     coverage: float = 1.0  # share of running characters (or words) that get an entry; the rarest beyond it are unknown
     sampling: float = 0.0  # BPE-dropout rate, or unigram smoothing, in training only
+
+    def check(self) -> None:
+        between(self, 1, 10_000_000, "size")
 
 
 class TrainConfig(Struct, frozen=True):
@@ -113,24 +146,14 @@ class TrainConfig(Struct, frozen=True):
     )
     tensorboard: bool = False
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if self.tokens != "auto":
-            at_least(self, "tokens", 1)
-        for name in ("steps", "accumulate", "average", "checkpoint_every", "keep", "log_every"):
-            at_least(self, name, 1)
-        for name in ("max_bad_steps", "validate_pairs"):
-            at_least(self, name, 1)
-        for name in (
-            "warmup_steps",
-            "patience",
-            "validate_every",
-            "threads",
-            "seed",
-            "clip_norm",
-            "weight_decay",
-            "stall_seconds",
-        ):
-            at_least(self, name, 0)
+            between(self, 1, 2**31, "tokens")
+        between(self, 1, 10**12, "steps", "checkpoint_every", "log_every")
+        between(self, 1, 1_000_000, "accumulate", "average", "keep", "max_bad_steps", "validate_pairs")
+        between(self, 0, 10**12, "warmup_steps", "patience", "validate_every", "seed", "clip_norm", "stall_seconds")
+        between(self, 0, 1_000_000, "weight_decay")
+        between(self, 0, 4096, "threads")
         for name in ("label_smoothing", "ema", "momentum"):
             below_one(self, name)
         if not self.eps > 0 or not (self.lr is None or self.lr >= 0):
@@ -157,13 +180,12 @@ class DecodeConfig(Struct, frozen=True):
     max_source: int = 1024  # longer sources are cut, with a warning
     iterations: int = 10  # times that mask-predict goes over what it wrote
 
-    def __post_init__(self) -> None:
-        for name in ("beam", "tokens", "max_source", "iterations"):
-            at_least(self, name, 1)
-        for name in ("length_penalty", "max_extra"):
-            at_least(self, name, 0)
-        if self.beam > 1000:
-            raise ValueError(f"beam is {self.beam}; it must be 1000 or less")
+    def check(self) -> None:
+        between(self, 1, 1000, "beam", "iterations")
+        between(self, 1, 2**24, "tokens")
+        between(self, 1, 100_000, "max_source")
+        between(self, 0, 10_000, "max_extra")
+        between(self, 0, 100, "length_penalty")
 
 
 class EvaluateConfig(Struct, frozen=True):
@@ -181,6 +203,10 @@ class Recipe(Struct, frozen=True):
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
+
+    def check(self) -> None:
+        if not self.name.isprintable() or not 0 < len(self.name) <= 200:
+            raise ValueError("name must be one line of at most 200 printable characters")
 
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -292,13 +318,19 @@ def _whole_table(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The table in a TOML file."""
+    """The table in a TOML file that the user named."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return parse_toml(path.read_bytes(), origin=path)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+
+
+def parse_toml(content: bytes, *, origin: object) -> dict[str, Any]:
+    """The table of a TOML document."""
+    try:
+        return tomllib.loads(content.decode())
+    except (ValueError, RecursionError) as error:  # a digit too many, or a bracket, is no TOMLDecodeError
+        raise ConfigError(f"{origin} is not valid TOML: {error}") from error
 
 
 def apply_override(table: dict[str, Any], override: str) -> None:
@@ -309,7 +341,7 @@ def apply_override(table: dict[str, Any], override: str) -> None:
         raise ConfigError(f"{override!r} is not an override; write key=value, as in train.steps=500")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         value = text
     if parts == ["model", "kind"] and isinstance(table.get("model"), dict) and table["model"].get("kind") != value:
         table["model"] = {}  # another family has other keys

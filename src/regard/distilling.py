@@ -13,13 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from regard import api
+from regard.config import Bitext
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.translator import READ_AHEAD, Translation, Translator, search_options
 from regard.errors import ConfigError, DataError
-from regard.run.files import held, manifest_digest, read_json, write_json, write_text
+from regard.run.log import log_line, parse_line
 from regard.run.shipped import find_run
-from regard.text.bitext import data_folders, load_bitext, pairs_fingerprint
+from regard.storage.folder import LARGE, LOCK, Folder, is_temporary
+from regard.text.bitext import data_folders, load_bitext, pairs_fingerprint, refuse_outside
 from regard.text.corpus import Pair, read_pairs
+
+CARD, PART = "card.json", "target.jsonl.part"
+MOST_BYTES = 64 * LARGE  # of a corpus that is held in memory
 
 Progress = Callable[[int, int], None]  # pairs done, pairs in all
 
@@ -41,16 +46,16 @@ def distill(
     With `closest` not the best translation of a beam is taken but the one most like the reference (sentence BLEU). A folder
     that was begun with the same teacher, corpus and options is gone on with.
     """
-    folder, run = Path(out), find_run(teacher)
+    folder, run = Folder(out), find_run(teacher)
     if not run.finished:
         raise ConfigError(f"{run} is still being trained; a corpus is to come from one model, so let it finish first")
-    pairs = _pairs(run.recipe().data.train, source, reference, data)
+    pairs = _pairs(str(run), run.recipe().data.train, source, reference, data)
     translator = api.load(teacher, device=device)
     options = search_options(translator.config, beam=beam)
     options = replace(options, nbest=options.beam if closest else 1)
     about = {
         "teacher": run.recipe().name,
-        "weights": manifest_digest(run.path / "final"),
+        "weights": run.weights_digest(),
         "text": pairs_fingerprint(pairs),
         "beam": options.beam,
         "length_penalty": options.length_penalty,
@@ -59,15 +64,15 @@ def distill(
         "license": run.recipe().data.license,
         "attribution": run.recipe().data.attribution,
     }
-    if folder.exists() and not (folder.is_dir() and ((folder / "card.json").exists() or _empty(folder))):
+    if folder.path.exists() and not (folder.path.is_dir() and (folder.has_file(CARD) or _empty(folder))):
         raise ConfigError(f"{folder} is there already, and not a folder of ours; name another one")
-    with held(folder, busy=f"another process is writing {folder}; wait for it, or name another folder"):
+    with folder.locked(busy=f"another process is writing {folder}; wait for it, or name another folder"):
         _write(folder, pairs, translator, options, about, closest=closest, progress=progress)
-    return folder
+    return folder.path
 
 
 def _pairs(
-    trained_on: Any, source: Path | str | None, reference: Path | str | None, data: Path | str | None
+    run: str, trained_on: Bitext, source: Path | str | None, reference: Path | str | None, data: Path | str | None
 ) -> list[Pair]:
     if (source is None) != (reference is None):
         raise ConfigError("give both --source and --reference, or neither to translate what the teacher was trained on")
@@ -75,11 +80,13 @@ def _pairs(
         return read_pairs(Path(source), Path(reference))
     if trained_on.store and not (trained_on.source or trained_on.pairs):
         raise DataError("the teacher was trained on a store of ids, without its text; give --source and --reference")
-    return load_bitext(trained_on, folders=data_folders(data, None))
+    folders = data_folders(data, None)
+    refuse_outside(trained_on, folders, recipe_of=run)
+    return load_bitext(trained_on, folders=folders)
 
 
 def _write(
-    folder: Path,
+    folder: Folder,
     pairs: Sequence[Pair],
     translator: Translator,
     options: SearchOptions,
@@ -88,47 +95,54 @@ def _write(
     closest: bool,
     progress: Progress,
 ) -> None:
-    card, part = folder / "card.json", folder / "target.txt.part"
-    if card.exists():
-        there = read_json(card)
-        if {key: there.get(key) for key in about} != about:
+    if folder.has_file(CARD):
+        there = folder.read_json(CARD)
+        if not isinstance(there, dict) or {key: there.get(key) for key in about} != about:
             raise ConfigError(f"{folder} holds translations by another teacher, or of another corpus; name another one")
-        if there["done"]:
+        if there.get("done"):
             return
-    write_json(card, {**about, "done": False})
-    done = _whole_lines(part)
+    folder.write_json(CARD, {**about, "done": False})
+    done = _cut_to_lines(folder, most=len(pairs))
     progress(done, len(pairs))
-    with part.open("a", encoding="utf-8", newline="\n") as file:
+    with folder.append(PART) as file:
         rest = iter(pairs[done:])
         while chunk := list(islice(rest, READ_AHEAD)):
             for text in _chosen(translator, chunk, options, closest=closest):
-                file.write(text + "\n")
+                file.write(log_line({"text": text}).encode())
             file.flush()
             done += len(chunk)
             progress(done, len(pairs))
-    texts = part.read_text(encoding="utf-8").split("\n")[:-1]
+    texts = _read_part(folder)
     blank = sum(not text.strip() for text in texts)
     texts = [text if text.strip() else pair.target for text, pair in zip(texts, pairs, strict=True)]
     about = {**about, "blank_translations_replaced_by_the_reference": blank}
-    write_text(folder / "source.txt", "".join(pair.source + "\n" for pair in pairs))
-    write_text(folder / "target.txt", "".join(text + "\n" for text in texts))
-    write_text(folder / "card.md", _as_markdown(about))
-    write_json(card, {**about, "done": True})
-    part.unlink()
+    folder.write_text("source.txt", "".join(pair.source + "\n" for pair in pairs))
+    folder.write_text("target.txt", "".join(text + "\n" for text in texts))
+    folder.write_text("card.md", _as_markdown(about))
+    folder.write_json(CARD, {**about, "done": True})
+    folder.remove(PART)
 
 
-def _empty(folder: Path) -> bool:
-    return all(path.name == ".lock" for path in folder.iterdir())
+def _empty(folder: Folder) -> bool:
+    return all(name == LOCK or is_temporary(name) for name in folder.names())
 
 
-def _whole_lines(part: Path) -> int:
-    """Lines of a file that was begun; half a line at its end is cut off."""
-    if not part.exists():
-        return 0
-    content = part.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    part.write_bytes(whole)
-    return whole.count(b"\n")
+def _read_part(folder: Folder) -> list[str]:
+    """The translations that were written, up to the first line that a crash left half written."""
+    texts: list[str] = []
+    for line in folder.read_bytes(PART, limit=MOST_BYTES).split(b"\n")[:-1] if PART in folder.names() else []:
+        text = (parse_line(line) or {}).get("text")
+        if not isinstance(text, str) or "\n" in text:
+            break
+        texts.append(text)
+    return texts
+
+
+def _cut_to_lines(folder: Folder, *, most: int) -> int:
+    """How many translations are there already; what a crash left behind them is cut off."""
+    texts = _read_part(folder)[:most]
+    folder.write_text(PART, "".join(log_line({"text": text}) for text in texts))
+    return len(texts)
 
 
 def _chosen(translator: Translator, pairs: Sequence[Pair], options: SearchOptions, *, closest: bool) -> Iterator[str]:

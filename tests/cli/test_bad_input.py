@@ -54,7 +54,7 @@ MISTAKES = {
     "a vocabulary too small": (["my.toml", "tokenizer.size=4"], None, "tokenizer.size"),
     "a width no head fits": (["my.toml", "model.width=10", "model.num_heads=4"], None, "try 8"),
     "no peak for a schedule": (["my.toml", "train.schedule=cosine"], None, "set train.lr"),
-    "a negative number of steps": (["my.toml", "train.steps=-5"], None, "steps is -5; it must be 1 or more"),
+    "a negative number of steps": (["my.toml", "train.steps=-5"], None, "steps is -5; it must be from 1 to"),
     "sampling from characters": (["my.toml", "tokenizer.sampling=0.1"], None, "char"),
     "patience with no dev pairs": (["my.toml", "train.patience=3"], None, "name them in data.valid"),
     "pairs that are all too long": (["my.toml", "data.max_length=1"], None, "raise data.max_length"),
@@ -63,7 +63,7 @@ MISTAKES = {
         None,
         "use attention=auto",
     ),
-    "no heads": (["my.toml", "model.num_heads=0"], None, "num_heads is 0; it must be 1 or more"),
+    "no heads": (["my.toml", "model.num_heads=0"], None, "num_heads is 0; it must be from 1 to"),
     "a value that is not one of a few": (
         ["my.toml", "model.norm=batch"],
         None,

@@ -108,7 +108,7 @@ def test_the_order_of_names_is_the_order_of_shards(tmp_path, plan):
     assert (folder.is_done(first), folder.is_done(second)) == (False, True)
     assert sorted(path.name for path in folder.path.iterdir()) == [".lock", "part-00001.txt", "shards.json"]
     folder.begin(plan, plan, 100_001)
-    assert folder.part(first).name == "part-000000.txt"
+    assert folder.part(first) == "part-000000.txt"
 
 
 def test_a_folder_of_somebody_else_is_refused(tmp_path, plan):

@@ -28,7 +28,7 @@ def live(run: Path, overrides: list[str]) -> None:
 
 
 def being_written(run: Path) -> bool:
-    return any((run / "checkpoints").glob(".*.tmp")) or any(run.glob(".final.tmp"))
+    return any((run / "checkpoints").glob(".*.tmp")) or any(run.glob(".final.*.tmp"))
 
 
 def wait_to_die(run: Path, child: int, generator: random.Random) -> None:

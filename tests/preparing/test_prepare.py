@@ -17,7 +17,7 @@ from regard.preparing import sample
 from regard.preparing.check import problems
 from regard.preparing.prepare import Progress
 from regard.preparing.sample import first_sample, spread_sample
-from regard.run.files import held
+from regard.storage.folder import Folder
 from regard.text.corpus import Pair, read_pairs
 from regard.text.tokenizer import load_tokenizers
 from tests.preparing.conftest import PAIRS, lines
@@ -45,7 +45,7 @@ def contents(store):
 def test_a_store_holds_the_ids_of_the_text_pair_by_pair(make, folder, overrides):
     store = make(overrides=overrides)
     assert len(store) == PAIRS and [shard.pairs for shard in store.info.shards] == [500, 500, 500, 500, 300]
-    tokenizers = load_tokenizers(store.folder / "tokenizer")
+    tokenizers = load_tokenizers(Folder(store.folder / "tokenizer"))
     sides, (rows,) = store.encoded(tokenizers).read([np.arange(PAIRS)])
     for row, pair in zip(rows, read_pairs(folder / "train.tsv"), strict=True):
         assert sides.source[row] == tokenizers.source.encode(pair.source)
@@ -81,7 +81,7 @@ def test_a_killed_process_goes_on_and_ends_in_the_same_bytes(make, folder):
     for wanted in (0, 1, 3):  # shards that are there when the process dies
         process = subprocess.Popen([sys.executable, "-c", KILLED, str(folder)])
         end = time.monotonic() + 60
-        while not (folder / "killed" / f".shard-{wanted:05d}.tmp").exists():
+        while not list((folder / "killed").glob(f".shard-{wanted:05d}.*.tmp")):
             assert time.monotonic() < end and process.poll() is None, process.poll()
             time.sleep(0.001)
         os.kill(process.pid, signal.SIGKILL)
@@ -144,7 +144,7 @@ def test_other_settings_and_other_folders_are_refused(make, folder):
 
 def test_a_second_writer_is_told(make, folder):
     with (
-        held(folder / "ids", busy=""),
+        Folder(folder / "ids").locked(busy=""),
         pytest.raises(CheckpointError, match=r"another process is preparing .*ids; wait for it"),
     ):
         make()

@@ -4,6 +4,7 @@ import torch
 
 from regard.run.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from regard.run.compact import compact, expand
+from regard.storage.folder import Folder
 
 
 def weights():
@@ -35,8 +36,8 @@ def test_a_checkpoint_is_read_as_float32_whatever_it_was_stored_in(tmp_path):
     before = weights()
     sizes = []
     for kind in ("float32", "float16", "int8"):
-        write_checkpoint(tmp_path / kind, Checkpoint(before), kind=kind)
-        after = read_checkpoint(tmp_path / kind).weights
+        write_checkpoint(Folder(tmp_path), kind, Checkpoint(before), kind=kind)
+        after = read_checkpoint(Folder(tmp_path, kind)).weights
         assert {tensor.dtype for tensor in after.values()} == {torch.float32}
         torch.testing.assert_close(after["matrix"], before["matrix"], rtol=0.01, atol=0.2)
         sizes.append((tmp_path / kind / "weights.safetensors").stat().st_size)

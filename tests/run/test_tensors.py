@@ -6,6 +6,7 @@ from safetensors.torch import load_file
 
 from regard.errors import CheckpointError
 from regard.run.tensors import TYPES, read_tensors, write_tensors
+from regard.storage.folder import Folder
 
 
 def test_the_library_reads_back_what_we_wrote(tmp_path):
@@ -16,7 +17,7 @@ def test_the_library_reads_back_what_we_wrote(tmp_path):
         "turned": torch.randn(3, 5).t(),
         "ä": torch.ones(1),
     }
-    write_tensors(tmp_path / "a.safetensors", tensors)
+    write_tensors(Folder(tmp_path), "a.safetensors", tensors)
     found = load_file(tmp_path / "a.safetensors")
     assert found.keys() == tensors.keys()
     for name, tensor in tensors.items():
@@ -25,14 +26,14 @@ def test_the_library_reads_back_what_we_wrote(tmp_path):
 
 def test_the_same_tensors_give_the_same_bytes_whatever_their_order(tmp_path):
     tensors = {"a": torch.ones(3), "b": torch.zeros(2, dtype=torch.int8), "c": torch.zeros(2, dtype=torch.float64)}
-    write_tensors(tmp_path / "one", tensors)
-    write_tensors(tmp_path / "other", dict(reversed(tensors.items())))
+    write_tensors(Folder(tmp_path), "one", tensors)
+    write_tensors(Folder(tmp_path), "other", dict(reversed(tensors.items())))
     assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
 
 
 def test_half_a_file_is_one_sentence(tmp_path):
-    write_tensors(tmp_path / "a.safetensors", {"a": torch.ones(100)})
+    write_tensors(Folder(tmp_path), "a.safetensors", {"a": torch.ones(100)})
     whole = (tmp_path / "a.safetensors").read_bytes()
     (tmp_path / "a.safetensors").write_bytes(whole[:-9])
     with pytest.raises(CheckpointError, match="cannot be read"):
-        read_tensors(tmp_path / "a.safetensors")
+        read_tensors(Folder(tmp_path), "a.safetensors")

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import CheckpointError, ConfigError, DataError
+from regard.storage.folder import Folder
 from regard.text import resampling
 from regard.text.symbols import train_symbols
 from regard.text.tokenizer import (
@@ -118,8 +119,8 @@ def test_many_texts_are_encoded_as_one_by_one(kind: str, trained: dict[str, Toke
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_loaded_pair_is_the_saved_pair(kind: str, joint: bool, tmp_path: Path) -> None:
     saved = train_tokenizers(PAIRS, kind=kind, size=200, joint=joint)
-    saved.save(tmp_path / "run" / "tokenizer")
-    loaded = load_tokenizers(tmp_path / "run" / "tokenizer")
+    saved.save(Folder(tmp_path / "run" / "tokenizer").make())
+    loaded = load_tokenizers(Folder(tmp_path / "run" / "tokenizer"))
     assert loaded.joint == saved.joint == joint
     for before, after in ((saved.source, loaded.source), (saved.target, loaded.target)):
         assert (after.kind, after.size) == (kind, before.size)
@@ -130,7 +131,7 @@ def test_a_loaded_pair_is_the_saved_pair(kind: str, joint: bool, tmp_path: Path)
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_twice_writes_the_same_bytes(kind: str, tmp_path: Path) -> None:
     for name in ("first", "second"):
-        train_tokenizers(PAIRS, kind=kind, size=60, joint=False).save(tmp_path / name)
+        train_tokenizers(PAIRS, kind=kind, size=60, joint=False).save(Folder(tmp_path / name).make())
     first, second = (
         {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("first", "second")
     )
@@ -222,11 +223,12 @@ def test_sampling_is_decided_by_its_seed(kind: str, trained: dict[str, Tokenizer
 
 @pytest.mark.parametrize("kind", SUBWORD_KINDS)
 def test_another_process_draws_the_same(kind: str, tmp_path: Path, trained: dict[str, Tokenizers]) -> None:
-    trained[kind].save(tmp_path)
+    trained[kind].save(Folder(tmp_path).make())
     program = """
-import sys, pathlib
+import sys
+from regard.storage.folder import Folder
 from regard.text.tokenizer import load_tokenizers
-tokenizer = load_tokenizers(pathlib.Path(sys.argv[1])).source
+tokenizer = load_tokenizers(Folder(sys.argv[1])).source
 print(tokenizer.resampled(["seven small dogs"] * 100, 0.3).draw(1)[0].tolist())
 """
     here = trained[kind].source.resampled(["seven small dogs"] * 100, 0.3).draw(1)[0].tolist()
@@ -399,7 +401,7 @@ def test_any_text_over_known_characters_comes_back(text: str) -> None:
 def test_a_damaged_file_is_named(
     kind: str, damage: str, stem: str, tmp_path: Path, trained: dict[str, Tokenizers]
 ) -> None:
-    trained[kind].save(tmp_path)
+    trained[kind].save(Folder(tmp_path).make())
     [path] = tmp_path.glob(f"{stem}.*")
     if damage == "missing":
         path.unlink()
@@ -407,14 +409,14 @@ def test_a_damaged_file_is_named(
         whole = path.read_bytes()
         path.write_bytes({"cut": whole[: len(whole) // 2], "empty": b"", "garbage": b"\xff\x00\xfe" * 99}[damage])
     with pytest.raises(CheckpointError) as caught:
-        load_tokenizers(tmp_path)
+        load_tokenizers(Folder(tmp_path))
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_a_folder_without_a_tokenizer_says_so(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"tokenizer.json is missing"):
-        load_tokenizers(tmp_path / "absent")
+        load_tokenizers(Folder(tmp_path / "absent"))
 
 
 @pytest.mark.parametrize(
@@ -428,7 +430,7 @@ def test_a_folder_without_a_tokenizer_says_so(tmp_path: Path) -> None:
 def test_a_description_that_does_not_fit_is_refused(saved: bytes, reason: str, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_bytes(saved)
     with pytest.raises(CheckpointError) as caught:
-        load_tokenizers(tmp_path)
+        load_tokenizers(Folder(tmp_path))
     assert reason in str(caught.value)
 
 
@@ -437,4 +439,4 @@ def test_symbols_that_no_text_could_have_given_are_refused(kind: str, symbols: b
     (tmp_path / "tokenizer.json").write_bytes(b'{"kind": "%s", "joint": true}' % kind.encode())
     (tmp_path / "joint.json").write_bytes(symbols)
     with pytest.raises(CheckpointError, match=f"not a list of different {kind} symbols"):
-        load_tokenizers(tmp_path)
+        load_tokenizers(Folder(tmp_path))

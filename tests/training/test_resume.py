@@ -11,8 +11,9 @@ from safetensors.torch import load_file
 
 import regard
 from regard.errors import CheckpointError, ConfigError, DataError
-from regard.run.checkpoint import read_checkpoint, write_checkpoint
+from regard.run.checkpoint import write_checkpoint
 from regard.run.folder import RunFolder
+from regard.storage.folder import Folder
 from regard.training.events import Noted, Progress
 
 SETTINGS = [
@@ -195,9 +196,9 @@ def test_a_run_whose_batches_were_made_another_way_goes_on_with_the_next_epoch(t
     newest = RunFolder(tmp_path / "run").checkpoints()[-1]
     counters = json.loads((newest / "counters.json").read_text())
     assert counters["batching"] == "Loader"
-    checkpoint = read_checkpoint(newest, training=True)
+    checkpoint = RunFolder(tmp_path / "run").read_checkpoint(newest.name, training=True)
     checkpoint.counters["batching"] = "PackedLoader"
-    write_checkpoint(newest, checkpoint)
+    write_checkpoint(Folder(newest.parent), newest.name, checkpoint)
     heard = []
     assert regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS, listen=heard.append).finished
     assert any("another way" in event.text for event in heard if isinstance(event, Noted))

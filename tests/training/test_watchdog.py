@@ -3,6 +3,7 @@
 import threading
 import time
 
+from regard.storage.folder import Folder
 from regard.training.watchdog import Watchdog
 
 
@@ -19,7 +20,7 @@ def test_a_stall_leaves_the_stack_of_every_thread(tmp_path):
     stop = threading.Event()
     thread = threading.Thread(target=stop.wait, name="stuck")
     thread.start()
-    with Watchdog(tmp_path / "stalled.txt", seconds=0.1):
+    with Watchdog(Folder(tmp_path), "stalled.txt", seconds=0.1):
         assert wait_for(tmp_path / "stalled.txt", "wait_for")  # this thread
         assert wait_for(tmp_path / "stalled.txt", "in wait\n")  # the other one
     stop.set()
@@ -27,7 +28,7 @@ def test_a_stall_leaves_the_stack_of_every_thread(tmp_path):
 
 
 def test_a_run_that_steps_leaves_nothing(tmp_path):
-    with Watchdog(tmp_path / "stalled.txt", seconds=5) as watchdog:
+    with Watchdog(Folder(tmp_path), "stalled.txt", seconds=5) as watchdog:
         for _ in range(20):
             watchdog.step()
             time.sleep(0.01)
@@ -35,6 +36,6 @@ def test_a_run_that_steps_leaves_nothing(tmp_path):
 
 
 def test_it_can_be_switched_off(tmp_path):
-    with Watchdog(tmp_path / "stalled.txt", seconds=0) as watchdog:
+    with Watchdog(Folder(tmp_path), "stalled.txt", seconds=0) as watchdog:
         watchdog.step()
     assert not (tmp_path / "stalled.txt").exists()

@@ -37,5 +37,4 @@ def export(
     from regard import api
 
     folder = api.export(run, out, weights=weights.value)
-    size = sum(path.stat().st_size for path in folder.path.rglob("*") if path.is_file())
-    say(f"{folder}: {size / 1e6:.1f} MB; use it like any run: {own_name()} translate {folder}")
+    say(f"{folder}: {folder.folder.size() / 1e6:.1f} MB; use it like any run: {own_name()} translate {folder}")

@@ -26,10 +26,15 @@ def report(
 
       regard report runs/small runs/large --out both.html
     """
-    from regard.explain.report import as_report
+    from regard.explain.report import as_report, write_report
+    from regard.run.folder import REPORT
     from regard.run.shipped import find_run
 
     folders = [find_run(run) for run in runs]
-    path = out or (folders[0].path / "report.html" if len(folders) == 1 else Path("report.html"))
+    if out is None and len(folders) == 1:
+        write_report(folders[0])
+        say(f"written to {folders[0].path / REPORT}")
+        return
+    path = out or Path(REPORT)
     path.write_text(as_report(folders), encoding="utf-8")
     say(f"written to {path}")

@@ -16,7 +16,7 @@ import msgspec
 
 from regard.cluster.source import Shard, SourceFile
 from regard.errors import CheckpointError, ConfigError
-from regard.run.files import held, read_json, write_bytes, write_json
+from regard.storage.folder import LOCK, Folder, is_temporary
 
 PLAN = "shards.json"
 
@@ -44,23 +44,23 @@ class OutputFolder:
     """The finished shards."""
 
     def __init__(self, path: Path, suffix: str) -> None:
-        self.path, self.suffix = path, suffix
+        self.path, self.suffix, self.folder = path, suffix, Folder(path)
         self.digits = 5
 
     def held(self) -> AbstractContextManager[None]:
         """Holds the folder against a second command."""
         if self.path.exists() and not self.path.is_dir():
             raise ConfigError(f"{self.path} is a file; with --ray the output is a folder, so name another")
-        return held(self.path, busy=f"another command is writing {self.path}; wait for it, or name another folder")
+        return self.folder.locked(busy=f"another command is writing {self.path}; wait for it, or name another folder")
 
     def plan(self) -> Plan | None:
         """What the folder was begun with; None if it is new."""
-        if (self.path / PLAN).exists():
+        if self.folder.has_file(PLAN):
             try:
-                return msgspec.convert(read_json(self.path / PLAN), Plan)
+                return msgspec.convert(self.folder.read_json(PLAN), Plan)
             except msgspec.ValidationError as error:
                 raise CheckpointError(f"{self.path / PLAN} is damaged ({error}); name another folder") from error
-        if any(path for path in self.path.iterdir() if path.name != ".lock" and not path.name.endswith(".tmp")):
+        if any(name != LOCK and not is_temporary(name) for name in self.folder.names()):
             raise ConfigError(f"{self.path} holds files but no {PLAN}, so they are not ours; name another folder")
         return None
 
@@ -77,14 +77,15 @@ class OutputFolder:
                     "give what it was begun with, or name another folder"
                 )
         if plan != before:
-            write_json(self.path / PLAN, msgspec.to_builtins(plan))
+            self.folder.write_json(PLAN, msgspec.to_builtins(plan))
 
-    def part(self, shard: Shard) -> Path:
-        return self.path / f"part-{shard.number:0{self.digits}d}{self.suffix}"
+    def part(self, shard: Shard) -> str:
+        """The name of a shard's file."""
+        return f"part-{shard.number:0{self.digits}d}{self.suffix}"
 
     def is_done(self, shard: Shard) -> bool:
-        return self.part(shard).exists()
+        return self.folder.has_file(self.part(shard))
 
     def write(self, shard: Shard, content: bytes) -> None:
         """Writes a shard, in one step."""
-        write_bytes(self.part(shard), content)
+        self.folder.write_bytes(self.part(shard), content)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,9 @@ from regard.cluster.formats import Texts
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.translator import Translator
 from regard.nn.device import use_threads
+from regard.storage.folder import Folder
 
-NEEDED = ("recipe.toml", "corpus.json", "manifest.json", "tokenizer/*", "final/*")
+FOLDERS = ("", "tokenizer/", "final/")  # of an exported run
 
 
 @dataclass(frozen=True)
@@ -27,19 +29,24 @@ class PackedModel:
 
     def load(self, device: str) -> Translator:
         with tempfile.TemporaryDirectory(prefix="regard-") as folder:
-            for name, content in self.files.items():
-                path = Path(folder, name)
-                path.parent.mkdir(exist_ok=True)
-                path.write_bytes(content)
+            for path, content in self.files.items():
+                *below, name = path.split("/")
+                Folder(folder, *below).make().write_bytes(name, content)
             return api.load(folder, device=device)
 
 
 def pack_model(run: Path | str) -> PackedModel:
     """A run as it is now: all workers get these weights, though it may still be training."""
     with tempfile.TemporaryDirectory(prefix="regard-") as folder:
-        copy = api.export(run, Path(folder, "run")).path
-        paths = sorted(path for pattern in NEEDED for path in copy.glob(pattern))
-        files = {path.relative_to(copy).as_posix(): path.read_bytes() for path in paths}
+        copy = api.export(run, Path(folder, "run"), cards=False).folder
+        places = {place: Folder(copy, *place.split("/")[:-1]) for place in FOLDERS}
+        found = {
+            place + name: one.read_bytes(name, limit=sys.maxsize - 1)
+            for place, one in places.items()
+            for name in one.names()
+            if one.has_file(name)
+        }
+    files = dict(sorted(found.items()))
     digest = hashlib.sha256()
     for name, content in files.items():
         digest.update(f"{name} {len(content)}\n".encode())

@@ -27,9 +27,11 @@ from regard.data.lengths import Kept, LengthTable
 from regard.data.sides import Sides
 from regard.data.store import IdStore
 from regard.errors import ConfigError, DataError
+from regard.storage.folder import Folder
 from regard.text.tokenizer import Tokenizers, load_tokenizers
 
 VERSION = 1
+STORE, SETTINGS = "store.json", "settings.json"
 OFFSETS = np.dtype("<i8")
 IDS: dict[str, np.dtype[Any]] = {"uint16": np.dtype("<u2"), "int32": np.dtype("<i4")}
 SIDES = ("source", "target")
@@ -119,7 +121,7 @@ class PairStore:
                     f"tokenizer.{key} is {getattr(config, key)!r}, but {self.folder} was prepared with {value!r}; "
                     f"set tokenizer.{key}={json.dumps(value)}, or prepare another store"
                 )
-        return load_tokenizers(self.folder / "tokenizer")
+        return load_tokenizers(Folder(self.folder, "tokenizer"))
 
     def encoded(self, tokenizers: Tokenizers) -> StoredSides:
         """The ids as they are on disk."""
@@ -168,14 +170,14 @@ class StoredSides:
 
 
 def _read_info(folder: Path) -> StoreInfo:
-    path = folder / "store.json"
-    try:
-        info = msgspec.json.decode(path.read_bytes(), type=StoreInfo)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        half = (folder / "settings.json").exists()
+    path, store = folder / STORE, Folder(folder)
+    if STORE not in store.names():
+        half = store.has_file(SETTINGS)
         what = f"{folder} is half prepared; go on" if half else f"there is no store in {folder}; make one"
-        raise DataError(f"{what} with: regard data prepare RECIPE --out {folder}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{what} with: regard data prepare RECIPE --out {folder}")
+    try:
+        info = msgspec.json.decode(store.read_bytes(STORE), type=StoreInfo)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DataError(f"{path} is damaged ({error}); restore it, or prepare the store again") from error
     if info.version != VERSION:
         raise DataError(f"{path} is of version {info.version}, this regard reads {VERSION}; prepare the store again")

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from regard.errors import DecodeError
 
+MAX_EXTRA = 10_000  # output tokens beyond the source's
+
 
 class Hypothesis(NamedTuple):
     """Tokens without BOS and EOS, and their score: log-probability over the length penalty, larger is better."""
@@ -40,10 +42,12 @@ class SearchOptions:
             )
         if not 1 <= self.iterations <= 1000:
             raise DecodeError(f"iterations are {self.iterations}; they must be between 1 and 1000")
-        if self.length_penalty < 0:
-            raise DecodeError(f"length_penalty is {self.length_penalty}; it must be 0 or more")
-        if self.max_extra < 0 or self.min_length < 0 or (self.max_length is not None and self.max_length < 1):
-            raise DecodeError("max_extra and min_length must be 0 or more, and max_length 1 or more")
+        if not 0 <= self.length_penalty <= 100:
+            raise DecodeError(f"length_penalty is {self.length_penalty}; it must be between 0 and 100")
+        if not 0 <= self.max_extra <= MAX_EXTRA:
+            raise DecodeError(f"max_extra is {self.max_extra}; it must be between 0 and {MAX_EXTRA:,}")
+        if self.min_length < 0 or (self.max_length is not None and self.max_length < 1):
+            raise DecodeError("min_length must be 0 or more, and max_length 1 or more")
 
     def limit(self, source_length: int) -> int:
         """Most output tokens for a source of so many (EOS not counted)."""

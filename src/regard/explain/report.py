@@ -10,8 +10,7 @@ from typing import Any
 
 from regard.config import dump_toml, to_table
 from regard.explain.page import as_one_script, asset, inside_a_script
-from regard.run.files import write_text
-from regard.run.folder import RunFolder
+from regard.run.folder import CARD_PAGE, REPORT, RunFolder
 
 MOST_POINTS = 2000  # of a curve; of more every second, third, ... is kept
 CURVES = ("loss", "rate", "gradient_norm", "tokens_per_second")
@@ -20,7 +19,7 @@ NOT_SCORES = {"event", "step", "best", "examples", "histograms", "attention", "c
 
 def write_report(run: RunFolder) -> None:
     """Puts the report into the run's folder."""
-    write_text(run.path / "report.html", as_report([run]))
+    run.write_extras({REPORT: as_report([run])})
 
 
 def as_report(runs: Sequence[RunFolder]) -> str:
@@ -48,7 +47,6 @@ def story(run: RunFolder) -> dict[str, Any]:
         if not progress or progress[-1] in progress[::stride]
         else [*progress[::stride], progress[-1]]
     )
-    card = run.path / "card.md"
     return {
         "name": run.path.name,
         "finished": run.finished,
@@ -58,7 +56,7 @@ def story(run: RunFolder) -> dict[str, Any]:
             {
                 "step": event["step"],
                 "best": event["best"],
-                "scores": {key: value for key, value in event.items() if key not in NOT_SCORES},
+                "scores": {key: value for key, value in event.items() if key not in NOT_SCORES and _is_score(value)},
                 "examples": event["examples"],
                 "histograms": event.get("histograms"),
                 "attention": event.get("attention"),
@@ -69,5 +67,9 @@ def story(run: RunFolder) -> dict[str, Any]:
         "seconds": progress[-1]["seconds"] if progress else 0.0,
         "step": progress[-1]["step"] if progress else 0,
         "recipe": dump_toml(to_table(run.recipe())),
-        "card": card.read_text(encoding="utf-8") if card.exists() else "",
+        "card": run.read_extra(CARD_PAGE) or "",
     }
+
+
+def _is_score(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))

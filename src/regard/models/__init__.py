@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
 from regard.config import Struct, decode
 from regard.errors import ConfigError, did_you_mean
 from regard.models.base import Model
@@ -58,3 +62,21 @@ def build_model(table: Mapping[str, Any], *, source_size: int, target_size: int)
     """A model with fresh weights, as a recipe's `[model]` table describes it."""
     kind, config = model_config(table)
     return MODELS[kind].build(config, source_size=source_size, target_size=target_size)
+
+
+def expected_shapes(table: Mapping[str, Any], *, source_size: int, target_size: int) -> dict[str, torch.Size]:
+    """The shape of every parameter of the model that the table describes, tied ones once, without any memory for them."""
+    with torch.device("meta"), _WithoutInitialization():
+        model = build_model(table, source_size=source_size, target_size=target_size)
+    return {name: parameter.shape for name, parameter in model.named_parameters()}
+
+
+class _WithoutInitialization(TorchFunctionMode):
+    """Skips `normal_` and its like: on the meta device they do nothing, but import a good part of PyTorch to do it."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name, given = getattr(func, "__name__", ""), [*args, *(kwargs or {}).values()]
+        in_place = name.endswith("_") and not name.endswith("__") and name != "requires_grad_"
+        if in_place and isinstance(given[0], Tensor):
+            return given[0]
+        return func(*args, **(kwargs or {}))

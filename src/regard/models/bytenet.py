@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.config import Struct, at_least, below_one
+from regard.config import MAX_WIDTH, Struct, below_one, between
 from regard.data.ragged import FixedLayout, Layout, Ragged
 from regard.models.base import Seq2Seq
 from regard.models.tied import Tie, TiedTables
@@ -38,16 +38,17 @@ class ByteNetConfig(Struct, frozen=True):
     extra: int = 0  # and beside those
     tie: Tie = "none"
 
-    def __post_init__(self) -> None:
-        for name in ("kernel", "sets"):
-            at_least(self, name, 1)
-        at_least(self, "width", 2)
-        at_least(self, "extra", 0)
+    def check(self) -> None:
+        between(self, 1, 1000, "kernel", "sets")
+        between(self, 2, MAX_WIDTH, "width")
+        between(self, 0, 10_000, "extra")
         below_one(self, "dropout")
         if self.width % 2 or self.kernel % 2 == 0:
             raise ValueError(f"width is {self.width} and kernel {self.kernel}; they must be even and odd")
-        if not 1 <= self.stretch <= 100 or not all(dilation >= 1 for dilation in self.dilations):
-            raise ValueError("stretch must be between 1 and 100, and dilations at least 1")
+        if not 1 <= self.stretch <= 10 or not all(1 <= dilation <= 100_000 for dilation in self.dilations):
+            raise ValueError("stretch must be between 1 and 10, and dilations between 1 and 100,000")
+        if not 1 <= len(self.dilations) <= 100:
+            raise ValueError(f"there are {len(self.dilations)} dilations; give 1 to 100")
 
     def unfolded(self, length: int) -> int:
         """Places of the encoder's output for a source of this length."""

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard import kernels
-from regard.config import at_least
+from regard.config import between
 from regard.data.loader import Batch
 from regard.data.packing import NO_LABEL
 from regard.data.ragged import Layout, Ragged
@@ -32,9 +32,9 @@ class CmlmConfig(TransformerConfig, frozen=True):
 
     farthest: int = 64  # most tokens that a target may be shorter or longer than its source
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(self, "farthest", 0)
+    def check(self) -> None:
+        super().check()
+        between(self, 0, 10_000, "farthest")
 
 
 class Cmlm(Stacks, AtOnce):

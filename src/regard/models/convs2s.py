@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import kernels
-from regard.config import Struct, at_least, below_one
+from regard.config import MAX_LAYERS, MAX_POSITIONS, MAX_WIDTH, Struct, below_one, between
 from regard.data.ragged import Layout, Ragged
 from regard.models.base import Seq2Seq
 from regard.models.tied import Tie, TiedTables
@@ -42,15 +42,15 @@ class ConvS2SConfig(Struct, frozen=True):
     max_positions: int = 1024
     tie: Tie = "none"
 
-    def __post_init__(self) -> None:
-        at_least(self, "width", 1)
-        at_least(self, "max_positions", 1)
+    def check(self) -> None:
+        between(self, 1, MAX_WIDTH, "width")
+        between(self, 1, MAX_POSITIONS, "max_positions")
         below_one(self, "dropout")
         for name in ("encoder", "decoder"):
-            if not getattr(self, name):
-                raise ValueError(f"{name} has no layers; give it (width, kernel) of one at least")
+            if not 1 <= len(getattr(self, name)) <= MAX_LAYERS:
+                raise ValueError(f"{name} has no layers, or too many; give (width, kernel) of 1 to {MAX_LAYERS:,}")
             for width, kernel in getattr(self, name):
-                if width < 1 or kernel < 1:
+                if not 1 <= width <= MAX_WIDTH or not 1 <= kernel <= 1000:
                     raise ValueError(f"{name} has a layer of {width, kernel}; width and kernel must be at least 1")
                 if kernel % 2 == 0 and name == "encoder":
                     raise ValueError(f"encoder has a layer of kernel {kernel}; it must be odd, to be centred")

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.config import at_least
+from regard.config import between
 from regard.data.batching import Indices
 from regard.data.loader import Batch
 from regard.data.ragged import Layout, Ragged
@@ -34,9 +34,9 @@ class CtcConfig(TransformerConfig, frozen=True):
 
     places: int = 3  # of a source token
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(self, "places", 1)
+    def check(self) -> None:
+        super().check()
+        between(self, 1, 16, "places")
 
 
 class Ctc(Stacks, AtOnce):

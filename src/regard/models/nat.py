@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.config import at_least
+from regard.config import between
 from regard.data.fertilities import spread_evenly
 from regard.data.loader import Batch
 from regard.data.packing import NO_LABEL
@@ -42,9 +42,9 @@ class NatConfig(TransformerConfig, frozen=True):
 
     fertilities: int = 50  # how many there are, 0 among them
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(self, "fertilities", 2)
+    def check(self) -> None:
+        super().check()
+        between(self, 2, 1000, "fertilities")
 
 
 class NatLayer(DecoderLayer):

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.config import Struct, at_least, below_one
+from regard.config import MAX_LAYERS, MAX_POSITIONS, MAX_WIDTH, Struct, below_one, between
 from regard.data.ragged import Layout, Ragged
 from regard.models.base import Seq2Seq
 from regard.models.tied import Tie, TiedTables
@@ -48,13 +48,12 @@ class RnnConfig(Struct, frozen=True):
     dropout: float = 0.0  # on embeddings, between layers and in front of the output layer
     tie: Tie = "none"
 
-    def __post_init__(self) -> None:
-        for name in ("width", "num_layers"):
-            at_least(self, name, 1)
-        at_least(self, "hidden", 2)
-        at_least(self, "window", 0)
+    def check(self) -> None:
+        between(self, 1, MAX_WIDTH, "width")
+        between(self, 1, MAX_LAYERS, "num_layers")
+        between(self, 2, MAX_WIDTH, "hidden", "encoder_hidden")
+        between(self, 0, MAX_POSITIONS, "window")
         below_one(self, "dropout")
-        at_least(self, "encoder_hidden", 2)
         if self.bidirectional and self.annotation % 2:
             raise ValueError(f"the encoder's hidden is {self.annotation}; it must be even, for its two directions")
         if self.attention == "dot" and self.annotation != self.hidden:

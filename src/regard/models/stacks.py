@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import kernels
-from regard.config import Struct, at_least, below_one
+from regard.config import MAX_LAYERS, MAX_POSITIONS, MAX_WIDTH, Struct, below_one, between
 from regard.data.ragged import Layout, Ragged
 from regard.models.tied import Tie, TiedTables
 from regard.nn.attend import Body, Pattern
@@ -61,13 +61,12 @@ class TransformerConfig(Struct, frozen=True):
             self.qk_norm,
         )
 
-    def __post_init__(self) -> None:
-        for name in ("width", "num_heads", "hidden", "max_positions"):
-            at_least(self, name, 1)
-        for name in ("num_layers", "decoder_layers", "window"):
-            at_least(self, name, 0)
-        for name in ("key_width", "value_width"):
-            at_least(self, name, 1)
+    def check(self) -> None:
+        between(self, 1, MAX_WIDTH, "width", "num_heads", "key_width", "value_width")
+        between(self, 1, 8 * MAX_WIDTH, "hidden")
+        between(self, 0, MAX_LAYERS, "num_layers", "decoder_layers")
+        between(self, 1, MAX_POSITIONS, "max_positions")
+        between(self, 0, MAX_POSITIONS, "window")
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             below_one(self, name)
         if self.width % self.num_heads and (self.key_width is None or self.value_width is None):

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from regard.errors import DataError
 
+MAX_ROWS = 1024  # of a table of sinusoids before it is seen how many are needed
+
 PositionKind = Literal["sinusoid", "learned", "rotary", "none"]
 
 
@@ -39,7 +41,11 @@ class Positions(nn.Module):
         if kind == "learned":
             self.learned = nn.Parameter(torch.empty(max_positions, width).normal_(std=width**-0.5))
         elif kind == "sinusoid":
-            self.register_buffer("table", sinusoids(max_positions, width), persistent=False)
+            # on the meta device only shapes are wanted, and arange would import a good part of PyTorch
+            shape_only = torch.get_default_device().type == "meta"
+            rows = min(max_positions, MAX_ROWS)
+            table = torch.empty(rows, width) if shape_only else sinusoids(rows, width)
+            self.register_buffer("table", table, persistent=False)
 
     def forward(self, x_ND: Tensor, positions_N: Tensor, longest: int) -> Tensor:
         """x plus the encoding of each token's position; `longest` is the largest position plus one."""

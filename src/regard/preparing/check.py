@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from regard.data.sharded import PairStore, shard_name
 from regard.errors import CheckpointError
-from regard.run.files import check_folder, manifest_digest
+from regard.storage.folder import Folder
+from regard.storage.manifest import check_folder, manifest_digest
 
 
 def problems(store: PairStore) -> Iterator[str]:
@@ -14,7 +15,7 @@ def problems(store: PairStore) -> Iterator[str]:
     parts = [("tokenizer", store.info.tokenizer_sha256)]
     parts += [(shard_name(number), shard.sha256) for number, shard in enumerate(store.info.shards)]
     for name, digest in parts:
-        folder = store.folder / name
+        folder = Folder(store.folder, name)
         try:
             check_folder(folder)
             if manifest_digest(folder) != digest:

@@ -6,7 +6,6 @@ can be read only once: its first pairs are the sample. Nothing here imports torc
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,13 +17,14 @@ import msgspec
 
 from regard.config import Bitext, Recipe, TokenizerConfig, flat_table, to_table
 from regard.data.lengths import LengthTable
-from regard.data.sharded import VERSION, PairStore, Shard, StoreInfo, shard_name
+from regard.data.sharded import SETTINGS, STORE, VERSION, PairStore, Shard, StoreInfo, shard_name
 from regard.data.store import IdStore
-from regard.errors import ConfigError, DataError
+from regard.errors import CheckpointError, ConfigError, DataError
 from regard.preparing.chunks import CHUNK_PAIRS, chunks_of, side_by_side
 from regard.preparing.sample import first_sample, spread_sample
 from regard.preparing.shards import EncodedChunk, ShardInfo, ShardWriter, TextHash, finished_shards
-from regard.run.files import check_folder, held, manifest_digest, read_json, seal_folder, write_json
+from regard.storage.folder import Folder, is_temporary
+from regard.storage.manifest import check_folder, manifest_digest, staged
 from regard.text.bitext import STDIN, stream_bitext, text_files
 from regard.text.corpus import Pair
 from regard.text.tokenizer import Tokenizers, load_tokenizers, train_tokenizers
@@ -51,23 +51,24 @@ def prepare(recipe: Recipe, out: Path, *, folders: list[Path], report: Report = 
     """The store of a recipe's training pairs, made in the folder `out`, or finished there, or found finished."""
     text = recipe.data.train
     settings = _settings(recipe, folders)
-    _refuse_other(out, settings)
-    if (out / "store.json").exists():
+    folder = Folder(out)
+    _refuse_other(folder, settings)
+    if folder.has_file(STORE):
         return PairStore(out)
-    with held(out, busy=f"another process is preparing {out}; wait for it, or name another --out"):
-        done = finished_shards(out)
-        _sweep(out, len(done))
+    with folder.locked(busy=f"another process is preparing {out}; wait for it, or name another --out"):
+        done = finished_shards(folder)
+        _sweep(folder, len(done))
         pairs: Iterator[Pair]
         if done:
-            total = read_json(out / "settings.json")["pairs"]
-            tokenizers = _load_tokenizers(out)
+            total = _read_settings(folder).get("pairs")
+            tokenizers = _load_tokenizers(folder)
             pairs = stream_bitext(text, folders=folders)
         else:
-            tokenizers, pairs, total = _begin(text, recipe.tokenizer, folders, out, report)
-            write_json(out / "settings.json", {**settings, "pairs": total})
-        _pass_over(done, pairs, out, report, total)
-        _encode(pairs, tokenizers, out, done, report, total)
-        _finish(out, tokenizers, settings["tokenizer"])
+            tokenizers, pairs, total = _begin(text, recipe.tokenizer, folders, folder, report)
+            folder.write_json(SETTINGS, {**settings, "pairs": total})
+        _pass_over(done, pairs, folder, report, total)
+        _encode(pairs, tokenizers, folder, done, report, total)
+        _finish(folder, tokenizers, settings["tokenizer"])
     return PairStore(out)
 
 
@@ -90,14 +91,20 @@ def _settings(recipe: Recipe, folders: list[Path]) -> dict[str, Any]:
     }
 
 
-def _refuse_other(out: Path, settings: dict[str, Any]) -> None:
-    path = out / "settings.json"
-    if not path.exists():
-        found = [file.name for file in out.iterdir()] if out.is_dir() else [out.name] if out.exists() else []
+def _read_settings(out: Folder) -> dict[str, Any]:
+    found = out.read_json(SETTINGS)
+    if not isinstance(found, dict) or not isinstance(found.get("pairs", 0), int | None):
+        raise CheckpointError(f"{out.path / SETTINGS} is damaged: it is not what was written")
+    return found
+
+
+def _refuse_other(out: Folder, settings: dict[str, Any]) -> None:
+    if not out.has_file(SETTINGS):
+        found = [out.name] if out.path.is_file() else out.names()
         if any(not name.startswith(".") and name != "tokenizer" for name in found):
             raise ConfigError(f"{out} is there already and is no store; name another folder with --out")
         return
-    before, now = flat_table(read_json(path)), flat_table(settings)
+    before, now = flat_table(_read_settings(out)), flat_table(settings)
     changed = [f"{key}: {before.get(key)} -> {now[key]}" for key in now if before.get(key) != now[key]]
     if changed:
         raise ConfigError(
@@ -106,16 +113,16 @@ def _refuse_other(out: Path, settings: dict[str, Any]) -> None:
         )
 
 
-def _sweep(out: Path, whole: int) -> None:
-    """Removes what a killed process left half written, and what comes after the shards that are whole."""
-    kept = {shard_name(number) for number in range(whole)}
-    later = [path for path in out.glob("shard-*") if path.name not in kept]
-    for left in [*out.glob(".*.tmp"), *out.glob(".*.gone"), *later]:
-        shutil.rmtree(left) if left.is_dir() else left.unlink()
+def _sweep(out: Folder, intact: int) -> None:
+    """Removes what a killed process left half written, and what comes after the shards that are intact."""
+    kept = {shard_name(number) for number in range(intact)}
+    for name in out.names():
+        if is_temporary(name) or (name.startswith("shard-") and name not in kept):
+            out.remove(name)
 
 
 def _begin(
-    text: Bitext, config: TokenizerConfig, folders: list[Path], out: Path, report: Report
+    text: Bitext, config: TokenizerConfig, folders: list[Path], out: Folder, report: Report
 ) -> tuple[Tokenizers, Iterator[Pair], int | None]:
     """Tokenizers, written down; the pairs from the first on; and how many there are, where that can be known."""
     pairs = stream_bitext(text, folders=folders)
@@ -134,18 +141,17 @@ def _begin(
     tokenizers = train_tokenizers(
         sample, kind=config.kind, size=config.size, joint=config.joint, coverage=config.coverage
     )
-    temporary = out / ".tokenizer.tmp"
-    tokenizers.save(temporary)
-    seal_folder(temporary, out / "tokenizer")
+    with staged(out, "tokenizer") as folder:
+        tokenizers.save(folder)
     return tokenizers, pairs, total
 
 
-def _load_tokenizers(out: Path) -> Tokenizers:
+def _load_tokenizers(out: Folder) -> Tokenizers:
     check_folder(out / "tokenizer")
     return load_tokenizers(out / "tokenizer")
 
 
-def _pass_over(done: list[ShardInfo], pairs: Iterator[Pair], out: Path, report: Report, total: int | None) -> None:
+def _pass_over(done: list[ShardInfo], pairs: Iterator[Pair], out: Folder, report: Report, total: int | None) -> None:
     """Reads past the pairs of finished shards, and makes sure that they are the ones those were made of."""
     count = 0
     for number, shard in enumerate(done):
@@ -162,7 +168,7 @@ def _pass_over(done: list[ShardInfo], pairs: Iterator[Pair], out: Path, report: 
 
 
 def _encode(
-    pairs: Iterator[Pair], tokenizers: Tokenizers, out: Path, done: list[ShardInfo], report: Report, total: int | None
+    pairs: Iterator[Pair], tokenizers: Tokenizers, out: Folder, done: list[ShardInfo], report: Report, total: int | None
 ) -> None:
     """Writes the shards that are left."""
     source_ids, target_ids = id_types(tokenizers)
@@ -183,7 +189,6 @@ def _encode(
                 report(Progress("encoding", count, total, before, time.monotonic() - started))
                 if shard.pairs >= PAIRS_A_SHARD or max(shard.tokens) >= TOKENS_A_SHARD:
                     break
-            shard.seal()
         number += 1
     if not count:
         raise DataError("there are no pairs to prepare; the text is empty")
@@ -195,7 +200,7 @@ def id_types(tokenizers: Tokenizers) -> tuple[str, str]:
     return source, target
 
 
-def _finish(out: Path, tokenizers: Tokenizers, tokenizer: dict[str, Any]) -> None:
+def _finish(out: Folder, tokenizers: Tokenizers, tokenizer: dict[str, Any]) -> None:
     """Writes store.json, which makes the folder a store."""
     shards = finished_shards(out)
     lengths = sum((LengthTable.from_rows(shard.lengths) for shard in shards), LengthTable.from_rows([]))
@@ -218,4 +223,4 @@ def _finish(out: Path, tokenizers: Tokenizers, tokenizer: dict[str, Any]) -> Non
         shards=entries,
     )
     info = msgspec.structs.replace(info, sha256=info.digest())
-    write_json(out / "store.json", msgspec.to_builtins(info))
+    out.write_json(STORE, msgspec.to_builtins(info))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from io import BufferedWriter
 from types import TracebackType
-from typing import BinaryIO
 
 import msgspec
 import numpy as np
@@ -17,7 +15,8 @@ from regard.data.lengths import LengthTable
 from regard.data.sharded import OFFSETS, SIDES, shard_name
 from regard.data.store import IdStore
 from regard.errors import CheckpointError
-from regard.run.files import check_folder, seal_folder, write_json
+from regard.storage.folder import SMALL, Folder
+from regard.storage.manifest import check_folder, staged
 from regard.text.corpus import Pair
 
 
@@ -57,23 +56,20 @@ class EncodedChunk:
 
 
 class ShardWriter:
-    """Writes a shard under a temporary name as chunks come; `seal` gives it its own."""
+    """A context that writes one shard as chunks come; when it ends the shard appears, complete."""
 
-    def __init__(self, folder: Path, number: int) -> None:
-        self.final = folder / shard_name(number)
-        self.temporary = folder / f".{shard_name(number)}.tmp"
+    def __init__(self, out: Folder, number: int) -> None:
         self.pairs = 0
         self.tokens = [0, 0]
         self._text = TextHash()
         self._lengths = LengthTable.from_rows([])
-        self._files: list[tuple[BinaryIO, BinaryIO]] = []
+        self._files: list[tuple[BufferedWriter, BufferedWriter]] = []
+        self._staged = staged(out, shard_name(number))
 
     def __enter__(self) -> ShardWriter:
-        if self.temporary.exists():
-            shutil.rmtree(self.temporary)
-        self.temporary.mkdir()
+        self._folder = self._staged.__enter__()
         for side in SIDES:
-            ids, offsets = ((self.temporary / f"{side}.{name}").open("wb") for name in ("ids", "offsets"))
+            ids, offsets = (self._folder.create(f"{side}.{name}") for name in ("ids", "offsets"))
             offsets.write(np.zeros(1, dtype=OFFSETS).tobytes())
             self._files.append((ids, offsets))
         return self
@@ -84,6 +80,9 @@ class ShardWriter:
         for ids, offsets in self._files:
             ids.close()
             offsets.close()
+        if kind is None:
+            self._folder.write_json("shard.json", msgspec.to_builtins(self._info()))
+        self._staged.__exit__(kind, error, trace)
 
     def add(self, chunk: EncodedChunk) -> None:
         for side, store in enumerate((chunk.source, chunk.target)):
@@ -95,31 +94,26 @@ class ShardWriter:
         self._text.update(chunk.pairs)
         self.pairs += len(chunk.pairs)
 
-    def seal(self) -> None:
-        """Ends the shard: from here on it is there whatever happens."""
-        self.__exit__(None, None, None)
+    def _info(self) -> ShardInfo:
         (source_tokens, target_tokens), (source_text, target_text) = self.tokens, self._text.hexdigests()
-        lengths = self._lengths.rows()
-        info = ShardInfo(self.pairs, source_tokens, target_tokens, source_text, target_text, lengths)
-        write_json(self.temporary / "shard.json", msgspec.to_builtins(info))
-        seal_folder(self.temporary, self.final)
+        return ShardInfo(self.pairs, source_tokens, target_tokens, source_text, target_text, self._lengths.rows())
 
 
-def read_shard(folder: Path) -> ShardInfo:
-    """What a whole shard says of itself; CheckpointError if it is not whole."""
+def read_shard(folder: Folder) -> ShardInfo:
+    """What an intact shard says of itself; CheckpointError if it is not intact."""
     check_folder(folder)
     try:
-        return msgspec.json.decode((folder / "shard.json").read_bytes(), type=ShardInfo)
-    except (OSError, msgspec.DecodeError) as error:
-        raise CheckpointError(f"{folder / 'shard.json'} is damaged: {error}") from error
+        return msgspec.json.decode(folder.read_bytes("shard.json", limit=SMALL), type=ShardInfo)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CheckpointError(f"{folder.path / 'shard.json'} is damaged: {error}") from error
 
 
-def finished_shards(folder: Path) -> list[ShardInfo]:
-    """The first shards of a store that are whole, up to one that is not."""
+def finished_shards(out: Folder) -> list[ShardInfo]:
+    """The first shards of a store that are intact, up to one that is not."""
     found: list[ShardInfo] = []
-    while (path := folder / shard_name(len(found))).exists():
+    while out.has_folder(shard_name(len(found))):
         try:
-            found.append(read_shard(path))
+            found.append(read_shard(out / shard_name(len(found))))
         except CheckpointError:
             break
     return found

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from regard.config import Recipe, dump_toml, flat_table, load_recipe, shipped_recipes, to_table
-from regard.run.files import write_json, write_text
-from regard.run.folder import RunFolder
+from regard.run.folder import CARD_JSON, CARD_PAGE, RunFolder
 
 
 def make_card(run: RunFolder, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -17,6 +18,7 @@ def make_card(run: RunFolder, results: Sequence[Mapping[str, Any]]) -> dict[str,
     recipe, log = run.recipe(), run.read_log()
     progress = [event for event in log if event["event"] == "progress"]
     started = [event for event in log if event["event"] == "started"]
+    speeds = [event["tokens_per_second"] for event in progress if event["tokens_per_second"] is not None]
     checkpoint, name = run.weights()
     return {
         "name": recipe.name,
@@ -25,9 +27,7 @@ def make_card(run: RunFolder, results: Sequence[Mapping[str, Any]]) -> dict[str,
         "steps": checkpoint.counters.get("step", 0),
         "seed": recipe.train.seed,
         "training_seconds": round(checkpoint.counters.get("seconds", 0.0), 1),
-        "target_tokens_per_second": round(statistics.median(one["tokens_per_second"] for one in progress))
-        if progress
-        else None,
+        "target_tokens_per_second": round(statistics.median(speeds)) if speeds else None,
         "machine": started[-1].get("machine", {}) if started else {},
         "how": started[-1].get("how", "") if started else "",
         "corpus": run.corpus(),
@@ -50,8 +50,8 @@ def _command(recipe: Recipe) -> str:
 
 def write_card(run: RunFolder, card: dict[str, Any]) -> None:
     """Writes card.json and card.md into the run's folder."""
-    write_json(run.path / "card.json", card)
-    write_text(run.path / "card.md", as_markdown(card))
+    as_json = json.dumps(card, ensure_ascii=False, indent=1) + "\n"
+    run.write_extras({CARD_JSON: as_json, CARD_PAGE: as_markdown(card)})
 
 
 def as_markdown(card: Mapping[str, Any]) -> str:
@@ -69,16 +69,22 @@ def as_markdown(card: Mapping[str, Any]) -> str:
         ("made by", f"`{card['command']}`"),
     ]
     lines = [f"# {card['name']}", "", "| | |", "|---|---|"]
-    lines += [f"| {name} | {value} |" for name, value in facts if value]
+    lines += [f"| {_one_line(name)} | {_one_line(value)} |" for name, value in facts if value]
     if card["results"]:
         lines += ["", "## Results", "", "| test set | pairs | search | score | signature |", "|---|---:|---|---|---|"]
         for result in card["results"]:
             for score in result["scores"]:
                 shown = f"{score['name']} {score['value']:.2f}"
-                search, signature = result["search"], score["signature"].replace("|", "\\|")
-                lines.append(f"| {result['name']} | {result['num_pairs']:,} | {search} | {shown} | `{signature}` |")
+                search, signature = result["search"], _one_line(score["signature"])
+                name = _one_line(result["name"])
+                lines.append(f"| {name} | {result['num_pairs']:,} | {search} | {shown} | `{signature}` |")
     lines += ["", "## Recipe", "", "```toml", dump_toml(card["recipe"]), "```", ""]
     return "\n".join(lines)
+
+
+def _one_line(text: str) -> str:
+    """The text as a cell of a table: whoever wrote it, it stays in its cell."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", text).replace("|", "\\|")
 
 
 def _describe(part: Mapping[str, Any]) -> str:

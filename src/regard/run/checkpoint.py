@@ -1,46 +1,62 @@
-"""A checkpoint: weights, what training needs to go on, and counters, in a folder that is whole or not there."""
+"""A checkpoint: weights, what training needs to resume, and counters, in a folder that appears when it is complete."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import torch
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError
-from regard.run.compact import WeightKind, compact, expand
-from regard.run.files import check_folder, read_json, seal_folder, write_json
-from regard.run.tensors import read_tensors, write_tensors
+from regard.run.compact import WeightKind, compact, expand, expanded_shapes
+from regard.run.machine import memory_left
+from regard.run.tensors import MAX_HEADER, read_header, read_tensors, write_tensors
+from regard.storage.folder import Folder
+from regard.storage.manifest import check_folder, staged
+
+WEIGHTS, TRAINING, COUNTERS = "weights.safetensors", "training.safetensors", "counters.json"
+MOST_TRAINING = 16  # times the bytes of the weights: optimizer and averages take less
+
+Shapes = Mapping[str, torch.Size]
 
 
 @dataclass
 class Checkpoint:
-    """Everything that a run goes on from."""
+    """Everything that a run resumes from."""
 
     weights: dict[str, Tensor]  # what translates: the moving average where there is one
     training: dict[str, Tensor] = field(default_factory=dict)  # optimizer and the like
     counters: dict[str, Any] = field(default_factory=dict)
 
 
-def write_checkpoint(folder: Path, checkpoint: Checkpoint, *, kind: WeightKind = "float32") -> None:
-    """Writes the folder in one step; `kind` is how the weights are stored."""
-    temporary = folder.with_name(f".{folder.name}.tmp")
-    if temporary.exists():
-        shutil.rmtree(temporary)
-    temporary.mkdir(parents=True)
-    try:
-        write_tensors(temporary / "weights.safetensors", compact(checkpoint.weights, kind))
+class _Counters(msgspec.Struct):
+    """What readers use of counters.json."""
+
+    step: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
+    seconds: float = 0.0
+
+
+def write_checkpoint(parent: Folder, name: str, checkpoint: Checkpoint, *, kind: WeightKind = "float32") -> None:
+    """Writes the folder in one step; `kind` is how the weights are stored. Weights that are not finite are refused."""
+    if bad := first_not_finite(checkpoint.weights):
+        raise CheckpointError(
+            f"{parent.path / name} is not written: {bad} holds numbers that are not finite, so training has diverged; "
+            "begin a new run (--out) with a lower train.lr, or with train.clip_norm=1"
+        )
+    with staged(parent, name) as folder:
+        write_tensors(folder, WEIGHTS, compact(checkpoint.weights, kind))
         if checkpoint.training:
-            write_tensors(temporary / "training.safetensors", checkpoint.training)
-        write_json(temporary / "counters.json", checkpoint.counters)
-        seal_folder(temporary, folder)
-    except OSError:  # half a checkpoint must not keep a full disk full
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+            write_tensors(folder, TRAINING, checkpoint.training)
+        folder.write_json(COUNTERS, checkpoint.counters)
+
+
+def first_not_finite(weights: Mapping[str, Tensor]) -> str | None:
+    """The name of a tensor that holds an infinite number, or one that is not a number; None if there is none."""
+    floats = (name for name, weight in weights.items() if weight.is_floating_point())
+    return next((name for name in floats if not bool(weights[name].isfinite().all())), None)
 
 
 def copy_of(checkpoint: Checkpoint, *, into: Checkpoint | None = None) -> Checkpoint:
@@ -66,15 +82,50 @@ def _copies(tensors: Mapping[str, Tensor], old: Mapping[str, Tensor]) -> dict[st
     return copies
 
 
-def read_checkpoint(folder: Path, *, training: bool = False) -> Checkpoint:
-    """The checkpoint, verified against its manifest; with what training needs only where asked."""
+def read_checkpoint(folder: Folder, *, training: bool = False, expected: Shapes | None = None) -> Checkpoint:
+    """The checkpoint, verified against its manifest; with what training needs only where asked.
+
+    Weights of other shapes than expected, or larger than the memory, are refused before they are read.
+    """
+    if expected is not None:
+        _refuse_too_large(folder, expected)
     check_folder(folder)
-    checkpoint = Checkpoint(
-        expand(read_tensors(folder / "weights.safetensors")), {}, read_json(folder / "counters.json")
-    )
-    if training and (folder / "training.safetensors").exists():
-        checkpoint.training = read_tensors(folder / "training.safetensors")
+    shapes = _stored_shapes(folder)
+    if expected is not None:
+        refuse_other_shapes(expected, shapes, origin=str(folder))
+    needed = _num_bytes(shapes) / 2**30
+    if needed > memory_left() / 2**30:
+        raise CheckpointError(f"{folder} needs {needed:.1f} GiB of memory for its weights, more than is free here")
+    counters = folder.read_json(COUNTERS)
+    try:
+        msgspec.convert(counters, _Counters)
+    except msgspec.ValidationError as error:
+        raise CheckpointError(f"{folder.path / COUNTERS} is damaged: {error}") from error
+    checkpoint = Checkpoint(expand(read_tensors(folder, WEIGHTS)), {}, counters)
+    if bad := first_not_finite(checkpoint.weights):
+        raise CheckpointError(
+            f"{folder} cannot be used: {bad} holds numbers that are not finite; get another copy of it"
+        )
+    if training and folder.has_file(TRAINING):
+        checkpoint.training = read_tensors(folder, TRAINING)
     return checkpoint
+
+
+def _refuse_too_large(folder: Folder, expected: Shapes) -> None:
+    """Refuse files that are far larger than a model of these shapes, before they are read to be hashed."""
+    most = MOST_TRAINING * _num_bytes(expected) + MAX_HEADER
+    for name in (WEIGHTS, TRAINING):
+        if folder.has_file(name) and folder.file_size(name) > most:
+            raise CheckpointError(f"{folder.path / name} does not fit this model: it is larger than {most:,} bytes")
+
+
+def _stored_shapes(folder: Folder) -> dict[str, torch.Size]:
+    stored = read_header(folder, WEIGHTS)
+    return expanded_shapes({name: (entry.dtype, entry.shape) for name, entry in stored.items()})
+
+
+def _num_bytes(shapes: Shapes) -> int:
+    return 4 * sum(shape.numel() for shape in shapes.values())
 
 
 def model_weights(model: nn.Module) -> dict[str, Tensor]:
@@ -85,9 +136,15 @@ def model_weights(model: nn.Module) -> dict[str, Tensor]:
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], *, origin: str) -> None:
     """Copies weights into the model; refuses any that are missing, left over or of another shape."""
     own = model_weights(model)
-    wrong = sorted(own.keys() ^ weights.keys()) or [name for name in own if own[name].shape != weights[name].shape]
-    if wrong:
-        raise CheckpointError(f"{origin} does not fit this model: {wrong[0]!r} is missing, extra or of another shape")
+    given = {name: weight.shape for name, weight in weights.items()}
+    refuse_other_shapes({name: weight.shape for name, weight in own.items()}, given, origin=origin)
     with torch.no_grad():
         for name, parameter in own.items():
             parameter.copy_(weights[name])
+
+
+def refuse_other_shapes(expected: Shapes, given: Shapes, *, origin: str) -> None:
+    """Raise CheckpointError, naming the first tensor that is missing, left over or of another shape."""
+    wrong = sorted(expected.keys() ^ given.keys()) or [name for name in expected if expected[name] != given[name]]
+    if wrong:
+        raise CheckpointError(f"{origin} does not fit this model: {wrong[0]!r} is missing, extra or of another shape")

@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from regard.errors import ConfigError
+from regard.errors import CheckpointError, ConfigError
 
 WeightKind = Literal["float32", "float16", "int8"]
 SCALE = ".scale"
@@ -32,6 +32,17 @@ def compact(weights: Mapping[str, Tensor], kind: WeightKind) -> dict[str, Tensor
         stored[name] = (weight.float() / scale[:, None]).round().to(torch.int8)
         stored[name + SCALE] = scale
     return stored
+
+
+def expanded_shapes(stored: Mapping[str, tuple[torch.dtype, torch.Size]]) -> dict[str, torch.Size]:
+    """The shapes that `expand` gives, by the types and shapes that are stored; CheckpointError where a scale is missing."""
+    shapes = {}
+    for name, (dtype, shape) in stored.items():
+        if dtype is torch.int8 and stored.get(name + SCALE) != (torch.float32, shape[:1]):
+            raise CheckpointError(f"{name[:80]!r} is stored as int8 without a scale for each row")
+        if not (name.endswith(SCALE) and stored.get(name.removesuffix(SCALE), (None,))[0] is torch.int8):
+            shapes[name] = shape
+    return shapes
 
 
 def expand(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:

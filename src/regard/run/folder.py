@@ -1,10 +1,11 @@
-"""The run folder: what training writes and everything after it reads.
+"""A run is a folder: recipe, tokenizers, log and checkpoints. Everything later takes the folder and nothing else.
 
 runs/NAME/
-  recipe.toml                 the resolved recipe; with corpus.json in manifest.json
+  recipe.toml                 the resolved recipe
   corpus.json                 sizes and hashes of the text
+  manifest.json               sizes and hashes of recipe, corpus, card and report
   tokenizer/                  vocabularies, manifest.json
-  log.jsonl                   one event a line
+  log.jsonl                   one event per line
   checkpoints/step-00000500/  weights.safetensors, training.safetensors, counters.json, manifest.json
   final/                      weights.safetensors, counters.json, manifest.json; there when training has ended
   card.json, card.md          what `regard card` found out about the run
@@ -13,32 +14,39 @@ runs/NAME/
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-from regard.config import Recipe, decode, dump_toml, read_toml, to_table
+import msgspec
+
+from regard.config import Recipe, decode, dump_toml, parse_toml, to_table
 from regard.errors import CheckpointError, ConfigError
-from regard.run.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from regard.models import expected_shapes
+from regard.run.checkpoint import Checkpoint, Shapes, read_checkpoint, write_checkpoint
 from regard.run.compact import WeightKind
-from regard.run.files import (
+from regard.run.log import log_line, parse_event
+from regard.storage.folder import LARGE, LOCK, SMALL, Folder, is_leftover, parse_json
+from regard.storage.manifest import (
+    MANIFEST,
     check_folder,
-    held,
-    matches,
-    move,
-    read_json,
+    complete_replacement,
+    manifest_digest,
+    read_checked,
+    read_manifest,
     remove_folder,
-    seal_folder,
-    write_json,
-    write_manifest,
-    write_text,
+    replace_files,
+    staged,
+    sweep,
 )
-from regard.run.log import log_line, parse_log_line
 from regard.text.tokenizer import Tokenizers, load_tokenizers
 
-NEW_RECIPE = ".recipe.toml.new"
+RECIPE, CORPUS, LOG = "recipe.toml", "corpus.json", "log.jsonl"
+CARD_JSON, CARD_PAGE, REPORT = "card.json", "card.md", "report.html"
+MAX_RECIPE = 2**20  # bytes
 
 
 class RunFolder:
@@ -46,17 +54,18 @@ class RunFolder:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
+        self.folder = Folder(self.path)
 
     def __str__(self) -> str:
         return str(self.path)
 
     @property
     def exists(self) -> bool:
-        return (self.path / "recipe.toml").is_file()
+        return self.folder.has_file(RECIPE)
 
     @property
     def finished(self) -> bool:
-        return self.exists and (self.path / "final" / "manifest.json").is_file()
+        return self.exists and (self.folder / "final").has_file(MANIFEST)
 
     def require(self) -> RunFolder:
         """Itself, if it is a run."""
@@ -66,73 +75,72 @@ class RunFolder:
             )
         return self
 
-    def create(self, recipe: Recipe, tokenizers: Tokenizers, corpus: dict[str, Any]) -> None:
-        """Begins the folder. The recipe goes in last: a folder with a recipe is a run."""
+    def create(
+        self, recipe: Recipe, tokenizers: Tokenizers, corpus: Mapping[str, Any], extras: Mapping[str, str] | None = None
+    ) -> None:
+        """Begins the folder. The recipe goes in last, with `extras` such as cards: a folder with a recipe is a run."""
         if self.checkpoints():
             raise CheckpointError(f"{self.path} has checkpoints but no recipe.toml; name another folder with --out")
-        self.path.mkdir(parents=True, exist_ok=True)
-        temporary = self.path / ".tokenizer.tmp"
-        if temporary.exists():
-            shutil.rmtree(temporary)
-        tokenizers.save(temporary)
-        seal_folder(temporary, self.path / "tokenizer")
-        write_json(self.path / "corpus.json", corpus)
-        self.write_recipe(recipe)
+        if self.folder.make().has_file(MANIFEST):  # of an attempt that was killed before it wrote a recipe
+            self.folder.remove(MANIFEST)
+        with staged(self.folder, "tokenizer") as folder:
+            tokenizers.save(folder)
+        self.folder.write_json(CORPUS, corpus)
+        contents = {name: text.encode() for name, text in (extras or {}).items()}
+        replace_files(self.folder, {**contents, RECIPE: _as_toml(recipe)}, covered=[CORPUS])
 
-    def write_recipe(self, recipe: Recipe) -> None:
-        """Puts the recipe in its place, last of all: a folder with a recipe is a run, and whole."""
-        new = self.path / NEW_RECIPE
-        write_text(new, dump_toml(to_table(recipe)) + "\n")
-        write_manifest(self.path, {"corpus.json": self.path / "corpus.json", "recipe.toml": new})
-        move(new, self.path / "recipe.toml")
+    def change_recipe(self, recipe: Recipe) -> None:
+        """Replaces the recipe, when settings that may change do."""
+        replace_files(self.folder, {RECIPE: _as_toml(recipe)})
 
-    def _recipe_path(self) -> Path:
-        """The recipe, checked with the corpus; the new one where a process died before it was in its place."""
-        new = self.require().path / NEW_RECIPE
-        if new.exists() and matches(self.path, "recipe.toml", new):
-            check_folder(self.path, besides={"recipe.toml"})
-            return new
-        check_folder(self.path)
-        return self.path / "recipe.toml"
+    def is_unfinished_export(self) -> bool:
+        """Whether all that is here is what an export leaves when it is killed: no recipe yet, and nothing of others."""
+        own = {"final", "tokenizer", CORPUS, MANIFEST, LOCK}
+        return not self.exists and all(name in own or is_leftover(name) for name in self.folder.names())
 
     def sweep(self) -> None:
-        """Puts away what a killed process left half done. Only for who holds the lock."""
-        new = self.path / NEW_RECIPE
-        if new.exists():
-            if matches(self.path, "recipe.toml", new):
-                move(new, self.path / "recipe.toml")
-            else:
-                new.unlink()
-        for left in [*self.path.glob(".*.tmp"), *(self.path / "checkpoints").glob(".step-*")]:
-            if left.is_dir():
-                shutil.rmtree(left)
+        """Removes what a killed process left half done. Only for the process that holds the lock."""
+        with self.folder.briefly_locked():
+            complete_replacement(self.folder)
+        sweep(self.folder)
+        sweep(self._checkpoints)
 
     def locked(self) -> AbstractContextManager[None]:
         """Holds the folder against a second writer."""
-        return held(self.path, busy=f"another process is training {self.path}; wait for it, or name another --out")
+        return self.folder.locked(
+            busy=f"another process is training {self.path}; wait for it, or name another folder with --out"
+        )
 
     def recipe(self) -> Recipe:
         """The resolved recipe of this run."""
-        path = self._recipe_path()
+        check_folder(self.require().folder, [CORPUS])
+        content = read_checked(self.folder, RECIPE, limit=MAX_RECIPE)
         try:
-            return decode(Recipe, read_toml(path), where="")
+            return decode(Recipe, parse_toml(content, origin=self.path / RECIPE), where="")
         except ConfigError as error:
-            raise CheckpointError(f"{self.path / 'recipe.toml'} is damaged: {error}") from error
+            raise CheckpointError(f"{self.path / RECIPE} is damaged: {error}") from error
 
     def tokenizers(self) -> Tokenizers:
-        check_folder(self.require().path / "tokenizer")
-        return load_tokenizers(self.path / "tokenizer")
+        folder = self.require().folder / "tokenizer"
+        check_folder(folder)
+        return load_tokenizers(folder)
 
-    def corpus(self) -> Any:
+    def corpus(self) -> dict[str, dict[str, int | str]]:
         """Sizes and hashes of the text that this run is trained on."""
-        self._recipe_path()
-        return read_json(self.path / "corpus.json")
+        content = read_checked(self.require().folder, CORPUS, limit=SMALL)
+        try:
+            return msgspec.convert(
+                parse_json(content, origin=self.path / CORPUS), dict[str, dict[str, int | str]], strict=True
+            )
+        except msgspec.ValidationError as error:
+            raise CheckpointError(f"{self.path / CORPUS} is damaged: {error}") from error
 
     def problems(self) -> list[str]:
-        """A sentence for everything in the folder that is not as it was written; none if it is whole."""
-        folders = [self.require().path, self.path / "tokenizer", *self.checkpoints()]
-        if (self.path / "final").exists():
-            folders.append(self.path / "final")
+        """A sentence for everything in the folder that is not as it was written; none if it is intact."""
+        folders = [self.require().folder, self.folder / "tokenizer"]
+        folders += [self._checkpoints / name for name in self._checkpoint_names()]
+        if self.folder.has_folder("final"):
+            folders.append(self.folder / "final")
         found = []
         for folder in folders:
             try:
@@ -141,77 +149,126 @@ class RunFolder:
                 found.append(str(error))
         return found + self.log_problems()
 
+    # Cards and reports
+
+    def write_extras(self, contents: Mapping[str, str]) -> None:
+        """Writes files about the run beside it, and into its manifest."""
+        replace_files(self.folder, {name: text.encode() for name, text in contents.items()})
+
+    def read_extra(self, name: str) -> str | None:
+        """A file about the run; None where there is none, or where it is not what was written (`problems` names it)."""
+        with suppress(CheckpointError, UnicodeDecodeError):
+            if name in read_manifest(self.folder):
+                return read_checked(self.folder, name, limit=SMALL).decode()
+            if self.folder.has_file(name):  # written before manifests covered such files
+                return self.folder.read_text(name)
+        return None
+
+    def card(self) -> dict[str, Any]:
+        """What `regard card` found out about the run; nothing where it did not, or where its card is damaged."""
+        with suppress(CheckpointError):
+            found = parse_json((self.read_extra(CARD_JSON) or "{}").encode(), origin=self.path / CARD_JSON)
+            return found if isinstance(found, dict) else {}
+        return {}
+
     # Checkpoints
 
+    @property
+    def _checkpoints(self) -> Folder:
+        return self.folder / "checkpoints"
+
+    def _checkpoint_names(self) -> list[str]:
+        """Intact or damaged, oldest first."""
+        found = filter(re.compile(r"step-[0-9]{8,15}").fullmatch, self._checkpoints.names())
+        return sorted(found, key=lambda name: int(name.removeprefix("step-")))
+
     def checkpoints(self) -> list[Path]:
-        """Whole or damaged, oldest first."""
-        found = (self.path / "checkpoints").glob("step-*")
-        return sorted(path for path in found if path.name.removeprefix("step-").isdecimal())
+        """Intact or damaged, oldest first."""
+        return [self._checkpoints.path / name for name in self._checkpoint_names()]
 
     def steps(self) -> list[int]:
         """The steps that have a checkpoint, oldest first."""
-        return [int(path.name.removeprefix("step-")) for path in self.checkpoints()]
+        return [int(name.removeprefix("step-")) for name in self._checkpoint_names()]
 
     def save(self, checkpoint: Checkpoint, *, step: int) -> Path:
         """Writes a checkpoint."""
-        folder = self._checkpoint_path(step)
-        write_checkpoint(folder, checkpoint)
-        return folder
+        self.sync_log()  # after a crash the log must reach as far as the checkpoint
+        write_checkpoint(self._checkpoints, _step_name(step), checkpoint)
+        return self._checkpoints.path / _step_name(step)
 
     def keep(self, steps: set[int]) -> None:
-        """Lets go of all checkpoints but those of these steps."""
+        """Removes all checkpoints but those of these steps."""
         for step in set(self.steps()) - steps:
-            remove_folder(self._checkpoint_path(step))
+            remove_folder(self._checkpoints, _step_name(step))
 
-    def _checkpoint_path(self, step: int) -> Path:
-        return self.path / "checkpoints" / f"step-{step:08d}"
-
-    def latest(self) -> tuple[Path | None, list[str]]:
-        """The newest whole checkpoint, and a sentence for each damaged one that was passed over."""
+    def latest(self) -> tuple[str | None, list[str]]:
+        """The name of the newest intact checkpoint, and a sentence for each damaged one that was passed over."""
         complaints = []
-        for folder in reversed(self.checkpoints()):
+        for name in reversed(self._checkpoint_names()):
             try:
-                check_folder(folder)
+                check_folder(self._checkpoints / name)
             except CheckpointError as error:
-                complaints.append(f"checkpoint {folder.name} is not used: {error}")
+                complaints.append(f"checkpoint {name} is not used: {error}")
             else:
-                return folder, complaints
+                return name, complaints
         return None, complaints
 
     def finish(self, checkpoint: Checkpoint, *, kind: WeightKind = "float32") -> None:
         """Writes the final weights, which end the run."""
-        write_checkpoint(self.path / "final", checkpoint, kind=kind)
+        write_checkpoint(self.folder, "final", checkpoint, kind=kind)
+
+    def read_checkpoint(self, name: str, *, training: bool = False) -> Checkpoint:
+        """A checkpoint by its name, or the final weights ("final"); refused before they are read if they do not fit."""
+        folder = self.folder / "final" if name == "final" else self._checkpoints / name
+        return read_checkpoint(folder, training=training, expected=self._expected_shapes())
 
     def checkpoint_at(self, step: int) -> Checkpoint:
-        return read_checkpoint(self._checkpoint_path(step))
+        return self.read_checkpoint(_step_name(step))
+
+    def _expected_shapes(self) -> Shapes:
+        recipe, tokenizers = self.recipe(), self.tokenizers()
+        sizes = {"source_size": tokenizers.source.size, "target_size": tokenizers.target.size}
+        try:
+            return expected_shapes(recipe.model, **sizes)
+        except ConfigError as error:
+            raise CheckpointError(f"{self.path / RECIPE} describes no model: {error}") from error
 
     def weights(self) -> tuple[Checkpoint, str]:
-        """The weights to translate with, and their name: the final ones, or while training goes on the newest."""
+        """The weights to translate with, and their name: the final ones, or while training lasts the newest."""
         if self.require().finished:
-            return read_checkpoint(self.path / "final"), "final"
+            return self.read_checkpoint("final"), "final"
         problem = CheckpointError(f"{self.path} has no checkpoint yet; let it train until the first one is written")
-        for _ in range(5):  # training may let go of a checkpoint between our finding and our reading it
+        for _ in range(5):  # training may remove a checkpoint between our finding and our reading it
             newest, _ = self.latest()
             if newest is None:
                 break
             try:
-                return read_checkpoint(newest), newest.name
+                return self.read_checkpoint(newest), newest
             except CheckpointError as error:
                 problem = error
         raise problem
 
+    def weights_digest(self) -> str:
+        """A hash of the final weights."""
+        return manifest_digest(self.folder / "final")
+
     def write_batch(self, step: int, batches: Sequence[Any]) -> Path:
         """Writes the token ids of these batches down for a person to look at; where they are."""
-        path = self.path / f"bad-batch-{step:08d}.json"
-        write_json(path, {"step": step, "batches": [batch.as_lists() for batch in batches]})
-        return path
+        name = f"bad-batch-{step:08d}.json"
+        self.folder.write_json(name, {"step": step, "batches": [batch.as_lists() for batch in batches]})
+        return self.path / name
 
     # The log
 
     def log(self, event: dict[str, Any]) -> None:
         """Appends one event."""
-        with (self.path / "log.jsonl").open("a", encoding="utf-8") as file:
-            file.write(log_line(event))
+        with self.folder.append(LOG) as file:
+            file.write(log_line(event).encode())
+
+    def sync_log(self) -> None:
+        """Makes sure that what was logged is on the disk."""
+        with self.folder.append(LOG) as file:
+            os.fsync(file.fileno())
 
     def read_log(self) -> list[dict[str, Any]]:
         """All events so far; a last line cut off by a crash, and damaged ones, are left out."""
@@ -223,11 +280,13 @@ class RunFolder:
 
     def _read_log(self) -> tuple[list[dict[str, Any]], list[str]]:
         """The events, and a sentence for each line that is not what was written."""
-        path = self.path / "log.jsonl"
-        lines = path.read_bytes().split(b"\n") if path.exists() else [b""]
+        path = self.path / LOG
+        if LOG not in self.folder.names():
+            return [], []
+        lines = self.folder.read_bytes(LOG, limit=LARGE).split(b"\n")
         events, complaints = [], []
         for number, line in enumerate(lines[:-1], start=1):
-            event = parse_log_line(line)
+            event = parse_event(line)
             if event is None:
                 complaints.append(f"{path} is damaged: line {number} is not what was written")
             else:
@@ -239,4 +298,12 @@ class RunFolder:
     def rewind_log(self, step: int) -> None:
         """Forgets what was logged after a step, so that training it again does not log it twice."""
         kept = [event for event in self.read_log() if event.get("step", 0) <= step]
-        write_text(self.path / "log.jsonl", "".join(map(log_line, kept)))
+        self.folder.write_text(LOG, "".join(map(log_line, kept)))
+
+
+def _as_toml(recipe: Recipe) -> bytes:
+    return (dump_toml(to_table(recipe)) + "\n").encode()
+
+
+def _step_name(step: int) -> str:
+    return f"step-{step:08d}"

@@ -1,9 +1,11 @@
-"""What machine this is, in a few words: for logs and cards."""
+"""What machine this is, in a few words for logs and cards, and how much memory it has left."""
 
 from __future__ import annotations
 
 import os
 import platform
+import resource
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -29,3 +31,21 @@ def _cpu_name() -> str:
         lines = []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
+
+
+def memory_left() -> float:
+    """Bytes that this process can still take: the least of what machine, container and limits have left."""
+    left = [float("inf")]
+    with suppress(OSError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                left.append(int(line.split()[1]) * 1024)
+    with suppress(OSError, ValueError):
+        group = Path("/sys/fs/cgroup")
+        left.append(int((group / "memory.max").read_text()) - int((group / "memory.current").read_text()))
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    with suppress(OSError):
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        if limit != resource.RLIM_INFINITY:
+            left.append(limit - pages * os.sysconf("SC_PAGE_SIZE"))
+    return min(left) / int(os.environ.get("LOCAL_WORLD_SIZE", "1"))

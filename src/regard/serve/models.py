@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -75,8 +74,7 @@ def load_all(
             raise ConfigError(f"two runs are called {name!r}; rename the folder of one")
         say(f"loading {name} ...")
         translator = api.load(run, device=device, int8=int8)
-        card = folder.path / "card.json"
-        found[name] = Served(name, folder, translator, languages_of(name, folder), _read_card(card))
+        found[name] = Served(name, folder, translator, languages_of(name, folder), folder.card())
     if not found:
         raise ConfigError("there is no model to serve; name a run folder")
     return found
@@ -105,10 +103,3 @@ def languages_of(name: str, folder: RunFolder) -> tuple[str, str] | None:
         if source != target and {source, target} <= known_languages().keys():
             return source, target
     return None
-
-
-def _read_card(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        return {}
-    card: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return card

@@ -44,6 +44,23 @@ def stream_bitext(bitext: Bitext, *, folders: list[Path]) -> Iterator[Pair]:
     return stream_pairs(*text_files(bitext, folders))
 
 
+def refuse_outside(bitext: Bitext, folders: list[Path], *, recipe_of: str) -> None:
+    """Refuse files outside of these folders, which the user named: the recipe of a run may have been made by a stranger."""
+    for name in filter(None, (bitext.pairs, bitext.source, bitext.target)):
+        if name == STDIN:
+            raise DataError(f"the recipe of {recipe_of} reads the standard input; name the files to use instead")
+        path = Path(os.path.normpath(name))
+        if path.is_absolute():
+            inside = any(path.is_relative_to(os.path.abspath(folder)) for folder in folders)
+        else:
+            inside = ".." not in path.parts
+        if not inside:
+            raise DataError(
+                f"the recipe of {recipe_of} names {name}, which is outside of the folders that you named; "
+                f"if that is meant, allow it with --data {Path(name).parent}"
+            )
+
+
 def text_files(bitext: Bitext, folders: list[Path]) -> list[Path]:
     """The files that hold the pairs: one, or two."""
     return [find_file(name, folders) for name in (bitext.pairs, bitext.source, bitext.target) if name is not None]

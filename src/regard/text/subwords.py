@@ -11,12 +11,12 @@ import io
 import os
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
 import sentencepiece
 
 from regard.errors import CheckpointError, ConfigError, DataError
+from regard.storage.folder import Folder
 from regard.text.resampling import BpeDropout, Resampled, UnigramSampling
 from regard.text.symbols import BOS, EOS, RESERVED, UNK
 
@@ -68,8 +68,8 @@ class SubwordTokenizer:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [RESERVED[id] if 0 <= id <= EOS else self._processor.IdToPiece(id) for id in ids]
 
-    def save(self, folder: Path, name: str) -> None:
-        (folder / f"{name}.model").write_bytes(self._model)
+    def save(self, folder: Folder, name: str) -> None:
+        folder.write_bytes(f"{name}.model", self._model)
 
 
 def usable_cores() -> int:
@@ -115,14 +115,14 @@ def train_subwords(texts: Sequence[str], *, kind: str, size: int, coverage: floa
     return SubwordTokenizer(kind, model.getvalue())
 
 
-def load_subwords(folder: Path, name: str, *, kind: str) -> SubwordTokenizer:
+def load_subwords(folder: Folder, name: str, *, kind: str) -> SubwordTokenizer:
     """The tokenizer that `save` wrote."""
-    path = folder / f"{name}.model"
+    path = folder.path / f"{name}.model"
+    if path.name not in folder.names():
+        raise CheckpointError(f"{path} is missing; without it the ids of this run mean nothing")
     try:
-        tokenizer = SubwordTokenizer(kind, path.read_bytes())
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{path} is missing; without it the ids of this run mean nothing") from error
-    except (OSError, RuntimeError) as error:
+        tokenizer = SubwordTokenizer(kind, folder.read_bytes(path.name))
+    except RuntimeError as error:
         raise CheckpointError(
             f"{path} is not a whole SentencePiece model; restore it from a copy of the run"
         ) from error

@@ -8,12 +8,12 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Final, NoReturn
 
 import msgspec
 
 from regard.errors import CheckpointError, ConfigError, DataError
+from regard.storage.folder import Folder
 
 UNK: Final = 0
 BOS: Final = 1
@@ -54,9 +54,9 @@ class SymbolTokenizer:
         assert all(0 <= id < self.size for id in ids), (min(ids), max(ids), self.size)
         return [self._pieces[id] for id in ids]
 
-    def save(self, folder: Path, name: str) -> None:
+    def save(self, folder: Folder, name: str) -> None:
         symbols = msgspec.json.encode(self._pieces[len(RESERVED) :])
-        (folder / f"{name}.json").write_bytes(msgspec.json.format(symbols, indent=1))
+        folder.write_bytes(f"{name}.json", msgspec.json.format(symbols, indent=1))
 
 
 def train_symbols(texts: Sequence[str], *, kind: str, size: int, coverage: float) -> SymbolTokenizer:
@@ -82,14 +82,14 @@ def train_symbols(texts: Sequence[str], *, kind: str, size: int, coverage: float
     return SymbolTokenizer(kind, [symbol for symbol, _ in ranked[:room]])
 
 
-def load_symbols(folder: Path, name: str, *, kind: str) -> SymbolTokenizer:
+def load_symbols(folder: Folder, name: str, *, kind: str) -> SymbolTokenizer:
     """The tokenizer that `save` wrote."""
-    path = folder / f"{name}.json"
+    path = folder.path / f"{name}.json"
+    if path.name not in folder.names():
+        raise CheckpointError(f"{path} is missing; without it the ids of this run mean nothing")
     try:
-        symbols = msgspec.json.decode(path.read_bytes(), type=list[str])
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{path} is missing; without it the ids of this run mean nothing") from error
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        symbols = msgspec.json.decode(folder.read_bytes(path.name), type=list[str])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointError(f"{path} is damaged ({error}); restore it from a copy of the run") from error
     if len(set(symbols)) != len(symbols) or any(SPLIT[kind](symbol) != [symbol] for symbol in symbols):
         raise CheckpointError(f"{path} is not a list of different {kind} symbols; restore it from a copy of the run")

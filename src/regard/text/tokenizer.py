@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
 from regard.errors import CheckpointError, ConfigError, did_you_mean
+from regard.storage.folder import SMALL, Folder
 from regard.text.resampling import Resampled
 from regard.text.subwords import load_subwords, train_subwords
 from regard.text.symbols import BOS, EOS, RESERVED, UNK, load_symbols, train_symbols
 
 __all__ = ["BOS", "EOS", "KINDS", "UNK", "Tokenizer", "Tokenizers", "load_tokenizers", "train_tokenizers"]
 
+TOKENIZER = "tokenizer.json"
 _MIN_COVERAGE = 0.98  # SentencePiece accepts no less
 
 
@@ -47,7 +48,7 @@ class Tokenizer(Protocol):
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """What a person sees for each id."""
 
-    def save(self, folder: Path, name: str) -> None:
+    def save(self, folder: Folder, name: str) -> None:
         """Writes one file into the folder, called by the name and its own ending."""
 
 
@@ -56,7 +57,7 @@ class _Trainer(Protocol):
 
 
 class _Loader(Protocol):
-    def __call__(self, folder: Path, name: str, *, kind: str) -> Tokenizer: ...
+    def __call__(self, folder: Folder, name: str, *, kind: str) -> Tokenizer: ...
 
 
 _KINDS: dict[str, tuple[_Trainer, _Loader]] = {
@@ -87,26 +88,25 @@ class Tokenizers:
     def joint(self) -> bool:
         return self.source is self.target
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Folder) -> None:
         """Writes tokenizer.json and one model file, or two; `load_tokenizers` reads them back."""
-        folder.mkdir(parents=True, exist_ok=True)
         if self.joint:
             self.source.save(folder, "joint")
         else:
             self.source.save(folder, "source")
             self.target.save(folder, "target")
         saved = _Saved(kind=self.source.kind, joint=self.joint)
-        (folder / "tokenizer.json").write_bytes(msgspec.json.encode(saved))
+        folder.write_bytes(TOKENIZER, msgspec.json.encode(saved))
 
 
-def load_tokenizers(folder: Path) -> Tokenizers:
+def load_tokenizers(folder: Folder) -> Tokenizers:
     """The pair that `Tokenizers.save` wrote into the folder."""
-    path = folder / "tokenizer.json"
+    path = folder.path / TOKENIZER
+    if TOKENIZER not in folder.names():
+        raise CheckpointError(f"{path} is missing; {folder} does not hold a trained tokenizer")
     try:
-        saved = msgspec.json.decode(path.read_bytes(), type=_Saved)
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{path} is missing; {folder} does not hold a trained tokenizer") from error
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        saved = msgspec.json.decode(folder.read_bytes(TOKENIZER, limit=SMALL), type=_Saved)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointError(f"{path} is damaged ({error}); restore it from a copy of the run") from error
     if saved.kind not in KINDS:
         raise CheckpointError(f"{path} is of kind {saved.kind!r}; {did_you_mean(saved.kind, KINDS)}")

@@ -50,6 +50,7 @@ class Validation:
     metrics: dict[str, float]
     examples: tuple[Example, ...]
     details: dict[str, Any] = field(default_factory=dict)  # for the report: histograms, and attention of an example
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

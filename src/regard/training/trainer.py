@@ -21,7 +21,7 @@ from regard.data.packing import PackedLoader
 from regard.errors import TrainingError
 from regard.models.base import Model
 from regard.nn.device import pick_precision
-from regard.run.checkpoint import Checkpoint, load_weights, model_weights, read_checkpoint
+from regard.run.checkpoint import Checkpoint, load_weights, model_weights
 from regard.run.folder import RunFolder
 from regard.run.machine import describe_machine
 from regard.training.averaging import mean_weights
@@ -72,7 +72,7 @@ class Trainer:
         self.saver = Saver(run, saved=self._saved, failed=self._not_saved)
         self.costs = Costs(run, config, writes=world.writes, listen=listen)
         stalled = "stalled.txt" if world.writes else f"stalled-{world.rank}.txt"
-        self.watchdog = Watchdog(run.path / stalled, seconds=config.stall_seconds)
+        self.watchdog = Watchdog(run.folder, stalled, seconds=config.stall_seconds)
 
     @property
     def counters(self) -> Counters:
@@ -204,6 +204,8 @@ class Trainer:
         else:
             counters.without_better += 1
         self.listen(Validated(counters.step, found.metrics, found.examples, best, found.details))
+        for warning in found.warnings:
+            self.listen(Noted(counters.step, warning))
 
     def _out_of_patience(self) -> bool:
         return 0 < self.config.patience <= self.counters.without_better
@@ -248,19 +250,20 @@ class Trainer:
 
     def _resume(self) -> None:
         newest = self._look_for_checkpoint() if self.world.writes else None
-        newest = self.world.gather(None if newest is None else str(newest))[0]
+        newest = self.world.gather(newest)[0]
         if newest is None:
             self.state.begin()
             return
-        self.state.restore(read_checkpoint(Path(newest), training=True), origin=newest)
+        checkpoint = self.run.read_checkpoint(newest, training=True)
+        self.state.restore(checkpoint, origin=f"{self.run}/checkpoints/{newest}")
         self.saved_step, self.best_on_disk = self.counters.step, self.counters.best_step
 
-    def _look_for_checkpoint(self) -> Path | None:
-        """The newest whole checkpoint; the log is cut back to it, and what was found damaged is told."""
+    def _look_for_checkpoint(self) -> str | None:
+        """The newest intact checkpoint; the log is cut back to it, and what was found damaged is reported."""
         self.run.sweep()
         newest, complaints = self.run.latest()
         complaints += self.run.log_problems()
-        step = -1 if newest is None else int(newest.name.removeprefix("step-"))
+        step = -1 if newest is None else int(newest.removeprefix("step-"))
         self.run.rewind_log(step)
         for complaint in complaints:
             self.listen(Noted(max(step, 0), complaint))

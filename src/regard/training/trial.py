@@ -6,11 +6,7 @@ the process being killed, small ones are, and what they keep is compared with wh
 
 from __future__ import annotations
 
-import os
-import resource
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -22,6 +18,7 @@ from regard.data.sides import Encoded
 from regard.errors import TrainingError
 from regard.models.base import Model
 from regard.nn.device import autocast
+from regard.run.machine import memory_left
 from regard.training.loss import sequence_loss
 
 SMALL = 8  # a CPU tries this many times the smallest budget
@@ -154,21 +151,3 @@ def _kept(model: Model, batch: Batch, precision: torch.dtype) -> int:
 def out_of_memory(error: BaseException) -> bool:
     """Whether this is what PyTorch says when memory is used up; on a CPU it has no error class of its own."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
-
-
-def memory_left() -> float:
-    """Bytes that this process can still take: the least of what machine, container and limits have left."""
-    left = [float("inf")]
-    with suppress(OSError):
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                left.append(int(line.split()[1]) * 1024)
-    with suppress(OSError, ValueError):
-        group = Path("/sys/fs/cgroup")
-        left.append(int((group / "memory.max").read_text()) - int((group / "memory.current").read_text()))
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    with suppress(OSError):
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        if limit != resource.RLIM_INFINITY:
-            left.append(limit - pages * os.sysconf("SC_PAGE_SIZE"))
-    return min(left) / int(os.environ.get("LOCAL_WORLD_SIZE", "1"))

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import faulthandler
+import os
 import time
-from pathlib import Path
+from io import BufferedWriter
 from types import TracebackType
-from typing import TextIO
+
+from regard.storage.folder import Folder
 
 
 class Watchdog:
     """A context in which `step` must be called now and then. Python's own watchdog, so it works while Python is stuck."""
 
-    def __init__(self, path: Path, *, seconds: float) -> None:
-        self.path, self.seconds = path, seconds
-        self._file: TextIO | None = None
+    def __init__(self, folder: Folder, name: str, *, seconds: float) -> None:
+        self.folder, self.name, self.seconds = folder, name, seconds
+        self._file: BufferedWriter | None = None
         self._armed = 0.0
 
     def __enter__(self) -> Watchdog:
         if self.seconds:
-            self._file = self.path.open("a", encoding="utf-8")
+            self._file = self.folder.append(self.name)
             self._arm()
         return self
 
@@ -28,9 +30,10 @@ class Watchdog:
     ) -> None:
         if self._file is not None:
             faulthandler.cancel_dump_traceback_later()
+            empty = not os.fstat(self._file.fileno()).st_size
             self._file.close()
-            if self.path.exists() and not self.path.stat().st_size:
-                self.path.unlink()
+            if empty and self.folder.has_file(self.name):
+                self.folder.remove(self.name)
 
     def step(self) -> None:
         """Says that training is alive."""

@@ -1,0 +1,193 @@
+"""Manifests: the size and SHA-256 of a folder's files, so that damage is found and files appear together or not at all.
+
+Three ways to write: `staged` makes a new folder that appears under its name when it is complete; `replace_files` changes
+some files of a folder that stays; `remove_folder` takes a folder away. A crash leaves what was, or what should be.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from regard.errors import CheckpointError
+from regard.storage.folder import LARGE, NEW, SMALL, Folder, bare_name, is_temporary, parse_json, temporary_name
+
+MANIFEST = "manifest.json"
+ATTEMPTS = 5  # at reading files that another process may be replacing
+
+Fingerprints = dict[str, dict[str, Any]]  # size and sha256 by file name
+
+
+def read_manifest(folder: Folder) -> Fingerprints:
+    """What the manifest says of each file."""
+    text = folder.read_bytes(MANIFEST, limit=SMALL)
+    manifest = parse_json(text, origin=folder.path / MANIFEST)
+    files = manifest.get("files") if isinstance(manifest, dict) else None
+    if not isinstance(files, dict) or text != _manifest_text(files):
+        raise CheckpointError(f"{folder.path / MANIFEST} is damaged: it is not what was written")
+    for name in files:
+        bare_name(name)
+    return files
+
+
+def manifest_digest(folder: Folder) -> str:
+    """A hash of everything that the folder's manifest says."""
+    return _digest(read_manifest(folder))
+
+
+def _digest(files: Any) -> str:
+    return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
+
+
+def _manifest_text(files: Any) -> bytes:
+    try:
+        return (json.dumps({"files": files, "sha256": _digest(files)}, indent=1) + "\n").encode()
+    except (ValueError, RecursionError):  # integers of thousands of digits cannot be written down
+        return b""
+
+
+def _fingerprint(folder: Folder, name: str) -> dict[str, Any]:
+    with folder.open(name) as file:
+        try:
+            return {
+                "size": os.fstat(file.fileno()).st_size,
+                "sha256": hashlib.file_digest(file, "sha256").hexdigest(),
+            }
+        except OSError as error:
+            raise CheckpointError(f"{folder.path / name} cannot be read: {error.strerror}") from error
+
+
+def _fingerprint_of(content: bytes) -> dict[str, Any]:
+    return {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+# Reading
+
+
+def check_folder(folder: Folder, names: Collection[str] | None = None) -> None:
+    """Raise CheckpointError, naming the file, unless these files, or all in the manifest, are what was written."""
+    for name in read_manifest(folder) if names is None else names:
+        _check_file(folder, name)
+
+
+def _check_file(folder: Folder, name: str) -> None:
+    for _ in range(ATTEMPTS):
+        expected = _expected(folder, name)
+        if folder.has_file(_new(name)) and _fingerprint(folder, _new(name)) == expected:
+            return
+        size = expected.get("size") if isinstance(expected, dict) else None
+        if folder.file_size(name) == size and _fingerprint(folder, name) == expected:
+            return
+        if _expected(folder, name) == expected:
+            break
+    raise CheckpointError(f"{folder.path / name} is damaged: it is not what was written")
+
+
+def read_checked(folder: Folder, name: str, *, limit: int = LARGE) -> bytes:
+    """A file's content, if it is what the manifest says; the new content where it has not taken its name yet."""
+    for _ in range(ATTEMPTS):
+        expected = _expected(folder, name)
+        if folder.has_file(_new(name)):
+            with suppress(CheckpointError):  # it may just have taken its name
+                content = folder.read_bytes(_new(name), limit=limit)
+                if _fingerprint_of(content) == expected:
+                    return content
+        content = folder.read_bytes(name, limit=limit)
+        if _fingerprint_of(content) == expected:
+            return content
+        if _expected(folder, name) == expected:
+            break
+    raise CheckpointError(f"{folder.path / name} is damaged: it is not what was written")
+
+
+def _expected(folder: Folder, name: str) -> Any:
+    files = read_manifest(folder)
+    if name not in files:
+        raise CheckpointError(f"{folder.path / MANIFEST} says nothing of {name}, which should be there")
+    return files[name]
+
+
+# Writing
+
+
+@contextmanager
+def staged(parent: Folder, name: str) -> Iterator[Folder]:
+    """A new folder to fill. When the block ends it gets a manifest and takes its name in one step."""
+    temporary = (parent.make() / temporary_name(name)).make()
+    try:
+        yield temporary
+        _seal(temporary)
+        old = _set_aside(parent, name)
+        parent.rename(temporary.name, name)
+    except Exception:
+        with suppress(OSError):  # half a folder must not keep a full disk full
+            parent.remove(temporary.name)
+        raise
+    if old is not None:
+        parent.remove(old)
+
+
+def _seal(folder: Folder) -> None:
+    files = {name: _fingerprint(folder, name) for name in folder.names()}
+    for name in files:
+        with folder.open(name) as file:
+            os.fsync(file.fileno())
+    folder.write_bytes(MANIFEST, _manifest_text(files))
+
+
+def remove_folder(parent: Folder, name: str) -> None:
+    """Takes a folder away in one step, so that a reader finds all of it or nothing; then deletes it."""
+    old = _set_aside(parent, name)
+    if old is not None:
+        parent.remove(old)
+
+
+def _set_aside(parent: Folder, name: str) -> str | None:
+    if not (parent.has_folder(name) or parent.has_file(name)):
+        return None
+    aside = temporary_name(name).removesuffix(".tmp") + ".gone"
+    parent.rename(name, aside)
+    return aside
+
+
+def replace_files(folder: Folder, contents: Mapping[str, bytes], *, covered: Collection[str] = ()) -> None:
+    """Replaces some files of a folder and their entries in its manifest: after a crash all are old, or all are new.
+
+    `covered` are files that are there already and enter the manifest as they are.
+    """
+    with folder.briefly_locked():
+        complete_replacement(folder)
+        files = read_manifest(folder) if folder.has_file(MANIFEST) else {}
+        for name, content in contents.items():
+            folder.write_bytes(_new(name), content)
+        files |= {name: _fingerprint(folder, name) for name in covered}
+        files |= {name: _fingerprint_of(content) for name, content in contents.items()}
+        folder.write_bytes(MANIFEST, _manifest_text(dict(sorted(files.items()))))
+        for name in contents:
+            folder.rename(_new(name), name)
+
+
+def complete_replacement(folder: Folder) -> None:
+    """Gives new files that the manifest names their names, and removes others: what a killed process left undone."""
+    waiting = [name for name in folder.names() if name.startswith(".") and name.endswith(NEW)]
+    files = read_manifest(folder) if waiting and folder.has_file(MANIFEST) else {}
+    for new in waiting:
+        name = new.removeprefix(".").removesuffix(NEW)
+        if name in files and folder.has_file(new) and _fingerprint(folder, new) == files[name]:
+            folder.rename(new, name)
+        else:
+            folder.remove(new)
+
+
+def sweep(folder: Folder) -> None:
+    """Removes what a killed process left half written. Only for the process that holds the folder's lock."""
+    for name in filter(is_temporary, folder.names()):
+        folder.remove(name)
+
+
+def _new(name: str) -> str:
+    return f".{name}{NEW}"

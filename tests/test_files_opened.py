@@ -1,0 +1,68 @@
+"""Files of a run, a store or another folder of ours are opened by `regard.storage` alone, which trusts nothing in them."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import regard
+
+ROOT = Path(regard.__file__).parent
+OPENING = {
+    *("open", "fdopen", "read_text", "read_bytes", "write_text", "write_bytes", "memmap", "fromfile", "tofile"),
+    *("load_file", "save_file", "safe_open", "mkdir", "makedirs", "unlink", "rmdir", "rmtree", "touch", "rename"),
+    *("copyfile", "copy2", "copytree", "symlink_to", "iterdir", "glob", "rglob", "scandir", "listdir", "savefig"),
+}
+# What is opened elsewhere, and why it is no file of such a folder.
+ALLOWED = {
+    "api.py": {},
+    "bench/report.py": {"savefig": "the picture that the user named"},
+    "cli/__init__.py": {"open": "/dev/null"},
+    "cli/bench.py": {"mkdir": "the folder of the file that the user named", "write_text": "that file"},
+    "cli/look.py": {"write_text": "the file that the user named"},
+    "cli/report.py": {"write_text": "the file that the user named"},
+    "cluster/source.py": {
+        "open": "text that the user named",
+        "glob": "a pattern that the user named",
+        "iterdir": "a folder of text that the user named",
+    },
+    "config.py": {"read_bytes": "a recipe that the user named", "glob": "recipes in the package"},
+    "explain/figures.py": {"savefig": "the picture that the user named"},
+    "explain/page.py": {"read_text": "a part of the page, in the package"},
+    "explain/paper.py": {"savefig": "the picture that the user named"},
+    "kernels/cpu/build.py": None,  # has rules of its own, for a folder that is the user's alone
+    "run/machine.py": {"read_text": "/proc and /sys"},
+    "run/shipped.py": {"glob": "models in the package"},
+    "serve/app.py": {"read_text": "a part of the page, in the package"},
+    "serve/worker.py": {"fdopen": "a pipe"},
+    "storage/folder.py": None,
+    "text/corpus.py": {"open": "text that the user named"},
+}
+FOLDERS = {"folder", "self", "parent", "temporary", "out", "copy", "one", "run", "store", "inner"}
+
+
+def calls(path):
+    """The names of functions that open files, with what they are called on."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call):
+            continue
+        function = node.func
+        if isinstance(function, ast.Name) and function.id in OPENING:
+            yield function.id, node.lineno
+        elif isinstance(function, ast.Attribute) and function.attr in OPENING and not _is_a_folder(function.value):
+            yield function.attr, node.lineno
+
+
+def _is_a_folder(value):
+    """Whether this is called on a `Folder`, by the names that the package gives to one."""
+    text = ast.unparse(value)
+    return text.startswith("Folder(") or text.removesuffix(".folder").removesuffix(".make()").split(".")[-1] in FOLDERS
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_are_opened_by_the_storage_module_or_are_known_not_to_be_of_a_folder(path):
+    allowed = ALLOWED.get(path.relative_to(ROOT).as_posix(), {})
+    if allowed is None:
+        return
+    found = {name: line for name, line in calls(path) if name not in allowed}
+    assert not found, f"{path.name} opens files itself: {found}; use regard.storage, or say here why not"
