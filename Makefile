@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test faults soak check fix bench pictures clean help
+.PHONY: demo test faults fuzz soak check fix bench pictures clean help
 
 help:
 	@echo "make demo    train a Transformer on dates and use it (about two minutes)"
 	@echo "make test    run all tests"
 	@echo "make faults  kill training 200 times and look what is lost (nothing; ten minutes)"
+	@echo "make fuzz    open 100,000 damaged folders and send damaged requests (about half an hour)"
 	@echo "make soak    thirty minutes of mixed load on a server, every answer checked"
 	@echo "make check   lint and type-check"
 	@echo "make fix     format, and mend what a linter can mend"
@@ -25,6 +26,9 @@ test: $(VENV)/.dev
 
 faults: $(VENV)/.dev
 	@REGARD_KILLS=200 OMP_NUM_THREADS=1 $(BIN)/pytest -v -n 2 tests/faults
+
+fuzz: $(VENV)/.dev
+	@$(BIN)/python -m tests.fuzz --cases 100000 --seed 1 --out fuzz.json
 
 soak: $(VENV)/.dev
 	@REGARD_SOAK=1800 $(BIN)/pytest -v tests/serve/test_load.py -k hostile

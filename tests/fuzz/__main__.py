@@ -1,0 +1,91 @@
+"""python -m tests.fuzz --cases 100000 --seed 1 --out FILE.json [--target NAME ...] [--save FOLDER]"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ["OMP_NUM_THREADS"] = "1"
+
+import torch
+
+from tests.fuzz.mutate import TARGETS, Case
+from tests.fuzz.pool import fuzz, say
+
+
+def load_case(path: Path) -> Case:
+    return Case(**json.loads(path.read_text()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fuzz", description="Open damaged folders, send damaged requests."
+    )
+    parser.add_argument("--cases", type=int, default=1000)
+    parser.add_argument("--seed", default="1")
+    parser.add_argument("--out", type=Path, help="where the summary goes, as JSON")
+    parser.add_argument("--target", action="append", choices=list(TARGETS), help="only these; may be given again")
+    parser.add_argument("--case", action="append", type=Path, default=[], help="run this saved case first")
+    parser.add_argument("--save", type=Path, help="a folder for a case of each finding")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--timeout", type=float, default=20.0, help="seconds after which a case hangs")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    began = time.monotonic()
+    given = [load_case(path) for path in options.case]
+    summary = fuzz(
+        options.cases,
+        seed=options.seed,
+        targets=options.target or list(TARGETS),
+        given=given,
+        workers=max(1, min(options.workers, len(given) + options.cases)),
+        timeout=options.timeout,
+    )
+    table = {"seed": options.seed, "seconds": round(time.monotonic() - began, 1), **summary.as_table()}
+    if given:
+        table["given"] = {path.name: summary.by_number[number] for number, path in enumerate(options.case)}
+    if options.out:
+        options.out.write_text(json.dumps(table, indent=1) + "\n")
+    if options.save:
+        save(table["findings"], options.save)
+    report(table)
+    sys.exit(1 if table["findings"] else 0)
+
+
+def save(findings: dict[str, dict[str, Any]], folder: Path) -> None:
+    """Write a case of each finding that is not known there yet; what was read outside by which command does not count."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for signature, found in findings.items():
+        kind = signature.partition(": ")[2] or signature
+        name = re.sub("[^a-z0-9]+", "-", kind.lower()).strip("-")[:80]
+        path = folder / f"{name}.json"
+        if not path.exists() and found["cases"]:
+            smallest = min(found["cases"], key=lambda case: len(json.dumps(case)))
+            path.write_text(json.dumps(smallest, indent=1) + "\n")
+
+
+def report(table: dict[str, Any]) -> None:
+    """Print what a person wants to know."""
+    say(f"\n{table['cases']:,} cases in {table['seconds']:.0f} s, seed {table['seed']}")
+    for name in ("targets", "mutations", "outcomes", "milliseconds_per_case"):
+        say(f"{name}: " + ", ".join(f"{key} {count:,}" for key, count in table[name].items()))
+    if table["isolated"]:
+        say("everything outside the sandbox was read-only; reads of files next to it were watched")
+    else:
+        say(f"NOT isolated, files outside were not watched: {'; '.join(table['not_isolated_because'])}")
+    for pid, rows in table["memory_mb_by_worker"].items():
+        say(f"worker {pid}: {rows[0][1]} MB at the start, {rows[-1][1]} MB after {rows[-1][0]:,} cases")
+    say(f"peak memory {table['peak_mb']} MB, workers started again: {table['restarts']}")
+    say(f"findings: {len(table['findings'])}")
+    for signature, found in table["findings"].items():
+        say(f"  {found['count']:6,}  {signature}")
+
+
+if __name__ == "__main__":
+    main()

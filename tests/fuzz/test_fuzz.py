@@ -1,0 +1,38 @@
+"""A sample of what `make fuzz` runs, and every case that once failed."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("*.json"))
+CASES = 150
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """The summary of one run over the fixtures and a seeded sample."""
+    out = tmp_path_factory.mktemp("fuzz") / "summary.json"
+    given = [part for path in FIXTURES for part in ("--case", str(path))]
+    command = [sys.executable, "-m", "tests.fuzz", "--cases", str(CASES), "--workers", "1", "--out", str(out), *given]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert out.exists(), result.stderr
+    return json.loads(out.read_text())
+
+
+@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
+def test_a_case_that_once_failed_is_refused_or_succeeds(table, path):
+    assert table["given"][path.name] == ""
+
+
+def test_damaged_folders_and_requests_are_refused_or_succeed(table):
+    assert table["cases"] == CASES + len(FIXTURES)
+    assert not {name: found["details"] for name, found in table["findings"].items()}
+
+
+def test_cases_cannot_write_outside_their_sandbox(table):
+    if not table["isolated"]:
+        pytest.skip(f"no mount namespace here: {table['not_isolated_because']}")
+    assert table["peak_mb"] < 2000
