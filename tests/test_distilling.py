@@ -7,7 +7,7 @@ import pytest
 import regard
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.translator import Translation
-from regard.distilling import distill, most_like
+from regard.distilling import _part_line, distill, most_like
 from regard.errors import ConfigError
 
 
@@ -40,7 +40,7 @@ def test_what_is_done_is_not_done_again_and_half_a_line_is_cut(teacher, files, t
     folder = distill(teacher, tmp_path / "out", **files)
     whole = (folder / "target.txt").read_bytes()
     first = whole.index(b"\n") + 1
-    (folder / "target.txt.part").write_bytes(b"kept as it is\nhalf")
+    (folder / "target.txt.part").write_bytes(_part_line("kept as it is") + _part_line("half")[:-2])
     card = json.loads((folder / "card.json").read_text())
     (folder / "card.json").write_text(json.dumps({**card, "done": False}))
     told = []

@@ -40,6 +40,7 @@ from regard.nn.int8 import refuse_without_int8
 from regard.run.card import make_card, write_card
 from regard.run.checkpoint import load_weights
 from regard.run.compact import WeightKind
+from regard.run.files import move, write_bytes
 from regard.run.folder import RunFolder
 from regard.run.shipped import find_run
 from regard.text.bitext import anchor, data_folders, load_bitext, named_folder, without_folders
@@ -247,9 +248,13 @@ def export(run: Path | str, out: Path | str, *, weights: WeightKind = "float32")
     if target.path.exists() and (not target.path.is_dir() or any(target.path.iterdir())):
         raise ConfigError(f"{target} is there already, and not an empty folder; name another one with --out")
     checkpoint, _ = source.weights()
-    target.finish(checkpoint, kind=weights)
-    target.create(without_folders(source.recipe()), source.tokenizers(), source.corpus())
+    temporary = RunFolder(target.path.with_name(f".{target.path.name}.tmp"))  # a crash leaves no half of an export
+    if temporary.path.exists():
+        shutil.rmtree(temporary.path)
+    temporary.finish(checkpoint, kind=weights)
     for name in ("card.json", "card.md"):
         if (source.path / name).is_file():
-            shutil.copyfile(source.path / name, target.path / name)
+            write_bytes(temporary.path / name, (source.path / name).read_bytes())
+    temporary.create(without_folders(source.recipe()), source.tokenizers(), source.corpus())
+    move(temporary.path, target.path)
     return target

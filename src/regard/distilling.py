@@ -6,6 +6,8 @@ many ways of people. The folder holds source.txt and target.txt, line by line, a
 
 from __future__ import annotations
 
+import os
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -16,7 +18,7 @@ from regard import api
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.translator import READ_AHEAD, Translation, Translator, search_options
 from regard.errors import ConfigError, DataError
-from regard.run.files import held, manifest_digest, read_json, write_json, write_text
+from regard.run.files import held, manifest_digest, read_json, sync_folder, write_bytes, write_json, write_text
 from regard.run.shipped import find_run
 from regard.text.bitext import data_folders, load_bitext, pairs_fingerprint
 from regard.text.corpus import Pair, read_pairs
@@ -94,19 +96,21 @@ def _write(
         if {key: there.get(key) for key in about} != about:
             raise ConfigError(f"{folder} holds translations by another teacher, or of another corpus; name another one")
         if there["done"]:
+            part.unlink(missing_ok=True)
             return
     write_json(card, {**about, "done": False})
-    done = _whole_lines(part)
+    done = len(_cut_to_intact_lines(part))
     progress(done, len(pairs))
-    with part.open("a", encoding="utf-8", newline="\n") as file:
+    with part.open("ab") as file:
         rest = iter(pairs[done:])
         while chunk := list(islice(rest, READ_AHEAD)):
             for text in _chosen(translator, chunk, options, closest=closest):
-                file.write(text + "\n")
+                file.write(_part_line(text))
             file.flush()
+            os.fsync(file.fileno())
             done += len(chunk)
             progress(done, len(pairs))
-    texts = part.read_text(encoding="utf-8").split("\n")[:-1]
+    texts = _intact_lines(part)
     blank = sum(not text.strip() for text in texts)
     texts = [text if text.strip() else pair.target for text, pair in zip(texts, pairs, strict=True)]
     about = {**about, "blank_translations_replaced_by_the_reference": blank}
@@ -115,20 +119,35 @@ def _write(
     write_text(folder / "card.md", _as_markdown(about))
     write_json(card, {**about, "done": True})
     part.unlink()
+    sync_folder(folder)
 
 
 def _empty(folder: Path) -> bool:
-    return all(path.name == ".lock" for path in folder.iterdir())
+    return all(
+        path.name.startswith(".") for path in folder.iterdir()
+    )  # the lock, and what a crash left of a first file
 
 
-def _whole_lines(part: Path) -> int:
-    """Lines of a file that was begun; half a line at its end is cut off."""
-    if not part.exists():
-        return 0
-    content = part.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    part.write_bytes(whole)
-    return whole.count(b"\n")
+def _part_line(text: str) -> bytes:
+    """A translation with its checksum: after a crash any part of a file that was being written may be lost."""
+    return b"%08x %s\n" % (zlib.crc32(text.encode()), text.encode())
+
+
+def _intact_lines(part: Path) -> list[str]:
+    """The translations up to the first line that is not what was written."""
+    texts: list[str] = []
+    for line in part.read_bytes().split(b"\n")[:-1]:
+        text = line[9:].decode(errors="replace")
+        if _part_line(text) != line + b"\n":
+            break
+        texts.append(text)
+    return texts
+
+
+def _cut_to_intact_lines(part: Path) -> list[str]:
+    texts = _intact_lines(part) if part.exists() else []
+    write_bytes(part, b"".join(map(_part_line, texts)))
+    return texts
 
 
 def _chosen(translator: Translator, pairs: Sequence[Pair], options: SearchOptions, *, closest: bool) -> Iterator[str]:

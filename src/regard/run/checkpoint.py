@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from regard.errors import CheckpointError
 from regard.run.compact import WeightKind, compact, expand
-from regard.run.files import check_folder, read_json, seal_folder, write_json
+from regard.run.files import check_folder, make_folder, read_json, seal_folder, write_json
 from regard.run.tensors import read_tensors, write_tensors
 
 
@@ -31,7 +31,8 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, *, kind: WeightKind =
     temporary = folder.with_name(f".{folder.name}.tmp")
     if temporary.exists():
         shutil.rmtree(temporary)
-    temporary.mkdir(parents=True)
+    make_folder(folder.parent)
+    temporary.mkdir()
     try:
         write_tensors(temporary / "weights.safetensors", compact(checkpoint.weights, kind))
         if checkpoint.training:

@@ -30,7 +30,7 @@ def write_bytes(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -48,10 +48,18 @@ def read_json(path: Path) -> Any:
         raise CheckpointError(f"{path} is damaged: {error}") from error
 
 
+def make_folder(folder: Path) -> None:
+    """Makes the folder and those above it where they are missing, each on the disk before anything is written into it."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
+
+
 @contextmanager
 def held(folder: Path, *, busy: str) -> Iterator[None]:
     """Holds the folder against a second writer, who is told `busy`. The lock goes with the process, however that ends."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     with (folder / ".lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -67,17 +75,19 @@ def seal_folder(temporary: Path, final: Path) -> None:
     for path in files:
         with path.open("rb") as file:
             os.fsync(file.fileno())
-    _sync_folder(temporary)
+    sync_folder(temporary)
     old = _set_aside(final) if final.exists() else None
     temporary.replace(final)
-    _sync_folder(final.parent)
+    sync_folder(final.parent)
     if old is not None:
         shutil.rmtree(old)
 
 
 def remove_folder(folder: Path) -> None:
     """Takes the folder away in one step, so that a reader finds it whole or not at all; then deletes it."""
-    shutil.rmtree(_set_aside(folder))
+    aside = _set_aside(folder)
+    sync_folder(aside.parent)  # else a crash may leave the old name with half of its files
+    shutil.rmtree(aside)
 
 
 def _set_aside(folder: Path) -> Path:
@@ -123,7 +133,7 @@ def matches(folder: Path, name: str, path: Path) -> bool:
 def move(path: Path, target: Path) -> None:
     """Renames a file, and makes sure that this is on the disk."""
     path.replace(target)
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
 
 
 def check_folder(folder: Path, *, besides: Collection[str] = ()) -> None:
@@ -146,7 +156,8 @@ def _fingerprint(path: Path) -> dict[str, Any]:
         return {"size": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Makes sure that the names in the folder are on the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

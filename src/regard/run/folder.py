@@ -13,6 +13,7 @@ runs/NAME/
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -26,6 +27,7 @@ from regard.run.compact import WeightKind
 from regard.run.files import (
     check_folder,
     held,
+    make_folder,
     matches,
     move,
     read_json,
@@ -70,7 +72,7 @@ class RunFolder:
         """Begins the folder. The recipe goes in last: a folder with a recipe is a run."""
         if self.checkpoints():
             raise CheckpointError(f"{self.path} has checkpoints but no recipe.toml; name another folder with --out")
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         temporary = self.path / ".tokenizer.tmp"
         if temporary.exists():
             shutil.rmtree(temporary)
@@ -153,7 +155,8 @@ class RunFolder:
         return [int(path.name.removeprefix("step-")) for path in self.checkpoints()]
 
     def save(self, checkpoint: Checkpoint, *, step: int) -> Path:
-        """Writes a checkpoint."""
+        """Writes a checkpoint; what was logged before it is on the disk first, since resuming logs it no more."""
+        self._sync_log()
         folder = self._checkpoint_path(step)
         write_checkpoint(folder, checkpoint)
         return folder
@@ -179,7 +182,8 @@ class RunFolder:
         return None, complaints
 
     def finish(self, checkpoint: Checkpoint, *, kind: WeightKind = "float32") -> None:
-        """Writes the final weights, which end the run."""
+        """Writes the final weights, which end the run; nobody mends the log after that, so it is on the disk first."""
+        self._sync_log()
         write_checkpoint(self.path / "final", checkpoint, kind=kind)
 
     def checkpoint_at(self, step: int) -> Checkpoint:
@@ -212,6 +216,11 @@ class RunFolder:
         """Appends one event."""
         with (self.path / "log.jsonl").open("a", encoding="utf-8") as file:
             file.write(log_line(event))
+
+    def _sync_log(self) -> None:
+        if (self.path / "log.jsonl").exists():
+            with (self.path / "log.jsonl").open("rb") as file:
+                os.fsync(file.fileno())
 
     def read_log(self) -> list[dict[str, Any]]:
         """All events so far; a last line cut off by a crash, and damaged ones, are left out."""
