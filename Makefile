@@ -9,7 +9,7 @@ help:
 	@echo "make demo    train a Transformer on dates and use it (about two minutes)"
 	@echo "make test    run all tests"
 	@echo "make faults  kill training 200 times and look what is lost (nothing; ten minutes)"
-	@echo "make soak    thirty minutes of mixed load on a server, every answer checked"
+	@echo "make soak    thirty minutes of hostile load on a server, every answer checked"
 	@echo "make check   lint and type-check"
 	@echo "make fix     format, and mend what a linter can mend"
 	@echo "make bench   measure us beside the peers that are installed"
