@@ -86,8 +86,9 @@ def by_clients(
         for number in numbers:
             began = time.perf_counter()
             body = json.dumps({"text": requests[number]} | ({} if beam is None else {"beam": beam})).encode()
-            head = f"POST /v1/translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
-            writer.write(head.encode() + b"\r\n\r\n" + body)
+            head = ["POST /v1/translate HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
+            head += [f"Content-Length: {len(body)}", "", ""]
+            writer.write("\r\n".join(head).encode() + body)
             answered = (await reader.readuntil(b"\r\n\r\n")).lower()
             length = int(answered.partition(b"content-length:")[2].partition(b"\r\n")[0])
             answer = json.loads(await reader.readexactly(length))

@@ -169,12 +169,12 @@ def tokenizers_for_all(tokenizers: Tokenizers | None, world: World) -> Tokenizer
         folder = Folder(name)
         if tokenizers is not None and world.size > 1:
             tokenizers.save(folder)
-        files = {file: base64.b64encode(folder.read_bytes(file)).decode() for file in folder.names()}
+        files = {file: base64.b64encode(folder.load_bytes(file)).decode() for file in folder.names()}
         received = world.gather(files)[0]
         if tokenizers is not None:
             return tokenizers
         for file, content in received.items():
-            folder.write_bytes(file, base64.b64decode(content))
+            folder.save_bytes(file, base64.b64decode(content))
         return load_tokenizers(folder)
 
 

@@ -6,6 +6,7 @@ many ways of people. The folder holds source.txt and target.txt, line by line, a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -96,30 +97,33 @@ def _write(
     progress: Progress,
 ) -> None:
     if folder.has_file(CARD):
-        there = folder.read_json(CARD)
+        there = folder.load_json(CARD)
         if not isinstance(there, dict) or {key: there.get(key) for key in about} != about:
             raise ConfigError(f"{folder} holds translations by another teacher, or of another corpus; name another one")
         if there.get("done"):
+            if folder.has_file(PART):
+                folder.remove(PART)
             return
-    folder.write_json(CARD, {**about, "done": False})
+    folder.save_json(CARD, {**about, "done": False})
     done = _cut_to_lines(folder, most=len(pairs))
     progress(done, len(pairs))
-    with folder.append(PART) as file:
+    with folder.append_file(PART) as file:
         rest = iter(pairs[done:])
         while chunk := list(islice(rest, READ_AHEAD)):
             for text in _chosen(translator, chunk, options, closest=closest):
                 file.write(log_line({"text": text}).encode())
             file.flush()
+            os.fsync(file.fileno())
             done += len(chunk)
             progress(done, len(pairs))
     texts = _read_part(folder)
     blank = sum(not text.strip() for text in texts)
     texts = [text if text.strip() else pair.target for text, pair in zip(texts, pairs, strict=True)]
     about = {**about, "blank_translations_replaced_by_the_reference": blank}
-    folder.write_text("source.txt", "".join(pair.source + "\n" for pair in pairs))
-    folder.write_text("target.txt", "".join(text + "\n" for text in texts))
-    folder.write_text("card.md", _as_markdown(about))
-    folder.write_json(CARD, {**about, "done": True})
+    folder.save_text("source.txt", "".join(pair.source + "\n" for pair in pairs))
+    folder.save_text("target.txt", "".join(text + "\n" for text in texts))
+    folder.save_text("card.md", _as_markdown(about))
+    folder.save_json(CARD, {**about, "done": True})
     folder.remove(PART)
 
 
@@ -130,7 +134,7 @@ def _empty(folder: Folder) -> bool:
 def _read_part(folder: Folder) -> list[str]:
     """The translations that were written, up to the first line that a crash left half written."""
     texts: list[str] = []
-    for line in folder.read_bytes(PART, limit=MOST_BYTES).split(b"\n")[:-1] if PART in folder.names() else []:
+    for line in folder.load_bytes(PART, limit=MOST_BYTES).split(b"\n")[:-1] if PART in folder.names() else []:
         text = (parse_line(line) or {}).get("text")
         if not isinstance(text, str) or "\n" in text:
             break
@@ -141,7 +145,7 @@ def _read_part(folder: Folder) -> list[str]:
 def _cut_to_lines(folder: Folder, *, most: int) -> int:
     """How many translations are there already; what a crash left behind them is cut off."""
     texts = _read_part(folder)[:most]
-    folder.write_text(PART, "".join(log_line({"text": text}) for text in texts))
+    folder.save_text(PART, "".join(log_line({"text": text}) for text in texts))
     return len(texts)
 
 

@@ -5,6 +5,8 @@ RegardError
 ├── DataError          text that cannot be read, or does not line up
 ├── CheckpointError    a run folder that is missing, damaged or busy
 ├── DecodeError        a search that cannot be carried out as asked
+│   ├── Cancelled          a search that nobody waits for any more
+│   └── DeadlineExceeded   a search that took longer than it may
 ├── TrainingError      training that cannot go on
 └── MissingExtra       an optional package that is not installed
 """
@@ -35,6 +37,14 @@ class CheckpointError(RegardError):
 
 class DecodeError(RegardError):
     """A search that cannot be carried out as asked."""
+
+
+class Cancelled(DecodeError):
+    """A search that nobody waits for any more."""
+
+
+class DeadlineExceeded(DecodeError):
+    """A search that took longer than it may."""
 
 
 class TrainingError(RegardError):

@@ -145,7 +145,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on_while_others_translate(tmp_pa
             break
     process.send_signal(signal.SIGINT)
     rest = process.stderr.read()
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=60) == 130
     assert "stopped; go on with: " in rest
     [checkpoint] = (tmp_path / "runs" / "copy" / "checkpoints").iterdir()
     step = int(checkpoint.name.removeprefix("step-"))
@@ -164,4 +164,4 @@ def test_ctrl_c_saves_and_the_same_command_goes_on_while_others_translate(tmp_pa
     time.sleep(0.5)
     again.send_signal(signal.SIGTERM)
     again.stderr.read()
-    assert again.wait(timeout=60) == 0
+    assert again.wait(timeout=60) == 143

@@ -170,6 +170,7 @@ def test_a_stop_is_taken_by_all_at_the_same_step_and_leaves_a_run_that_goes_on(t
                 break
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=120)
+    assert process.returncode != 0, "a scheduler must not take the run for finished"
     (step,) = RunFolder(tmp_path / "run").steps()
     assert step >= 5
     assert not RunFolder(tmp_path / "run").finished

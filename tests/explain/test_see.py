@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from regard.decoding.hypotheses import SearchOptions
-from regard.errors import DecodeError
+from regard.errors import Cancelled, DecodeError
 from regard.explain.see import see
 from tests.explain.conftest import SENTENCE
 
@@ -73,3 +73,27 @@ def test_a_sentence_of_five_hundred_tokens_can_be_looked_at(translator):
     long = see(translator, " ".join(["house"] * 505), options=SearchOptions(beam=1, max_length=505), alternatives=3)
     assert len(long.source.pieces) >= 500
     assert long.of("encoder")[0].weights.shape[1] == len(long.source.pieces)
+
+
+def test_alternatives_are_continued_in_chunks_and_come_to_the_same(translator, sight, monkeypatch):
+    monkeypatch.setattr("regard.explain.see.CHUNK", 300)
+    assert see(translator, SENTENCE).alternatives == sight.alternatives
+
+
+def test_alternatives_are_continued_only_while_source_and_output_are_few(translator, sight):
+    far = see(translator, SENTENCE, options=SearchOptions(max_extra=1000))
+    assert [[one.id for one in found] for found in far.alternatives] == [
+        [one.id for one in found] for found in sight.alternatives
+    ]
+    assert not any(one.text for found in far.alternatives for one in found)
+
+
+def test_a_look_can_be_stopped(translator):
+    calls = iter(range(10))
+
+    def check():
+        if next(calls, None) is None:
+            raise Cancelled("stopped")
+
+    with pytest.raises(Cancelled):
+        see(translator, SENTENCE, check=check)

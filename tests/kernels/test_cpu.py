@@ -1,8 +1,6 @@
-"""The kernels for search on a CPU, each against what PyTorch computes; and how they are compiled, kept, and done without."""
+"""The kernels for search on a CPU, each against what PyTorch computes."""
 
 import math
-import os
-import stat
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -12,7 +10,7 @@ import torch.nn.functional as F
 from regard import kernels
 from regard.decoding.topk import Ranking, log_normalizer
 from regard.kernels import cpu
-from regard.kernels.cpu.build import build, built
+from regard.kernels.cpu.build import built
 from regard.nn.packed import PackedMatrix
 
 pytestmark = pytest.mark.skipif(built().library is None, reason=f"no kernels for the CPU: {built().note}")
@@ -196,40 +194,3 @@ def test_shapes_that_do_not_fit_are_refused():
 def test_they_are_left_to_pytorch_where_there_are_many_threads(threads, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: cpu.MOST_THREADS + 1)
     assert not cpu.usable(torch.zeros(4, 8))
-
-
-class TestBuilding:
-    def test_they_are_compiled_once(self, tmp_path):
-        folder = tmp_path / "regard"
-        assert build(folder).library is not None
-        [made] = folder.iterdir()
-        before = made.stat().st_mtime_ns
-        assert build(folder).library is not None
-        assert [one.stat().st_mtime_ns for one in folder.iterdir()] == [before]
-        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-
-    def test_without_a_compiler_there_are_none(self, tmp_path, monkeypatch):
-        monkeypatch.setenv("CC", "")
-        assert build(tmp_path).library is None
-        assert build(tmp_path).note == "no C compiler was found"
-
-    def test_a_compiler_that_fails_is_named(self, tmp_path, monkeypatch):
-        compiler = tmp_path / "mycc"
-        compiler.write_text("#!/bin/sh\necho 'mycc: out of order' >&2\nexit 1\n")
-        compiler.chmod(0o755)
-        monkeypatch.setenv("CC", str(compiler))
-        assert build(tmp_path / "kept").library is None
-        assert "mycc failed: mycc: out of order" in build(tmp_path / "kept").note
-        assert list((tmp_path / "kept").iterdir()) == []
-
-    @pytest.mark.skipif(not hasattr(os, "getuid"), reason="folders have no owner here")
-    def test_a_folder_that_others_can_write_into_is_not_trusted(self, tmp_path):
-        tmp_path.chmod(0o777)
-        assert build(tmp_path).note == f"others can write into {tmp_path}"
-
-    def test_a_damaged_library_is_made_anew(self, tmp_path):
-        build(tmp_path / "regard")
-        [made] = (tmp_path / "regard").iterdir()
-        made.unlink()
-        made.write_bytes(b"not a library")
-        assert build(tmp_path / "regard").library is not None

@@ -81,15 +81,15 @@ def test_going_on_reads_its_block_and_nothing_before(make, monkeypatch, kind):
     assert sides.ids == set(np.concatenate(plan[2:]).tolist())
 
 
-def test_one_shard_is_mapped_at_a_time(make, monkeypatch):
-    store, mapped = make(), []
-    before = PairStore.mapped
+def test_one_shard_is_read_at_a_time(make, monkeypatch):
+    store, opened = make(), []
+    before = PairStore.side
     monkeypatch.setattr(
-        PairStore, "mapped", lambda self, side, shard: mapped.append(shard) or before(self, side, shard)
+        PairStore, "side", lambda self, side, shard, *rest: opened.append(shard) or before(self, side, shard, *rest)
     )
     rows = np.array([2_200, 3, 501, 4])
     sides, (places,) = StoredSides(store).read([rows])
-    assert mapped == [0, 1, 4, 0, 1, 4]
+    assert opened == [0, 1, 4, 0, 1, 4]
     source, target = StoredSides(store).lengths_of(rows)
     assert [len(sides.source[place]) for place in places] == source.tolist()
     assert [len(sides.target[place]) for place in places] == target.tolist()

@@ -1,12 +1,15 @@
 """A real server on loopback, with the models in the box."""
 
+import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx
 import pytest
@@ -27,10 +30,24 @@ class Server:
     def get(self, path, **options):
         return httpx.get(self.url + path, timeout=60, **options)
 
-    def resident(self):
-        """Bytes of memory it holds."""
-        with open(f"/proc/{self.process.pid}/statm") as file:
+    def resident(self, pid=None):
+        """Bytes of memory that it or another process holds."""
+        with open(f"/proc/{pid or self.process.pid}/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def workers(self):
+        """Ids of its worker processes."""
+        tasks = Path(f"/proc/{self.process.pid}/task")
+        return [int(one) for path in tasks.glob("*/children") for one in path.read_text().split()]
+
+    def send(self, path, body):
+        """A connection that has sent a request and not read the answer."""
+        content = json.dumps(body).encode()
+        head = [f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
+        head += [f"Content-Length: {len(content)}", "", ""]
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        connection.sendall("\r\n".join(head).encode() + content)
+        return connection
 
 
 @contextmanager

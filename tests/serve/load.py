@@ -1,10 +1,15 @@
 """Many clients at once, of many kinds, who know what they should be told."""
 
+import itertools
 import json
+import os
 import random
+import signal
+import socket
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 
 import httpx
 
@@ -28,8 +33,10 @@ def expected():
 class Clients:
     """Threads that ask, check what they are told, and count."""
 
-    def __init__(self, url, right, *, count, kinds):
+    def __init__(self, url, right, *, count, kinds, network=0, pause=0.0, bulk=(100,)):
         self.url, self.right, self.kinds = url, right, kinds
+        self.network, self.pause = network, pause  # part of their addresses; seconds between two requests
+        self.bulk = bulk  # sentences of large requests
         self.stopping = threading.Event()
         self.told, self.wrong, self.seconds = Counter(), [], []
         self.threads = [threading.Thread(target=self._ask_on, args=(number,)) for number in range(count)]
@@ -46,19 +53,21 @@ class Clients:
 
     def _ask_on(self, number):
         draw = random.Random(number)
-        with httpx.Client(base_url=self.url, timeout=100) as client:
+        # Every client has an address of its own, as it would from elsewhere.
+        transport = httpx.HTTPTransport(local_address=f"127.0.{self.network}.{1 + number}")
+        with httpx.Client(base_url=self.url, timeout=150, transport=transport) as client:
             while not self.stopping.is_set():
                 kind = draw.choice(self.kinds)
                 began = time.monotonic()
                 try:
                     getattr(self, f"_{kind}")(client, draw)
-                except (
-                    httpx.TransportError
-                ) as error:  # nobody asks any more once a stop is near, so this is an answer lost
+                except httpx.TransportError as error:
+                    # Nobody asks any more once a stop is near, so this is an answer lost.
                     self.wrong.append((kind, repr(error)))
                     self.told["lost"] += 1
                     return
                 self.seconds.append(time.monotonic() - began)
+                self.stopping.wait(self.pause)
 
     def _check(self, kind, answer, sources, texts):
         self.told[f"{kind} {answer.status_code}"] += 1
@@ -106,3 +115,80 @@ class Clients:
         )
         answer = client.post("/v1/translate", json=asked)
         self._check("mistake", answer, [], lambda: [])
+
+    def _bulk(self, client, draw):
+        sources = draw.choices(POOL, k=draw.choice(self.bulk))
+        answer = client.post("/v1/translate", json={"text": "\n".join(sources), "model": "de-en"})
+        self._check(
+            "bulk", answer, sources, lambda: [one["text"] for one in answer.json()["translations"][0]["sentences"]]
+        )
+        if answer.status_code in (429, 503):
+            time.sleep(1)
+
+    def _endless(self, client, draw):
+        """Words without end, of a client that leaves."""
+        body = {"text": "a" * draw.choice([300, 5000, 60_000]), "model": "de-en", "beam": draw.choice([1, 4, 16])}
+        self._leave_after(draw.choice([0.1, 2.0]), "/v1/translate", body)
+
+    def _far_look(self, client, draw):
+        body = {"text": "b" * 250, "prefix": [100] * 200, "beam": 16, "max_extra": 1000, "alternatives": 10}
+        self._leave_after(draw.choice([0.1, 3.0]), "/v1/look", body)
+
+    def _leave_after(self, seconds, path, body):
+        with self._connect(path, body) as connection:
+            connection.settimeout(seconds)
+            with suppress(TimeoutError, ConnectionError):
+                connection.recv(100)
+        self.told[f"left {path}"] += 1
+
+    def _slow_reader(self, client, draw):
+        """A client that asks for much and reads none of it for a while."""
+        with self._connect("/v1/translate", {"text": POOL * 20, "nbest": 4, "model": "de-en"}) as connection:
+            self.stopping.wait(10)
+            with suppress(TimeoutError, ConnectionError):
+                connection.recv(1000)
+        self.told["slow reader"] += 1
+
+    def _half_open(self, client, draw):
+        """Connections that never finish their headers."""
+        found = [self._connect("/v1/translate", None) for _ in range(20)]
+        self.stopping.wait(3)
+        for connection in found:
+            connection.close()
+        self.told["half-open"] += 1
+
+    def _connect(self, path, body):
+        host, _, port = self.url.removeprefix("http://").partition(":")
+        source = f"127.0.{self.network}.{200 + threading.get_ident() % 50}"
+        connection = socket.create_connection((host, int(port)), timeout=30, source_address=(source, 0))
+        content = json.dumps(body).encode()
+        head = [f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
+        head += [f"Content-Length: {len(content)}", "", ""] if body else ["X-Never: "]
+        with suppress(ConnectionError):
+            connection.sendall("\r\n".join(head).encode() + (content if body else b""))
+        return connection
+
+
+class Saboteur:
+    """Kills or stops one of the workers now and then."""
+
+    def __init__(self, server, *, every):
+        self.server, self.every, self.done = server, every, Counter()
+        self.stopping = threading.Event()
+        self.thread = threading.Thread(target=self._go_on)
+
+    def start(self):
+        self.thread.start()
+
+    def stop(self):
+        self.stopping.set()
+        self.thread.join()
+
+    def _go_on(self):
+        draw = random.Random(0)
+        for signal_number in itertools.cycle([signal.SIGSTOP, signal.SIGKILL]):
+            if self.stopping.wait(self.every):
+                return
+            with suppress(ProcessLookupError, IndexError):
+                os.kill(draw.choice(self.server.workers()), signal_number)
+                self.done[signal_number.name] += 1

@@ -1,228 +1,318 @@
-"""Requests are translated together, and everybody gets their own."""
+"""Requests are translated together, everybody gets their own, and nobody waits for what somebody else asked for."""
 
+import os
+import signal
 import threading
 import time
+from concurrent.futures import CancelledError
 from dataclasses import replace
 
 import pytest
 
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.translator import Translation
-from regard.serve.engine import Closed, Engine, QueueFull
+from regard.serve import executor
+from regard.serve.engine import ClientFull, Closed, Engine, QueueFull
+from regard.serve.executor import TaskFailed
 from regard.serve.limits import Limits
+from regard.serve.work import Sentence, Work
+from regard.serve.worker_process import WorkerFailed
+from tests.serve.fake_worker import Inside, real
 
 M = "de-en"
-OPTIONS, LIMITS = SearchOptions(beam=1), Limits(batch_sentences=8, batch_gap=0.05, batch_wait=0.2, queued_sentences=20)
+OPTIONS = SearchOptions(beam=1)
+LIMITS = Limits(batch_sentences=8, batch_gap=0.05, batch_wait=0.2, client_cost=20_000, total_cost=30_000)
 
 
-class Slow:
-    """A lane that shouts, and remembers its batches; it can be held."""
-
-    def __init__(self):
-        self.batches, self.go_on = [], threading.Event()
-        self.go_on.set()
-
-    def translate(self, model, texts, options):
-        self.go_on.wait(10)
-        self.batches.append(list(texts))
-        if "bad" in texts:
-            raise ValueError("bad")
-        for number, text in enumerate(texts):
-            yield [(number, [Translation(text.upper(), 0.0)])]
+def work(texts, *, client="somebody", cost=100, seconds=30, **changes):
+    sentences = [Sentence(text, cost) for text in texts]
+    given = {"model": M, "options": OPTIONS} | changes
+    return Work(client, sentences=sentences, deadline=time.monotonic() + seconds, **given)
 
 
-@pytest.fixture
-def slow():
-    return Slow()
+def started(*workers, limits=LIMITS, start=None):
+    """An engine of workers inside of the test, or of real ones."""
+    waiting = iter(workers)
+    count = len(workers) or 2
+    return Engine(
+        start or (lambda: next(waiting)), workers=count, models={M: 0, "en-de": 1}, limits=limits, say=lambda text: None
+    )
 
 
 @pytest.fixture
-def engine(slow):
-    found = Engine([slow.translate], LIMITS)
+def worker():
+    return Inside()
+
+
+@pytest.fixture
+def engine(worker):
+    found = started(worker)
     yield found
-    slow.go_on.set()
+    worker.go_on.set()
     found.close()
 
 
-def results(futures):
-    return [one[0].text for future in futures for one in future.result(10)]
+@pytest.fixture
+def processes():
+    """An engine of two real processes."""
+    found = started(start=real)
+    until(lambda: found.ready_workers == 2)
+    yield found
+    found.close()
 
 
-def test_those_that_wait_go_together_and_get_their_own(engine, slow):
-    slow.go_on.clear()
-    first = engine.submit(M, ["zero"], OPTIONS)
-    time.sleep(0.2)  # it is being translated now
-    later = [engine.submit(M, [f"{name}1", f"{name}2"], OPTIONS) for name in "abc"]
-    slow.go_on.set()
+def submit(engine, *texts, **options):
+    found = work(texts, **options)
+    engine.submit(found)
+    return found
+
+
+def results(*works):
+    return [best[0].text for one in works for best in one.future.result(20)]
+
+
+def until(condition, seconds=20):
+    ends = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < ends, "it never came to this"
+        time.sleep(0.01)
+
+
+def hold(engine, worker, *texts, **options):
+    """Keep the worker busy with these."""
+    worker.go_on.clear()
+    before = len(worker.batches)
+    found = submit(engine, *(texts or ["zero"]), **options)
+    until(lambda: len(worker.batches) > before)
+    return found
+
+
+def test_those_that_wait_go_together_and_get_their_own(engine, worker):
+    first = hold(engine, worker)
+    later = [submit(engine, f"{name}1", f"{name}2") for name in "abc"]
+    worker.go_on.set()
     assert results(first) == ["ZERO"]
     assert [results(one) for one in later] == [["A1", "A2"], ["B1", "B2"], ["C1", "C2"]]
-    assert slow.batches == [["zero"], ["a1", "a2", "b1", "b2", "c1", "c2"]]
+    assert [sorted(batch) for batch in worker.batches] == [["zero"], ["a1", "a2", "b1", "b2", "c1", "c2"]]
 
 
-def test_a_sentence_is_answered_when_it_is_done_not_with_the_last_of_its_batch():
-    go_on, batches = threading.Event(), []
-
-    def lane(model, texts, options):
-        batches.append(texts)
-        yield [(1, [Translation(texts[1].upper(), 0.0)])]
-        go_on.wait(10)
-        yield [(0, [Translation(texts[0].upper(), 0.0)])]
-
-    engine = Engine([lane], LIMITS)
-    long, short = engine.submit(M, ["long"], OPTIONS), engine.submit(M, ["short"], OPTIONS)
-    assert results(short) == ["SHORT"] and not long[0].done() and batches == [["long", "short"]]
-    assert (engine.taken, engine.translated) == (1, 1)
-    go_on.set()
-    assert results(long) == ["LONG"]
+def test_those_of_similar_cost_go_together(worker):
+    engine = started(worker, limits=replace(LIMITS, batch_sentences=10))
+    hold(engine, worker)
+    short = [submit(engine, f"s{number}", cost=100) for number in range(10)]
+    long = [submit(engine, f"l{number}", cost=900) for number in range(10)]
+    worker.go_on.set()
+    results(*short, *long)
     engine.close()
-    assert (engine.queued, engine.taken, engine.translated, engine.batches) == (0, 0, 2, 1)
+    assert [{text[0] for text in batch} for batch in worker.batches[1:]] == [{"s"}, {"l"}]
 
 
-def test_an_error_after_some_answers_takes_none_of_them_back():
-    def lane(model, texts, options):
-        yield [(0, [Translation("ONE", 0.0)])]
-        raise ValueError("in the middle")
-
-    engine = Engine([lane], LIMITS)
-    one, two = engine.submit(M, ["one"], OPTIONS), engine.submit(M, ["two"], OPTIONS)
-    assert results(one) == ["ONE"]
-    with pytest.raises(ValueError, match="in the middle"):
-        results(two)
-    engine.close()
-    assert engine.taken == 0
-
-
-def test_those_of_like_length_go_together(slow):
-    engine = Engine([slow.translate] * 2, replace(LIMITS, batch_sentences=64, queued_sentences=200))
-    slow.go_on.clear()
-    held = []
-    for _ in range(2):
-        held += engine.submit(M, ["zero"], OPTIONS)
-        time.sleep(0.3)  # a lane has it now
-    texts = [text for number in range(10) for text in (f"s{number}", f"a long sentence {number}")]
-    futures = [engine.submit(M, [text], OPTIONS) for text in texts]
-    slow.go_on.set()
-    assert [results(one) for one in futures] == [[text.upper()] for text in texts]
-    assert results(held) == ["ZERO", "ZERO"]
-    engine.close()
-    batches = [batch for batch in slow.batches if "zero" not in batch]
-    first = next(batch for batch in batches if "s0" in batch)
-    assert 10 <= len(first) <= 11, batches  # half of 20 that wait and of one, or none, that the other lane has
-    assert sum(len(text) == 2 for text in first) == 10, batches  # all of the first one's length, and only then another
+def test_other_options_and_other_models_are_another_batch(engine, worker):
+    hold(engine, worker)
+    works = [
+        submit(engine, "a"),
+        submit(engine, "b", options=SearchOptions(beam=2)),
+        submit(engine, "c"),
+        submit(engine, "d", model="en-de"),
+    ]
+    worker.go_on.set()
+    assert results(*works) == ["A", "B", "C", "D"]
+    assert worker.batches == [["zero"], ["a", "c"], ["b"], ["d"]]
 
 
-def test_other_options_are_another_batch(engine, slow):
-    slow.go_on.clear()
-    engine.submit(M, ["zero"], OPTIONS)
-    time.sleep(0.2)
-    futures = [engine.submit(M, [text], replace(OPTIONS, beam=beam)) for text, beam in (("a", 1), ("b", 2), ("c", 1))]
-    slow.go_on.set()
-    assert [results(one) for one in futures] == [["A"], ["B"], ["C"]]
-    assert slow.batches == [["zero"], ["a", "c"], ["b"]]
-
-
-def test_a_long_request_is_several_batches(engine, slow):
+def test_a_long_request_is_several_batches_of_bounded_cost(engine, worker):
     texts = [f"t{number}" for number in range(19)]
-    assert results(engine.submit(M, texts, OPTIONS)) == [text.upper() for text in texts]
-    assert [len(batch) for batch in slow.batches] == [8, 8, 3]
+    assert results(submit(engine, *texts)) == [text.upper() for text in texts]
+    assert [len(batch) for batch in worker.batches] == [8, 8, 3]
+    dear = started(again := Inside(), limits=replace(LIMITS, long_batch_cost=8_000))
+    results(submit(dear, "a", "b", "c", cost=4_000))
+    dear.close()
+    assert [len(batch) for batch in again.batches] == [2, 1]
 
 
-def test_a_full_queue_refuses(engine, slow):
-    slow.go_on.clear()
-    engine.submit(M, ["zero"], OPTIONS)
-    time.sleep(0.2)
-    engine.submit(M, ["x"] * 18, OPTIONS)
+def test_what_waits_is_shared_among_workers():
+    workers = Inside(), Inside()
+    engine = started(*workers, limits=replace(LIMITS, batch_sentences=64))
+    works = [submit(engine, f"t{number}") for number in range(64)]
+    assert results(*works) == [f"T{number}" for number in range(64)]
+    engine.close()
+    assert all(one.batches for one in workers)
+
+
+def test_a_short_request_does_not_wait_for_a_long_one(engine, worker):
+    hold(engine, worker, *[f"g{number}" for number in range(100)], client="greedy")
+    short = submit(engine, "short", client="other")
+    worker.go_on.set()
+    assert results(short) == ["SHORT"]
+    assert "short" in worker.batches[1]
+
+
+def test_bulk_leaves_room_while_there_are_interactive_requests(worker):
+    limits = replace(LIMITS, batch_sentences=64, interactive_cost=1000, bulk_batch_cost=500)
+    engine = started(worker, limits=limits)
+    hold(engine, worker, client="interactive")
+    bulk = submit(engine, *[f"g{number}" for number in range(40)], client="bulk")
+    worker.go_on.set()
+    results(bulk)
+    engine.close()
+    assert max(map(len, worker.batches[1:])) == 5
+
+
+def test_without_interactive_requests_bulk_has_all_room(worker):
+    limits = replace(LIMITS, batch_sentences=64, interactive_cost=1000, bulk_batch_cost=500)
+    engine = started(worker, limits=limits)
+    results(submit(engine, *[f"g{number}" for number in range(40)], client="bulk"))
+    engine.close()
+    assert len(worker.batches) == 1
+
+
+def test_long_sentences_leave_a_worker_to_short_ones():
+    workers = Inside(), Inside()
+    engine = started(*workers, limits=replace(LIMITS, short_cost=500, long_batch_cost=1000, interactive_cost=200))
+    for one in workers:
+        one.go_on.clear()
+    submit(engine, "interactive", client="other")
+    until(lambda: sum(len(one.batches) for one in workers) == 1)
+    long = submit(engine, *[f"l{number}" for number in range(4)], cost=1000, client="greedy")
+    time.sleep(1)  # the free worker has one of them, and the next waits although the other becomes free
+    busy = next(one for one in workers if ["interactive"] in one.batches)
+    busy.go_on.set()
+    time.sleep(0.5)
+    assert sum(len(one.batches) for one in workers) == 2
+    assert results(submit(engine, "short", client="other")) == ["SHORT"]
+    for one in workers:
+        one.go_on.set()
+    assert results(long) == ["L0", "L1", "L2", "L3"]
+    engine.close()
+
+
+def test_a_client_with_too_much_waiting_is_refused_and_others_are_not(engine, worker):
+    hold(engine, worker)
+    kept = submit(engine, *["x"] * 190, client="greedy")
+    with pytest.raises(ClientFull):
+        submit(engine, *["y"] * 20, client="greedy")
+    other = submit(engine, "other", client="other")
     with pytest.raises(QueueFull):
-        engine.submit(M, ["y"] * 3, OPTIONS)
-    assert engine.queued == 18
-    slow.go_on.set()
+        submit(engine, *["z"] * 150, client="third")
+    worker.go_on.set()
+    assert results(other) == ["OTHER"]
+    results(kept)
+    until(lambda: not engine.cost_of_client)
 
 
-def test_an_error_reaches_who_asked_and_the_engine_goes_on(engine):
-    with pytest.raises(ValueError, match="bad"):
-        results(engine.submit(M, ["bad"], OPTIONS))
-    assert results(engine.submit(M, ["good"], OPTIONS)) == ["GOOD"]
-
-
-def test_what_nobody_waits_for_is_not_translated(engine, slow):
-    slow.go_on.clear()
-    engine.submit(M, ["zero"], OPTIONS)
-    time.sleep(0.2)
-    (gone,), kept = engine.submit(M, ["gone"], OPTIONS), engine.submit(M, ["kept"], OPTIONS)
-    assert gone.cancel()
-    slow.go_on.set()
+def test_what_nobody_waits_for_is_not_translated(engine, worker):
+    hold(engine, worker)
+    gone, kept = submit(engine, "gone"), submit(engine, "kept")
+    assert gone.future.cancel()
+    worker.go_on.set()
     assert results(kept) == ["KEPT"]
-    assert slow.batches == [["zero"], ["kept"]] and engine.queued == 0
-    engine.close()
-    assert engine.taken == 0
+    assert worker.batches == [["zero"], ["kept"]] and engine.queued == 0
 
 
-def test_what_is_cancelled_while_it_is_taken_is_no_longer_counted(engine, slow):
-    slow.go_on.clear()
-    first, second = engine.submit(M, ["first"], OPTIONS), engine.submit(M, ["second"], OPTIONS)
-    taken, engine._take = engine._take, lambda: [second[0].cancel(), taken()][1]  # in the same batch, too late for it
-    slow.go_on.set()
-    assert results(first) == ["FIRST"]
-    engine.close()
-    assert engine.taken == 0
+def test_a_batch_that_nobody_waits_for_any_more_is_cancelled(engine, worker):
+    held = hold(engine, worker, "one", "two")
+    held.future.cancel()
+    until(lambda: worker.cancelled == [0])
+    worker.go_on.set()
+    assert results(submit(engine, "next")) == ["NEXT"]
 
 
-def test_a_lane_that_leaves_sentences_out_leaves_nobody_waiting():
-    engine = Engine([lambda model, texts, options: iter([[(0, [Translation("ONE", 0.0)])]])], LIMITS)
-    one, two = engine.submit(M, ["one"], OPTIONS), engine.submit(M, ["two"], OPTIONS)
-    assert results(one) == ["ONE"]
-    with pytest.raises(RuntimeError, match="left sentences out"):
-        results(two)
-    engine.close()
-    assert (engine.taken, engine.batches) == (0, 0)
+def test_a_batch_that_somebody_still_waits_for_is_not(engine, worker):
+    hold(engine, worker)
+    gone, kept = submit(engine, "gone"), submit(engine, "kept")
+    worker.go_on.set()
+    until(lambda: len(worker.batches) == 2)
+    gone.future.cancel()
+    assert results(kept) == ["KEPT"] and worker.cancelled == []
 
 
-def test_the_first_does_not_wait_longer_than_it_may(slow):
-    engine = Engine([slow.translate], replace(LIMITS, batch_gap=0.2, batch_wait=0.5))
-    futures = []
+def test_a_deadline_reaches_the_worker(engine, worker):
+    held = hold(engine, worker, seconds=0.5)
+    with pytest.raises(TimeoutError):
+        held.future.result(10)
+    assert worker.cancelled == [0]
+
+
+def test_an_error_reaches_who_asked_and_the_engine_goes_on(processes):
+    with pytest.raises(TaskFailed, match="ValueError: bad"):
+        results(submit(processes, "error"))
+    assert results(submit(processes, "good")) == ["GOOD"]
+
+
+def test_a_sentence_whose_worker_is_killed_goes_to_another(processes):
+    held = submit(processes, "one", "long")
+    until(lambda: held.found)
+    pid = int(held.found[0][0].score)
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: processes.failures == 1)
+    assert not held.done  # another worker has it now
+    held.future.cancel()
+    until(lambda: processes.ready_workers == 2)
+
+
+def test_a_worker_that_is_stopped_is_replaced_and_its_sentences_answered(processes):
+    pids = [one.worker.process.pid for one in processes.executors]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    asked = [submit(processes, f"t{number}") for number in range(10)]
+    until(lambda: processes.why_not_ready() == "no worker is ready")
+    assert results(*asked) == [f"T{number}" for number in range(10)]
+    until(lambda: processes.why_not_ready() is None)
+    assert not set(pids) & {one.worker.process.pid for one in processes.executors}
+
+
+def test_an_idle_worker_that_is_stopped_is_replaced_too(processes):
+    os.kill(processes.executors[0].worker.process.pid, signal.SIGSTOP)
+    until(lambda: processes.failures == 1)
+    until(lambda: processes.ready_workers == 2)
+
+
+def test_a_sentence_that_ends_every_worker_is_refused_and_its_neighbours_are_answered(processes):
+    asked = [submit(processes, text) for text in ("a", "b", "die", "c", "d")]
+    with pytest.raises(WorkerFailed):
+        asked[2].future.result(30)
+    assert results(*asked[:2], *asked[3:]) == ["A", "B", "C", "D"]
+    assert processes.failures == 3
+
+
+def test_a_worker_that_does_not_stop_is_replaced(processes, monkeypatch):
+    monkeypatch.setattr(executor, "CANCEL_SECONDS", 0.5)
+    deaf = submit(processes, "deaf", seconds=0.5)
+    until(lambda: processes.failures == 1)
+    until(lambda: deaf.done or processes.queued == 0)
+    deaf.future.cancel()
+    assert results(submit(processes, "next")) == ["NEXT"]
+
+
+def test_the_first_does_not_wait_longer_than_it_may(worker):
+    engine = started(worker, limits=replace(LIMITS, batch_gap=0.2, batch_wait=0.5))
+    works = []
     for number in range(12):  # one every 0.1 s: the gap is never long enough
-        futures += engine.submit(M, [f"t{number}"], OPTIONS)
+        works.append(submit(engine, f"t{number}"))
         time.sleep(0.1)
-    results(futures)
+    results(*works)
     engine.close()
-    assert len(slow.batches) > 1 and len(slow.batches[0]) < 8  # so it was time, and not a full batch
+    assert len(worker.batches) > 1 and len(worker.batches[0]) < 8  # so it was time, and not a full batch
 
 
-def test_closing_finishes_what_was_taken_and_takes_nothing_more(slow):
-    engine = Engine([slow.translate] * 2, LIMITS)
-    slow.go_on.clear()
-    futures = [engine.submit(M, [f"t{number}"], OPTIONS) for number in range(10)]
+def test_what_is_abandoned_is_refused_at_once_and_nothing_more_is_taken(engine, worker):
+    held, waiting = hold(engine, worker), submit(engine, "waiting")
+    engine.abandon()
+    for one in (held, waiting):
+        with pytest.raises(Closed):
+            one.future.result(1)
+    with pytest.raises(Closed):
+        submit(engine, "late")
+    assert engine.why_not_ready() == "the server is shutting down"
+
+
+def test_closing_ends_workers_that_are_stopped_or_busy():
+    engine = started(start=real)
+    until(lambda: engine.ready_workers == 2)
+    pids = [one.worker.process.pid for one in engine.executors]
+    busy = submit(engine, "long")
+    os.kill(pids[1], signal.SIGSTOP)
     closing = threading.Thread(target=engine.close)
     closing.start()
-    time.sleep(0.1)
-    with pytest.raises(Closed):
-        engine.submit(M, ["late"], OPTIONS)
-    slow.go_on.set()
-    closing.join(10)
-    assert [results(one) for one in futures] == [[f"T{number}"] for number in range(10)]
-
-
-def test_calls_are_made_by_the_engines_threads(engine):
-    assert engine.call(lambda: threading.current_thread().name).result(10).startswith("translate-")
-    with pytest.raises(ZeroDivisionError):
-        engine.call(lambda: 1 / 0).result(10)
-    engine.close()
-    assert engine.taken == 0
-
-
-def test_other_models_are_another_batch(engine, slow):
-    slow.go_on.clear()
-    engine.submit(M, ["zero"], OPTIONS)
-    time.sleep(0.2)
-    futures = [engine.submit(model, [text], OPTIONS) for text, model in (("a", M), ("b", "en-de"), ("c", M))]
-    slow.go_on.set()
-    assert [results(one) for one in futures] == [["A"], ["B"], ["C"]]
-    assert slow.batches == [["zero"], ["a", "c"], ["b"]]
-
-
-def test_what_waits_is_shared_among_lanes(slow):
-    engine = Engine([slow.translate] * 2, replace(LIMITS, batch_sentences=64, queued_sentences=200))
-    futures = [engine.submit(M, [f"t{number}"], OPTIONS) for number in range(64)]
-    assert [results(one) for one in futures] == [[f"T{number}"] for number in range(64)]
-    engine.close()
-    assert len(slow.batches) > 1 and max(map(len, slow.batches)) <= 64
+    closing.join(40)
+    assert not closing.is_alive() and isinstance(busy.future.exception(1), Closed | CancelledError)
+    assert all(one.worker.process.poll() is not None for one in engine.executors)

@@ -1,5 +1,6 @@
 """Under load nobody is lost or given another's translation, memory stays flat, and a stop drops nothing accepted."""
 
+import json
 import os
 import signal
 import socket
@@ -11,10 +12,13 @@ import httpx
 import pytest
 
 from tests.serve.conftest import serving
-from tests.serve.load import POOL, Clients, expected
+from tests.serve.load import POOL, Clients, Saboteur, expected
 
-SOAK = float(os.environ.get("REGARD_SOAK", "60"))  # seconds; `make soak` takes thirty minutes
-MIXED = ["one"] * 6 + ["many", "libre", "libre", "stream", "leave", "look", "mistake"]
+SOAK = float(os.environ.get("REGARD_SOAK", "20"))  # seconds; `make soak` takes thirty minutes
+OUT = os.environ.get("REGARD_SOAK_OUT")  # where its numbers are written
+INTERACTIVE = ["one"] * 6 + ["libre", "libre", "stream", "look", "mistake"]
+BULK = (200, 1000, 3000) if SOAK >= 300 else (200,)  # sentences of a greedy request
+HOSTILE = ["endless", "far_look", "slow_reader", "half_open", "leave"]
 
 
 @pytest.fixture(scope="module")
@@ -22,22 +26,61 @@ def right():
     return expected()
 
 
-def test_mixed_load_is_answered_rightly_and_memory_stays_flat(right):
-    with serving() as server:
-        clients = Clients(server.url, right, count=16, kinds=MIXED)
-        clients.start()
-        time.sleep(SOAK / 3)
-        warm = server.resident()
-        time.sleep(2 * SOAK / 3)
-        after = server.resident()
-        clients.stop()
-        numbers = server.get("/metrics").text
-    assert clients.wrong == []
-    assert clients.told["lost"] == 0 and clients.told["one 200"] > 20, clients.told
-    assert all(clients.told[f"{kind} 200"] for kind in ("many", "libre", "stream", "look")), clients.told
-    assert {key for key in clients.told if key.endswith(("404", "422"))} >= {"mistake 422", "mistake 404"}
-    assert after - warm < 60e6, (warm, after)
-    assert "regard_queued_sentences 0.0" in numbers
+def test_hostile_load_leaves_interactive_clients_and_memory_alone(right):
+    """Interactive clients beside greedy and hostile ones, while workers are killed and stopped."""
+    with serving("de-en") as server:
+        interactive = Clients(server.url, right, count=8, kinds=INTERACTIVE, network=1, pause=0.3)
+        greedy = Clients(server.url, right, count=1, kinds=["bulk"], network=2, bulk=BULK)
+        hostile = Clients(server.url, right, count=3, kinds=HOSTILE, network=3, pause=0.5)
+        saboteur = Saboteur(server, every=min(20, SOAK / 3))
+        everybody = (saboteur, interactive, greedy, hostile)
+        for one in everybody:
+            one.start()
+        memory = []
+        ends = time.monotonic() + SOAK
+        while time.monotonic() < ends:
+            time.sleep(min(5, SOAK / 10))
+            workers = [server.resident(pid) for pid in server.workers() if alive(pid)]
+            memory.append((server.resident(), max(workers, default=0)))
+        for one in everybody:
+            one.stopping.set()
+        for one in everybody:
+            one.stop()
+        until(lambda: server.get("/ready").json().get("queued") == 0)
+        numbers = report(interactive, greedy, hostile, saboteur, memory, server.get("/metrics").text)
+    if OUT:
+        Path(OUT).write_text(json.dumps(numbers, indent=1) + "\n")
+    assert interactive.wrong == greedy.wrong == hostile.wrong == []
+    assert not [key for key in interactive.told if key.endswith(("429", "500", "503", "lost"))], interactive.told
+    assert interactive.told["one 200"] > 10 and saboteur.done, numbers
+    if SOAK >= 300:  # for a machine with two cores of its own
+        warm = len(memory) // 3
+        assert numbers["interactive"]["p99_seconds"] < 2, numbers
+        assert memory[-1][0] - memory[warm][0] < 60e6, numbers
+
+
+def report(interactive, greedy, hostile, saboteur, memory, metrics):
+    """What happened, in numbers."""
+    seconds = sorted(interactive.seconds)
+    quarter = len(memory) // 4
+    return {
+        "seconds": SOAK,
+        "interactive": {
+            "requests": len(seconds),
+            "p50_seconds": round(seconds[len(seconds) // 2], 3),
+            "p99_seconds": round(seconds[int(0.99 * len(seconds))], 3),
+            "most_seconds": round(seconds[-1], 3),
+            "answers": dict(interactive.told),
+        },
+        "greedy": dict(greedy.told),
+        "hostile": dict(hostile.told),
+        "signals": dict(saboteur.done),
+        "server_mib": [round(memory[at][0] / 2**20) for at in (0, quarter, 2 * quarter, 3 * quarter, -1)],
+        "largest_worker_mib": round(max(worker for _, worker in memory) / 2**20),
+        "replaced_workers": int(float(metrics.partition("\nregard_replaced_workers ")[2].partition("\n")[0])),
+        "translated_sentences": int(float(metrics.partition("\nregard_translated_sentences ")[2].partition("\n")[0])),
+        "wrong": len(interactive.wrong + greedy.wrong + hostile.wrong),
+    }
 
 
 def test_a_stop_under_load_drops_nothing_that_was_accepted(right):
@@ -56,7 +99,7 @@ def test_a_stop_under_load_drops_nothing_that_was_accepted(right):
 def test_what_was_accepted_before_a_stop_is_answered(right):
     answers, refused = [], []
     with serving("de-en") as server:
-        asked = POOL * 20
+        asked = POOL * 5
 
         def ask():
             try:
@@ -68,7 +111,7 @@ def test_what_was_accepted_before_a_stop_is_answered(right):
         for thread in threads:
             thread.start()
         deadline = time.monotonic() + 15  # by then all four are here, however slow the machine
-        while server.get("/ready").json()["queued"] < 3 * len(asked) + 1 and time.monotonic() < deadline:
+        while server.get("/ready").json()["queued"] < 2 * len(asked) and time.monotonic() < deadline:
             time.sleep(0.01)
         server.process.send_signal(signal.SIGTERM)
         for thread in threads:
@@ -83,7 +126,8 @@ def test_slow_clients_are_sent_away_and_keep_nobody_else_waiting(right):
         slow = [socket.create_connection(("127.0.0.1", server.port), timeout=40) for _ in range(50)]
         for connection in slow:
             connection.sendall(
-                b"POST /v1/translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+                b"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\n"
+                b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
             )
         assert server.post("/v1/translate", json={"text": POOL[0]}).json()["translations"][0]["text"] == right[POOL[0]]
         answer = slow[0].recv(1000)
@@ -94,7 +138,7 @@ def test_slow_clients_are_sent_away_and_keep_nobody_else_waiting(right):
 
 def test_a_worker_that_is_killed_is_replaced_and_nobody_notices(right):
     with serving("de-en") as server:
-        workers = [int(one) for one in children(server.process.pid)]
+        workers = server.workers()
         assert len(workers) >= 2
         clients = Clients(server.url, right, count=8, kinds=["one", "many"])
         clients.start()
@@ -102,13 +146,13 @@ def test_a_worker_that_is_killed_is_replaced_and_nobody_notices(right):
         os.kill(workers[0], signal.SIGKILL)
         time.sleep(6)
         clients.stop()
-        assert len(children(server.process.pid)) == len(workers)
+        until(lambda: len(server.workers()) == len(workers))
     assert clients.wrong == [] and not [key for key in clients.told if not key.endswith("200")]
 
 
 def test_workers_end_with_the_server_even_when_it_is_killed():
     with serving("de-en") as server:
-        workers = children(server.process.pid)
+        workers = server.workers()
         server.process.kill()
         deadline = time.monotonic() + 30
         while any(alive(one) for one in workers):
@@ -121,6 +165,8 @@ def alive(pid):
     return path.exists() and path.read_text() != ""  # a process that has ended but was not waited for has no command
 
 
-def children(pid):
-    """Processes that any of its threads started."""
-    return [one for path in Path(f"/proc/{pid}/task").glob("*/children") for one in path.read_text().split()]
+def until(condition, seconds=60):
+    ends = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < ends, "it never came to this"
+        time.sleep(0.1)

@@ -35,19 +35,19 @@ def folder(tmp_path):
 
 
 def test_text_is_replaced_and_nothing_else_is_left(folder):
-    folder.write_text("note.txt", "old")
-    folder.write_text("note.txt", "new é 年")
-    assert folder.read_text("note.txt") == "new é 年"
+    folder.save_text("note.txt", "old")
+    folder.save_text("note.txt", "new é 年")
+    assert folder.load_text("note.txt") == "new é 年"
     assert folder.names() == ["note.txt"]
 
 
 @pytest.mark.parametrize("call", ["replace", "fsync"])
 def test_a_crash_leaves_the_old_file_intact(folder, monkeypatch, call):
-    folder.write_text("note.txt", "old")
+    folder.save_text("note.txt", "old")
     monkeypatch.setattr(os, call, crash)
     with pytest.raises(Crash):
-        folder.write_text("note.txt", "new")
-    assert folder.read_text("note.txt") == "old"
+        folder.save_text("note.txt", "new")
+    assert folder.load_text("note.txt") == "old"
 
 
 def test_the_new_text_is_on_the_disk_before_it_takes_the_old_ones_place(folder, monkeypatch):
@@ -55,15 +55,15 @@ def test_the_new_text_is_on_the_disk_before_it_takes_the_old_ones_place(folder, 
     fsync, replace = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda file: (happened.append("fsync"), fsync(file))[1])
     monkeypatch.setattr(os, "replace", lambda *names, **more: (happened.append("rename"), replace(*names, **more))[1])
-    folder.write_text("note.txt", "text")
+    folder.save_text("note.txt", "text")
     assert happened == ["fsync", "rename", "fsync"]  # the file; its new name; the folder, which holds the name
 
 
 def test_a_link_in_the_place_of_a_file_is_replaced_and_its_target_stays(folder, secret):
     (folder.path / "card.md").symlink_to(secret)
-    folder.write_text("card.md", "new")
+    folder.save_text("card.md", "new")
     assert secret.read_text() == "secret"
-    assert folder.read_text("card.md") == "new"
+    assert folder.load_text("card.md") == "new"
 
 
 def test_a_temporary_name_cannot_be_guessed(folder, monkeypatch):
@@ -71,11 +71,11 @@ def test_a_temporary_name_cannot_be_guessed(folder, monkeypatch):
     replace = os.replace
     monkeypatch.setattr(os, "replace", lambda old, new, **more: (names.append(old), replace(old, new, **more))[1])
     for _ in range(2):
-        folder.write_text("card.md", "text")
+        folder.save_text("card.md", "text")
     assert len(set(names)) == 2 and all(len(name) >= 20 for name in names)
 
 
-@pytest.mark.parametrize("write", ["append", "create"])
+@pytest.mark.parametrize("write", ["append_file", "create_file"])
 def test_writing_through_a_link_is_refused(folder, secret, write):
     (folder.path / "log.jsonl").symlink_to(secret)
     with pytest.raises((CheckpointError, FileExistsError)):
@@ -86,7 +86,7 @@ def test_writing_through_a_link_is_refused(folder, secret, write):
 def test_appending_to_a_file_that_has_another_name_elsewhere_is_refused(folder, secret):
     os.link(secret, folder.path / "log.jsonl")
     with pytest.raises(CheckpointError, match="hard link"):
-        folder.append("log.jsonl")
+        folder.append_file("log.jsonl")
 
 
 def test_a_lock_is_not_taken_through_a_link_and_empties_no_file(folder, secret):
@@ -113,7 +113,7 @@ def test_removing_a_link_to_a_folder_leaves_what_is_in_it(folder, tmp_path):
 def test_a_link_to_a_file_is_refused_by_name(folder, secret):
     (folder.path / "card.json").symlink_to(secret)
     with pytest.raises(CheckpointError, match=r"card\.json is a symbolic link"):
-        folder.read_text("card.json")
+        folder.load_text("card.json")
     assert not folder.has_file("card.json")
 
 
@@ -122,9 +122,9 @@ def test_a_link_at_any_level_is_refused_by_name(folder, tmp_path):
     (tmp_path / "other" / "inner" / "a.txt").write_text("secret")
     (folder.path / "checkpoints").symlink_to(tmp_path / "other")
     with pytest.raises(CheckpointError, match="checkpoints is a symbolic link"):
-        (folder / "checkpoints" / "inner").read_text("a.txt")
+        (folder / "checkpoints" / "inner").load_text("a.txt")
     with pytest.raises(CheckpointError, match="checkpoints is a symbolic link"):
-        (folder / "checkpoints").write_text("a.txt", "new")
+        (folder / "checkpoints").save_text("a.txt", "new")
     with pytest.raises(CheckpointError, match="checkpoints is a symbolic link"):
         (folder / "checkpoints" / "new").make()
     assert (folder / "checkpoints").names() == []
@@ -132,9 +132,9 @@ def test_a_link_at_any_level_is_refused_by_name(folder, tmp_path):
 
 
 def test_the_folder_that_the_user_named_may_be_a_link(folder, tmp_path):
-    folder.write_text("a.txt", "text")
+    folder.save_text("a.txt", "text")
     (tmp_path / "latest").symlink_to(folder.path)
-    assert Folder(tmp_path / "latest").read_text("a.txt") == "text"
+    assert Folder(tmp_path / "latest").load_text("a.txt") == "text"
 
 
 def make_pipe(path):
@@ -150,27 +150,27 @@ def test_what_is_no_regular_file_is_refused_without_waiting_for_it(folder, make,
     monkeypatch.chdir(folder.path)  # names of sockets must be short
     make("a.txt")
     with pytest.raises(CheckpointError, match=r"a\.txt is not a regular file"):
-        folder.read_text("a.txt")
+        folder.load_text("a.txt")
 
 
 def test_a_file_that_is_too_large_is_refused_before_it_is_read(folder):
     with open(folder.path / "a.txt", "wb") as file:
         file.truncate(2**40)
     with pytest.raises(CheckpointError, match=r"a\.txt is larger than any such file of ours \(1,048,576 bytes\)"):
-        folder.read_bytes("a.txt", limit=MIB)
+        folder.load_bytes("a.txt", limit=MIB)
 
 
 @pytest.mark.parametrize("name", ["../secret.txt", "/etc/passwd", "..", ".", "", "a/b", "a\0b", "x" * 256])
 def test_only_bare_names_are_opened(folder, secret, name):
-    for use in (folder.read_bytes, folder.has_file, folder.append, folder.create, folder.remove, folder.__truediv__):
+    for method in ("load_bytes", "has_file", "append_file", "create_file", "remove", "__truediv__"):
         with pytest.raises(CheckpointError, match="is not a file name"):
-            use(name)
+            getattr(folder, method)(name)
 
 
 def test_json_reads_back_as_what_was_written(folder):
     value = {"step": 3, "best": None, "loss": 0.1, "words": ["é", "年"]}
-    folder.write_json("a.json", value)
-    assert folder.read_json("a.json") == value
+    folder.save_json("a.json", value)
+    assert folder.load_json("a.json") == value
 
 
 ODD_JSON = {
@@ -191,13 +191,13 @@ ODD_JSON = {
 def test_damaged_json_is_named(folder, content):
     (folder.path / "a.json").write_bytes(content)
     with pytest.raises(CheckpointError) as caught:
-        folder.read_json("a.json")
+        folder.load_json("a.json")
     assert str(caught.value).startswith(f"{folder.path / 'a.json'} is damaged: ")
 
 
 def test_missing_json_is_named(folder):
     with pytest.raises(CheckpointError) as caught:
-        folder.read_json("a.json")
+        folder.load_json("a.json")
     assert str(caught.value) == f"{folder.path / 'a.json'} is missing"
 
 

@@ -48,7 +48,7 @@ def sealed(tmp_path):
 def make_sealed(parent, contents, name="folder"):
     with staged(Folder(parent), name) as folder:
         for file, text in contents.items():
-            folder.write_text(file, text)
+            folder.save_text(file, text)
     return parent / name
 
 
@@ -76,7 +76,7 @@ def test_a_crash_before_a_renaming_leaves_no_folder_of_that_name(tmp_path, monke
 def test_an_error_while_a_folder_is_filled_leaves_nothing(tmp_path):
     def fill():
         with staged(Folder(tmp_path), "folder") as folder:
-            folder.write_text("a.txt", "text")
+            folder.save_text("a.txt", "text")
             raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="full"):

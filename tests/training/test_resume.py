@@ -170,7 +170,7 @@ def test_a_recipe_whose_writing_was_cut_short_is_put_in_its_place(tmp_path):
     regard.train("reverse", out=tmp_path / "run", overrides=[*SETTINGS, "train.steps=10"])
     run = RunFolder(tmp_path / "run")
     old = (run.path / "recipe.toml").read_bytes()
-    run.write_recipe(run.recipe())
+    run.change_recipe(run.recipe())
     (run.path / "recipe.toml").rename(run.path / ".recipe.toml.new")  # as if killed before the last rename ...
     (run.path / "recipe.toml").write_bytes(old.replace(b"steps = 10", b"steps = 11"))  # ... with another one there
     assert run.recipe().train.steps == 10

@@ -10,7 +10,9 @@ import threading
 import typer
 
 from regard.cli import bench, card, data, demo, distill, doctor, evaluate, export, look, report, serve, train, translate
-from regard.cli.say import say_error
+from regard.cli.say import console, say_error
+from regard.cli.stopping import Terminated, exit_on_signals
+from regard.cli.streams import discard, open_closed_streams
 from regard.errors import RegardError
 
 app = typer.Typer(
@@ -29,7 +31,9 @@ app.add_typer(bench.app, name="bench")
 
 
 def main() -> None:
-    """The `regard` command: our errors are one sentence and exit code 1; wrong usage is 2."""
+    """The `regard` command: our errors are one sentence and exit code 1; wrong usage is 2; a signal 128 plus its number."""
+    open_closed_streams()
+    exit_on_signals()
     code = _run()
     if threading.active_count() == 1:
         # Python would now take all of PyTorch apart, which is a good part of what a short command takes.
@@ -43,15 +47,18 @@ def _run() -> int:
         try:
             app()
         finally:
+            console.file.flush()
             sys.stdout.flush()
-            sys.stderr.flush()
+    except Terminated as end:
+        say_error(f"stopped by {end.name}")
+        return end.status
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else bool(end.code)
     except RegardError as error:
         say_error(str(error))
         return 1
     except BrokenPipeError:  # the reader of our output has gone, as in `regard translate ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
         return 1
     except OSError as error:  # a full disk, a folder that may not be written: the system's words are the best there are
         say_error(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.say import say
+from regard.cli.streams import printable
 
 
 def card(
@@ -29,5 +30,5 @@ def card(
     from regard import api
 
     path = api.card(run, data=data, evaluated=evaluate, device=device)
-    print(path.read_text(encoding="utf-8"), end="")
+    print(printable(path.read_text(encoding="utf-8")), end="")
     say(f"written to {path} and {path.with_suffix('.json').name}")

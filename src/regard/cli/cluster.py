@@ -8,7 +8,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
+
 from regard.cli.say import console, own_name, say, warn
+from regard.cli.stopping import Terminated
+from regard.cli.streams import printable
 from regard.errors import ConfigError
 
 SAY_SECONDS = 5.0  # between two lines of progress where there is no terminal
@@ -38,7 +42,7 @@ def translate_with_ray(run: Path, source: str, output: Path | None, search: dict
     try:
         with Display() as display:
             outcome = translate_corpus(run, source, output, options=options, listen=display, warn=warn, **given)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Terminated):
         say(f"finished shards are kept; go on with: {own_name()} {shlex.join(sys.argv[1:])}")
         raise
     done = f"{outcome.translated} of {outcome.shards} shards translated" if outcome.translated else "nothing to do"
@@ -77,7 +81,7 @@ class Display:
 
     def _show(self, text: str, *, last: bool = False) -> None:
         if console.is_terminal:
-            self.status.update(text)
+            self.status.update(escape(printable(text)))
         elif last or time.monotonic() - self.said >= SAY_SECONDS:
             self.said = time.monotonic()
             say(text)

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 from regard.cli.clock import clock
 from regard.cli.say import console, own_name, say
+from regard.cli.streams import printable
 from regard.config import find_recipe, load_recipe
 from regard.errors import ConfigError
 
@@ -45,8 +47,8 @@ def prepare(
       zcat web.*.tsv.gz | regard data prepare my.toml 'data.train={pairs="-"}' --out ids      a stream
 
     It takes the text that data.train names and the tokenizer table, and all cores; memory stays the same for any size.
-    Ctrl-C, or a crash, loses at most the shard being written; the same command goes on (a stream is fed again from its
-    beginning).
+    Ctrl-C, SIGTERM, SIGHUP or a crash loses at most the shard being written; the same command goes on (a stream is fed
+    again from its beginning).
     """
     resolved = load_recipe(recipe, overrides or [])
     place = out or (Path(resolved.data.train.store) if resolved.data.train.store else None)
@@ -56,7 +58,7 @@ def prepare(
     from regard.text.bitext import data_folders
 
     with console.status("getting ready ...") as status:
-        tell = status.update if console.is_terminal else _slowly(say)
+        tell = (lambda text: status.update(escape(printable(text)))) if console.is_terminal else _slowly(say)
         store = preparing.prepare(
             resolved,
             place,

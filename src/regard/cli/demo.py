@@ -8,9 +8,11 @@ from typing import Annotated
 
 import typer
 from rich.cells import cell_len, set_cell_size
+from rich.markup import escape
 
 from regard.cli.say import console, own_name, say
 from regard.cli.stopping import StopRequest
+from regard.cli.streams import printable
 
 
 def demo(
@@ -31,7 +33,7 @@ def demo(
         outcome = api.train("dates", out=out, listen=display, stop=stop)
     if not outcome.finished:
         say(f"stopped; go on with: {own_name()} demo --out {out}")
-        return
+        raise typer.Exit(stop.status)
     if outcome.trained:
         say(f"trained in {clock(time.monotonic() - started)}")
     else:
@@ -42,7 +44,7 @@ def demo(
     outputs = api.load(out).translate(EXAMPLES)
     width = max(cell_len(text) for text in EXAMPLES)
     for text, output in zip(EXAMPLES, outputs, strict=True):
-        console.print(f"  {set_cell_size(text, width)}  [dim]→[/]  [bold green]{output}[/]")
+        console.print(f"  {set_cell_size(text, width)}  [dim]→[/]  [bold green]{escape(printable(output))}[/]")
     say(f"\nThe run is in {out}. Now try:")
     say(f'  echo "3 de mayo de 1999" | {own_name()} translate {out}')
     say(f"  {own_name()} evaluate {out}")

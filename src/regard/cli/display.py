@@ -10,6 +10,7 @@ from rich.text import Text
 
 from regard.cli.clock import clock
 from regard.cli.say import console, say
+from regard.cli.streams import printable
 from regard.training.events import Event, Noted, Progress, Saved, Started, Validated
 
 METRIC_NAMES = {
@@ -139,8 +140,10 @@ class LiveDisplay:
         for example in validated.examples:
             right = example.output == example.reference
             mark = Text("✓", style="green") if right else Text("✗", style="red")
-            output = Text(example.output, style="green" if right else "red", overflow="ellipsis", no_wrap=True)
-            table.add_row(mark, Text(example.source, overflow="ellipsis", no_wrap=True), Text("→"), output)
+            output = Text(
+                printable(example.output), style="green" if right else "red", overflow="ellipsis", no_wrap=True
+            )
+            table.add_row(mark, Text(printable(example.source), overflow="ellipsis", no_wrap=True), Text("→"), output)
         return table
 
 

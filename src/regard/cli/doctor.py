@@ -15,6 +15,7 @@ import typer
 from rich.markup import escape
 
 from regard.cli.say import console
+from regard.cli.streams import printable
 
 EXTRAS = {"fast": "ctranslate2", "hf": "transformers", "track": "tensorboard"}
 
@@ -43,9 +44,9 @@ def doctor(
     found = findings() if run is None else check_run(run)
     for finding in found:
         mark, style = ("ok  ", "green") if finding.good else ("look", "yellow")
-        console.print(f"[{style}]{mark}[/]  {finding.name:14} {escape(finding.value)}", soft_wrap=True)
+        console.print(f"[{style}]{mark}[/]  {finding.name:14} {escape(printable(finding.value))}", soft_wrap=True)
         if finding.advice:
-            console.print(f"      {'':14} {finding.advice}", style="dim", markup=False, soft_wrap=True)
+            console.print(f"      {'':14} {printable(finding.advice)}", style="dim", markup=False, soft_wrap=True)
     if run is not None and not all(finding.good for finding in found):
         raise typer.Exit(1)
 
@@ -82,7 +83,6 @@ def _software() -> list[Finding]:
 def _hardware() -> list[Finding]:
     import torch
 
-    from regard.kernels.cpu.build import built
     from regard.nn.device import cpu_has_bfloat16
 
     cores, threads = os.cpu_count() or 1, torch.get_num_threads()
@@ -94,13 +94,7 @@ def _hardware() -> list[Finding]:
             "" if threads <= cores else "more threads than cores makes every operation slower: unset OMP_NUM_THREADS",
         )
     ]
-    kernels = built()
-    advice = (
-        ""
-        if kernels.library
-        else "our kernels for the CPU need one; without them search is slower: install gcc or clang"
-    )
-    found.append(Finding("CPU kernels", kernels.note, kernels.library is not None, advice))
+    found.append(_kernels())
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
             properties = torch.cuda.get_device_properties(index)
@@ -116,6 +110,19 @@ def _hardware() -> list[Finding]:
         advice = "PyTorch was built with CUDA but sees no GPU: check the driver" if expected else ""
         found.append(Finding("GPU", "none; the small recipes train on a CPU", not expected, advice))
     return found
+
+
+def _kernels() -> Finding:
+    from regard.kernels.cpu.build import built
+
+    kernels = built()
+    if kernels.library is not None:
+        return Finding("CPU kernels", kernels.note, True)
+    slower = "search is slower without compiled kernels"
+    advice = f"{slower}: install gcc or clang, and let nobody else write into the cache folder"
+    if kernels.failure is not None:
+        advice = f"{slower}; this is tried again after a day, or at once if you remove {kernels.failure}"
+    return Finding("CPU kernels", kernels.note, False, advice)
 
 
 def _data() -> Finding:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.say import warn
+from regard.cli.streams import printable
 
 
 def evaluate(
@@ -63,6 +64,6 @@ def evaluate(
         print(json.dumps([asdict(result) for result in results], ensure_ascii=False))
         return
     for result in results:
-        print(f"{result.name} ({result.num_pairs:,} pairs, beam {options.beam})")
+        print(f"{printable(result.name)} ({result.num_pairs:,} pairs, beam {options.beam})")
         for score in result.scores:
             print(f"  {score.name:6} {score.value:7.2f}   {score.signature}")

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from typing import IO, cast
 
 from rich.console import Console
 
-console = Console(stderr=True, highlight=False)
+from regard.cli.streams import TolerantStderr, printable
+
+console = Console(file=cast(IO[str], TolerantStderr()), highlight=False)
 rank = int(os.environ.get("RANK", "0"))  # among the processes that torchrun started; the first one speaks for all
 
 
@@ -16,13 +19,13 @@ def say(text: str) -> None:
     """One plain sentence."""
     if rank:
         return
-    console.print(text, markup=False, soft_wrap=True)
+    console.print(printable(text), markup=False, soft_wrap=True)
 
 
 def say_error(text: str) -> None:
     """What went wrong."""
     who = f"process {rank}: " if rank else ""
-    console.print(f"error: {who}{text}", style="bold red", markup=False, soft_wrap=True)
+    console.print(f"error: {who}{printable(text)}", style="bold red", markup=False, soft_wrap=True)
 
 
 def own_name() -> str:
@@ -34,4 +37,4 @@ def own_name() -> str:
 
 def warn(text: str) -> None:
     """What a person should know but need not act on."""
-    console.print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
+    console.print(f"warning: {printable(text)}", style="yellow", markup=False, soft_wrap=True)

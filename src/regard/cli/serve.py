@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
-import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -28,9 +26,28 @@ def serve(
         bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same text.")
     ] = False,
     threads: Annotated[int, typer.Option(help="CPU threads; 0 lets PyTorch choose.")] = 0,
+    api_key_file: Annotated[
+        Path | None,
+        typer.Option(help="Requests need one of these keys, one per line; also REGARD_API_KEYS, separated by commas."),
+    ] = None,
     api_key: Annotated[
         list[str] | None,
-        typer.Option(help="Translations need one of these; also REGARD_API_KEYS, by commas.", show_default=False),
+        typer.Option(help="Likewise, but `ps` shows it to everybody on this machine.", show_default=False),
+    ] = None,
+    public_metrics: Annotated[bool, typer.Option("--public-metrics", help="/metrics needs no key.")] = False,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Answer to this name in the Host header, and refuse others; on loopback only its own names are answered.",
+            show_default=False,
+        ),
+    ] = None,
+    trust_proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Address of a proxy whose X-Forwarded-For says who the client is.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """Serve models over HTTP: a page to type into, our API (see /docs), and LibreTranslate's for its clients.
@@ -41,48 +58,37 @@ def serve(
 
       regard serve runs/mine de-en --port 9000
 
+      regard serve --host 0.0.0.0 --api-key-file keys.txt --allow-host translate.example.org
+
       curl -s localhost:8080/v1/translate -H 'content-type: application/json' -d '{"text": "Where is the station?"}'
 
       curl -s localhost:8080/translate -d q='Guten Morgen!' -d source=de -d target=en
     """
     from regard.errors import require
 
-    require("fastapi", extra="serve")
-    uvicorn = require("uvicorn", extra="serve")
-    from regard.nn.device import use_threads
-    from regard.serve.app import make_app
+    for package in ("fastapi", "uvicorn", "httptools"):
+        require(package, extra="serve")
+    from regard.nn.device import pick_device, use_threads
+    from regard.serve.access import Access, allowed_hosts, read_keys
     from regard.serve.limits import Limits
-    from regard.serve.models import load_all
+    from regard.serve.models import load_all, num_workers
+    from regard.serve.server import run_server, start_service
 
-    use_threads(threads)
-    sys.setswitchinterval(0.0005)  # seconds; who answers requests should not wait long for who translates (LOG.md)
-    limits = Limits()
-    keys = [*(api_key or []), *filter(None, os.environ.get("REGARD_API_KEYS", "").split(","))]
-    listening = socket.create_server((host, port))  # first: a port that is taken is known before anything is loaded
-    models = load_all(runs or [], device=device, int8=int8, say=say)
-    config = uvicorn.Config(
-        make_app(models, device=device, int8=int8, limits=limits, keys=keys),
-        log_level="warning",
-        server_header=False,
-        timeout_keep_alive=20,
-        timeout_graceful_shutdown=int(limits.seconds) + 10,
-        limit_concurrency=2000,
+    access = Access(
+        keys=read_keys(api_key or [], api_key_file, os.environ),
+        hosts=allowed_hosts(allow_host or [], host),
+        public_metrics=public_metrics,
     )
-
-    class Server(uvicorn.Server):  # type: ignore[name-defined, misc]
-        async def startup(self, sockets: Any = None) -> None:
-            await super().startup(sockets)
-            say(f"serving {', '.join(models)} at http://{host}:{sockets[0].getsockname()[1]}   Ctrl-C stops")
-
-    server = Server(config)
-
-    def stop(number: int, frame: Any) -> None:
-        server.should_exit = True
-
-    for one in (
-        signal.SIGINT,
-        signal.SIGTERM,
-    ):  # before and after uvicorn, which has them in between
-        signal.signal(one, stop)
-    server.run(sockets=[listening])
+    use_threads(threads)
+    where, limits = pick_device(device), Limits()
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # First of all: a port that is taken is known before anything is loaded.
+    listening = socket.create_server((host, port), family=family)
+    models = load_all(runs or [], device=where, int8=int8, say=say)
+    service = start_service(
+        models, device=device, int8=int8, workers=num_workers(where), limits=limits, access=access, say=say
+    )
+    shown = f"[{host}]" if ":" in host else host
+    address = f"http://{shown}:{listening.getsockname()[1]}"
+    run_server(service, listening, address=address, proxies=tuple(trust_proxy or ()), say=say)
     say("stopped")

@@ -42,7 +42,10 @@ def train(
 
       regard train dates --show                     every setting, as TOML
 
-    Ctrl-C finishes the step, saves a checkpoint and stops; the same command goes on from there.
+    Ctrl-C, SIGTERM and SIGHUP finish the step, save a checkpoint and stop; the same command resumes from there.
+
+    Exit status: 0 the run is finished; 1 an error, explained in one sentence; 2 wrong usage; stopped and unfinished: 130
+    after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP (under nohup SIGHUP is ignored).
     """
     overrides = overrides or []
     resolved = load_recipe(recipe, overrides)  # a mistake in it is told before torch takes its seconds to import
@@ -73,3 +76,4 @@ def train(
         say(f"done: {outcome.run}   try: {own_name()} evaluate {outcome.run}")
     else:
         say(f"stopped; go on with: {own_name()} {shlex.join(sys.argv[1:])}")
+        raise typer.Exit(stop.status)

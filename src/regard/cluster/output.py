@@ -57,7 +57,7 @@ class OutputFolder:
         """What the folder was begun with; None if it is new."""
         if self.folder.has_file(PLAN):
             try:
-                return msgspec.convert(self.folder.read_json(PLAN), Plan)
+                return msgspec.convert(self.folder.load_json(PLAN), Plan)
             except msgspec.ValidationError as error:
                 raise CheckpointError(f"{self.path / PLAN} is damaged ({error}); name another folder") from error
         if any(name != LOCK and not is_temporary(name) for name in self.folder.names()):
@@ -77,7 +77,7 @@ class OutputFolder:
                     "give what it was begun with, or name another folder"
                 )
         if plan != before:
-            self.folder.write_json(PLAN, msgspec.to_builtins(plan))
+            self.folder.save_json(PLAN, msgspec.to_builtins(plan))
 
     def part(self, shard: Shard) -> str:
         """The name of a shard's file."""
@@ -88,4 +88,4 @@ class OutputFolder:
 
     def write(self, shard: Shard, content: bytes) -> None:
         """Writes a shard, in one step."""
-        self.folder.write_bytes(self.part(shard), content)
+        self.folder.save_bytes(self.part(shard), content)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -64,6 +66,7 @@ def connected() -> Iterator[Any]:
     """Ray itself, connected to the cluster that RAY_ADDRESS or `ray start` offers, or else to a Ray of our own."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # spares a warning about a default to come
+    terminated = signal.getsignal(signal.SIGTERM)
     ray = require("ray", extra="ray")
     if ray.is_initialized():  # by the program that calls us: it is not ours to end
         yield ray
@@ -76,6 +79,8 @@ def connected() -> Iterator[Any]:
             f"the Ray cluster does not let us in ({_first_line(error)}); if it asks for a token, set it up for this "
             "machine as Ray's manual says, or unset RAY_ADDRESS to use a Ray of this machine"
         ) from error
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, terminated)  # Ray's own handler exits with 15, which names no signal to anybody
     try:
         yield ray
     finally:

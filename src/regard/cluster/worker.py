@@ -31,7 +31,7 @@ class PackedModel:
         with tempfile.TemporaryDirectory(prefix="regard-") as folder:
             for path, content in self.files.items():
                 *below, name = path.split("/")
-                Folder(folder, *below).make().write_bytes(name, content)
+                Folder(folder, *below).make().save_bytes(name, content)
             return api.load(folder, device=device)
 
 
@@ -41,7 +41,7 @@ def pack_model(run: Path | str) -> PackedModel:
         copy = api.export(run, Path(folder, "run"), cards=False).folder
         places = {place: Folder(copy, *place.split("/")[:-1]) for place in FOLDERS}
         found = {
-            place + name: one.read_bytes(name, limit=sys.maxsize - 1)
+            place + name: one.load_bytes(name, limit=sys.maxsize - 1)
             for place, one in places.items()
             for name in one.names()
             if one.has_file(name)

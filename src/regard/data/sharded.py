@@ -1,4 +1,4 @@
-"""Pairs on disk that are too many for memory: ids in shards, mapped one at a time, read a block of pairs at a time.
+"""Pairs on disk that are too many for memory: ids in shards, read a block of pairs at a time.
 
 DIR/
   settings.json     what the store is made from; written first
@@ -24,6 +24,7 @@ import numpy as np
 from regard.config import TokenizerConfig
 from regard.data.batching import Indices
 from regard.data.lengths import Kept, LengthTable
+from regard.data.shard_file import OFFSETS, ShardSide, check_size
 from regard.data.sides import Sides
 from regard.data.store import IdStore
 from regard.errors import ConfigError, DataError
@@ -32,7 +33,6 @@ from regard.text.tokenizer import Tokenizers, load_tokenizers
 
 VERSION = 1
 STORE, SETTINGS = "store.json", "settings.json"
-OFFSETS = np.dtype("<i8")
 IDS: dict[str, np.dtype[Any]] = {"uint16": np.dtype("<u2"), "int32": np.dtype("<i4")}
 SIDES = ("source", "target")
 
@@ -78,11 +78,13 @@ class PairStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.info = _read_info(folder)
+        _check_counts(folder / STORE, self.info)
         self.begins = np.cumsum([0, *(shard.pairs for shard in self.info.shards)])
         self.lengths = LengthTable.from_rows(self.info.lengths)
+        self.longest = self.lengths.upto().longest
         for number, shard in enumerate(self.info.shards):
             for name, size in self._sizes(shard).items():
-                _check_size(folder / shard_name(number) / name, size)
+                check_size(Folder(folder, shard_name(number)), name, size)
 
     def _sizes(self, shard: Shard) -> dict[str, int]:
         """Bytes of the files of a shard."""
@@ -95,14 +97,18 @@ class PairStore:
     def _dtype(self, side: str) -> np.dtype[Any]:
         return IDS[getattr(self.info, f"{side}_ids")]
 
-    def mapped(self, side: str, shard: int) -> IdStore:
-        """One side of a shard, in the file; its memory is let go with it."""
-        folder = self.folder / shard_name(shard)
-        tokens = getattr(self.info.shards[shard], f"{side}_tokens")
-        dtype = self._dtype(side)
-        offsets = np.memmap(folder / f"{side}.offsets", dtype=OFFSETS, mode="r")
-        ids = np.memmap(folder / f"{side}.ids", dtype=dtype, mode="r") if tokens else np.empty(0, dtype=dtype)
-        return IdStore(ids, offsets)
+    def side(self, side: str, shard: int, vocabulary: int | None = None) -> ShardSide:
+        """One side of a shard, in its files."""
+        info = self.info.shards[shard]
+        return ShardSide(
+            Folder(self.folder, shard_name(shard)),
+            side,
+            self._dtype(side),
+            pairs=info.pairs,
+            tokens=getattr(info, f"{side}_tokens"),
+            longest=self.longest,
+            vocabulary=vocabulary,
+        )
 
     # What training asks of its pairs
 
@@ -125,14 +131,15 @@ class PairStore:
 
     def encoded(self, tokenizers: Tokenizers) -> StoredSides:
         """The ids as they are on disk."""
-        return StoredSides(self)
+        return StoredSides(self, (tokenizers.source.size, tokenizers.target.size))
 
 
 class StoredSides:
     """Ids on disk, read where they are asked for, in the order they lie there."""
 
-    def __init__(self, store: PairStore) -> None:
+    def __init__(self, store: PairStore, vocabularies: tuple[int, int] | None = None) -> None:
         self.store = store
+        self.vocabularies: dict[str, int] = dict(zip(SIDES, vocabularies, strict=True)) if vocabularies else {}
 
     def __len__(self) -> int:
         return len(self.store)
@@ -142,7 +149,7 @@ class StoredSides:
         result = []
         for side in SIDES:
             lengths = np.empty(len(rows), dtype=np.int64)
-            lengths[order] = np.concatenate(self._by_shard(side, rows[order], IdStore.lengths_of))
+            lengths[order] = np.concatenate(self._by_shard(side, rows[order], ShardSide.lengths_of))
             result.append(lengths)
         return result[0], result[1]
 
@@ -154,12 +161,13 @@ class StoredSides:
         order = np.argsort(rows)
         places = np.empty(len(rows), dtype=np.int64)
         places[order] = np.arange(len(rows))
-        source, target = (IdStore.join(self._by_shard(side, rows[order], IdStore.take)) for side in SIDES)
+        source, target = (IdStore.join(self._by_shard(side, rows[order], ShardSide.take)) for side in SIDES)
         return Sides(source, target), np.split(places, np.cumsum([len(batch) for batch in batches])[:-1])
 
-    def _by_shard(self, side: str, rows: Indices, look: Callable[[IdStore, Indices], Any]) -> list[Any]:
+    def _by_shard(self, side: str, rows: Indices, look: Callable[[ShardSide, Indices], Any]) -> list[Any]:
         """What `look` finds of these sorted rows in each shard that has some."""
-        return [look(self.store.mapped(side, shard), part) for shard, part in self._parts(rows)]
+        vocabulary = self.vocabularies.get(side)
+        return [look(self.store.side(side, shard, vocabulary), part) for shard, part in self._parts(rows)]
 
     def _parts(self, rows: Indices) -> Iterator[tuple[int, Indices]]:
         """Shards, and the rows of each, counted from its first."""
@@ -176,7 +184,7 @@ def _read_info(folder: Path) -> StoreInfo:
         what = f"{folder} is half prepared; go on" if half else f"there is no store in {folder}; make one"
         raise DataError(f"{what} with: regard data prepare RECIPE --out {folder}")
     try:
-        info = msgspec.json.decode(store.read_bytes(STORE), type=StoreInfo)
+        info = msgspec.json.decode(store.load_bytes(STORE), type=StoreInfo)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DataError(f"{path} is damaged ({error}); restore it, or prepare the store again") from error
     if info.version != VERSION:
@@ -186,10 +194,17 @@ def _read_info(folder: Path) -> StoreInfo:
     return info
 
 
-def _check_size(path: Path, size: int) -> None:
-    try:
-        found = path.stat().st_size
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}); restore it, or prepare the store again") from error
-    if found != size:
-        raise DataError(f"{path} has {found:,} bytes, not {size:,}; restore it, or prepare the store again")
+def _check_counts(path: Path, info: StoreInfo) -> None:
+    """Raises DataError unless the numbers in store.json fit each other: arrays are made and looked up by them."""
+    rows, shards = info.lengths, info.shards
+    tokens = max(info.source_tokens, info.target_tokens)
+    fits = (
+        {info.source_ids, info.target_ids} <= IDS.keys()
+        and all(len(row) == 4 and min(row) >= 0 and row[0] <= tokens for row in rows)
+        and all(min(shard.pairs, shard.source_tokens, shard.target_tokens) >= 0 for shard in shards)
+        and info.pairs == sum(shard.pairs for shard in shards) == sum(row[1] for row in rows)
+        and info.source_tokens == sum(shard.source_tokens for shard in shards) == sum(row[2] for row in rows)
+        and info.target_tokens == sum(shard.target_tokens for shard in shards) == sum(row[3] for row in rows)
+    )
+    if not fits:
+        raise DataError(f"{path} has numbers that contradict each other; restore it, or prepare the store again")

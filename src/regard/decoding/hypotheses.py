@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,6 +16,14 @@ class Hypothesis(NamedTuple):
 
     ids: list[int]
     score: float
+
+
+# Called between the steps of a search; raises `Cancelled` or `DeadlineExceeded` to stop it.
+Check = Callable[[], None]
+
+
+def never_stop() -> None:
+    """The check of a search that runs to its end."""
 
 
 Found = list[tuple[int, list[Hypothesis]]]  # sentences by their numbers, and the best hypotheses of each

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 import torch
 
 from regard.data.ragged import Ragged
-from regard.decoding.hypotheses import Found, SearchOptions
+from regard.decoding.hypotheses import Check, Found, SearchOptions, never_stop
 from regard.decoding.refine import refine
 from regard.decoding.search import search_each
 from regard.models.base import AtOnce, Model
@@ -17,20 +17,25 @@ from regard.models.base import AtOnce, Model
 MOST_LANES = 8  # Python itself runs in one of them at a time
 
 
-def search_all(model: Model, sources: Sequence[Ragged], *, options: SearchOptions) -> Iterator[tuple[int, Found]]:
-    """The results of `search_each` for each batch, with the number of the batch, as they become ready."""
+def search_all(
+    model: Model, sources: Sequence[Ragged], *, options: SearchOptions, check: Check = never_stop
+) -> Iterator[tuple[int, Found]]:
+    """The results of `search_each` for each batch, with the number of the batch, as they become ready.
+
+    `check` is called before every step, by several threads where there are several batches at once.
+    """
     find: Callable[..., Iterator[Found]] = _refine_all if model.at_once else search_each
     threads = torch.get_num_threads()
     lanes = min(threads, MOST_LANES, len(sources))
     on_cpu = next(model.parameters()).device.type == "cpu"
     if lanes < 2 or not on_cpu or torch.is_autocast_enabled("cpu"):
         for number, source in enumerate(sources):
-            yield from ((number, found) for found in find(model, source, options=options))
+            yield from ((number, found) for found in find(model, source, options=options, check=check))
         return
     heard: SimpleQueue[tuple[int, Found] | Future[None]] = SimpleQueue()
 
     def search_one(number: int) -> None:
-        for found in find(model, sources[number], options=options):
+        for found in find(model, sources[number], options=options, check=check):
             heard.put((number, found))
 
     pool = ThreadPoolExecutor(lanes, "search", initializer=torch.set_num_threads, initargs=(threads // lanes,))
@@ -49,5 +54,5 @@ def search_all(model: Model, sources: Sequence[Ragged], *, options: SearchOption
         pool.shutdown(cancel_futures=True)
 
 
-def _refine_all(model: AtOnce, source: Ragged, *, options: SearchOptions) -> Iterator[Found]:
-    yield list(enumerate(refine(model, source, options=options)))
+def _refine_all(model: AtOnce, source: Ragged, *, options: SearchOptions, check: Check) -> Iterator[Found]:
+    yield list(enumerate(refine(model, source, options=options, check=check)))

@@ -7,22 +7,28 @@ from collections.abc import Callable
 import torch
 
 from regard.data.ragged import Ragged
-from regard.decoding.hypotheses import SearchOptions
+from regard.decoding.hypotheses import Check, SearchOptions, never_stop
 from regard.models.base import Seq2Seq
 from regard.text.tokenizer import BOS, EOS
 
 
 @torch.inference_mode()
 def write_live(
-    model: Seq2Seq, source_ids: list[int], *, options: SearchOptions, hear: Callable[[list[int]], bool]
+    model: Seq2Seq,
+    source_ids: list[int],
+    *,
+    options: SearchOptions,
+    hear: Callable[[list[int]], None],
+    check: Check = never_stop,
 ) -> list[int]:
-    """The tokens that greedy search finds. `hear` is told those so far after each; when it says False nobody listens."""
+    """The tokens that greedy search finds. `hear` receives those so far after each; `check` is called before each."""
     device = next(model.parameters()).device
     source = Ragged.from_lists([source_ids], device)
     limit = options.limit(len(source_ids) - 1)
     state = model.start(model.encode(source), beams=1)
     tokens, written = torch.full((1,), BOS, device=device), list[int]()
     for _ in range(limit if model.max_length is None else min(limit, model.max_length)):
+        check()
         logits = model.step(tokens, state)
         logits[:, BOS] = float("-inf")
         tokens = logits.argmax(dim=-1)
@@ -30,6 +36,5 @@ def write_live(
         if token == EOS:
             break
         written.append(token)
-        if not hear(written):
-            break
+        hear(written)
     return written

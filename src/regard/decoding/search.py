@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.ragged import Ragged
-from regard.decoding.hypotheses import Found, Hypothesis, SearchOptions, length_penalty
+from regard.decoding.hypotheses import Check, Found, Hypothesis, SearchOptions, length_penalty, never_stop
 from regard.decoding.topk import Ranking
 from regard.models.base import Seq2Seq
 from regard.text.tokenizer import BOS, EOS
@@ -27,24 +27,35 @@ Numbers = NDArray[np.int64]
 
 NEVER = float("-inf")
 ANY = -1  # token, where a sentence's prefix has none
+FIRST_COLUMNS = 64  # output tokens that greedy search has room for at first; doubled when they are used up
 COMPACT_BELOW = 0.75  # rows are dropped once this share of them, or less, is still being written
 
 
 def search(
-    model: Seq2Seq, source: Ragged, *, options: SearchOptions, prefixes: Sequence[Sequence[int]] = ()
+    model: Seq2Seq,
+    source: Ragged,
+    *,
+    options: SearchOptions,
+    prefixes: Sequence[Sequence[int]] = (),
+    check: Check = never_stop,
 ) -> list[list[Hypothesis]]:
     """The `nbest` best translations of each source sentence (which ends in EOS), best first.
 
-    Each begins with its sentence's prefix, where prefixes are given.
+    Each begins with its sentence's prefix, where prefixes are given. `check` is called before every step.
     """
-    each = search_each(model, source, options=options, prefixes=prefixes)
+    each = search_each(model, source, options=options, prefixes=prefixes, check=check)
     found = {sentence: best for some in each for sentence, best in some}
     return [found[sentence] for sentence in range(len(found))]
 
 
 @torch.inference_mode()
 def search_each(
-    model: Seq2Seq, source: Ragged, *, options: SearchOptions, prefixes: Sequence[Sequence[int]] = ()
+    model: Seq2Seq,
+    source: Ragged,
+    *,
+    options: SearchOptions,
+    prefixes: Sequence[Sequence[int]] = (),
+    check: Check = never_stop,
 ) -> Iterator[Found]:
     """As `search`, but each sentence's translations, by its number, when it is done; greedily, when a quarter of all are.
 
@@ -55,11 +66,12 @@ def search_each(
         limits = [max(limit, len(prefix) + 1) for limit, prefix in zip(limits, prefixes, strict=True)]
     if model.max_length is not None:
         limits = [min(limit, model.max_length) for limit in limits]
+    check()
     memory, given = model.encode(source), Given(prefixes, source.layout.device)
     if options.beam == 1:
-        yield from _greedy(model, memory, limits, given, options)
+        yield from _greedy(model, memory, limits, given, options, check)
     else:
-        yield from BeamSearch(model, memory, limits, given, options).run()
+        yield from BeamSearch(model, memory, limits, given, options).run(check)
 
 
 class Given:
@@ -84,7 +96,7 @@ class Given:
 
 
 def _greedy(
-    model: Seq2Seq, memory: object, limits: Sequence[int], given: Given, options: SearchOptions
+    model: Seq2Seq, memory: object, limits: Sequence[int], given: Given, options: SearchOptions, check: Check
 ) -> Iterator[Found]:
     """The likeliest token at every step."""
     device = given.device
@@ -92,10 +104,12 @@ def _greedy(
     alive = torch.arange(len(limits), device=device)  # which sentence each row writes
     room = torch.tensor(limits, device=device)  # most tokens of each row
     tokens = torch.full((len(limits),), BOS, device=device)
-    output = torch.full((len(limits), max(limits)), EOS, device=device)
+    # It grows with what is written: a large limit alone takes no memory.
+    output = torch.full((len(limits), min(max(limits), FIRST_COLUMNS)), EOS, device=device)
     logp, nothing = torch.zeros(2, len(limits), device=device)
     writing = torch.ones(len(limits), dtype=torch.bool, device=device)
     for step in range(max(limits)):
+        check()
         logits = model.step(tokens, state)
         ranking = Ranking(logits, normalized=options.scores)
         given.force(_forbid(logits, eos=step < options.min_length), alive, step)
@@ -104,6 +118,8 @@ def _greedy(
         tokens = places[:, 0]
         if options.scores:
             logp[alive] += torch.where(writing, best[:, 0], 0.0)
+        if step == output.size(1):
+            output = torch.cat([output, torch.full_like(output, EOS)], dim=1)
         output[alive, step] = tokens
         writing = writing & (tokens != EOS) & (room > step + 1)
         left = int(writing.sum())
@@ -174,9 +190,10 @@ class BeamSearch:
         self.tokens = torch.full((len(limits),), BOS, device=self.device)
         self.logp = torch.zeros((len(limits), 1), device=self.device)  # of each row: [B, Q]
 
-    def run(self) -> Iterator[Found]:
+    def run(self, check: Check) -> Iterator[Found]:
         """The best hypotheses of each sentence, when it is done."""
         while self.going_on.any():
+            check()
             candidates, before = self._candidates(), self.going_on
             self.going_on = self._collect(candidates)
             if done := [self.sentences[row] for row in np.flatnonzero(before & ~self.going_on)]:

@@ -11,7 +11,7 @@ import numpy as np
 from regard.config import DecodeConfig
 from regard.data.batching import cut_to_budget
 from regard.data.ragged import Ragged
-from regard.decoding.hypotheses import SearchOptions
+from regard.decoding.hypotheses import Check, SearchOptions, never_stop
 from regard.decoding.judge import Judge
 from regard.decoding.lanes import search_all
 from regard.errors import DecodeError
@@ -81,16 +81,23 @@ class Translator:
             yield from (found[number] for number in range(len(chunk)))
             first += len(chunk)
 
-    def each(self, texts: Sequence[str], *, options: SearchOptions | None = None, first: int = 1) -> Iterator[Ready]:
+    def each(
+        self,
+        texts: Sequence[str],
+        *,
+        options: SearchOptions | None = None,
+        first: int = 1,
+        check: Check = never_stop,
+    ) -> Iterator[Ready]:
         """As `stream`, but each text's translations as soon as they are there, by its number; not in order.
 
-        What a judge chooses, and what a model writes at once, is there with the last. See `search_each`.
+        What a judge chooses, and what a model writes at once, is there with the last. See `search_each`, also for `check`.
         """
         options = options or search_options(self.config)
         if self.judge is None:
-            yield from self._search(texts, first, options)
+            yield from self._search(texts, first, options, check)
             return
-        candidates = self._search(texts, first, replace(options, nbest=options.beam))
+        candidates = self._search(texts, first, replace(options, nbest=options.beam), check)
         found = sorted(
             (number, best) for some in candidates for number, best in some
         )  # the judge's batches depend on it
@@ -109,7 +116,7 @@ class Translator:
             judged = [Translation(one.text, next(scores)) for one in translations]
             yield sorted(judged, key=lambda one: -one.score)
 
-    def _search(self, texts: Sequence[str], first: int, options: SearchOptions) -> Iterator[Ready]:
+    def _search(self, texts: Sequence[str], first: int, options: SearchOptions, check: Check) -> Iterator[Ready]:
         device = next(self.model.parameters()).device
         encoded = self.tokenizers.source.encode_all(texts)
         there = np.array([bool(ids and text.strip()) for ids, text in zip(encoded, texts, strict=True)], dtype=np.bool_)
@@ -127,7 +134,7 @@ class Translator:
         batches = cut_to_budget(order, lengths, lengths, max(1, self.config.tokens // options.beam))
         sources = [Ragged.from_lists([[*encoded[number], EOS] for number in batch], device) for batch in batches]
         decode = self.tokenizers.target.decode
-        for batch, found in search_all(self.model, sources, options=options):
+        for batch, found in search_all(self.model, sources, options=options, check=check):
             yield [
                 (int(batches[batch][sentence]), [Translation(decode(one.ids), one.score) for one in best])
                 for sentence, best in found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.ragged import Ragged
-from regard.decoding.hypotheses import SearchOptions
+from regard.decoding.hypotheses import Check, SearchOptions, never_stop
 from regard.decoding.refine import refine
 from regard.decoding.search import search
 from regard.decoding.translator import Translator, search_options
@@ -25,7 +25,9 @@ from regard.nn.attention import CrossAttention, PositionalAttention
 from regard.nn.watch import Seen, watch
 from regard.text.tokenizer import BOS, EOS, Tokenizer, Tokenizers
 
-MOST_CONTINUED = 8192  # source tokens read to continue alternatives: enough for a sentence of everyday length
+# Source and output tokens of all alternatives that are continued: enough for a sentence of everyday length.
+MOST_CONTINUED = 32_768
+CHUNK = 8192  # of those that are searched together, which bounds the memory
 
 
 @torch.inference_mode()
@@ -37,8 +39,12 @@ def see(
     prefix: Sequence[int] = (),
     alternatives: int = 3,
     name: str = "",
+    check: Check = never_stop,
 ) -> Sight:
-    """How a sentence is translated, beginning with `prefix` where one is given."""
+    """How a sentence is translated, beginning with `prefix` where one is given.
+
+    `check` is called before every step of a search.
+    """
     model, tokenizers = translator.model, translator.tokenizers
     source_ids = _source_ids(translator, text)
     source = Ragged.from_lists([source_ids], next(model.parameters()).device)
@@ -46,14 +52,15 @@ def see(
     if isinstance(model, AtOnce):
         if prefix:
             raise DecodeError("this model writes all tokens at once; it cannot go on from given ones")
-        target_ids, seen = _written_at_once(model, source, options)
+        target_ids, seen = _written_at_once(model, source, options, check)
         probabilities, others = [], []
     else:
         assert isinstance(model, Seq2Seq)
-        target_ids = [*search(model, source, options=options, prefixes=[prefix])[0][0].ids, EOS]
+        target_ids = [*search(model, source, options=options, prefixes=[prefix], check=check)[0][0].ids, EOS]
+        check()
         seen, logp = _written_again(model, source, target_ids)
         probabilities = [round(float(logp[place, token].exp()), 6) for place, token in enumerate(target_ids)]
-        others = _alternatives(translator, source_ids, target_ids, logp, options, alternatives)
+        others = _alternatives(translator, source_ids, target_ids, logp, options, alternatives, check)
     sight = Sight(
         model=name,
         source=_text(tokenizers.source, source_ids),
@@ -106,11 +113,11 @@ def _written_again(model: Seq2Seq, source: Ragged, target_ids: list[int]) -> tup
     return seen, logp
 
 
-def _written_at_once(model: AtOnce, source: Ragged, options: SearchOptions) -> tuple[list[int], Seen]:
+def _written_at_once(model: AtOnce, source: Ragged, options: SearchOptions, check: Check) -> tuple[list[int], Seen]:
     """What it writes, and what attention did where its likeliest candidate is what it writes."""
-    best = refine(model, source, options=options)[0][0].ids
+    best = refine(model, source, options=options, check=check)[0][0].ids
     with watch() as seen:
-        alone = refine(model, source, options=replace(options, beam=1, nbest=1))[0][0].ids
+        alone = refine(model, source, options=replace(options, beam=1, nbest=1), check=check)[0][0].ids
     return [*best, EOS], seen if alone == best else Seen()
 
 
@@ -121,6 +128,7 @@ def _alternatives(
     logp: Tensor,
     options: SearchOptions,
     count: int,
+    check: Check,
 ) -> list[list[Alternative]]:
     """For each place the likeliest other tokens, each with the translation that would have come of it."""
     if count == 0:
@@ -132,7 +140,7 @@ def _alternatives(
         for own, tokens, ps in zip(target_ids, best.indices.tolist(), best.values.tolist(), strict=True)
     ]
     prefixes = [[*target_ids[:at], token] for at, found in enumerate(places) for token, _ in found]
-    texts = iter(_continued(translator, source_ids, prefixes, options))
+    texts = iter(_continued(translator, source_ids, prefixes, options, check))
     return [
         [
             Alternative(token, tokenizer.pieces([token])[0], round(float(np.exp(p)), 6), next(texts))
@@ -143,22 +151,40 @@ def _alternatives(
 
 
 def _continued(
-    translator: Translator, source_ids: list[int], prefixes: list[list[int]], options: SearchOptions
+    translator: Translator, source_ids: list[int], prefixes: list[list[int]], options: SearchOptions, check: Check
 ) -> list[str]:
     """The likeliest translation that begins with each prefix, greedily; empty where there are too many to search."""
-    if len(prefixes) * len(source_ids) > MOST_CONTINUED:
+    limit = options.limit(len(source_ids) - 1)
+    sizes = [len(source_ids) + max(limit, len(prefix) + 1) for prefix in prefixes]
+    if sum(sizes) > MOST_CONTINUED:
         return ["" for _ in prefixes]
-    model = translator.model
+    model, decode = translator.model, translator.tokenizers.target.decode
     assert isinstance(model, Seq2Seq)
-    source = Ragged.from_lists([source_ids] * len(prefixes), next(model.parameters()).device)
     greedy = replace(options, beam=1, nbest=1, scores=False)
-    open_ones = [prefix[:-1] if prefix[-1] == EOS else prefix for prefix in prefixes]
-    found = search(model, source, options=greedy, prefixes=open_ones)
-    decode = translator.tokenizers.target.decode
-    return [
-        decode(prefix if prefix[-1] == EOS else hypotheses[0].ids)
-        for prefix, hypotheses in zip(prefixes, found, strict=True)
-    ]
+    texts: list[str] = []
+    for chunk in _chunks(prefixes, sizes):
+        source = Ragged.from_lists([source_ids] * len(chunk), next(model.parameters()).device)
+        open_ones = [prefix[:-1] if prefix[-1] == EOS else prefix for prefix in chunk]
+        found = search(model, source, options=greedy, prefixes=open_ones, check=check)
+        texts += [
+            decode(prefix if prefix[-1] == EOS else hypotheses[0].ids)
+            for prefix, hypotheses in zip(chunk, found, strict=True)
+        ]
+    return texts
+
+
+def _chunks(prefixes: list[list[int]], sizes: list[int]) -> Iterator[list[list[int]]]:
+    """The prefixes in order, as many together as fit into a chunk, and at least one."""
+    chunk: list[list[int]] = []
+    filled = 0
+    for prefix, size in zip(prefixes, sizes, strict=True):
+        if chunk and filled + size > CHUNK:
+            yield chunk
+            chunk, filled = [], 0
+        chunk.append(prefix)
+        filled += size
+    if chunk:
+        yield chunk
 
 
 def _attentions(model: Model, seen: Seen) -> list[Attention]:

@@ -21,7 +21,7 @@ Shapes: N target tokens, V vocabulary, B sentences, R rows: one a sentence, then
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -164,8 +164,17 @@ class AtOnce(Model):
     at_once = True
 
     @abstractmethod
-    def write(self, memory: Any, *, limits: Sequence[int], candidates: int, iterations: int) -> list[list[Written]]:
+    def write(
+        self,
+        memory: Any,
+        *,
+        limits: Sequence[int],
+        candidates: int,
+        iterations: int,
+        check: Callable[[], None] = lambda: None,
+    ) -> list[list[Written]]:
         """For each sentence up to so many translations of at most `limits` tokens, the likeliest first.
 
-        Models that go over what they wrote do so `iterations` times, the first included.
+        Models that go over what they wrote do so `iterations` times, the first included, and call `check` before each;
+        it raises to stop them.
         """

@@ -7,7 +7,7 @@ Shapes: N target tokens, M source tokens, D width, B sentences, C candidates of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -97,7 +97,15 @@ class Cmlm(Stacks, AtOnce):
 
     # Writing
 
-    def write(self, memory: Ragged, *, limits: Sequence[int], candidates: int, iterations: int) -> list[list[Written]]:
+    def write(
+        self,
+        memory: Ragged,
+        *,
+        limits: Sequence[int],
+        candidates: int,
+        iterations: int,
+        check: Callable[[], None] = lambda: None,
+    ) -> list[list[Written]]:
         lengths_BC = self._likeliest_lengths(memory, limits, candidates)
         count = lengths_BC.size(1)
         layout = Layout(lengths_BC.flatten().tolist(), memory.layout.device)
@@ -106,6 +114,7 @@ class Cmlm(Stacks, AtOnce):
         logp_N = torch.zeros(layout.total, device=layout.device)
         lengths = torch.tensor(layout.lengths, device=layout.device)
         for iteration in range(iterations):
+            check()
             doubted = lengths * (iterations - iteration) // iterations  # all of them at first
             masked_N = lowest(logp_N, doubted, layout)
             if iteration and not bool(masked_N.any()):

@@ -8,7 +8,7 @@ Shapes: N places, M source tokens, D width, V vocabulary, B sentences, T places 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -82,7 +82,15 @@ class Ctc(Stacks, AtOnce):
     def cannot_write(self, source_lengths: Indices, target_lengths: Indices) -> NDArray[np.bool_]:
         return target_lengths > self.config.places * (source_lengths + 1)
 
-    def write(self, memory: Ragged, *, limits: Sequence[int], candidates: int, iterations: int) -> list[list[Written]]:
+    def write(
+        self,
+        memory: Ragged,
+        *,
+        limits: Sequence[int],
+        candidates: int,
+        iterations: int,
+        check: Callable[[], None] = lambda: None,
+    ) -> list[list[Written]]:
         """One a sentence: the likeliest token of each place, repeats and blanks left out."""
         places = self._fill_places(memory)
         tokens_N, logp_N = self.likeliest(places.values, without=UNSAYABLE)

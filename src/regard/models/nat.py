@@ -9,7 +9,7 @@ Shapes: N target tokens, M source tokens, D width, H heads, K head width, L fert
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -114,7 +114,15 @@ class Nat(Stacks, AtOnce):
         encoded = super().encode(source)
         return Copied(encoded.values, encoded.layout, source.values)
 
-    def write(self, memory: Copied, *, limits: Sequence[int], candidates: int, iterations: int) -> list[list[Written]]:
+    def write(
+        self,
+        memory: Copied,
+        *,
+        limits: Sequence[int],
+        candidates: int,
+        iterations: int,
+        check: Callable[[], None] = lambda: None,
+    ) -> list[list[Written]]:
         source, ids = repeated(memory, candidates), repeated(Ragged(memory.ids, memory.layout), candidates)
         guesses = self._guess_fertilities(memory, candidates)
         parts = guesses.split(list(memory.layout.lengths), dim=1)

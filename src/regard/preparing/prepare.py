@@ -65,7 +65,7 @@ def prepare(recipe: Recipe, out: Path, *, folders: list[Path], report: Report = 
             pairs = stream_bitext(text, folders=folders)
         else:
             tokenizers, pairs, total = _begin(text, recipe.tokenizer, folders, folder, report)
-            folder.write_json(SETTINGS, {**settings, "pairs": total})
+            folder.save_json(SETTINGS, {**settings, "pairs": total})
         _pass_over(done, pairs, folder, report, total)
         _encode(pairs, tokenizers, folder, done, report, total)
         _finish(folder, tokenizers, settings["tokenizer"])
@@ -92,7 +92,7 @@ def _settings(recipe: Recipe, folders: list[Path]) -> dict[str, Any]:
 
 
 def _read_settings(out: Folder) -> dict[str, Any]:
-    found = out.read_json(SETTINGS)
+    found = out.load_json(SETTINGS)
     if not isinstance(found, dict) or not isinstance(found.get("pairs", 0), int | None):
         raise CheckpointError(f"{out.path / SETTINGS} is damaged: it is not what was written")
     return found
@@ -223,4 +223,4 @@ def _finish(out: Folder, tokenizers: Tokenizers, tokenizer: dict[str, Any]) -> N
         shards=entries,
     )
     info = msgspec.structs.replace(info, sha256=info.digest())
-    out.write_json(STORE, msgspec.to_builtins(info))
+    out.save_json(STORE, msgspec.to_builtins(info))

@@ -12,7 +12,8 @@ import msgspec
 import numpy as np
 
 from regard.data.lengths import LengthTable
-from regard.data.sharded import OFFSETS, SIDES, shard_name
+from regard.data.shard_file import OFFSETS
+from regard.data.sharded import SIDES, shard_name
 from regard.data.store import IdStore
 from regard.errors import CheckpointError
 from regard.storage.folder import SMALL, Folder
@@ -69,7 +70,7 @@ class ShardWriter:
     def __enter__(self) -> ShardWriter:
         self._folder = self._staged.__enter__()
         for side in SIDES:
-            ids, offsets = (self._folder.create(f"{side}.{name}") for name in ("ids", "offsets"))
+            ids, offsets = (self._folder.create_file(f"{side}.{name}") for name in ("ids", "offsets"))
             offsets.write(np.zeros(1, dtype=OFFSETS).tobytes())
             self._files.append((ids, offsets))
         return self
@@ -81,7 +82,7 @@ class ShardWriter:
             ids.close()
             offsets.close()
         if kind is None:
-            self._folder.write_json("shard.json", msgspec.to_builtins(self._info()))
+            self._folder.save_json("shard.json", msgspec.to_builtins(self._info()))
         self._staged.__exit__(kind, error, trace)
 
     def add(self, chunk: EncodedChunk) -> None:
@@ -103,7 +104,7 @@ def read_shard(folder: Folder) -> ShardInfo:
     """What an intact shard says of itself; CheckpointError if it is not intact."""
     check_folder(folder)
     try:
-        return msgspec.json.decode(folder.read_bytes("shard.json", limit=SMALL), type=ShardInfo)
+        return msgspec.json.decode(folder.load_bytes("shard.json", limit=SMALL), type=ShardInfo)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointError(f"{folder.path / 'shard.json'} is damaged: {error}") from error
 

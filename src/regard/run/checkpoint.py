@@ -50,7 +50,7 @@ def write_checkpoint(parent: Folder, name: str, checkpoint: Checkpoint, *, kind:
         write_tensors(folder, WEIGHTS, compact(checkpoint.weights, kind))
         if checkpoint.training:
             write_tensors(folder, TRAINING, checkpoint.training)
-        folder.write_json(COUNTERS, checkpoint.counters)
+        folder.save_json(COUNTERS, checkpoint.counters)
 
 
 def first_not_finite(weights: Mapping[str, Tensor]) -> str | None:
@@ -96,7 +96,7 @@ def read_checkpoint(folder: Folder, *, training: bool = False, expected: Shapes 
     needed = _num_bytes(shapes) / 2**30
     if needed > memory_left() / 2**30:
         raise CheckpointError(f"{folder} needs {needed:.1f} GiB of memory for its weights, more than is free here")
-    counters = folder.read_json(COUNTERS)
+    counters = folder.load_json(COUNTERS)
     try:
         msgspec.convert(counters, _Counters)
     except msgspec.ValidationError as error:

@@ -85,7 +85,7 @@ class RunFolder:
             self.folder.remove(MANIFEST)
         with staged(self.folder, "tokenizer") as folder:
             tokenizers.save(folder)
-        self.folder.write_json(CORPUS, corpus)
+        self.folder.save_json(CORPUS, corpus)
         contents = {name: text.encode() for name, text in (extras or {}).items()}
         replace_files(self.folder, {**contents, RECIPE: _as_toml(recipe)}, covered=[CORPUS])
 
@@ -161,7 +161,7 @@ class RunFolder:
             if name in read_manifest(self.folder):
                 return read_checked(self.folder, name, limit=SMALL).decode()
             if self.folder.has_file(name):  # written before manifests covered such files
-                return self.folder.read_text(name)
+                return self.folder.load_text(name)
         return None
 
     def card(self) -> dict[str, Any]:
@@ -215,6 +215,8 @@ class RunFolder:
 
     def finish(self, checkpoint: Checkpoint, *, kind: WeightKind = "float32") -> None:
         """Writes the final weights, which end the run."""
+        if self.folder.has_file(LOG):
+            self.sync_log()
         write_checkpoint(self.folder, "final", checkpoint, kind=kind)
 
     def read_checkpoint(self, name: str, *, training: bool = False) -> Checkpoint:
@@ -255,20 +257,21 @@ class RunFolder:
     def write_batch(self, step: int, batches: Sequence[Any]) -> Path:
         """Writes the token ids of these batches down for a person to look at; where they are."""
         name = f"bad-batch-{step:08d}.json"
-        self.folder.write_json(name, {"step": step, "batches": [batch.as_lists() for batch in batches]})
+        self.folder.save_json(name, {"step": step, "batches": [batch.as_lists() for batch in batches]})
         return self.path / name
 
     # The log
 
     def log(self, event: dict[str, Any]) -> None:
         """Appends one event."""
-        with self.folder.append(LOG) as file:
+        with self.folder.append_file(LOG) as file:
             file.write(log_line(event).encode())
 
     def sync_log(self) -> None:
         """Makes sure that what was logged is on the disk."""
-        with self.folder.append(LOG) as file:
+        with self.folder.append_file(LOG) as file:
             os.fsync(file.fileno())
+        self.folder.sync()
 
     def read_log(self) -> list[dict[str, Any]]:
         """All events so far; a last line cut off by a crash, and damaged ones, are left out."""
@@ -283,7 +286,7 @@ class RunFolder:
         path = self.path / LOG
         if LOG not in self.folder.names():
             return [], []
-        lines = self.folder.read_bytes(LOG, limit=LARGE).split(b"\n")
+        lines = self.folder.load_bytes(LOG, limit=LARGE).split(b"\n")
         events, complaints = [], []
         for number, line in enumerate(lines[:-1], start=1):
             event = parse_event(line)
@@ -298,7 +301,7 @@ class RunFolder:
     def rewind_log(self, step: int) -> None:
         """Forgets what was logged after a step, so that training it again does not log it twice."""
         kept = [event for event in self.read_log() if event.get("step", 0) <= step]
-        self.folder.write_text(LOG, "".join(map(log_line, kept)))
+        self.folder.save_text(LOG, "".join(map(log_line, kept)))
 
 
 def _as_toml(recipe: Recipe) -> bytes:

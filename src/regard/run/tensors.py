@@ -59,7 +59,7 @@ def write_tensors(folder: Folder, name: str, tensors: Mapping[str, Tensor]) -> N
         }
     words = json.dumps(header, separators=(",", ":")).encode()
     words += b" " * (-len(words) % 8)
-    with folder.create(name) as file:
+    with folder.create_file(name) as file:
         file.write(len(words).to_bytes(8, "little") + words)
         for key in keys:
             file.write(plain[key].flatten().view(torch.uint8).numpy().data)
@@ -67,13 +67,13 @@ def write_tensors(folder: Folder, name: str, tensors: Mapping[str, Tensor]) -> N
 
 def read_header(folder: Folder, name: str) -> dict[str, Entry]:
     """What the file holds, by name; every byte of it is part of one tensor, or CheckpointError."""
-    with folder.open(name) as file:
+    with folder.open_file(name) as file:
         return _header(file, origin=folder.path / name)[0]
 
 
 def read_tensors(folder: Folder, name: str) -> dict[str, Tensor]:
     """The tensors of a file, by name."""
-    with folder.open(name) as file:
+    with folder.open_file(name) as file:
         origin = folder.path / name
         entries, start = _header(file, origin=origin)
         return {key: _read(file, start, entry, origin) for key, entry in entries.items()}

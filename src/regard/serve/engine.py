@@ -1,211 +1,227 @@
-"""Requests of many clients translated together: those that wait are taken in batches, each by one of a few lanes."""
+"""The requests of many clients, translated together: those that wait are taken in batches, each by a worker process.
+
+Requests wait in a queue that is fair to clients (`fair_queue`); an executor per worker takes batches from it (`executor`).
+"""
 
 from __future__ import annotations
 
 import math
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
 
-import torch
-
-from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.translator import Ready, Translation
+from regard.serve.executor import Executor
+from regard.serve.fair_queue import FairQueue
 from regard.serve.limits import Limits
+from regard.serve.work import Item, Work
+from regard.serve.worker_process import WorkerFailed, WorkerProcess
 
-FEWEST = 8  # sentences that are not shared among lanes: a step costs almost the same for fewer
-
-# A lane: the translations of some sentences by a model as they become ready, from a worker process, or from this one.
-Lane = Callable[[str, list[str], SearchOptions], Iterator[Ready]]
+FEWEST = 8  # sentences that are not shared among workers: a step costs almost the same for fewer
+RETRIED_TOGETHER = (8, 1)  # sentences of a batch whose worker failed once, and twice; after that they are refused
+FULL = 0.9  # share of the room at which a server that balances load should send requests elsewhere
+CLOSE_SECONDS = 15.0  # that an executor may take to end
 
 
 class QueueFull(Exception):
     """Too much is waiting already."""
 
 
+class ClientFull(Exception):
+    """Too much of this client is waiting already."""
+
+
 class Closed(Exception):
     """The engine takes nothing more."""
 
 
-@dataclass
-class Job:
-    """Some sentences of one request, or a call that the engine is to make for it."""
-
-    model: str
-    sentences: list[str]
-    options: SearchOptions | None
-    call: Callable[[], Any] | None = None
-    future: Future[Any] = field(default_factory=Future)
-    since: float = field(default_factory=time.monotonic)
-    found: dict[int, list[Translation]] = field(default_factory=dict)  # by the sentence's number
-
-    def take(self, number: int, best: list[Translation]) -> None:
-        """A sentence's translations; who waits for them all has them with the last."""
-        self.found[number] = best
-        if len(self.found) == len(self.sentences):
-            self.future.set_result([self.found[number] for number in range(len(self.sentences))])
-
-    @cached_property
-    def length(self) -> int:
-        """Characters of the longest sentence: those of like length are done after as many steps."""
-        return max(map(len, self.sentences))
-
-    def goes_with(self, other: Job) -> bool:
-        return self.call is None and (self.model, self.options) == (other.model, other.options)
-
-
 class Engine:
-    """What waits, and a thread for each lane."""
+    """What waits, what is being translated, and the executors."""
 
-    def __init__(self, lanes: Sequence[Lane], limits: Limits) -> None:
-        self.limits = limits
-        self.waiting: deque[Job] = deque()
-        self.queued, self.taken = 0, 0  # sentences that wait, and that are being translated
-        self.batches, self.translated = 0, 0
+    def __init__(
+        self,
+        start: Callable[[], WorkerProcess],
+        *,
+        workers: int,
+        models: dict[str, int],
+        limits: Limits,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.models, self.limits, self.workers = models, limits, workers
+        self.batches, self.sentences = 0, 0  # that are done
+        self.cost_of_client: Counter[str] = Counter()  # of all that is waiting or being translated
+        self._queue = FairQueue()
+        self._works: set[Work] = set()  # whose result somebody waits for
+        self._arrived: dict[Work, float] = {}
+        self._running: list[list[Item]] = []  # batches that workers have now
         self._changed = threading.Condition()
         self._closed, self._idle = False, 0
-        self._threads = [
-            threading.Thread(target=self._work, args=(lane,), name=f"translate-{number}")
-            for number, lane in enumerate(lanes)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._interactive = -math.inf  # when the last interactive request arrived
+        self.executors: list[Executor] = []
+        self.executors += [Executor(number, start, self, say) for number in range(workers)]
 
-    # Called by requests
+    # For requests
 
-    def submit(
-        self, model: str, sentences: Sequence[str], options: SearchOptions
-    ) -> list[Future[list[list[Translation]]]]:
-        """The translations to come, for a batch of sentences each."""
-        size = self.limits.batch_sentences
-        jobs = [Job(model, list(sentences[at : at + size]), options) for at in range(0, len(sentences), size)]
-        self._queue(jobs)
-        return [job.future for job in jobs]
-
-    def call(self, function: Callable[[], Any]) -> Future[Any]:
-        """What a function will give; it is called by a thread of ours."""
-        job = Job("", [""], None, function)
-        self._queue([job])
-        return job.future
-
-    def _queue(self, jobs: list[Job]) -> None:
-        count = sum(len(job.sentences) for job in jobs)
+    def submit(self, work: Work) -> None:
+        """Have this translated; its future will have the results. Cancel the future if nobody waits for them any more."""
         with self._changed:
             if self._closed:
                 raise Closed
-            if self.queued + count > self.limits.queued_sentences:
+            if self.cost_of_client[work.client] + work.cost > self.limits.client_cost:
+                raise ClientFull
+            if self.cost_of_client.total() + work.cost > self.limits.total_cost:
                 raise QueueFull
-            self.waiting.extend(jobs)
-            self.queued += count
+            now = time.monotonic()
+            if work.cost <= self.limits.interactive_cost:
+                self._interactive = now
+            self._works.add(work)
+            self._arrived[work] = now
+            self.cost_of_client[work.client] += work.cost
+            self._queue.push(work)
+            self._changed.notify_all()
+        work.future.add_done_callback(lambda future: self._release(work, future))
+
+    def _release(self, work: Work, future: Future[list[object]]) -> None:
+        """A request has its result, or wants none any more."""
+        with self._changed:
+            self._works.discard(work)
+            self._arrived.pop(work, None)
+            self._queue.remove(work)
+            self.cost_of_client[work.client] -= work.cost
+            if self.cost_of_client[work.client] <= 0:
+                del self.cost_of_client[work.client]
             self._changed.notify_all()
 
-    def close(self) -> None:
-        """Finishes what was taken, and ends."""
+    # For whoever watches
+
+    @property
+    def queued(self) -> int:
+        """Sentences that wait."""
+        return len(self._queue)
+
+    @property
+    def failures(self) -> int:
+        """Workers that had to be replaced."""
+        return sum(one.failures for one in self.executors)
+
+    @property
+    def ready_workers(self) -> int:
+        return sum(one.ready for one in self.executors)
+
+    def why_not_ready(self) -> str | None:
+        """Why a request now would not be translated, if so."""
+        if self._closed:
+            return "the server is shutting down"
+        if not self.ready_workers:
+            return "no worker is ready"
+        if self.cost_of_client.total() >= FULL * self.limits.total_cost:
+            return "the queue is full"
+        return None
+
+    def abandon(self) -> None:
+        """Refuse what is waiting or being translated, and whatever comes."""
         with self._changed:
             self._closed = True
+            works = list(self._works)
             self._changed.notify_all()
-        for thread in self._threads:
-            thread.join()
+        for work in works:
+            work.fail(Closed())
 
-    # The threads
+    def close(self) -> None:
+        """Abandon all work, and end all processes, within a bounded time."""
+        self.abandon()
+        threads = [threading.Thread(target=one.close, args=(CLOSE_SECONDS,), daemon=True) for one in self.executors]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(2 * CLOSE_SECONDS)
 
-    def _work(self, lane: Lane) -> None:
-        torch.set_num_threads(
-            1
-        )  # of what this process itself computes; a lane may be a process with as many as it likes
-        while jobs := self._next():
-            if jobs[0].call is not None:
-                _answer(jobs[0].future, jobs[0].call)
-                self._count(1)
-            else:
-                self._translate(jobs, lane)
+    # For executors
 
-    def _next(self) -> list[Job]:
-        """Jobs that go together, as soon as there are enough or the first has waited; nothing at the end."""
+    def next_batch(self, timeout: float) -> list[Item] | None:
+        """Items that can be translated together, whose turn it is."""
         with self._changed:
             self._idle += 1
             try:
-                while True:
-                    while not self.waiting:
-                        if self._closed:
-                            return []
-                        self._changed.wait()
-                    self._wait_for_more()
-                    if taken := self._take():
-                        return taken
+                if not self._changed.wait_for(lambda: self._closed or self._first(), timeout):
+                    return []
+                if self._closed:
+                    return None
+                self._wait_for_more()
+                first = self._first()
+                if first is None:  # another executor was faster
+                    return []
+                items = self._choose(first)
+                self._queue.take(items)
+                self._running.append(items)
+                return items
             finally:
                 self._idle -= 1
 
+    def ended(self, items: list[Item], unfinished: list[Item]) -> None:
+        """A batch is over; unfinished items go to another worker, unless theirs failed too often."""
+        refused: list[Item] = []
+        with self._changed:
+            self._running = [batch for batch in self._running if batch is not items]
+            self.batches += not unfinished
+            for item in unfinished:
+                item.failures += 1
+            wanted = [item for item in unfinished if not item.work.done]
+            refused = [item for item in wanted if item.failures > len(RETRIED_TOGETHER)]
+            self._queue.push_front([item for item in wanted if item.failures <= len(RETRIED_TOGETHER)])
+            self._changed.notify_all()
+        for item in refused:
+            item.work.fail(WorkerFailed("workers ended while they translated this"))
+
+    def translated(self, count: int) -> None:
+        with self._changed:
+            self.sentences += count
+
+    def _is_long(self, item: Item) -> bool:
+        return item.cost > self.limits.short_cost
+
+    def _interactive_now(self) -> bool:
+        """Whether somebody is likely to wait in front of a screen."""
+        return time.monotonic() < self._interactive + self.limits.interactive_seconds
+
+    def _allowed(self) -> Callable[[Item], bool]:
+        """Which items may be taken now: long ones must leave a worker to the short ones, while there may be some."""
+        long = sum(any(map(self._is_long, batch)) for batch in self._running)
+        if self.workers > 1 and long >= self.workers - 1 and self._interactive_now():
+            return lambda item: not self._is_long(item)
+        return lambda item: True
+
+    def _first(self) -> Item | None:
+        return self._queue.first(self._allowed()) if self._queue else None
+
     def _wait_for_more(self) -> None:
         """While sentences keep coming, until there are enough for a batch or the first has waited long enough."""
-        while not self._closed and self.waiting and self.waiting[0].call is None:
+        while not self._closed and (first := self._first()) and first.work.kind == "translate" and not first.failures:
             before = self.queued
-            waited = time.monotonic() - self.waiting[0].since
+            waited = time.monotonic() - self._arrived.get(first.work, 0.0)
             if before >= self.limits.batch_sentences or waited > self.limits.batch_wait:
                 return
             self._changed.wait_for(lambda before=before: self.queued != before, self.limits.batch_gap)  # type: ignore[misc]
             if self.queued == before:
                 return
 
-    def _take(self) -> list[Job]:
-        """The first job, and those nearest to it in length that ask the same: at most a batch, and a fair part of all."""
-        while self.waiting and self.waiting[0].future.cancelled():
-            self.queued -= len(self.waiting.popleft().sentences)
-        if not self.waiting:
-            return []
-        lanes = len(self._threads)
-        fair = (self.queued + self.taken) / lanes
-        most = max(FEWEST, math.ceil(min(fair, self.queued / self._idle)))
-        first = self.waiting.popleft()
-        taken, room = [first], min(self.limits.batch_sentences, most) - len(first.sentences)
-        for job in sorted(filter(first.goes_with, self.waiting), key=lambda job: abs(job.length - first.length)):
-            if len(job.sentences) <= room:
-                taken.append(job)
-                room -= len(job.sentences)
-        chosen = set(map(id, taken))
-        self.waiting = deque(job for job in self.waiting if id(job) not in chosen)
-        count = sum(len(job.sentences) for job in taken)
-        self.queued, self.taken = self.queued - count, self.taken + count
-        return taken
-
-    def _translate(self, jobs: list[Job], lane: Lane) -> None:
-        wanted = [job for job in jobs if job.future.set_running_or_notify_cancel()]
-        places = [(job, number) for job in wanted for number in range(len(job.sentences))]
-        left = sum(len(job.sentences) for job in jobs)
-        try:
-            if wanted and wanted[0].options is not None:
-                sentences = [job.sentences[number] for job, number in places]
-                for ready in lane(wanted[0].model, sentences, wanted[0].options):
-                    left -= len(ready)
-                    self._count(len(ready), translated=len(ready))
-                    for place, best in ready:
-                        job, number = places[place]
-                        job.take(number, best)
-                if not all(job.future.done() for job in wanted):
-                    raise RuntimeError("a lane left sentences out")
-                self._count(0, batches=1)
-        except Exception as error:  # whatever it is, nobody is left waiting
-            for job in wanted:
-                if not job.future.done():
-                    job.future.set_exception(error)
-        self._count(left)
-
-    def _count(self, taken: int, *, translated: int = 0, batches: int = 0) -> None:
-        """So many fewer are being translated."""
-        with self._changed:
-            self.taken -= taken
-            self.translated, self.batches = self.translated + translated, self.batches + batches
-
-
-def _answer(future: Future[Any], call: Callable[[], Any]) -> None:
-    if not future.set_running_or_notify_cancel():
-        return
-    try:
-        future.set_result(call())
-    except Exception as error:
-        future.set_exception(error)
+    def _choose(self, first: Item) -> list[Item]:
+        """The first item, and those nearest to it in cost that can go with it: what fits, and a fair part of all."""
+        limits, taken = self.limits, sum(map(len, self._running))
+        fair = min((self.queued + taken) / self.workers, self.queued / self._idle)
+        most = min(limits.batch_sentences, max(FEWEST, math.ceil(fair)))
+        if first.failures:
+            most = RETRIED_TOGETHER[first.failures - 1]
+        budget = limits.long_batch_cost if self._is_long(first) else limits.batch_cost
+        bulk_budget = min(budget, limits.bulk_batch_cost) if self._interactive_now() else budget
+        items: list[Item] = []
+        candidates = self._queue.candidates(first, most, self._allowed())
+        for item in [first, *sorted(candidates, key=lambda item: abs(item.cost - first.cost))]:
+            bulk = item.work.cost > limits.interactive_cost
+            fits = item.cost <= budget and (not bulk or item.cost <= bulk_budget)
+            if len(items) < most and (fits or item is first):
+                items.append(item)
+                budget -= item.cost
+                bulk_budget -= item.cost * bulk
+        return items

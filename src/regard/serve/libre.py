@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 
 from regard.decoding.translator import search_options
+from regard.serve.caller import Caller
 from regard.serve.models import Served, known_languages
 from regard.serve.service import Service
 
@@ -22,20 +23,20 @@ def add_libre(app: FastAPI, service: Service) -> None:
     async def translate(request: Request) -> dict[str, Any]:
         """As LibreTranslate's: q, source, target, alternatives, api_key; form or JSON."""
         asked = await _read(request)
-        service.check_key(_text(asked, "api_key", ""))
+        caller = service.enter(request, _text(asked, "api_key", ""))
         texts, several = _texts(asked)
         source, target = _text(asked, "source"), _text(asked, "target")
         alternatives = _number(asked, "alternatives", most=service.limits.beam - 1)
         detected = None
         if source == "auto":
-            detected = (await _detect(service, " ".join(texts)))[0]
+            detected = (await _detect(service, caller, " ".join(texts)))[0]
             source = detected["language"]
         served = _between(service, source, target)
         beam = max(served.translator.config.beam, alternatives + 1)
         options = search_options(served.translator.config, beam=min(beam, service.limits.beam), nbest=alternatives + 1)
         answers: list[str] = []
         others: list[list[str]] = []
-        for cut, found in await service.translate(served, texts, options):
+        for cut, found in await service.translate(caller, served, texts, options):
             answers.append(cut.joined([best[0].text for best in found]))
             ways = range(1, min(map(len, found), default=1))
             others.append([cut.joined([best[way].text for best in found]) for way in ways])
@@ -50,9 +51,9 @@ def add_libre(app: FastAPI, service: Service) -> None:
     async def detect(request: Request) -> list[dict[str, Any]]:
         """Which of the languages that are translated from a text is most likely in."""
         asked = await _read(request)
-        service.check_key(_text(asked, "api_key", ""))
+        caller = service.enter(request, _text(asked, "api_key", ""))
         texts, _ = _texts(asked)
-        return await _detect(service, " ".join(texts))
+        return await _detect(service, caller, " ".join(texts))
 
     @app.get("/languages", tags=["LibreTranslate"])
     async def languages() -> list[dict[str, Any]]:
@@ -144,13 +145,13 @@ def _between(service: Service, source: str, target: str) -> Served:
     raise HTTPException(400, f"{source[:20]} to {target[:20]} is not translated here; there is {pairs or 'nothing'}")
 
 
-async def _detect(service: Service, text: str) -> list[dict[str, Any]]:
+async def _detect(service: Service, caller: Caller, text: str) -> list[dict[str, Any]]:
     """The languages translated from, likeliest first: a model is least surprised by what it writes for its own language."""
     scores: dict[str, float] = {}
     for served in service.models.values():
         if served.languages and text.strip():
             options = search_options(served.translator.config, beam=1, length_penalty=1.0)
-            ((_, found),) = await service.translate(served, [text[:300]], options)
+            ((_, found),) = await service.translate(caller, served, [text[:300]], options)
             score = sum(best[0].score for best in found) / max(1, len(found))
             scores[served.languages[0]] = max(score, scores.get(served.languages[0], -math.inf))
     if not scores:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -13,16 +13,20 @@ import torch
 
 from regard import api
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.translator import Ready, Translator
+from regard.decoding.translator import Translator
 from regard.errors import ConfigError
+from regard.nn.int8 import refuse_without_int8
 from regard.run.folder import RunFolder
 from regard.run.shipped import find_run, shipped_models
-from regard.serve.engine import Lane
+from regard.serve.limits import sentence_cost
 from regard.serve.sentences import Cut, cut
-from regard.serve.worker import Worker
+from regard.serve.work import Sentence
 
 _PAIR = re.compile(r"(?:^|[^a-z])([a-z]{2})-([a-z]{2})$")
-MOST_LANES = 16
+MOST_WORKERS = 16
+LONGEST_PIECE = (
+    16  # characters of a token, or a few more: a text with as many times more characters than tokens is too long
+)
 
 
 @cache
@@ -43,10 +47,22 @@ class Served:
     languages: tuple[str, str] | None  # source and target, where they are known
     card: dict[str, Any] = field(default_factory=dict)
 
-    def cut(self, text: str) -> Cut:
-        """The text's sentences, each short enough for the model."""
-        most, encode = self.translator.longest_source, self.translator.tokenizers.source.encode
-        return cut(text, fits=lambda sentence: len(sentence) <= most or len(encode(sentence)) <= most)
+    def count_tokens(self, text: str) -> int:
+        return len(self.translator.tokenizers.source.encode(text))
+
+    def cut(self, text: str, most_tokens: int) -> Cut:
+        """The text's sentences, each with at most so many tokens, and short enough for the model."""
+        most = min(most_tokens, self.translator.longest_source)
+        return cut(
+            text, fits=lambda sentence: len(sentence) <= LONGEST_PIECE * most and self.count_tokens(sentence) <= most
+        )
+
+    def priced(self, text: str, options: SearchOptions) -> Sentence:
+        """A sentence, and what it costs at worst."""
+        model, source = self.translator.model, self.count_tokens(text)
+        output = options.limit(source) if model.max_length is None else min(options.limit(source), model.max_length)
+        passes = options.iterations if model.at_once else 1
+        return Sentence(text, sentence_cost(source, output, rows=options.beam, passes=passes))
 
     def describe(self) -> dict[str, Any]:
         recipe = self.folder.recipe()
@@ -63,9 +79,14 @@ class Served:
 
 
 def load_all(
-    runs: list[Path], *, device: str, int8: bool, say: Callable[[str], None] = lambda text: None
+    runs: list[Path], *, device: torch.device, int8: bool, say: Callable[[str], None] = lambda text: None
 ) -> dict[str, Served]:
-    """The runs, or the models in the box where none are named; the first one is the one used unless another is named."""
+    """The runs, or the models in the box where none are named; the first one is the one used unless another is named.
+
+    They are loaded on the CPU, for their tokenizers and facts: workers translate. What they would refuse is refused here.
+    """
+    if int8:
+        refuse_without_int8(device)
     found: dict[str, Served] = {}
     for run in runs or list(map(Path, shipped_models())):
         folder = find_run(run)
@@ -73,26 +94,16 @@ def load_all(
         if name in found:
             raise ConfigError(f"two runs are called {name!r}; rename the folder of one")
         say(f"loading {name} ...")
-        translator = api.load(run, device=device, int8=int8)
+        translator = api.load(run, device="cpu")
         found[name] = Served(name, folder, translator, languages_of(name, folder), folder.card())
     if not found:
         raise ConfigError("there is no model to serve; name a run folder")
     return found
 
 
-def lanes_for(models: dict[str, Served], *, device: str, int8: bool) -> tuple[list[Lane], list[Worker]]:
-    """Who translates: on a CPU a process for each core, which are given too, to be ended; else this process."""
-    cores = min(torch.get_num_threads(), MOST_LANES)
-    here = next(iter(models.values())).translator.model
-    if cores > 1 and next(here.parameters()).device.type == "cpu":
-        runs = {name: served.folder.path for name, served in models.items()}
-        workers = [Worker(runs, device=device, int8=int8, threads=1) for _ in range(cores)]
-        return [worker.translate for worker in workers], workers
-
-    def translate(model: str, sentences: list[str], options: SearchOptions) -> Iterator[Ready]:
-        return models[model].translator.each(sentences, options=options)
-
-    return [translate], []
+def num_workers(device: torch.device) -> int:
+    """How many processes translate: one per core on a CPU, one for a GPU."""
+    return max(1, min(torch.get_num_threads(), MOST_WORKERS)) if device.type == "cpu" else 1
 
 
 def languages_of(name: str, folder: RunFolder) -> tuple[str, str] | None:

@@ -1,11 +1,17 @@
-"""A process that translates for the server, so that Python's lock is not shared with it.
+"""A process that runs models for the server: its memory, its crashes and Python's lock are not the server's.
 
 python -m regard.serve.worker DEVICE float32|int8 THREADS RUN...
 
-A line in says what to translate. The lines out say what is ready, sentences by their numbers; the last one is null, or
-what went wrong.
+Messages are lines of JSON. The server sends tasks, one at a time, and `{"cancel": ID}` at any time. The worker sends
 
-It ends when its input does, and not by signals: what the server has accepted is finished.
+    {"loaded": true}                once, when its models are loaded
+    {"beat": true}                  every quarter of a second, as long as its threads run
+    {"id": ID, "ready": [...]}      sentences of a task, by their numbers, with their results
+    {"id": ID, "partial": "..."}    what a stream has written so far
+    {"id": ID, "end": null}         the task is done; or why it is not
+
+It ends at once when its input does, so that it never outlives the server, and ignores SIGINT and SIGTERM, which a terminal
+sends to all processes: what the server has accepted is finished.
 """
 
 from __future__ import annotations
@@ -13,116 +19,115 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
-from pathlib import Path
-from typing import Any
+import threading
+import time
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
 
-from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.translator import Ready, Translation
+if TYPE_CHECKING:
+    from regard.decoding.translator import Translator
 
-ATTEMPTS = 2  # a worker that dies is started anew, and told again
-
-
-class WorkerEnded(Exception):
-    """A worker died, and its successor too."""
+BEAT_SECONDS = 0.25
 
 
-class Worker:
-    """Such a process, as the server sees it."""
+class Channel:
+    """The worker's end of the pipes to the server."""
 
-    def __init__(self, runs: Mapping[str, Path], *, device: str, int8: bool, threads: int) -> None:
-        how, where = [device, "int8" if int8 else "float32", str(threads)], [str(path) for path in runs.values()]
-        self.command = [sys.executable, "-m", "regard.serve.worker", *how, *where]
-        # the library that multiplies integers on Arm CPUs knows nothing of PyTorch's threads, but reads this
-        self.environment = os.environ | ({"OMP_NUM_THREADS": str(threads)} if int8 else {})
-        self.numbers = {name: number for number, name in enumerate(runs)}
-        self.process = self._start()
+    def __init__(self) -> None:
+        self.tasks: SimpleQueue[dict[str, Any]] = SimpleQueue()
+        self.cancelled = -1  # the newest task that was cancelled; ids increase
+        self._output = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+        os.dup2(2, 1)  # whatever a library prints is no message
+        self._lock = threading.Lock()
+        for loop in (self._read, self._beat):
+            threading.Thread(target=loop, daemon=True).start()
 
-    def _start(self) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            self.command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-            start_new_session=True,
-            env=self.environment,
-        )
+    def send(self, message: dict[str, Any]) -> None:
+        text = json.dumps(message) + "\n"
+        with self._lock:
+            self._output.write(text)
 
-    def translate(self, model: str, sentences: list[str], options: SearchOptions) -> Iterator[Ready]:
-        """The translations of each sentence, by its number, as they become ready."""
-        missing = dict(enumerate(sentences))
-        for _ in range(ATTEMPTS):
-            numbers, ended = list(missing), False  # a second time, those that the first left
-            asked = {"model": self.numbers[model], "sentences": list(missing.values()), "options": asdict(options)}
-            try:
-                for line in self._ask(json.dumps(asked)):
-                    answer = json.loads(line)
-                    ended = answer is None or "error" in answer
-                    if ended:
-                        break
-                    ready = [(numbers[at], [Translation(*one) for one in best]) for at, best in answer["ready"]]
-                    for number, _best in ready:
-                        del missing[number]
-                    yield ready
-            finally:
-                if not ended:  # it died, or nobody listens any more: what it may yet say is no answer to the next
-                    self._replace()
-            if ended and answer is not None:
-                raise RuntimeError(answer["error"])
-            if not missing:
-                return
-        raise WorkerEnded
+    def _read(self) -> None:
+        for line in sys.stdin:
+            message: dict[str, Any] = json.loads(line)
+            if "cancel" in message:
+                self.cancelled = max(self.cancelled, message["cancel"])
+            else:
+                self.tasks.put(message)
+        os._exit(0)  # the server has ended, or wants us to: nobody waits for what is being computed
 
-    def _ask(self, message: str) -> Iterator[str]:
-        """What the process says, as long as it lives: whole lines."""
-        assert self.process.stdin is not None and self.process.stdout is not None
-        try:
-            self.process.stdin.write(message + "\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            return
-        while (line := self.process.stdout.readline()).endswith("\n"):
-            yield line
+    def _beat(self) -> None:
+        while True:
+            self.send({"beat": True})
+            time.sleep(BEAT_SECONDS)
 
-    def _replace(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self.process = self._start()
 
-    def close(self) -> None:
-        """Ends the process."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait()
+def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> None:
+    """Carry out one task, and send its results."""
+    from regard.decoding.hypotheses import SearchOptions
+    from regard.errors import Cancelled, DeadlineExceeded
+
+    number, ends = task["id"], time.monotonic() + task["seconds"]
+    options = SearchOptions(**task["options"])
+
+    def check() -> None:
+        if channel.cancelled >= number:
+            raise Cancelled("the task was cancelled")
+        if time.monotonic() > ends:
+            raise DeadlineExceeded("the task took too long")
+
+    def ready(found: list[tuple[int, Any]]) -> None:
+        channel.send({"id": number, "ready": found})
+
+    check()
+    if task["kind"] == "translate":
+        for some in translator.each(task["sentences"], options=options, check=check):
+            ready([(place, [[one.text, one.score] for one in best]) for place, best in some])
+    elif task["kind"] == "look":
+        from regard.explain.page import packed
+        from regard.explain.see import see
+
+        (text,) = task["sentences"]
+        ready([(0, packed(see(translator, text, options=options, check=check, **task["arguments"])))])
+    else:
+        from regard.decoding.live import write_live
+        from regard.models.base import Seq2Seq
+        from regard.text.tokenizer import EOS
+
+        (text,) = task["sentences"]
+        assert isinstance(translator.model, Seq2Seq)
+        decode = translator.tokenizers.target.decode
+        ids = [*translator.tokenizers.source.encode(text)[: translator.longest_source], EOS]
+
+        def partial(written: list[int]) -> None:
+            channel.send({"id": number, "partial": decode(written)})
+
+        ready([(0, decode(write_live(translator.model, ids, options=options, hear=partial, check=check)))])
 
 
 def serve(device: str, numbers: str, threads: int, runs: list[str]) -> None:
-    """The worker's side: answers until nobody asks."""
+    """Answer until the input ends."""
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(one, signal.SIG_IGN)
+    channel = Channel()  # before the imports, which take a while: the server sees that we live
     import torch
 
     from regard import api
+    from regard.errors import RegardError
 
-    for one in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(one, signal.SIG_IGN)
-    answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
-    os.dup2(2, 1)  # whatever a library prints does not belong to the answers
     torch.set_num_threads(threads)
     translators = [api.load(run, device=device, int8=numbers == "int8") for run in runs]
-    for line in sys.stdin:
-        asked: dict[str, Any] = json.loads(line)
+    channel.send({"loaded": True})
+    while True:
+        task = channel.tasks.get()
         end: dict[str, str] | None = None
         try:
-            translator = translators[asked["model"]]
-            for ready in translator.each(asked["sentences"], options=SearchOptions(**asked["options"])):
-                said = [[number, [[one.text, one.score] for one in best]] for number, best in ready]
-                print(json.dumps({"ready": said}), file=answers)
+            run_task(task, translators[task["model"]], channel)
         except Exception as error:
-            end = {"error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(end), file=answers)
+            end = {"kind": "mistake" if isinstance(error, RegardError) else "error", "error": type(error).__name__}
+            end["text"] = str(error)[:1000]
+        channel.send({"id": task["id"], "end": end})
 
 
 if __name__ == "__main__":

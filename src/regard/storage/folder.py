@@ -151,7 +151,7 @@ class Folder:
             raise
         return opened
 
-    def open(self, name: str) -> BufferedReader:
+    def open_file(self, name: str) -> BufferedReader:
         """A file of this folder, to read."""
         try:
             return os.fdopen(self._open(name, os.O_RDONLY), "rb")
@@ -160,11 +160,11 @@ class Folder:
         except OSError as error:
             raise CheckpointError(f"{self.path / name} cannot be read: {error.strerror}") from error
 
-    def create(self, name: str) -> BufferedWriter:
+    def create_file(self, name: str) -> BufferedWriter:
         """A new file of this folder, to write; there must be none of that name."""
         return os.fdopen(self._open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb")
 
-    def append(self, name: str) -> BufferedWriter:
+    def append_file(self, name: str) -> BufferedWriter:
         """A file of this folder, to write at its end. One that other folders share by a hard link is refused."""
         opened = self._open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         if os.fstat(opened).st_nlink > 1:
@@ -190,7 +190,7 @@ class Folder:
 
     def file_size(self, name: str) -> int:
         """Bytes of a file."""
-        with self.open(name) as file:
+        with self.open_file(name) as file:
             return os.fstat(file.fileno()).st_size
 
     def names(self) -> list[str]:
@@ -208,10 +208,10 @@ class Folder:
 
     # Reading
 
-    def read_bytes(self, name: str, *, limit: int = LARGE) -> bytes:
+    def load_bytes(self, name: str, *, limit: int = LARGE) -> bytes:
         """The content of a file of at most `limit` bytes."""
         try:
-            with self.open(name) as file:
+            with self.open_file(name) as file:
                 size = os.fstat(file.fileno()).st_size
                 content = file.read(size + 1) if size <= limit else None
         except OSError as error:
@@ -220,14 +220,14 @@ class Folder:
             raise CheckpointError(f"{self.path / name} is larger than any such file of ours ({limit:,} bytes)")
         return content
 
-    def read_text(self, name: str, *, limit: int = SMALL) -> str:
+    def load_text(self, name: str, *, limit: int = SMALL) -> str:
         try:
-            return self.read_bytes(name, limit=limit).decode()
+            return self.load_bytes(name, limit=limit).decode()
         except UnicodeDecodeError as error:
             raise CheckpointError(f"{self.path / name} is damaged: {error}") from error
 
-    def read_json(self, name: str, *, limit: int = SMALL) -> Any:
-        return parse_json(self.read_bytes(name, limit=limit), origin=self.path / name)
+    def load_json(self, name: str, *, limit: int = SMALL) -> Any:
+        return parse_json(self.load_bytes(name, limit=limit), origin=self.path / name)
 
     # Writing
 
@@ -252,7 +252,7 @@ class Folder:
                 os.fsync(folder)
 
     @_refuses_wrong_kinds
-    def write_bytes(self, name: str, content: bytes) -> None:
+    def save_bytes(self, name: str, content: bytes) -> None:
         """Replaces a file's content in one step; on return it is on the disk."""
         with self._descriptor() as folder:
             temporary = temporary_name(bare_name(name))
@@ -269,14 +269,14 @@ class Folder:
                 raise
             os.fsync(folder)
 
-    def write_text(self, name: str, text: str) -> None:
-        self.write_bytes(name, text.encode())
+    def save_text(self, name: str, text: str) -> None:
+        self.save_bytes(name, text.encode())
 
-    def write_json(self, name: str, value: Any) -> None:
-        self.write_text(name, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
+    def save_json(self, name: str, value: Any) -> None:
+        self.save_text(name, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
 
     @_refuses_wrong_kinds
-    def rename(self, old: str, new: str) -> None:
+    def move(self, old: str, new: str) -> None:
         """Gives an entry of this folder another name, on the disk too."""
         with self._descriptor() as folder:
             os.replace(bare_name(old), bare_name(new), src_dir_fd=folder, dst_dir_fd=folder)
@@ -289,6 +289,7 @@ class Folder:
                 shutil.rmtree(name, dir_fd=folder)
             else:
                 os.unlink(name, dir_fd=folder)
+            os.fsync(folder)
 
     def sync(self) -> None:
         """Makes sure that the names in this folder are on the disk."""

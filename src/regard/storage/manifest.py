@@ -24,7 +24,7 @@ Fingerprints = dict[str, dict[str, Any]]  # size and sha256 by file name
 
 def read_manifest(folder: Folder) -> Fingerprints:
     """What the manifest says of each file."""
-    text = folder.read_bytes(MANIFEST, limit=SMALL)
+    text = folder.load_bytes(MANIFEST, limit=SMALL)
     manifest = parse_json(text, origin=folder.path / MANIFEST)
     files = manifest.get("files") if isinstance(manifest, dict) else None
     if not isinstance(files, dict) or text != _manifest_text(files):
@@ -51,7 +51,7 @@ def _manifest_text(files: Any) -> bytes:
 
 
 def _fingerprint(folder: Folder, name: str) -> dict[str, Any]:
-    with folder.open(name) as file:
+    with folder.open_file(name) as file:
         try:
             return {
                 "size": os.fstat(file.fileno()).st_size,
@@ -93,10 +93,10 @@ def read_checked(folder: Folder, name: str, *, limit: int = LARGE) -> bytes:
         expected = _expected(folder, name)
         if folder.has_file(_new(name)):
             with suppress(CheckpointError):  # it may just have taken its name
-                content = folder.read_bytes(_new(name), limit=limit)
+                content = folder.load_bytes(_new(name), limit=limit)
                 if _fingerprint_of(content) == expected:
                     return content
-        content = folder.read_bytes(name, limit=limit)
+        content = folder.load_bytes(name, limit=limit)
         if _fingerprint_of(content) == expected:
             return content
         if _expected(folder, name) == expected:
@@ -122,7 +122,7 @@ def staged(parent: Folder, name: str) -> Iterator[Folder]:
         yield temporary
         _seal(temporary)
         old = _set_aside(parent, name)
-        parent.rename(temporary.name, name)
+        parent.move(temporary.name, name)
     except Exception:
         with suppress(OSError):  # half a folder must not keep a full disk full
             parent.remove(temporary.name)
@@ -134,9 +134,9 @@ def staged(parent: Folder, name: str) -> Iterator[Folder]:
 def _seal(folder: Folder) -> None:
     files = {name: _fingerprint(folder, name) for name in folder.names()}
     for name in files:
-        with folder.open(name) as file:
+        with folder.open_file(name) as file:
             os.fsync(file.fileno())
-    folder.write_bytes(MANIFEST, _manifest_text(files))
+    folder.save_bytes(MANIFEST, _manifest_text(files))
 
 
 def remove_folder(parent: Folder, name: str) -> None:
@@ -147,10 +147,10 @@ def remove_folder(parent: Folder, name: str) -> None:
 
 
 def _set_aside(parent: Folder, name: str) -> str | None:
-    if not (parent.has_folder(name) or parent.has_file(name)):
+    if name not in parent.names():
         return None
     aside = temporary_name(name).removesuffix(".tmp") + ".gone"
-    parent.rename(name, aside)
+    parent.move(name, aside)
     return aside
 
 
@@ -163,12 +163,12 @@ def replace_files(folder: Folder, contents: Mapping[str, bytes], *, covered: Col
         complete_replacement(folder)
         files = read_manifest(folder) if folder.has_file(MANIFEST) else {}
         for name, content in contents.items():
-            folder.write_bytes(_new(name), content)
+            folder.save_bytes(_new(name), content)
         files |= {name: _fingerprint(folder, name) for name in covered}
         files |= {name: _fingerprint_of(content) for name, content in contents.items()}
-        folder.write_bytes(MANIFEST, _manifest_text(dict(sorted(files.items()))))
+        folder.save_bytes(MANIFEST, _manifest_text(dict(sorted(files.items()))))
         for name in contents:
-            folder.rename(_new(name), name)
+            folder.move(_new(name), name)
 
 
 def complete_replacement(folder: Folder) -> None:
@@ -178,7 +178,7 @@ def complete_replacement(folder: Folder) -> None:
     for new in waiting:
         name = new.removeprefix(".").removesuffix(NEW)
         if name in files and folder.has_file(new) and _fingerprint(folder, new) == files[name]:
-            folder.rename(new, name)
+            folder.move(new, name)
         else:
             folder.remove(new)
 

@@ -69,7 +69,7 @@ class SubwordTokenizer:
         return [RESERVED[id] if 0 <= id <= EOS else self._processor.IdToPiece(id) for id in ids]
 
     def save(self, folder: Folder, name: str) -> None:
-        folder.write_bytes(f"{name}.model", self._model)
+        folder.save_bytes(f"{name}.model", self._model)
 
 
 def usable_cores() -> int:
@@ -121,7 +121,7 @@ def load_subwords(folder: Folder, name: str, *, kind: str) -> SubwordTokenizer:
     if path.name not in folder.names():
         raise CheckpointError(f"{path} is missing; without it the ids of this run mean nothing")
     try:
-        tokenizer = SubwordTokenizer(kind, folder.read_bytes(path.name))
+        tokenizer = SubwordTokenizer(kind, folder.load_bytes(path.name))
     except RuntimeError as error:
         raise CheckpointError(
             f"{path} is not a whole SentencePiece model; restore it from a copy of the run"

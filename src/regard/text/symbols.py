@@ -56,7 +56,7 @@ class SymbolTokenizer:
 
     def save(self, folder: Folder, name: str) -> None:
         symbols = msgspec.json.encode(self._pieces[len(RESERVED) :])
-        folder.write_bytes(f"{name}.json", msgspec.json.format(symbols, indent=1))
+        folder.save_bytes(f"{name}.json", msgspec.json.format(symbols, indent=1))
 
 
 def train_symbols(texts: Sequence[str], *, kind: str, size: int, coverage: float) -> SymbolTokenizer:
@@ -88,7 +88,7 @@ def load_symbols(folder: Folder, name: str, *, kind: str) -> SymbolTokenizer:
     if path.name not in folder.names():
         raise CheckpointError(f"{path} is missing; without it the ids of this run mean nothing")
     try:
-        symbols = msgspec.json.decode(folder.read_bytes(path.name), type=list[str])
+        symbols = msgspec.json.decode(folder.load_bytes(path.name), type=list[str])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointError(f"{path} is damaged ({error}); restore it from a copy of the run") from error
     if len(set(symbols)) != len(symbols) or any(SPLIT[kind](symbol) != [symbol] for symbol in symbols):

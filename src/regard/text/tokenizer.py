@@ -96,7 +96,7 @@ class Tokenizers:
             self.source.save(folder, "source")
             self.target.save(folder, "target")
         saved = _Saved(kind=self.source.kind, joint=self.joint)
-        folder.write_bytes(TOKENIZER, msgspec.json.encode(saved))
+        folder.save_bytes(TOKENIZER, msgspec.json.encode(saved))
 
 
 def load_tokenizers(folder: Folder) -> Tokenizers:
@@ -105,7 +105,7 @@ def load_tokenizers(folder: Folder) -> Tokenizers:
     if TOKENIZER not in folder.names():
         raise CheckpointError(f"{path} is missing; {folder} does not hold a trained tokenizer")
     try:
-        saved = msgspec.json.decode(folder.read_bytes(TOKENIZER, limit=SMALL), type=_Saved)
+        saved = msgspec.json.decode(folder.load_bytes(TOKENIZER, limit=SMALL), type=_Saved)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointError(f"{path} is damaged ({error}); restore it from a copy of the run") from error
     if saved.kind not in KINDS:

@@ -277,6 +277,11 @@ class Trainer:
                 self._save()
             self.listen(Noted(counters.step, f"no better {config.metric} for {config.patience} validations; stopping"))
         self.saver.wait()
+        if 2 * counters.skipped > counters.step:
+            raise TrainingError(
+                f"{counters.skipped:,} of {counters.step:,} steps had a gradient that is not finite and were left out; "
+                "begin a new run (--out) with a lower train.lr, or with train.clip_norm=1"
+            )
         current = self.state.weights()
         if self.world.writes:
             self._write_final(current)

@@ -21,7 +21,7 @@ class Watchdog:
 
     def __enter__(self) -> Watchdog:
         if self.seconds:
-            self._file = self.folder.append(self.name)
+            self._file = self.folder.append_file(self.name)
             self._arm()
         return self
 

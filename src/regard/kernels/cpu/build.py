@@ -1,7 +1,8 @@
-"""Our C functions, compiled by this machine's C compiler when they are first wanted, and kept for the next time.
+"""Our C functions, compiled by this machine's C compiler at first use and cached for later starts.
 
-They lie in the user's cache folder, under a name that says what they were made of: the source, the compiler, its flags and
-the processor. Where there is no compiler, or no place to keep them, there are none, and PyTorch does their work.
+The cached library's name is a hash of its source, compiler, flags and processor (`cache.py` says when it is trusted).
+Without a compiler or a cache folder there are no compiled functions, and PyTorch does their work. A build that failed is
+not tried again for a day, or until one of its inputs changes.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import os
 import platform
 import shlex
 import shutil
-import stat
 import subprocess
-import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
+
+from regard.kernels.cpu import cache
 
 SOURCES = [Path(__file__).with_name(name) for name in ("wide.h", "search.c", "product.c")]
 FLAGS = ("-O3", "-funroll-loops", "-fno-math-errno", "-ffp-contract=fast", "-shared", "-fPIC")
@@ -45,6 +46,7 @@ class Built:
 
     library: ctypes.CDLL | None
     note: str
+    failure: Path | None = None  # the file that keeps the next start from trying again
 
 
 _built: Built | None = None
@@ -75,45 +77,67 @@ def build(folder: Path | None) -> Built:
         compiler = shutil.which(wanted)
         if compiler is None:
             return Built(None, "no C compiler was found")
-        return _build(folder, compiler, flags)
-    except subprocess.CalledProcessError as error:
-        said = (error.stderr or "").strip().splitlines()
-        return Built(None, f"{Path(error.cmd[0]).name} failed" + (f": {said[0]}" if said else ""))
-    except (OSError, ValueError, AttributeError, subprocess.TimeoutExpired) as error:
+        problem = cache.folder_problem(folder)
+        if problem:
+            return Built(None, problem)
+        return _cached_or_compiled(folder, compiler, [*flags, *FLAGS, _tuning()])
+    except (OSError, ValueError) as error:
         return Built(None, str(error))
 
 
-def _build(folder: Path, compiler: str, flags: list[str]) -> Built:
-    on_arm = platform.machine() in ("aarch64", "arm64")
-    flags = [*flags, *FLAGS, "-mcpu=native" if on_arm else "-march=native"]
+def _cached_or_compiled(folder: Path, compiler: str, flags: list[str]) -> Built:
+    path = folder / f"kernels-{_name(compiler, flags)}.so"
+    made_by = f"compiled by {Path(compiler).name}"
+    library = _try_load(path) if cache.is_intact(path) else None
+    if library is not None:
+        return Built(library, made_by)
+    failed = cache.remembered_failure(path)
+    if failed is None:
+        try:
+            _compile([compiler, *flags], path)
+            return Built(_load(path), made_by)
+        except (OSError, AttributeError, subprocess.SubprocessError) as error:
+            failed = _describe(error)
+            cache.remember_failure(path, failed)
+    return Built(None, failed, cache.failure_file(path))
+
+
+def _name(compiler: str, flags: list[str]) -> str:
+    """A hash of all that the library is made of."""
     sources = [source.read_text(encoding="utf-8") for source in SOURCES]
     made_of = [*sources, compiler, str(os.stat(compiler).st_mtime), *flags, _processor()]
-    name = hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:16]
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if not _is_ours_alone(folder):
-        return Built(None, f"others can write into {folder}")
-    path = folder / f"kernels-{name}.so"
-    if not path.exists() or not _loads(path):
-        _compile([compiler, *flags], path)
-    return Built(_load(path), f"compiled by {Path(compiler).name}")
+    return hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:16]
+
+
+def _tuning() -> str:
+    return "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
 
 
 def _compile(command: list[str], path: Path) -> None:
-    """Puts the library there, whole or not at all, whoever else is doing so."""
-    with tempfile.TemporaryDirectory(dir=path.parent) as beside:
-        made = Path(beside) / path.name
+    """Compile the library and put it into the cache."""
+    with cache.workspace(path.parent) as folder:
+        made = folder / path.name
         sources = [str(source) for source in SOURCES if source.suffix == ".c"]
         command = [*command, "-o", str(made), *sources, "-lm"]
         subprocess.run(command, check=True, capture_output=True, text=True, errors="replace", timeout=SLOWEST)
-        os.replace(made, path)
+        cache.publish(made, path)
 
 
-def _loads(path: Path) -> bool:
+def _describe(error: Exception) -> str:
+    """One line about a build that failed."""
+    if isinstance(error, subprocess.CalledProcessError):
+        lines = (error.stderr or "").strip().splitlines()
+        return f"{Path(error.cmd[0]).name} failed" + (f": {lines[0]}" if lines else "")
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"{Path(error.cmd[0]).name} took longer than {SLOWEST} seconds"
+    return " ".join(str(error).split())
+
+
+def _try_load(path: Path) -> ctypes.CDLL | None:
     try:
-        _load(path)
+        return _load(path)
     except (OSError, AttributeError):
-        return False
-    return True
+        return None
 
 
 def _load(path: Path) -> ctypes.CDLL:
@@ -123,14 +147,6 @@ def _load(path: Path) -> ctypes.CDLL:
         function.argtypes, function.restype = arguments, RESULTS.get(name)
         setattr(library, name, function)
     return library
-
-
-def _is_ours_alone(folder: Path) -> bool:
-    """Whether nobody else can put a library there for us to load."""
-    state = folder.stat()
-    return not hasattr(os, "getuid") or (
-        state.st_uid == os.getuid() and not state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    )
 
 
 def _processor() -> str:

@@ -10,20 +10,23 @@ let timer = 0;
 let sentences = []; // of the translation shown: {source, text}
 let joints = []; // what stands before, between and after them
 
-async function post(path, body, signal) {
+/** Sends a request, with the key if there is one; asks for a key where the server wants one. */
+async function request(path, options) {
   const key = sessionStorage.getItem("key");
   const headers = { "content-type": "application/json", ...(key ? { authorization: `Bearer ${key}` } : {}) };
-  const answer = await fetch(path, { method: "POST", headers, body: JSON.stringify(body), signal });
+  const answer = await fetch(path, { ...options, headers });
   if (answer.status === 401) {
     const given = prompt("This server wants an API key:");
     if (given) {
       sessionStorage.setItem("key", given.trim());
-      return post(path, body, signal);
+      return request(path, options);
     }
   }
   if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).error ?? `the server says ${answer.status}`);
   return answer;
 }
+
+const post = (path, body, signal) => request(path, { method: "POST", body: JSON.stringify(body), signal });
 
 function say(text) {
   $("state").textContent = text;
@@ -256,7 +259,12 @@ for (const name of ["dragover", "dragleave", "drop"])
     if (name === "drop") translateFile(event.dataTransfer.files[0]);
   });
 
-models = await (await fetch("/v1/models")).json();
+try {
+  models = await (await request("/v1/models", {})).json();
+} catch (problem) {
+  say(problem.message);
+  throw problem;
+}
 $("model").append(...models.map((one) => element("option", { value: one.name }, one.source ? `${one.source} \u2192 ${one.target} (${one.name})` : one.name)));
 about();
 showPast();

@@ -1,0 +1,245 @@
+"""Records a command, then tries every folder that a crash of it may leave.
+
+`python -m tests.faults.crashes SCENARIO HOME REPORT COUNT SEED JOBS`, started by `recorded`, writes a report about COUNT
+of the states ("all" for every one). Sessions of the command, and then the states, each have a forked process, so that
+PyTorch is imported once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import sacrebleu.metrics  # noqa: F401 (slow to import: here it is inherited by all forked processes)
+
+from regard.errors import RegardError
+from tests.faults.replay import Recording, State, read_log, read_tree, write_tree
+from tests.faults.scenarios import LEFTOVERS, SCENARIOS, Scenario, make_home
+
+REPOSITORY = Path(__file__).parents[2]
+OUT = "out"  # name of the command's folder in the recorded one
+DONE = "done"  # the mark of a command that has returned
+SLOWEST = 120  # seconds that one state may take: more is a hang
+SAMPLED_PREFIXES = 40
+GOOD = {"same bits", "already complete", "refused by name"}
+
+Verdict = dict[str, str]
+
+
+# Recording
+
+
+def build_recorder(folder: Path) -> Path | None:
+    """The compiled recorder; None where there is no C compiler."""
+    compiler = shutil.which(os.environ.get("CC", "cc"))
+    if compiler is None or sys.platform != "linux":
+        return None
+    library = folder / "record.so"
+    source = Path(__file__).with_name("record.c")
+    flags = ["-Wall", "-Werror", "-O1", "-shared", "-fPIC"]
+    subprocess.run([compiler, *flags, "-o", library, source, "-ldl", "-lpthread"], check=True)
+    return library
+
+
+def recorded(command: list[str], folder: Path, log: Path, recorder: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a command with its operations below the folder recorded."""
+    paths = [str(REPOSITORY / "src"), str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
+    variables = {
+        "PYTHONPATH": os.pathsep.join(paths),
+        "LD_PRELOAD": str(recorder),
+        "RECORD_FOLDER": str(folder.resolve()),
+        "RECORD_LOG": str(log),
+    }
+    return subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True)
+
+
+def record(name: str, home: Path, out: Path) -> None:
+    """Records all sessions, each in a forked process: first those that kill themselves, then one that ends."""
+    for text, operations in SCENARIOS[name].kills:
+        _, status = os.waitpid(forked(lambda: session(name, home, out, text, operations)), 0)  # noqa: B023
+        assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL, f"no session was killed after {text!r}: {status}"
+    wait_for(forked(lambda: session(name, home, out, "", 0)))
+
+
+def session(name: str, home: Path, out: Path, text: str, operations: int) -> None:
+    """Runs the command; it is killed so many operations after it has reported this text."""
+    recorder = ctypes.CDLL(None)
+
+    def mark(event: str) -> None:
+        recorder.record_mark(event.encode())
+        if event == text:
+            recorder.record_kill_after(ctypes.c_long(operations))
+
+    SCENARIOS[name].run(home, out, mark)
+    mark(DONE)
+
+
+# Trying one state
+
+
+def attempt(scenario: Scenario, home: Path, out: Path, marks: list[str], wanted: dict[str, Any]) -> Verdict:
+    """What becomes of a folder: it must open or be refused, keep what was promised, and end as it would have."""
+    doing = "opening it"
+    try:
+        with suppress(RegardError):
+            scenario.look(home, out)
+        finished = scenario.finished(out)
+        doing = "looking for what was promised"
+        if problem := scenario.lost(out, marks):
+            return verdict("lost", problem, out)
+        if DONE in marks and (problem := difference(scenario.result(out), wanted, finished=finished)):
+            return verdict("lost", f"the command had ended, and then: {problem}", out)
+        doing = "running the command again"
+        try:
+            scenario.run(home, out, lambda event: None)
+        except RegardError as error:
+            if not difference(scenario.result(out), wanted, finished=finished):
+                return verdict("already complete", str(error), out)
+            return refusal(scenario, str(error), out)
+        doing = "comparing the result"
+        if problem := difference(scenario.result(out), wanted, finished=finished):
+            return verdict("ended otherwise", problem, out)
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(place.filename).name}:{place.lineno}"
+        return verdict("failed", f"{doing}: {type(error).__name__}: {error} ({where})", out)
+    return verdict("same bits", "", out)
+
+
+def verdict(name: str, detail: str, out: Path) -> Verdict:
+    return {"verdict": name, "detail": detail.replace(str(out), "OUT")}
+
+
+def refusal(scenario: Scenario, message: str, out: Path) -> Verdict:
+    if str(out) not in message:
+        return verdict("refused without a name", message, out)
+    justified = any(re.search(pattern, message) for pattern in scenario.refusals)
+    return verdict("refused by name" if justified else "refused without need", message, out)
+
+
+def difference(found: dict[str, Any], wanted: dict[str, Any], *, finished: bool) -> str:
+    """The first few things that are not as wanted. What was finished before is not cleaned up again."""
+    keys = {**wanted, **found}.keys() - ({LEFTOVERS} if finished else set())
+    different = sorted(key for key in keys if found.get(key) != wanted.get(key))
+    return "; ".join(f"{key}: {_shown(found.get(key), wanted.get(key))}" for key in different[:3])
+
+
+def _shown(found: Any, wanted: Any) -> str:
+    if isinstance(found, list) and isinstance(wanted, list):
+        missing = [one for one in wanted if one not in found]
+        extra = [one for one in found if one not in wanted]
+        return f"missing {str(missing)[:150]}, extra {str(extra)[:150]}"
+    return "missing" if found is None else "not expected" if wanted is None else "differs"
+
+
+# Trying all of them
+
+
+def check(name: str, recording: Recording, home: Path, *, count: int | None, seed: int, jobs: int) -> dict[str, Any]:
+    """Tries the states of a recording, or so many of them; a report of what became of them."""
+    states = list(recording.states(seed, sample=None if count is None else SAMPLED_PREFIXES))
+    chosen = states if count is None else random.Random(seed).sample(states, min(count, len(states)))
+    verdicts: Counter[str] = Counter()
+    kinds: dict[str, dict[str, Any]] = {}
+    fast = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=fast, prefix="crashes-") as folder:
+        work = Path(folder)
+        wait_for(forked(lambda: write_reference(name, home, work)))
+        for state, found in tried(name, recording, chosen, home, work, jobs):
+            verdicts[found["verdict"]] += 1
+            kind = f"{found['verdict']}: {re.sub('[0-9]+', 'N', found['detail'])}"
+            last = recording.operations[state.after - 1] if state.after else "none"
+            example = f"after {state.after} operations (the last: {last}), {state.how}"
+            kinds.setdefault(kind, {"count": 0, **found, "example": example})["count"] += 1
+    return {
+        "scenario": name,
+        "operations": len(recording.operations),
+        "prefixes": len(recording.operations) + 1,
+        "states": len(states),
+        "tried": len(chosen),
+        "verdicts": dict(verdicts),
+        "kinds": list(kinds.values()),
+    }
+
+
+def write_reference(name: str, home: Path, work: Path) -> None:
+    """Writes down what an undisturbed command gives."""
+    SCENARIOS[name].run(home, work / OUT, lambda event: None)
+    (work / "wanted.json").write_text(json.dumps(SCENARIOS[name].result(work / OUT)), encoding="utf-8")
+
+
+def tried(
+    name: str, recording: Recording, states: list[State], home: Path, work: Path, jobs: int
+) -> Iterator[tuple[State, Verdict]]:
+    """Each state and what became of it, `jobs` at a time."""
+    wanted = json.loads((work / "wanted.json").read_text(encoding="utf-8"))
+    running: dict[int, tuple[State, Path]] = {}
+    waiting = iter(enumerate(states))
+    while True:
+        while len(running) < jobs and (following := next(waiting, None)) is not None:
+            number, state = following
+            disk = work / f"state-{number}"
+            write_tree(state.tree, disk)
+
+            def work_in_child(state: State = state, disk: Path = disk) -> None:
+                found = attempt(SCENARIOS[name], home, disk / OUT, recording.marks(state.after), wanted)
+                (disk / "verdict.json").write_text(json.dumps(found), encoding="utf-8")
+
+            running[forked(work_in_child)] = state, disk
+        if not running:
+            return
+        child, status = os.wait()
+        state, disk = running.pop(child)
+        if status == 0:
+            yield state, json.loads((disk / "verdict.json").read_text(encoding="utf-8"))
+        else:
+            yield state, verdict("failed", f"the process ended with {os.waitstatus_to_exitcode(status)}", disk)
+        shutil.rmtree(disk)
+
+
+def forked(work: Callable[[], None]) -> int:
+    """Runs a function in a forked process; its process id."""
+    child = os.fork()
+    if child:
+        return child
+    signal.alarm(SLOWEST)
+    try:
+        work()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def wait_for(child: int) -> None:
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def main() -> None:
+    name, home, report, count, seed, jobs = sys.argv[1:]
+    folder, disk, log = Path(home), Path(os.environ["RECORD_FOLDER"]), Path(os.environ["RECORD_LOG"])
+    wait_for(forked(lambda: make_home(folder, teacher=SCENARIOS[name].teacher)))
+    record(name, folder, disk / OUT)
+    recording = Recording(read_log(log))
+    assert recording.final() == read_tree(disk), "an operation was not recorded"
+    number = None if count == "all" else int(count)
+    found = check(name, recording, folder, count=number, seed=int(seed), jobs=int(jobs))
+    Path(report).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""After a crash at any moment every command can finish its folder, with the same bits as if nothing had happened.
+
+The file operations of a command are recorded, and every folder that a power failure may leave of them is tried
+(tests/faults/replay.py says which those are). `make faults` tries all of them, other tests a sample; REGARD_FAULTS_OUT names
+a JSON file for the counts.
+"""
+
+import fcntl
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.faults.crashes import GOOD, build_recorder, recorded
+from tests.faults.scenarios import SCENARIOS
+
+EVERYTHING = os.environ.get("REGARD_CRASHES") == "all"
+SAMPLE = {"train": 20, "prepare": 15, "export": 12, "distill": 13}
+SEED = 1
+
+
+def publish(report):
+    """Prints the counts, and adds them to the JSON file that REGARD_FAULTS_OUT names."""
+    counts = ", ".join(f"{number} {what}" for what, number in report["verdicts"].items())
+    print(
+        f"{report['scenario']}: {report['prefixes']} prefixes, {report['tried']} of {report['states']} states: {counts}"
+    )
+    for kind in report["kinds"]:
+        print(f"  {kind['count']} x {kind['verdict']}: {kind['detail']}")
+    if path := os.environ.get("REGARD_FAULTS_OUT"):
+        with Path(path).open("a+", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # other scenarios are tried at the same time
+            file.seek(0)
+            reports = json.loads(file.read() or "{}")
+            file.truncate(0)
+            file.write(json.dumps({**reports, report["scenario"]: report}, indent=1) + "\n")
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_crash_is_recovered_from_or_refused_by_name(tmp_path, name):
+    recorder = build_recorder(tmp_path)
+    if recorder is None:
+        pytest.skip("there is no C compiler here to build the recorder with")
+    report, disk = tmp_path / "report.json", tmp_path / "disk"
+    disk.mkdir()
+    count, jobs = ("all", "2") if EVERYTHING else (str(SAMPLE[name]), "1")
+    command = [sys.executable, "-m", "tests.faults.crashes", name, str(tmp_path / "home"), str(report)]
+    done = recorded([*command, count, str(SEED), jobs], disk, tmp_path / "operations.log", recorder)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(report.read_text())
+    publish(found)
+    assert sum(found["verdicts"].values()) == found["tried"] > 0
+    wrong = [kind for kind in found["kinds"] if kind["verdict"] not in GOOD]
+    assert not wrong, json.dumps(wrong, indent=1)

@@ -1,0 +1,120 @@
+"""Real commands that are sent signals: the status tells a scheduler that the run is unfinished, and nothing is lost."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from safetensors.torch import load_file
+
+import regard
+from regard.data.sharded import PairStore
+from regard.preparing.check import problems
+from regard.run.folder import RunFolder
+from tests.faults.test_kills import SETTINGS
+
+TRAIN = [*SETTINGS, "train.steps=60", "train.checkpoint_every=1000"]
+COMMAND = [sys.executable, "-m", "regard"]
+
+
+def start(*arguments, **settings):
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True, env=environment, **settings)
+
+
+def wait_for(process, begin):
+    """Reads what the process says up to a line that begins so."""
+    for line in process.stderr:
+        if line.startswith(begin):
+            return
+    pytest.fail(f"the process ended before it said {begin!r}")
+
+
+def end(process):
+    """The status, and the rest of what was said."""
+    said = process.stderr.read()
+    assert "Traceback" not in said
+    return process.wait(timeout=60), said
+
+
+def weights(run):
+    return load_file(run / "final" / "weights.safetensors")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The weights of a run that was left alone."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    regard.train("reverse", out=out, overrides=TRAIN)
+    return weights(out)
+
+
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+    ids=["INT", "TERM", "HUP"],
+)
+def test_a_stopped_run_saves_has_a_status_of_its_own_and_resumes_to_the_same_bits(tmp_path, whole, number, status):
+    process = start("train", "reverse", "--out", str(tmp_path / "run"), *TRAIN)
+    wait_for(process, "step 7/")
+    process.send_signal(number)
+    found, said = end(process)
+    assert found == status
+    assert "stopped; go on with: " in said
+    [step] = RunFolder(tmp_path / "run").steps()
+    assert 7 <= step < 60
+    regard.train("reverse", out=tmp_path / "run", overrides=TRAIN)
+    resumed = weights(tmp_path / "run")
+    assert all(whole[name].equal(resumed[name]) for name in whole)
+
+
+def test_under_nohup_a_run_goes_on_when_the_terminal_hangs_up(tmp_path, whole):
+    def ignore():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    process = start("train", "reverse", "--out", str(tmp_path / "run"), *TRAIN, preexec_fn=ignore)
+    wait_for(process, "step 7/")
+    process.send_signal(signal.SIGHUP)
+    assert end(process)[0] == 0
+    alone = weights(tmp_path / "run")
+    assert all(whole[name].equal(alone[name]) for name in whole)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["TERM", "HUP"])
+def test_preparing_ends_with_a_status_of_its_own_and_goes_on(tmp_path, number, status):
+    lines = [f"{'ab' * (n % 7 + 1)}\t{'ba' * (n % 7 + 1)}\n" for n in range(3000)]
+    command = ("data", "prepare", "reverse", 'data.train={pairs="-"}', "--out", str(tmp_path / "ids"))
+    process = start(*command, stdin=subprocess.PIPE)
+    process.stdin.write("".join(lines[:2000]))
+    process.stdin.flush()
+    while not (tmp_path / "ids" / ".lock").exists():
+        assert process.poll() is None
+    process.send_signal(number)
+    found, said = end(process)
+    assert found == status
+    assert f"stopped by {number.name}" in said
+    again = start(*command, stdin=subprocess.PIPE)
+    again.communicate("".join(lines), timeout=60)
+    assert again.returncode == 0
+    store = PairStore(tmp_path / "ids")
+    assert len(store) == 3000 and not list(problems(store))
+
+
+def test_distilling_ends_with_a_status_of_its_own_and_goes_on(tmp_path):
+    quick = [*SETTINGS, "train.steps=1", "train.average=1"]
+    regard.train("reverse", out=tmp_path / "run", overrides=quick)
+    text = "".join(f"{'abcdefgh'[n % 8]} b c\n" for n in range(4000))
+    for name in ("source", "reference"):
+        (tmp_path / name).write_text(text)
+    sides = ("--source", str(tmp_path / "source"), "--reference", str(tmp_path / "reference"))
+    command = ("distill", str(tmp_path / "run"), str(tmp_path / "out"), *sides, "--beam", "1")
+    process = start(*command)
+    wait_for(process, "0 of 4,000 sentences")
+    process.send_signal(signal.SIGTERM)
+    found, said = end(process)
+    assert found == 143
+    assert "stopped by SIGTERM" in said
+    again = start(*command)
+    assert end(again)[0] == 0
+    assert len((tmp_path / "out" / "target.txt").read_text().splitlines()) == 4000

@@ -1,0 +1,94 @@
+"""Worker processes for tests: real ones that shout instead of translating, and ones inside of the test."""
+
+import json
+import sys
+import threading
+from queue import Empty, SimpleQueue
+from types import SimpleNamespace
+
+from regard.serve.worker_process import WorkerCommand, WorkerFailed, WorkerProcess
+
+SPEAKS = """
+import json, os, sys, threading, time
+from queue import SimpleQueue
+tasks, cancelled, lock = SimpleQueue(), [], threading.Lock()
+def send(message):
+    with lock: print(json.dumps(message), flush=True)
+def read():
+    for line in sys.stdin:
+        message = json.loads(line)
+        cancelled.append(message["cancel"]) if "cancel" in message else tasks.put(message)
+    os._exit(0)
+def beat():
+    while True:
+        send({"beat": True}); time.sleep(0.1)
+for loop in (read, beat): threading.Thread(target=loop, daemon=True).start()
+if "unloadable" in sys.argv: sys.exit(1)
+send({"loaded": True})
+while True:
+    task = tasks.get()
+    end = None
+    for number, text in enumerate(task["sentences"]):
+        if "die" in text:
+            with lock:
+                print('{"id": 0, "ready": [[0, [["hal', end="", flush=True); os._exit(1)
+        if text == "garbage": print("garbage", flush=True)
+        if text == "error": end = {"kind": "error", "error": "ValueError", "text": "bad"}; break
+        if text == "deaf":
+            time.sleep(60)
+        while text.startswith("long") and task["id"] not in cancelled: time.sleep(0.01)
+        if task["id"] in cancelled:
+            end = {"kind": "mistake", "error": "Cancelled", "text": "stopped"}; break
+        send({"id": task["id"], "ready": [[number, [[text.upper(), float(os.getpid())]]]]})
+    send({"id": task["id"], "end": end})
+"""
+
+
+def command(*arguments):
+    return WorkerCommand([sys.executable, "-c", SPEAKS, *arguments], {})
+
+
+def real():
+    return WorkerProcess(command())
+
+
+class Inside:
+    """A worker without a process, which remembers its batches; it can be held."""
+
+    def __init__(self):
+        self.batches, self.cancelled, self.go_on = [], [], threading.Event()
+        self.go_on.set()
+        self.loaded = self.reacts = True
+        self.process = SimpleNamespace(pid=0)
+        self._said = SimpleQueue()
+
+    def send(self, message):
+        message = json.loads(json.dumps(message))
+        if "cancel" in message:
+            self.cancelled.append(message["cancel"])
+            self._said.put({"id": message["cancel"], "end": {"kind": "mistake", "error": "Cancelled", "text": ""}})
+        else:
+            threading.Thread(target=self._translate, args=(message,), daemon=True).start()
+
+    def _translate(self, task):
+        self.batches.append(task["sentences"])
+        self.go_on.wait(10)
+        for number, text in enumerate(task["sentences"]):
+            self._said.put({"id": task["id"], "ready": [[number, [[text.upper(), 0.0]]]]})
+        self._said.put({"id": task["id"], "end": None})
+
+    def receive(self, timeout):
+        self.check()
+        try:
+            return self._said.get(timeout=timeout)
+        except Empty:
+            return None
+
+    def check(self):
+        if not self.reacts:
+            raise WorkerFailed("was told to fail")
+
+    def kill(self):
+        pass
+
+    close = kill
