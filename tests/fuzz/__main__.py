@@ -59,15 +59,22 @@ def main() -> None:
 
 
 def save(findings: dict[str, dict[str, Any]], folder: Path) -> None:
-    """Write a case of each finding that is not known there yet; what was read outside by which command does not count."""
+    """Write the smallest case of each finding, under a name that says what is done to what."""
     folder.mkdir(parents=True, exist_ok=True)
-    for signature, found in findings.items():
-        kind = signature.partition(": ")[2] or signature
-        name = re.sub("[^a-z0-9]+", "-", kind.lower()).strip("-")[:80]
-        path = folder / f"{name}.json"
-        if not path.exists() and found["cases"]:
+    for found in findings.values():
+        if found["cases"]:
             smallest = min(found["cases"], key=lambda case: len(json.dumps(case)))
-            path.write_text(json.dumps(smallest, indent=1) + "\n")
+            (folder / f"{name_of(smallest)}.json").write_text(json.dumps(smallest, indent=1) + "\n")
+
+
+def name_of(case: dict[str, Any]) -> str:
+    """Return a file name for a case: its target, and its last mutation."""
+    last = case["mutations"][-1]
+    edits = last.get("edits") or [last.get("edit") or {}]
+    steps = [last.get("path"), last.get("action"), last.get("to"), edits[-1].get("action")]
+    parts = [case["target"], last["kind"], last.get("file"), *steps, *edits[-1].get("path", []), edits[-1].get("value")]
+    words = "-".join(str(part) for part in parts if part is not None)
+    return re.sub("[^a-z0-9]+", "-", words.lower()).strip("-")[:90]
 
 
 def report(table: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from regard.models import MODELS
 from tests.fuzz import binary_edits
 from tests.fuzz.bases import RUNS, Base
 from tests.fuzz.odd_values import JSON_VALUES, LOG_BODIES, NAMES, SPARSE_SIZES, TEMPORARY_NAMES, TOML_VALUES
+from tests.fuzz.request_cases import draw_request
 from tests.fuzz.tree_edits import draw_edit
 
 Mutation = dict[str, Any]
@@ -63,8 +64,6 @@ class Case:
 
 def draw_case(seed: str, number: int, bases: dict[str, Base], targets: list[str]) -> Case:
     """Return the case of this number; equal arguments give equal cases."""
-    from tests.fuzz.request_cases import draw_request
-
     random = Random(f"{seed}:{number}")
     target = random.choices(targets, [TARGETS[name][0] for name in targets])[0]
     if target == "request":

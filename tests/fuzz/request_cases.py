@@ -1,26 +1,17 @@
-"""Requests of any shape to every route of the server, in this process and with a stub in place of search."""
+"""Requests of any shape to every route of the server."""
 
 from __future__ import annotations
 
-import asyncio
-import dataclasses
 import json
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 from random import Random
 from typing import Any
 
-from regard.decoding.translator import Ready, Translation, Translator
-from regard.serve.app import make_app
-from regard.serve.limits import Limits
-from regard.serve.models import load_all
 from tests.fuzz import binary_edits
 from tests.fuzz.odd_values import JSON_VALUES
 from tests.fuzz.tree_edits import apply_edit, as_json, draw_edit, encoded
 
 Mutation = dict[str, Any]
 KEY = "the-key"
-OWN = "/v1/"
 BODIES: dict[str, dict[str, Any]] = {
     "/v1/translate": {"text": ["c a b", "a. b! c"], "model": None, "beam": 2, "nbest": 2, "length_penalty": 0.5},
     "/v1/stream": {"text": "c a b. a", "max_extra": 2},
@@ -126,74 +117,13 @@ def body_of(request: Mutation) -> bytes:
     return body
 
 
-class EchoTranslator(Translator):
-    """A translator that answers with its input, for all requests that are not about the model itself."""
-
-    def each(self, texts: Sequence[str], *, options: Any = None, first: int = 1) -> Iterator[Ready]:
-        nbest = options.nbest if options is not None else 1
-        yield [(number, [Translation(text, -float(way)) for way in range(nbest)]) for number, text in enumerate(texts)]
-
-
-class BadAnswer(Exception):
-    """A response that a client cannot use."""
-
-
-class Application:
-    """The server's application on an event loop of its own."""
-
-    def __init__(self, run: Path) -> None:
-        models = load_all([run], device="cpu", int8=False)
-        for name, served in models.items():
-            own = served.translator
-            echo = EchoTranslator(own.model, own.tokenizers, own.config)
-            models[name] = dataclasses.replace(served, translator=echo)
-        wanted = {"batch_gap": 0.0005, "batch_wait": 0.001, "body_seconds": 0.3, "seconds": 10.0}
-        known = {one.name for one in dataclasses.fields(Limits)}
-        limits = dataclasses.replace(Limits(), **{name: value for name, value in wanted.items() if name in known})
-        self.app = make_app(models, device="cpu", int8=False, limits=limits, keys=[KEY])
-        self.loop = asyncio.new_event_loop()
-
-    def answer(self, request: Mutation) -> str:
-        """Return what the application sends back; BadAnswer if that is a failure of the server."""
-        status, body = self.loop.run_until_complete(self._exchange(request))
-        check_answer(request, status, body)
-        return body.decode("utf-8", "replace")
-
-    async def _exchange(self, request: Mutation) -> tuple[int | None, bytes]:
-        content = body_of(request)
-        size = -(-len(content) // request["parts"]) or 1
-        parts = [content[at : at + size] for at in range(0, len(content), size)] or [b""]
-        waiting = asyncio.Event()
-        messages = [
-            {"type": "http.request", "body": part, "more_body": number < len(parts) - 1}
-            for number, part in enumerate(parts)
-        ]
-        if request["ends"] == "disconnect":
-            messages[-1] = {"type": "http.disconnect"}
-        elif request["ends"] == "silence":
-            messages.pop()
-        given = iter(messages)
-        sent: list[dict[str, Any]] = []
-
-        async def receive() -> dict[str, Any]:
-            message = next(given, None)
-            if message is None:
-                await waiting.wait()
-                return {"type": "http.disconnect"}
-            return message
-
-        async def send(message: dict[str, Any]) -> None:
-            sent.append(message)
-
-        async with asyncio.timeout(15):
-            await self.app(scope_of(request, len(content)), receive, send)
-        waiting.set()
-        status = next((one["status"] for one in sent if one["type"] == "http.response.start"), None)
-        return status, b"".join(one.get("body", b"") for one in sent)
-
-
 def scope_of(request: Mutation, length: int) -> dict[str, Any]:
-    headers = [("content-type", request["content_type"]), ("content-length", str(length)), *request["headers"]]
+    headers = [
+        ("host", "localhost"),
+        ("content-type", request["content_type"]),
+        ("content-length", str(length)),
+        *request["headers"],
+    ]
     if request["keyed"]:
         headers.append(("authorization", f"Bearer {KEY}"))
     return {
@@ -210,22 +140,3 @@ def scope_of(request: Mutation, length: int) -> dict[str, Any]:
         "client": ("127.0.0.1", 5),
         "server": ("127.0.0.1", 80),
     }
-
-
-def check_answer(request: Mutation, status: int | None, body: bytes) -> None:
-    """Raise BadAnswer unless the answer is a success or one sentence of JSON."""
-    if status is None:
-        if request["ends"] == "normal":
-            raise BadAnswer("no answer")
-        return
-    if status >= 500 and status != 503:
-        raise BadAnswer(f"status {status}")
-    if status >= 400 and request["method"] != "HEAD":
-        try:
-            answer = json.loads(body)
-        except ValueError as error:
-            raise BadAnswer(f"status {status} without JSON") from error
-        if not isinstance(answer, dict) or not isinstance(answer.get("error"), str):
-            raise BadAnswer(f"status {status} without an error")
-        if len(body) > 2000:
-            raise BadAnswer(f"an error of {len(body)} bytes")

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import regard
+from tests.fuzz.application import Application
 from tests.fuzz.apply import make_case
 from tests.fuzz.bases import Base
 from tests.fuzz.isolation import MemoryWatch
 from tests.fuzz.mutate import Case
-from tests.fuzz.request_cases import Application
 from tests.fuzz.sandbox import Sandbox
 from tests.fuzz.targets import FOLDER_TARGETS, Place
 

@@ -110,7 +110,7 @@ class Sandbox:
         return self.outside, self.work, self.temporary
 
     def _violation(self, path: str, state: tuple[int, ...]) -> str:
-        shown = path.removeprefix(str(self.outside))
+        shown = "/" + path.removeprefix(f"{self.outside}/").partition("/")[2]
         try:
             status = os.lstat(path)
         except OSError:
