@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test faults fuzz soak check fix bench pictures clean help
+.PHONY: demo test faults fuzz soak check lock fix bench pictures clean help
 
 help:
 	@echo "make demo    train a Transformer on dates and use it (about two minutes)"
@@ -11,7 +11,8 @@ help:
 	@echo "make faults  kill training 200 times and try every state a crash can leave (half an hour)"
 	@echo "make fuzz    open 100,000 damaged folders and send damaged requests (about half an hour)"
 	@echo "make soak    thirty minutes of hostile load on a server, every answer checked"
-	@echo "make check   lint and type-check"
+	@echo "make check   lint, type-check, and ask the package index for known vulnerabilities"
+	@echo "make lock    write requirements/*.txt from constraints.txt and pyproject.toml"
 	@echo "make fix     format, and mend what a linter can mend"
 	@echo "make bench   measure us beside the peers that are installed"
 	@echo "make pictures  draw the README's pictures of attention (make demo first)"
@@ -37,6 +38,10 @@ check: $(VENV)/.dev
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+	@$(BIN)/python scripts/audit.py
+
+lock:
+	@$(PYTHON) scripts/lock.py
 
 fix: $(VENV)/.dev
 	@$(BIN)/ruff format .
@@ -55,14 +60,21 @@ pictures: $(VENV)/.dev
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-$(VENV)/.core: pyproject.toml constraints.txt
+# Packages come with their hashes, and nothing else is fetched. A CUDA build of PyTorch needs its libraries too: then, and only
+# then, `pip check` misses some.
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
+LOCKED = $(INSTALL) --require-hashes --only-binary :all: -r requirements
+
+$(VENV)/.core: pyproject.toml requirements/core.txt requirements/cuda.txt
 	@echo "Setting up $(VENV) (once; PyTorch is the large part) ..."
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "regard needs Python 3.11 or later: set PYTHON=..."; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@$(LOCKED)/core.txt
+	@$(BIN)/python -m pip check > /dev/null || $(LOCKED)/cuda.txt
+	@$(INSTALL) --no-build-isolation -e .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.core
+$(VENV)/.dev: $(VENV)/.core requirements/dev.txt
 	@echo "Adding what the tests need ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(LOCKED)/dev.txt
 	@touch $@

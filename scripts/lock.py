@@ -1,0 +1,186 @@
+"""Write requirements/*.txt, every package with its version and hashes, from pyproject.toml and constraints.txt.
+
+    .venv/bin/python scripts/lock.py
+
+constraints.txt is what a person edits: it pins every package that may be needed. This follows the dependencies of the
+pinned versions for each platform below and adds the hashes of all files that pip's configured index has of them, and of
+wheels in pip's local folders (find-links), such as a build of PyTorch for CPUs. Markers say which platforms need a package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import tomllib
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+from package_index import File, files_of, index_url, local_wheels, requirements_of
+from pip._vendor.packaging.requirements import Requirement
+from pip._vendor.packaging.specifiers import SpecifierSet
+from pip._vendor.packaging.utils import (
+    InvalidWheelFilename,
+    canonicalize_name,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
+from pip._vendor.packaging.version import InvalidVersion, Version
+
+ROOT = Path(__file__).resolve().parent.parent
+PLATFORMS = [("linux", "Linux", "x86_64"), ("linux", "Linux", "aarch64"), ("darwin", "Darwin", "arm64")]
+PYTHONS = ("3.11", "3.12", "3.13")
+FILES = {  # what each lock is for: the extra of pyproject.toml, and the packages it leaves to another one
+    "core": "what `regard` and its build need, without PyTorch's CUDA libraries",
+    "cuda": "the libraries that PyTorch's CUDA builds need on Linux; a CPU build needs none of them",
+    "dev": "what the tests and checks need besides core",
+}
+CUDA = ("cuda-", "nvidia-", "triton")
+
+Environment = tuple[str, str, str, str]  # sys_platform, platform_system, platform_machine, python_version
+ENVIRONMENTS: list[Environment] = [(*platform, python) for platform in PLATFORMS for python in PYTHONS]
+
+
+def main() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    core = [*project["project"]["dependencies"], *project["build-system"]["requires"], "editables"]
+    needed = {"core": close(core), "dev": close([*core, *project["project"]["optional-dependencies"]["dev"]])}
+    names = {"core": {name for name in needed["core"] if not name.startswith(CUDA)}}
+    names["cuda"] = needed["core"].keys() - names["core"]
+    names["dev"] = needed["dev"].keys() - needed["core"].keys()
+    (ROOT / "requirements").mkdir(exist_ok=True)
+    for lock, about in FILES.items():
+        with ThreadPoolExecutor(8) as pool:
+            entries = list(pool.map(lambda name: entry(name, needed["dev"][name]), sorted(names[lock])))
+        head = f"# Made by scripts/lock.py from constraints.txt; do not edit. {lock}: {about}.\n"
+        head += f"# For Linux (x86_64, aarch64) and macOS (arm64), Python {', '.join(PYTHONS)}.\n"
+        (ROOT / "requirements" / f"{lock}.txt").write_text(head + "".join(entries), encoding="utf-8")
+        print(f"requirements/{lock}.txt: {len(entries)} packages")
+
+
+def close(requirements: Iterable[str]) -> dict[str, set[Environment]]:
+    """Every package that these need, with the environments in which it is needed."""
+    needed: dict[str, set[Environment]] = {}
+    seen: set[tuple[str, str, Environment]] = set()  # a package, one of its extras or "", an environment
+    waiting = [(Requirement(one), "", environment) for one in requirements for environment in ENVIRONMENTS]
+    while waiting:
+        batch = [one for one in waiting if applies(*one)]
+        names: dict[str, SpecifierSet] = {}
+        for requirement, _, _ in batch:
+            name = canonicalize_name(requirement.name)
+            names[name] = names.get(name, SpecifierSet()) & requirement.specifier
+        missing = sorted(suggestion(name, fits) for name, fits in names.items() if name not in pins())
+        if missing:
+            sys.exit("constraints.txt lacks (these are the newest that fit):\n" + "\n".join(missing))
+        with ThreadPoolExecutor(16) as pool:  # only to have the answers at hand
+            list(pool.map(dependencies, names))
+        waiting = []
+        for requirement, _, environment in batch:
+            name = canonicalize_name(requirement.name)
+            if not requirement.specifier.contains(pins()[name], prereleases=True):
+                sys.exit(f"constraints.txt has {name}=={pins()[name]}, but {requirement} is needed")
+            needed.setdefault(name, set()).add(environment)
+            for wanted in ("", *requirement.extras):
+                if (name, wanted, environment) not in seen:
+                    seen.add((name, wanted, environment))
+                    waiting += [(Requirement(one), wanted, environment) for one in dependencies(name)]
+    return needed
+
+
+def applies(requirement: Requirement, extra: str, environment: Environment) -> bool:
+    return requirement.marker is None or requirement.marker.evaluate(as_markers(environment, extra))
+
+
+def suggestion(name: str, fits: SpecifierSet) -> str:
+    """A line for constraints.txt."""
+    versions = {version for one in files_of(index_of_pip(), name) if (version := version_of(one.name))}
+    return f"{name}=={max(fits.filter(versions), default='?')}"
+
+
+def as_markers(environment: Environment, extra: str) -> dict[str, str]:
+    platform, system, machine, python = environment
+    return {
+        **{"sys_platform": platform, "platform_system": system, "platform_machine": machine, "extra": extra},
+        **{"python_version": python, "python_full_version": f"{python}.9", "os_name": "posix"},
+        **{"implementation_name": "cpython", "platform_python_implementation": "CPython"},
+    }
+
+
+@cache
+def pins() -> dict[str, str]:
+    """The versions in constraints.txt."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
+    return {canonicalize_name(name): version for name, version in pairs}
+
+
+@cache
+def release(name: str) -> tuple[File, ...]:
+    """The files of the pinned version."""
+    files = tuple(
+        one for one in files_of(index_of_pip(), name) if version_of(one.name) == Version(pins()[name]) and one.sha256
+    )
+    return files or sys.exit(f"the index has no files of {name}=={pins()[name]}")
+
+
+@cache
+def index_of_pip() -> str:
+    return index_url()
+
+
+@cache
+def dependencies(name: str) -> tuple[str, ...]:
+    """What the pinned version says it needs; wheels of one version say the same, so one is read."""
+    wheels = [one for one in release(name) if one.name.endswith(".whl")]
+    if not wheels:
+        sys.exit(f"the index has no wheel of {name}=={pins()[name]}")
+    preferred = [one for one in wheels if "cp311" in one.name and "x86_64" in one.name and "manylinux" in one.name]
+    return tuple(requirements_of((preferred or wheels)[0]))
+
+
+def version_of(file: str) -> Version | None:
+    try:
+        return parse_wheel_filename(file)[1] if file.endswith(".whl") else parse_sdist_filename(file)[1]
+    except (InvalidWheelFilename, InvalidVersion, ValueError):
+        return None
+
+
+def entry(name: str, environments: set[Environment]) -> str:
+    """The lines of one package."""
+    index = {one.sha256 for one in release(name)}
+    local = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in local_wheels() if is_pinned(path, name)}
+    others = {digest: path for path, digest in local.items() if digest not in index}
+    note = "".join(f"# the last hash is that of {path.name}, a local build\n" for path in others.values())
+    hashes = [f" \\\n    --hash=sha256:{digest}" for digest in [*sorted(index), *others]]
+    return f"{note}{name}=={pins()[name]}{marker_of(environments)}{''.join(hashes)}\n"
+
+
+def is_pinned(path: Path, name: str) -> bool:
+    found, version, *_ = parse_wheel_filename(path.name)
+    return found == name and version.public == pins()[name]
+
+
+def marker_of(environments: set[Environment]) -> str:
+    """Where a package is needed, as short as can be."""
+    if environments == set(ENVIRONMENTS):
+        return ""
+    platforms = {one[0] for one in environments}
+    if environments == {one for one in ENVIRONMENTS if one[0] in platforms}:
+        return " ; " + " or ".join(f'sys_platform == "{one}"' for one in sorted(platforms))
+    pairs = {(one[0], one[2]) for one in environments}
+    if environments == {one for one in ENVIRONMENTS if (one[0], one[2]) in pairs}:
+        parts = [f'(sys_platform == "{one}" and platform_machine == "{machine}")' for one, machine in sorted(pairs)]
+        return " ; " + " or ".join(parts)
+    pythons = {one[3] for one in environments}
+    if environments == {one for one in ENVIRONMENTS if one[3] in pythons}:
+        return " ; " + " or ".join(f'python_version == "{one}"' for one in sorted(pythons))
+    parts = [
+        f'(sys_platform == "{one}" and platform_machine == "{machine}" and python_version == "{python}")'
+        for one, _, machine, python in sorted(environments)
+    ]
+    return " ; " + " or ".join(parts)
+
+
+if __name__ == "__main__":
+    main()
