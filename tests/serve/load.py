@@ -66,7 +66,7 @@ class Clients:
                     self.wrong.append((kind, repr(error)))
                     self.told["lost"] += 1
                     return
-                self.seconds.append(time.monotonic() - began)
+                self.seconds.append((time.monotonic() - began, kind))
                 self.stopping.wait(self.pause)
 
     def _check(self, kind, answer, sources, texts):

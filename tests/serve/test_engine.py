@@ -11,7 +11,7 @@ import pytest
 
 from regard.decoding.hypotheses import SearchOptions
 from regard.serve import executor
-from regard.serve.engine import ClientFull, Closed, Engine, QueueFull
+from regard.serve.engine import MOST_PREEMPTIONS, PREEMPT_SECONDS, ClientFull, Closed, Engine, QueueFull
 from regard.serve.executor import TaskFailed
 from regard.serve.limits import Limits
 from regard.serve.work import Sentence, Work
@@ -182,6 +182,30 @@ def test_long_sentences_leave_a_worker_to_short_ones():
     for one in workers:
         one.go_on.set()
     assert results(long) == ["L0", "L1", "L2", "L3"]
+    engine.close()
+
+
+def test_a_long_batch_is_stopped_for_short_ones_when_no_other_worker_is_there():
+    worker = Inside()
+    engine = started(worker, limits=replace(LIMITS, short_cost=500, interactive_cost=200))
+    long = hold(engine, worker, "long", cost=1000)
+    short = submit(engine, "short", client="other")
+    until(lambda: worker.cancelled == [0])
+    worker.go_on.set()
+    assert results(short, long) == ["SHORT", "LONG"]
+    engine.close()
+
+
+def test_a_long_batch_is_stopped_only_so_often():
+    worker = Inside()
+    engine = started(worker, limits=replace(LIMITS, short_cost=500, interactive_cost=200))
+    long = hold(engine, worker, "long", cost=1000)
+    engine._running[0][0].preemptions = MOST_PREEMPTIONS
+    submit(engine, "short", client="other")
+    time.sleep(2 * PREEMPT_SECONDS + 0.3)
+    assert worker.cancelled == []
+    worker.go_on.set()
+    assert results(long) == ["LONG"]
     engine.close()
 
 

@@ -61,7 +61,8 @@ def test_hostile_load_leaves_interactive_clients_and_memory_alone(right):
 
 def report(interactive, greedy, hostile, saboteur, memory, metrics):
     """What happened, in numbers."""
-    seconds = sorted(interactive.seconds)
+    seconds = sorted(taken for taken, _ in interactive.seconds)
+    of_kind = {kind: sorted(taken for taken, one in interactive.seconds if one == kind) for kind in set(INTERACTIVE)}
     quarter = len(memory) // 4
     return {
         "seconds": SOAK,
@@ -70,6 +71,9 @@ def report(interactive, greedy, hostile, saboteur, memory, metrics):
             "p50_seconds": round(seconds[len(seconds) // 2], 3),
             "p99_seconds": round(seconds[int(0.99 * len(seconds))], 3),
             "most_seconds": round(seconds[-1], 3),
+            "p99_seconds_of": {
+                kind: round(found[int(0.99 * len(found))], 3) for kind, found in of_kind.items() if found
+            },
             "answers": dict(interactive.told),
         },
         "greedy": dict(greedy.told),

@@ -21,6 +21,8 @@ from regard.serve.worker_process import WorkerFailed, WorkerProcess
 FEWEST = 8  # sentences that are not shared among workers: a step costs almost the same for fewer
 RETRIED_TOGETHER = (8, 1)  # sentences of a batch whose worker failed once, and twice; after that they are refused
 FULL = 0.9  # share of the room at which a server that balances load should send requests elsewhere
+PREEMPT_SECONDS = 0.3  # that short items wait behind long ones
+MOST_PREEMPTIONS = 2  # of an item; then it is left to end
 CLOSE_SECONDS = 15.0  # that an executor may take to end
 
 
@@ -177,6 +179,26 @@ class Engine:
         for item in refused:
             item.work.fail(WorkerFailed("workers ended while they translated this"))
 
+    def should_yield(self, items: list[Item]) -> bool:
+        """Whether a batch should be stopped: it is long, and short items wait because no other worker can take them."""
+        with self._changed:
+            if not self._is_long(items[0]) or not self._interactive_now():
+                return False
+            if any(item.preemptions >= MOST_PREEMPTIONS for item in items) or self.ready_workers > self._long_batches():
+                return False
+            waiting = self._queue.first(lambda item: not self._is_long(item)) if self._queue else None
+            since = self._arrived.get(waiting.work, math.inf) if waiting else math.inf
+            return time.monotonic() > since + PREEMPT_SECONDS
+
+    def preempted(self, items: list[Item], unfinished: list[Item]) -> None:
+        """A batch was stopped for shorter ones; what is left of it waits for its turn again."""
+        with self._changed:
+            self._running = [batch for batch in self._running if batch is not items]
+            for item in unfinished:
+                item.preemptions += 1
+            self._queue.push_back([item for item in unfinished if not item.work.done])
+            self._changed.notify_all()
+
     def translated(self, count: int) -> None:
         with self._changed:
             self.sentences += count
@@ -190,10 +212,12 @@ class Engine:
 
     def _allowed(self) -> Callable[[Item], bool]:
         """Which items may be taken now: long ones must leave a worker to the short ones, while there may be some."""
-        long = sum(any(map(self._is_long, batch)) for batch in self._running)
-        if self.workers > 1 and long >= self.workers - 1 and self._interactive_now():
+        if self.workers > 1 and self._long_batches() >= self.workers - 1 and self._interactive_now():
             return lambda item: not self._is_long(item)
         return lambda item: True
+
+    def _long_batches(self) -> int:
+        return sum(self._is_long(batch[0]) for batch in self._running)
 
     def _first(self) -> Item | None:
         return self._queue.first(self._allowed()) if self._queue else None

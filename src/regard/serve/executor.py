@@ -24,6 +24,10 @@ class TaskFailed(Exception):
     """A worker could not carry out a task; another would not either."""
 
 
+class Preempted(Exception):
+    """A task was stopped for shorter ones."""
+
+
 class Source(Protocol):
     """Where an executor's batches come from, and what it reports."""
 
@@ -34,6 +38,12 @@ class Source(Protocol):
 
     def ended(self, items: list[Item], unfinished: list[Item]) -> None:
         """A batch is over; some items may not be finished because their worker failed."""
+
+    def should_yield(self, items: list[Item]) -> bool:
+        """Whether a batch is to be stopped for shorter ones."""
+
+    def preempted(self, items: list[Item], unfinished: list[Item]) -> None:
+        """A batch was stopped for shorter ones."""
 
     def translated(self, count: int) -> None:
         """So many sentences are done."""
@@ -97,6 +107,9 @@ class Executor:
         except WorkerFailed:
             self.source.ended(items, list(left.values()))
             raise
+        except Preempted:
+            self.source.preempted(items, list(left.values()))
+            return
         except Exception as error:  # whatever it is, nobody is left waiting
             end = error
         for item in left.values():
@@ -108,14 +121,19 @@ class Executor:
         task, ends = next(self._ids), max(item.work.deadline for item in items)
         worker.send(self._message(task, items, ends))
         cancelled: float | None = None
+        yielding = False
         while True:
             message = worker.receive(POLL_SECONDS)
             if message and message.get("id") == task:
                 if "end" in message:
+                    if yielding and left:
+                        raise Preempted
                     return _error(message["end"])
                 self._deliver(message, items, left)
             now = time.monotonic()
-            if cancelled is None and (_abandoned(left) or now > ends):
+            if cancelled is None:
+                yielding = self.source.should_yield(items)
+            if cancelled is None and (yielding or _abandoned(left) or now > ends):
                 worker.send({"cancel": task})
                 cancelled = now
             if cancelled is not None and now > cancelled + CANCEL_SECONDS:

@@ -131,11 +131,21 @@ class FairQueue:
 
     def push(self, work: Work) -> None:
         """All sentences of a request."""
+        self._join(work, [Item(work, number) for number in range(len(work.sentences))])
+
+    def push_back(self, items: list[Item]) -> None:
+        """Items that were taken before, to be taken again when it is their turn."""
+        for work in {item.work for item in items}:
+            self._join(work, [item for item in items if item.work is work])
+
+    def _join(self, work: Work, items: list[Item]) -> None:
+        self.length += len(items)
         client = self.clients.flows.get(work.client) or ClientFlow()
         if not client.waits():
             self.clients.join(work.client, client)
-        client.requests.join(work.number, RequestFlow(Item(work, number) for number in range(len(work.sentences))))
-        self.length += len(work.sentences)
+        if request := client.requests.flows.get(work.number):
+            items = [*request.items, *items]
+        client.requests.join(work.number, RequestFlow(items))
 
     def push_front(self, items: list[Item]) -> None:
         """Items that were taken before, to be taken again before all others."""

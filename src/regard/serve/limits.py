@@ -41,7 +41,7 @@ class Limits:
     batch_sentences: int = 64
     batch_cost: int = 45_000
     long_batch_cost: int = 20_000  # of sentences that are not short
-    bulk_batch_cost: int = 12_000  # of bulk requests, while there are interactive ones
+    bulk_batch_cost: int = 8_000  # of bulk requests, while there are interactive ones
     short_cost: int = 3_000  # sentences that cost more are long: they may not occupy all workers
     interactive_cost: int = 16_000  # requests that cost more are bulk
     interactive_seconds: float = 10.0  # that bulk requests stand back after an interactive one

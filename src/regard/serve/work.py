@@ -71,6 +71,7 @@ class Item:
     work: Work
     number: int  # of the sentence in the request
     failures: int = 0  # workers that ended while they had it
+    preemptions: int = 0  # times that it was stopped for shorter ones
 
     @property
     def text(self) -> str:
