@@ -10,7 +10,7 @@ help:
 	@echo "make test    run all tests"
 	@echo "make faults  kill training 200 times and try every state a crash can leave (half an hour)"
 	@echo "make fuzz    open 100,000 damaged folders and send damaged requests (about half an hour)"
-	@echo "make soak    thirty minutes of mixed load on a server, every answer checked"
+	@echo "make soak    thirty minutes of hostile load on a server, every answer checked"
 	@echo "make check   lint and type-check"
 	@echo "make fix     format, and mend what a linter can mend"
 	@echo "make bench   measure us beside the peers that are installed"

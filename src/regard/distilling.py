@@ -21,6 +21,7 @@ from regard.errors import ConfigError, DataError
 from regard.run.log import log_line, parse_line
 from regard.run.shipped import find_run
 from regard.storage.folder import LARGE, LOCK, Folder, is_temporary
+from regard.storage.manifest import sweep
 from regard.text.bitext import data_folders, load_bitext, pairs_fingerprint, refuse_outside
 from regard.text.corpus import Pair, read_pairs
 
@@ -96,6 +97,7 @@ def _write(
     closest: bool,
     progress: Progress,
 ) -> None:
+    sweep(folder)
     if folder.has_file(CARD):
         there = folder.load_json(CARD)
         if not isinstance(there, dict) or {key: there.get(key) for key in about} != about:

@@ -163,7 +163,7 @@ def distill(home: Path, out: Path, mark: Mark) -> None:
     def progress(done: int, total: int) -> None:
         mark(f"translated {done}")
 
-    distilling.distill(home / "teacher", out, device="cpu", progress=progress)
+    distilling.distill(home / "teacher", out, data=home, device="cpu", progress=progress)
 
 
 def look_at_corpus(home: Path, out: Path) -> None:

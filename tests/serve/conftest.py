@@ -75,3 +75,12 @@ def serving(*arguments, **environment):
 def server():
     with serving() as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def locked(tmp_path_factory):
+    """A server with keys."""
+    path = tmp_path_factory.mktemp("keys") / "keys"
+    path.write_text("secret\nother\n")
+    with serving("de-en", "--api-key-file", str(path), REGARD_API_KEYS="third") as found:
+        yield found

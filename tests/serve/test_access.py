@@ -13,7 +13,6 @@ from regard.serve.app import make_app
 from regard.serve.engine import Engine
 from regard.serve.limits import Limits
 from regard.serve.service import Service
-from tests.serve.conftest import serving
 from tests.serve.fake_worker import Inside
 
 
@@ -101,31 +100,29 @@ def test_one_client_is_one_address_or_one_network_of_version_six():
     assert client_address("testclient") == "testclient"
 
 
-def test_a_key_is_needed_where_there_are_keys(tmp_path):
-    path = tmp_path / "keys"
-    path.write_text("secret\nother\n")
-    with serving("de-en", "--api-key-file", str(path), REGARD_API_KEYS="third") as server:
-        asked, form = {"text": "Ja."}, {"q": "Ja.", "source": "de", "target": "en"}
-        with open(f"/proc/{server.process.pid}/cmdline") as file:
-            assert "secret" not in file.read()
-        for wrong in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer"}):
-            assert server.post("/v1/translate", json=asked, headers=wrong).status_code == 401
-            for route in ("/metrics", "/v1/models"):
-                assert server.get(route, headers=wrong).status_code == 401
-        for key in ("secret", "other", "third"):
-            headers = {"Authorization": f"Bearer {key}"}
-            assert server.post("/v1/translate", json=asked, headers=headers).status_code == 200
-            for route in ("/metrics", "/v1/models"):
-                assert server.get(route, headers=headers).status_code == 200
-        assert server.post("/translate", data=form).status_code == 401
-        assert server.post("/translate", data={**form, "api_key": "secret"}).status_code == 200
-        for route in ("/health", "/ready", "/", "/assets/page.js", "/languages"):
-            assert server.get(route).status_code == 200
-        cross = {"Origin": "http://evil.example", "Authorization": "Bearer secret"}
-        assert server.post("/v1/translate", json=asked, headers=cross).status_code == 403
-        refused = server.get("/v1/models", headers={"Host": "evil.example", "Authorization": "Bearer secret"})
-        assert refused.status_code == 403 and "--allow-host" in refused.json()["error"]
-        assert server.get("/health", headers={"Host": "10.0.0.7"}).status_code == 200
+def test_a_key_is_needed_where_there_are_keys(locked):
+    server = locked
+    asked, form = {"text": "Ja."}, {"q": "Ja.", "source": "de", "target": "en"}
+    with open(f"/proc/{server.process.pid}/cmdline") as file:
+        assert "secret" not in file.read()
+    for wrong in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer"}):
+        assert server.post("/v1/translate", json=asked, headers=wrong).status_code == 401
+        for route in ("/metrics", "/v1/models"):
+            assert server.get(route, headers=wrong).status_code == 401
+    for key in ("secret", "other", "third"):
+        headers = {"Authorization": f"Bearer {key}"}
+        assert server.post("/v1/translate", json=asked, headers=headers).status_code == 200
+        for route in ("/metrics", "/v1/models"):
+            assert server.get(route, headers=headers).status_code == 200
+    assert server.post("/translate", data=form).status_code == 401
+    assert server.post("/translate", data={**form, "api_key": "secret"}).status_code == 200
+    for route in ("/health", "/ready", "/", "/assets/page.js", "/languages"):
+        assert server.get(route).status_code == 200
+    cross = {"Origin": "http://evil.example", "Authorization": "Bearer secret"}
+    assert server.post("/v1/translate", json=asked, headers=cross).status_code == 403
+    refused = server.get("/v1/models", headers={"Host": "evil.example", "Authorization": "Bearer secret"})
+    assert refused.status_code == 403 and "--allow-host" in refused.json()["error"]
+    assert server.get("/health", headers={"Host": "10.0.0.7"}).status_code == 200
 
 
 @pytest.mark.parametrize("public", [True, False])

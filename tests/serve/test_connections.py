@@ -132,6 +132,13 @@ def test_headers_without_end_are_refused(server):
     assert received.startswith(b"HTTP/1.1 431 ") and b"content-security-policy" in received
 
 
+def test_headers_without_end_behind_a_request_that_is_being_answered_are_refused_too(server):
+    connection = server.connect(b"GET /hold HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    time.sleep(0.3)
+    connection.sendall(HEAD + b"X: " + b"x" * 20_000)
+    assert read_all(connection).startswith(b"HTTP/1.1 431 ")
+
+
 def test_a_client_that_does_not_read_is_cut_off(server):
     connection = server.connect(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
     ends = time.monotonic() + 15

@@ -124,3 +124,13 @@ def test_the_api_is_described_for_people(opened, server):
     page = opened().page
     page.goto(server.url + "/docs")
     expect(page.locator("dt").first).to_have_text("POST /v1/translate")
+
+
+def test_it_asks_for_the_key_where_one_is_needed(browser, locked):
+    watched = Watched(browser)
+    watched.page.on("dialog", lambda dialog: dialog.accept("secret"))
+    watched.page.goto(locked.url + "/")
+    expect(watched.page.locator("#model option")).to_have_count(1)
+    watched.page.locator("#text").fill("Guten Morgen!")
+    expect(watched.page.locator("#output .part")).to_have_text("Good morning!")
+    watched.context.close()

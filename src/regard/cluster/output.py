@@ -17,6 +17,7 @@ import msgspec
 from regard.cluster.source import Shard, SourceFile
 from regard.errors import CheckpointError, ConfigError
 from regard.storage.folder import LOCK, Folder, is_temporary
+from regard.storage.manifest import sweep
 
 PLAN = "shards.json"
 
@@ -66,6 +67,7 @@ class OutputFolder:
 
     def begin(self, plan: Plan, before: Plan | None, num_shards: int) -> None:
         """Writes the plan down, or refuses one that is not the one before."""
+        sweep(self.folder)
         self.digits = max(5, len(str(num_shards - 1)))  # so that the order of names is the order of numbers
         if before is not None:
             was, now = before.settings(), plan.settings()

@@ -97,13 +97,16 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self.last_active = time.monotonic()
-        if self._head_bytes is None and self.is_idle:
-            self._expect_head(self.limits.header_seconds)
+        super().data_received(data)
         if self._head_bytes is not None:
             self._head_bytes += len(data)
-        super().data_received(data)
-        if self._head_bytes is not None and self._head_bytes > self.limits.header_bytes:
-            self._refuse(431, "the headers are too large")
+            if self._head_bytes > self.limits.header_bytes:
+                self._refuse(431, "the headers are too large")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if self._head_bytes is None:  # a further request of this connection
+            self._expect_head(self.limits.header_seconds)
 
     def _expect_head(self, seconds: float) -> None:
         """The headers of a request must be complete after so many seconds."""

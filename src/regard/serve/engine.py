@@ -50,7 +50,8 @@ class Engine:
     ) -> None:
         self.models, self.limits, self.workers = models, limits, workers
         self.batches, self.sentences = 0, 0  # that are done
-        self.cost_of_client: Counter[str] = Counter()  # of all that is waiting or being translated
+        self.waiting_cost = 0  # of all that is waiting or being translated
+        self.cost_of_client: Counter[str] = Counter()
         self._queue = FairQueue()
         self._works: set[Work] = set()  # whose result somebody waits for
         self._arrived: dict[Work, float] = {}
@@ -70,13 +71,14 @@ class Engine:
                 raise Closed
             if self.cost_of_client[work.client] + work.cost > self.limits.client_cost:
                 raise ClientFull
-            if self.cost_of_client.total() + work.cost > self.limits.total_cost:
+            if self.waiting_cost + work.cost > self.limits.total_cost:
                 raise QueueFull
             now = time.monotonic()
             if work.cost <= self.limits.interactive_cost:
                 self._interactive = now
             self._works.add(work)
             self._arrived[work] = now
+            self.waiting_cost += work.cost
             self.cost_of_client[work.client] += work.cost
             self._queue.push(work)
             self._changed.notify_all()
@@ -88,6 +90,7 @@ class Engine:
             self._works.discard(work)
             self._arrived.pop(work, None)
             self._queue.remove(work)
+            self.waiting_cost -= work.cost
             self.cost_of_client[work.client] -= work.cost
             if self.cost_of_client[work.client] <= 0:
                 del self.cost_of_client[work.client]
@@ -115,7 +118,7 @@ class Engine:
             return "the server is shutting down"
         if not self.ready_workers:
             return "no worker is ready"
-        if self.cost_of_client.total() >= FULL * self.limits.total_cost:
+        if self.waiting_cost >= FULL * self.limits.total_cost:
             return "the queue is full"
         return None
 

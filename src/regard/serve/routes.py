@@ -126,7 +126,7 @@ def add_api(app: FastAPI, service: Service) -> None:
             "translated_batches": float(engine.batches),
             "ready_workers": float(engine.ready_workers),
             "replaced_workers": float(engine.failures),
-            "waiting_cost": float(engine.cost_of_client.total()),
+            "waiting_cost": float(engine.waiting_cost),
             "clients": float(len(engine.cost_of_client)),
         }
         return PlainTextResponse(service.metrics.text(gauges), media_type="text/plain; version=0.0.4")

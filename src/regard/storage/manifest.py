@@ -185,8 +185,10 @@ def complete_replacement(folder: Folder) -> None:
 
 def sweep(folder: Folder) -> None:
     """Removes what a killed process left half written. Only for the process that holds the folder's lock."""
-    for name in filter(is_temporary, folder.names()):
-        folder.remove(name)
+    if any(map(is_temporary, folder.names())):
+        with folder.briefly_locked():  # others may be replacing files
+            for name in filter(is_temporary, folder.names()):
+                folder.remove(name)
 
 
 def _new(name: str) -> str:
