@@ -48,6 +48,8 @@ def main() -> None:
         timeout=options.timeout,
     )
     table = {"seed": options.seed, "seconds": round(time.monotonic() - began, 1), **summary.as_table()}
+    drawn = {number: found for number, found in summary.by_number.items() if found and number >= len(given)}
+    table["drawn"] = {str(number - len(given)): found for number, found in drawn.items()}
     if given:
         table["given"] = {path.name: summary.by_number[number] for number, path in enumerate(options.case)}
     if options.out:
