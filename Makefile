@@ -60,21 +60,22 @@ pictures: $(VENV)/.dev
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-# Packages come with their hashes, and nothing else is fetched. A CUDA build of PyTorch needs its libraries too: then, and only
-# then, `pip check` misses some.
+# Packages come with their hashes, and nothing else is fetched. A build of PyTorch for CPUs is taken where pip's find-links have
+# one; otherwise the index's, which on Linux needs CUDA libraries: then, and only then, `pip check` misses some.
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 LOCKED = $(INSTALL) --require-hashes --only-binary :all: -r requirements
 
-$(VENV)/.core: pyproject.toml requirements/core.txt requirements/cuda.txt
+$(VENV)/.core: pyproject.toml $(wildcard requirements/*.txt)
 	@echo "Setting up $(VENV) (once; PyTorch is the large part) ..."
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "regard needs Python 3.11 or later: set PYTHON=..."; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(LOCKED)/core.txt
+	@$(LOCKED)/torch-cpu.txt --no-index 2> /dev/null || $(LOCKED)/torch.txt
 	@$(BIN)/python -m pip check > /dev/null || $(LOCKED)/cuda.txt
 	@$(INSTALL) --no-build-isolation -e .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.core requirements/dev.txt
+$(VENV)/.dev: $(VENV)/.core
 	@echo "Adding what the tests need ..."
 	@$(LOCKED)/dev.txt
 	@touch $@

@@ -21,7 +21,7 @@ from package_index import index_url
 
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 5
-PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)")
+PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;+\\]+)")  # without a local part: the index knows no builds
 
 Pin = tuple[str, str]
 

@@ -3,8 +3,9 @@
     .venv/bin/python scripts/lock.py
 
 constraints.txt is what a person edits: it pins every package that may be needed. This follows the dependencies of the
-pinned versions for each platform below and adds the hashes of all files that pip's configured index has of them, and of
-wheels in pip's local folders (find-links), such as a build of PyTorch for CPUs. Markers say which platforms need a package.
+pinned versions for each platform below and adds the hashes of all files that pip's configured index has of them. Markers say
+which platforms need a package. Builds of PyTorch for CPUs in pip's local folders (find-links) get a file of their own: pip
+prefers the index's files where both fit, and those need gigabytes of CUDA libraries.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from pip._vendor.packaging.version import InvalidVersion, Version
 ROOT = Path(__file__).resolve().parent.parent
 PLATFORMS = [("linux", "Linux", "x86_64"), ("linux", "Linux", "aarch64"), ("darwin", "Darwin", "arm64")]
 PYTHONS = ("3.11", "3.12", "3.13")
-FILES = {  # what each lock is for: the extra of pyproject.toml, and the packages it leaves to another one
-    "core": "what `regard` and its build need, without PyTorch's CUDA libraries",
+FILES = {
+    "core": "what `regard` and its build need, without PyTorch",
+    "torch": "PyTorch as the index has it: on Linux with CUDA",
     "cuda": "the libraries that PyTorch's CUDA builds need on Linux; a CPU build needs none of them",
     "dev": "what the tests and checks need besides core",
 }
@@ -46,17 +48,37 @@ def main() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     core = [*project["project"]["dependencies"], *project["build-system"]["requires"], "editables"]
     needed = {"core": close(core), "dev": close([*core, *project["project"]["optional-dependencies"]["dev"]])}
-    names = {"core": {name for name in needed["core"] if not name.startswith(CUDA)}}
-    names["cuda"] = needed["core"].keys() - names["core"]
+    names = {"torch": {"torch"}, "cuda": {name for name in needed["core"] if name.startswith(CUDA)}}
+    names["core"] = needed["core"].keys() - names["torch"] - names["cuda"]
     names["dev"] = needed["dev"].keys() - needed["core"].keys()
     (ROOT / "requirements").mkdir(exist_ok=True)
     for lock, about in FILES.items():
         with ThreadPoolExecutor(8) as pool:
             entries = list(pool.map(lambda name: entry(name, needed["dev"][name]), sorted(names[lock])))
-        head = f"# Made by scripts/lock.py from constraints.txt; do not edit. {lock}: {about}.\n"
-        head += f"# For Linux (x86_64, aarch64) and macOS (arm64), Python {', '.join(PYTHONS)}.\n"
-        (ROOT / "requirements" / f"{lock}.txt").write_text(head + "".join(entries), encoding="utf-8")
-        print(f"requirements/{lock}.txt: {len(entries)} packages")
+        write(lock, about, f"For Linux (x86_64, aarch64) and macOS (arm64), Python {', '.join(PYTHONS)}", entries)
+    builds = [path for path in local_wheels() if is_pinned(path, "torch")]
+    if builds:
+        write(
+            "torch-cpu",
+            "builds for CPUs, without CUDA",
+            f"For {', '.join(path.name for path in builds)}",
+            local_entry(builds),
+        )
+    else:
+        print("requirements/torch-cpu.txt is left as it is: pip's find-links have no build of PyTorch")
+
+
+def write(lock: str, about: str, where: str, entries: list[str]) -> None:
+    head = f"# Made by scripts/lock.py from constraints.txt; do not edit.\n# {lock}: {about}.\n# {where}.\n"
+    (ROOT / "requirements" / f"{lock}.txt").write_text(head + "".join(entries), encoding="utf-8")
+    print(f"requirements/{lock}.txt: {len(entries)} packages")
+
+
+def local_entry(builds: list[Path]) -> list[str]:
+    """The lines of PyTorch, with the hashes of these wheels."""
+    version = max(parse_wheel_filename(path.name)[1] for path in builds)
+    hashes = [f" \\\n    --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}" for path in builds]
+    return [f"torch=={version}{''.join(hashes)}\n"]
 
 
 def close(requirements: Iterable[str]) -> dict[str, set[Environment]]:
@@ -148,12 +170,8 @@ def version_of(file: str) -> Version | None:
 
 def entry(name: str, environments: set[Environment]) -> str:
     """The lines of one package."""
-    index = {one.sha256 for one in release(name)}
-    local = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in local_wheels() if is_pinned(path, name)}
-    others = {digest: path for path, digest in local.items() if digest not in index}
-    note = "".join(f"# the last hash is that of {path.name}, a local build\n" for path in others.values())
-    hashes = [f" \\\n    --hash=sha256:{digest}" for digest in [*sorted(index), *others]]
-    return f"{note}{name}=={pins()[name]}{marker_of(environments)}{''.join(hashes)}\n"
+    hashes = [f" \\\n    --hash=sha256:{digest}" for digest in sorted({one.sha256 for one in release(name)})]
+    return f"{name}=={pins()[name]}{marker_of(environments)}{''.join(hashes)}\n"
 
 
 def is_pinned(path: Path, name: str) -> bool:

@@ -190,7 +190,7 @@ class BeamSearch:
         self.tokens = torch.full((len(limits),), BOS, device=self.device)
         self.logp = torch.zeros((len(limits), 1), device=self.device)  # of each row: [B, Q]
 
-    def run(self, check: Check) -> Iterator[Found]:
+    def run(self, check: Check = never_stop) -> Iterator[Found]:
         """The best hypotheses of each sentence, when it is done."""
         while self.going_on.any():
             check()
