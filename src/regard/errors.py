@@ -18,9 +18,15 @@ import importlib
 from collections.abc import Iterable
 from types import ModuleType
 
+MOST_CHARACTERS = 1000  # of a message
+
 
 class RegardError(Exception):
     """A mistake we can explain: what was given, what fits, what to do."""
+
+    def __str__(self) -> str:
+        text = super().__str__()  # which may quote what a stranger wrote
+        return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 200]} ... {text[-200:]}"
 
 
 class ConfigError(RegardError):

@@ -13,6 +13,8 @@ import msgspec
 from regard.cluster.formats import Chunk, Format
 from regard.errors import DataError
 
+MOST_LINES_PER_BYTE = 1000  # of a file that compresses very well
+
 
 class SourceFile(msgspec.Struct, frozen=True):
     """One file of the input, and how to know it again."""
@@ -57,7 +59,8 @@ def survey(paths: Iterable[Path], layout: Format, known: Iterable[SourceFile] = 
     files = []
     for path in paths:
         status, old = path.stat(), before.get(str(path))
-        if old is None or (old.size, old.modified) != (status.st_size, status.st_mtime_ns):
+        same = old is not None and (old.size, old.modified) == (status.st_size, status.st_mtime_ns)
+        if old is None or not same or not 0 <= old.lines <= MOST_LINES_PER_BYTE * (old.size + 1):
             lines = layout.count(path)
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -122,9 +122,9 @@ class PairStore:
     def tokenizers(self, config: TokenizerConfig) -> Tokenizers:
         """Those that made the ids; the recipe must name them as they are."""
         for key, value in self.info.tokenizer.items():
-            if getattr(config, key) != value:
+            if getattr(config, key, None) != value:
                 raise ConfigError(
-                    f"tokenizer.{key} is {getattr(config, key)!r}, but {self.folder} was prepared with {value!r}; "
+                    f"tokenizer.{key} is {getattr(config, key, None)!r}, but {self.folder} was prepared with {value!r}; "
                     f"set tokenizer.{key}={json.dumps(value)}, or prepare another store"
                 )
         return load_tokenizers(Folder(self.folder, "tokenizer"))

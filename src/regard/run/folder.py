@@ -46,7 +46,7 @@ from regard.text.tokenizer import Tokenizers, load_tokenizers
 
 RECIPE, CORPUS, LOG = "recipe.toml", "corpus.json", "log.jsonl"
 CARD_JSON, CARD_PAGE, REPORT = "card.json", "card.md", "report.html"
-MAX_RECIPE = 2**20  # bytes
+MAX_RECIPE = 2**17  # bytes; parsers of TOML are slow
 
 
 class RunFolder:
@@ -153,7 +153,7 @@ class RunFolder:
 
     def write_extras(self, contents: Mapping[str, str]) -> None:
         """Writes files about the run beside it, and into its manifest."""
-        replace_files(self.folder, {name: text.encode() for name, text in contents.items()})
+        replace_files(self.folder, {name: text.encode(errors="replace") for name, text in contents.items()})
 
     def read_extra(self, name: str) -> str | None:
         """A file about the run; None where there is none, or where it is not what was written (`problems` names it)."""

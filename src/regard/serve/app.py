@@ -9,10 +9,12 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from regard.errors import RegardError
+from regard.serve.caller import GONE
 from regard.serve.guard import Guard
 from regard.serve.libre import add_libre
 from regard.serve.page_files import add_page
@@ -62,6 +64,10 @@ def _add_problems(app: FastAPI) -> None:
         telling = [one for one in found if one["type"] not in ("string_type", "list_type")] or found
         where = ".".join(str(part)[:40] for part in telling[0]["loc"][1:2])
         return JSONResponse({"error": f"{where}: {telling[0]['msg']}" if where else telling[0]["msg"]}, 422)
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(request: Request, problem: ClientDisconnect) -> Response:
+        return Response(status_code=GONE)  # nobody reads it
 
     @app.exception_handler(Exception)
     async def broken(request: Request, problem: Exception) -> JSONResponse:

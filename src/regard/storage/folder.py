@@ -12,6 +12,7 @@ import fcntl
 import json
 import math
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -35,6 +36,8 @@ _WRONG_KIND = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO, errno.ENOT
 
 LOCK = ".lock"
 
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -56,7 +59,10 @@ def parse_json(content: bytes, *, origin: object) -> Any:
         return number
 
     try:
-        return json.loads(content.decode(), parse_constant=finite, parse_float=finite)
+        value = json.loads(content.decode(), parse_constant=finite, parse_float=finite)
+        if _SURROGATE.search(content):  # half of a pair is no character, and cannot be written anywhere
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{origin} is damaged: {error}") from error
 

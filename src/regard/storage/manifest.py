@@ -17,6 +17,7 @@ from regard.errors import CheckpointError
 from regard.storage.folder import LARGE, NEW, SMALL, Folder, bare_name, is_temporary, parse_json, temporary_name
 
 MANIFEST = "manifest.json"
+BLOCK = 512  # bytes, the unit of st_blocks
 ATTEMPTS = 5  # at reading files that another process may be replacing
 
 Fingerprints = dict[str, dict[str, Any]]  # size and sha256 by file name
@@ -52,9 +53,14 @@ def _manifest_text(files: Any) -> bytes:
 
 def _fingerprint(folder: Folder, name: str) -> dict[str, Any]:
     with folder.open_file(name) as file:
+        state = os.fstat(file.fileno())
+        if state.st_size > LARGE and 2 * BLOCK * state.st_blocks < state.st_size:  # reading holes could take hours
+            raise CheckpointError(
+                f"{folder.path / name} is damaged: most of its {state.st_size:,} bytes were never written"
+            )
         try:
             return {
-                "size": os.fstat(file.fileno()).st_size,
+                "size": state.st_size,
                 "sha256": hashlib.file_digest(file, "sha256").hexdigest(),
             }
         except OSError as error:
