@@ -27,7 +27,7 @@ from typing import Any
 import sacrebleu.metrics  # noqa: F401 (slow to import: here it is inherited by all forked processes)
 
 from regard.errors import RegardError
-from tests.faults.replay import Recording, State, read_log, read_tree, write_tree
+from tests.faults.replay import NOTHING_UNSYNCED, Recording, State, read_log, read_tree, write_tree
 from tests.faults.scenarios import LEFTOVERS, SCENARIOS, Scenario, make_home
 
 REPOSITORY = Path(__file__).parents[2]
@@ -153,6 +153,7 @@ def check(name: str, recording: Recording, home: Path, *, count: int | None, see
     """Tries the states of a recording, or so many of them; a report of what became of them."""
     states = list(recording.states(seed, sample=None if count is None else SAMPLED_PREFIXES))
     chosen = states if count is None else random.Random(seed).sample(states, min(count, len(states)))
+    chosen += [state for state in states if state not in chosen and is_worst(state, recording)]
     verdicts: Counter[str] = Counter()
     kinds: dict[str, dict[str, Any]] = {}
     fast = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -174,6 +175,11 @@ def check(name: str, recording: Recording, home: Path, *, count: int | None, see
         "verdicts": dict(verdicts),
         "kinds": list(kinds.values()),
     }
+
+
+def is_worst(state: State, recording: Recording) -> bool:
+    """Whether the state has lost the most after everything was promised; a sample contains it always."""
+    return state.after == len(recording.operations) and state.how == NOTHING_UNSYNCED
 
 
 def write_reference(name: str, home: Path, work: Path) -> None:

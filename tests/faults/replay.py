@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 HEADER = struct.Struct("<BIIQQ")  # as in record.c
 SECTOR = 512
 ROOT = 0
+NOTHING_UNSYNCED = "nothing unsynced is applied"
 RANDOM_SUBSETS = 4  # for each prefix
 
 Tree = dict[str, bytes | str | None]  # by path: a file's content, a symbolic link's target, None for a directory
@@ -194,7 +195,8 @@ class Recording:
             unsynced = {change.at for change in self.unsynced(after)}
             for how, changes in _variants(issued, unsynced, random.Random(f"{seed}-{after}")):
                 tree, digest = self._tree(changes)
-                found[digest] = State(tree, digest, after, how)
+                if digest not in found or found[digest].after < after:
+                    found[digest] = State(tree, digest, after, how)
         yield from found.values()
 
     def _tree(self, changes: Iterable[Change]) -> tuple[Tree, str]:
@@ -259,7 +261,7 @@ def _variants(issued: list[Change], unsynced: set[int], generator: random.Random
         return [change for change in issued if change.at not in unsynced or change.at in kept]
 
     entries = {change.at for change in issued if change.entries and change.at in unsynced}
-    yield "nothing unsynced is applied", only(set())
+    yield NOTHING_UNSYNCED, only(set())
     yield "unsynced data is lost", only(entries)
     yield "unsynced data is zeros", [_zeros(one) if one.at in unsynced else one for one in issued]
     yield "unsynced directory entries are lost", only(unsynced - entries)

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from tests.faults.crashes import build_recorder, recorded
-from tests.faults.replay import Operation, Recording, read_log, read_tree, write_tree
+from tests.faults.replay import NOTHING_UNSYNCED, Operation, Recording, read_log, read_tree, write_tree
 
 OPEN = Operation("O", "new", number=1)
 WRITE = Operation("W", "new", data=b"content")
@@ -88,6 +88,11 @@ def test_of_equal_states_the_latest_counts_since_it_has_promised_the_most():
     recording = Recording([OPEN, SYNC_FOLDER, Operation("M", "saved")])
     (last,) = [state for state in recording.states() if state.tree]
     assert recording.marks(last.after) == ["saved"]
+
+
+def test_the_worst_state_after_the_last_operation_is_always_found_by_name():
+    (worst,) = [state for state in Recording([OPEN]).states() if state.how == NOTHING_UNSYNCED]
+    assert worst.tree == {} and worst.after == 1
 
 
 def test_a_tree_is_written_as_it_was_read(tmp_path):

@@ -199,13 +199,13 @@ class Trainer:
         best = math.isfinite(score) and (counters.best is None or sign * score > sign * counters.best)
         if best:
             counters.best, counters.best_step, counters.without_better = score, counters.step, 0
-            if counters.step % config.checkpoint_every and config.final == "best":
-                self._save()
         else:
             counters.without_better += 1
         self.listen(Validated(counters.step, found.metrics, found.examples, best, found.details))
         for warning in found.warnings:
             self.listen(Noted(counters.step, warning))
+        if best and counters.step % config.checkpoint_every and config.final == "best":
+            self._save()  # after it was reported, so that a resumed run has that in its log
 
     def _out_of_patience(self) -> bool:
         return 0 < self.config.patience <= self.counters.without_better
