@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BufferedWriter
 from types import TracebackType
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -20,6 +21,8 @@ from regard.storage.folder import SMALL, Folder
 from regard.storage.manifest import check_folder, staged
 from regard.text.corpus import Pair
 
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
 
 class ShardInfo(msgspec.Struct, frozen=True):
     """shard.json"""
@@ -29,7 +32,17 @@ class ShardInfo(msgspec.Struct, frozen=True):
     target_tokens: int
     source_text: str  # sha256 of its lines
     target_text: str
-    lengths: list[list[int]]
+    lengths: list[tuple[Count, Count, Count, Count]]  # rows of a LengthTable
+
+    def fits(self, folder: Folder) -> bool:
+        """Whether the numbers fit each other and the files beside them, so that arrays can be made by them."""
+        _, pairs, *tokens = map(sum, zip(*self.lengths, strict=True)) if self.lengths else [0] * 4
+        sizes = [folder.file_size(f"{side}.ids") for side in SIDES]
+        return (
+            (pairs, tokens) == (self.pairs, [self.source_tokens, self.target_tokens])
+            and all(size in (2 * count, 4 * count) for size, count in zip(sizes, tokens, strict=True))
+            and all(row[0] <= max(tokens) for row in self.lengths)
+        )
 
 
 class TextHash:
@@ -97,16 +110,20 @@ class ShardWriter:
 
     def _info(self) -> ShardInfo:
         (source_tokens, target_tokens), (source_text, target_text) = self.tokens, self._text.hexdigests()
-        return ShardInfo(self.pairs, source_tokens, target_tokens, source_text, target_text, self._lengths.rows())
+        rows = [(a, b, c, d) for a, b, c, d in self._lengths.rows()]
+        return ShardInfo(self.pairs, source_tokens, target_tokens, source_text, target_text, rows)
 
 
 def read_shard(folder: Folder) -> ShardInfo:
     """What an intact shard says of itself; CheckpointError if it is not intact."""
     check_folder(folder)
     try:
-        return msgspec.json.decode(folder.load_bytes("shard.json", limit=SMALL), type=ShardInfo)
+        info = msgspec.json.decode(folder.load_bytes("shard.json", limit=SMALL), type=ShardInfo)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointError(f"{folder.path / 'shard.json'} is damaged: {error}") from error
+    if not info.fits(folder):
+        raise CheckpointError(f"{folder.path / 'shard.json'} is damaged: its numbers contradict each other")
+    return info
 
 
 def finished_shards(out: Folder) -> list[ShardInfo]:

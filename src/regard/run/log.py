@@ -19,12 +19,15 @@ TAIL = len(', "crc": "00000000"}')
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
-class _Event(msgspec.Struct):
+class _Event(msgspec.Struct, kw_only=True):
     event: str
-    step: Count = 0
 
 
-class _Started(_Event, kw_only=True):
+class _OfStep(_Event, kw_only=True):
+    step: Count
+
+
+class _Started(_OfStep, kw_only=True):
     steps: Count
     parameters: Count
     seconds: float | None
@@ -32,7 +35,7 @@ class _Started(_Event, kw_only=True):
     machine: dict[str, str] = {}
 
 
-class _Progress(_Event, kw_only=True):
+class _Progress(_OfStep, kw_only=True):
     steps: Count
     loss: float | None
     rate: float | None
@@ -53,14 +56,14 @@ class _Attention(msgspec.Struct):
     percent: list[list[int]]
 
 
-class _Validated(_Event, kw_only=True):
+class _Validated(_OfStep, kw_only=True):
     best: bool
     examples: list[_Example]
     histograms: dict[str, list[Count]] | None = None
     attention: _Attention | None = None
 
 
-class _Noted(_Event, kw_only=True):
+class _Noted(_OfStep, kw_only=True):
     text: str
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -66,8 +66,8 @@ def _add_problems(app: FastAPI) -> None:
         return JSONResponse({"error": f"{where}: {telling[0]['msg']}" if where else telling[0]["msg"]}, 422)
 
     @app.exception_handler(ClientDisconnect)
-    async def gone(request: Request, problem: ClientDisconnect) -> Response:
-        return Response(status_code=GONE)  # nobody reads it
+    async def gone(request: Request, problem: ClientDisconnect) -> JSONResponse:
+        return JSONResponse({"error": "the client closed the connection"}, GONE)
 
     @app.exception_handler(Exception)
     async def broken(request: Request, problem: Exception) -> JSONResponse:
