@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
+import gc
 import json
 import mmap
 import os
@@ -10,6 +12,7 @@ import struct
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,6 +69,7 @@ def work(plan: Plan, numbers: Sequence[int], results: int, current: mmap.mmap, l
     seen: dict[str, int] = {}
     for done, number in enumerate(numbers):
         if done % RSS_EVERY == 0:
+            _trim()
             tell({"rss": memory.now(), "done": done, "pid": os.getpid()})
             os.ftruncate(log, 0)
             os.lseek(log, 0, os.SEEK_SET)
@@ -93,4 +97,12 @@ def work(plan: Plan, numbers: Sequence[int], results: int, current: mmap.mmap, l
                     faulthandler.cancel_dump_traceback_later()
                 message |= {"case": json.loads(case.as_json())}
         tell(message)
+    _trim()
     tell({"rss": memory.now(), "done": len(numbers), "pid": os.getpid()})
+
+
+def _trim() -> None:
+    """Give back what is not in use, so that what is left is growth."""
+    gc.collect()
+    with suppress(AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
