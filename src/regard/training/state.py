@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -56,8 +57,8 @@ class State:
     def restore(self, checkpoint: Checkpoint, *, origin: str) -> None:
         """Goes back to where the checkpoint was made."""
         try:
-            self.counters = Counters(**checkpoint.counters)
-        except TypeError as error:
+            self.counters = msgspec.convert(vars(Counters(**checkpoint.counters)), Counters)
+        except (TypeError, msgspec.ValidationError) as error:
             raise CheckpointError(f"{origin} was written by another version of regard: {error}") from error
         weights, training = checkpoint.weights, checkpoint.training
         if self.average is not None:

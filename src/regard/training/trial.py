@@ -145,6 +145,7 @@ def _kept(model: Model, batch: Batch, precision: torch.dtype) -> int:
         loss = sequence_loss(model, batch, smoothing=0.1).total
     size = sum(one.untyped_storage().nbytes() for one in kept.values())
     del loss
+    kept.clear()  # the hook holds them and they hold the hook, out of the garbage collector's sight
     return size
 
 
