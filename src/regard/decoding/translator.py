@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -135,6 +136,8 @@ class Translator:
         sources = [Ragged.from_lists([[*encoded[number], EOS] for number in batch], device) for batch in batches]
         decode = self.tokenizers.target.decode
         for batch, found in search_all(self.model, sources, options=options, check=check):
+            if any(not best or math.isnan(best[0].score) for _, best in found):
+                raise DecodeError("the model's scores are not finite; its weights are damaged, or it has diverged")
             yield [
                 (int(batches[batch][sentence]), [Translation(decode(one.ids), one.score) for one in best])
                 for sentence, best in found

@@ -49,10 +49,10 @@ def model_config(table: Mapping[str, Any]) -> tuple[str, Struct]:
     """The family's name and its typed config: defaults < preset < the table's own keys."""
     values = dict(table)
     kind, preset = values.pop("kind", None), values.pop("preset", None)
-    if kind not in MODELS:
+    if not isinstance(kind, str) or kind not in MODELS:
         raise ConfigError(f"model.kind is {kind!r}; {did_you_mean(str(kind), MODELS)}")
     family = MODELS[kind]
-    if preset is not None and preset not in family.presets:
+    if preset is not None and (not isinstance(preset, str) or preset not in family.presets):
         raise ConfigError(f"model.preset is {preset!r}; {did_you_mean(str(preset), family.presets)}")
     chosen = family.presets[preset] if preset is not None else {}
     return kind, decode(family.config, {**chosen, **values}, where="model")

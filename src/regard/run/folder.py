@@ -95,7 +95,7 @@ class RunFolder:
 
     def is_unfinished_export(self) -> bool:
         """Whether all that is here is what an export leaves when it is killed: no recipe yet, and nothing of others."""
-        own = {"final", "tokenizer", CORPUS, MANIFEST, LOCK}
+        own = {"final", "tokenizer", CORPUS, MANIFEST, CARD_JSON, CARD_PAGE, LOCK}
         return not self.exists and all(name in own or is_leftover(name) for name in self.folder.names())
 
     def sweep(self) -> None:

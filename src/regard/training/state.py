@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.config import TrainConfig
 from regard.errors import CheckpointError
@@ -68,12 +68,11 @@ class State:
                 name.removeprefix("trained/"): training[name] for name in training if name.startswith("trained/")
             }
         self.load(weights, origin=origin)
+        states = _optimizer_states(self.model, training, origin=origin)
         for name, parameter in self.model.named_parameters():
-            prefix = f"optimizer/{name}/"
-            state = {key.removeprefix(prefix): value for key, value in training.items() if key.startswith(prefix)}
-            if state:  # the step count of a fused optimizer lives beside its moments
+            if states[name]:
                 self.optimizer.state[parameter] = {
-                    key: self.spread.placed(value, like=parameter) for key, value in state.items()
+                    key: self.spread.placed(value, like=parameter) for key, value in states[name].items()
                 }
         if "generator/cuda" in training and self.device.type == "cuda":
             torch.cuda.set_rng_state(training["generator/cuda"], self.device)
@@ -89,3 +88,18 @@ class State:
 
     def _whole(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {name: self.spread.whole(tensor) for name, tensor in tensors.items()}
+
+
+def _optimizer_states(model: nn.Module, training: Mapping[str, Tensor], *, origin: str) -> dict[str, dict[str, Tensor]]:
+    """What the optimizer remembers of each parameter; refused where a part is missing or of another shape."""
+    states: dict[str, dict[str, Tensor]] = {}
+    for name, parameter in model.named_parameters():
+        prefix = f"optimizer/{name}/"
+        states[name] = {key.removeprefix(prefix): one for key, one in training.items() if key.startswith(prefix)}
+        if any(one.shape not in (torch.Size(), parameter.shape) for one in states[name].values()):
+            raise CheckpointError(f"{origin} does not fit this optimizer: the state of {name!r} has another shape")
+    kept = {frozenset(state) for state in states.values() if state}
+    for name, state in states.items():
+        if state and any(frozenset(state) < complete for complete in kept):
+            raise CheckpointError(f"{origin} does not fit this optimizer: a part of the state of {name!r} is missing")
+    return states
