@@ -1,6 +1,9 @@
 """Clients share fairly, and so do the requests of one client; short requests do not wait for long ones."""
 
 import time
+from random import Random
+
+import pytest
 
 from regard.decoding.hypotheses import SearchOptions
 from regard.serve.fair_queue import FairQueue
@@ -124,3 +127,45 @@ def test_clients_that_wait_for_nothing_are_forgotten():
         queue.push(work(f"client {number}", ["x"]))
         take(queue)
     assert len(queue.clients.flows) < 10
+
+
+def waiting(queue):
+    """Every item that waits, wherever it does."""
+    flows = [request for client in queue.clients.flows.values() for request in client.requests.flows.values()]
+    return [*queue.retries, *(item for request in flows for item in request.items)]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_item_is_lost_or_taken_twice_whatever_happens_to_batches(seed):
+    random, queue = Random(seed), FairQueue()
+    works, running, done = [], [], []
+    for _ in range(200):
+        action = random.choice(["push", "take", "take", "finish", "fail", "preempt", "remove"])
+        if action == "push":
+            texts = [f"t{number}" for number in range(random.randint(1, 6))]
+            works.append(work(random.choice("abc"), texts, cost=random.randint(1, 9)))
+            queue.push(works[-1])
+        elif action == "take" and (first := queue.first(lambda item: True)):
+            batch = [first, *random.sample(others := queue.candidates(first, 4, lambda item: True), len(others) // 2)]
+            queue.take(batch)
+            running.append(batch)
+        elif action == "remove" and works:
+            gone = works.pop(random.randrange(len(works)))
+            queue.remove(gone)
+            running = [[item for item in batch if item.work is not gone] for batch in running]
+            done = [item for item in done if item.work is not gone]
+        elif running and action in ("finish", "fail", "preempt"):
+            batch = running.pop(random.randrange(len(running)))
+            if action == "finish":
+                done += batch
+            elif action == "preempt":
+                queue.push_back(batch)
+            else:
+                for item in batch:
+                    item.failures += 1
+                queue.push_front(batch)
+        everywhere = [*waiting(queue), *done, *(item for batch in running for item in batch)]
+        assert len(queue) == len(waiting(queue))
+        assert sorted((one.work.number, one.number) for one in everywhere) == sorted(
+            (one.number, sentence) for one in works for sentence in range(len(one.sentences))
+        )

@@ -80,13 +80,21 @@ class Executor:
                 self._serve(self.worker)
                 self.worker.close()
                 return
-            except WorkerFailed as failure:
+            except Exception as failure:  # whatever it is, this thread must go on: nobody else starts workers
                 self.failures += 1
-                self.say(f"worker {self.number} (process {self.worker.process.pid}) {failure}; starting another")
                 self.worker.kill()
+                self.say(f"worker {self.number} (process {self.worker.process.pid}) {failure}; starting another")
                 pause = 0.0 if self.worker.loaded else min(LONGEST_PAUSE, max(0.5, 2 * pause))
-            if not self._closing.wait(pause):
+            self._start_another(pause)
+
+    def _start_another(self, pause: float) -> None:
+        while not self._closing.wait(pause):
+            try:
                 self.worker = self.start()
+                return
+            except OSError as error:  # no memory, processes or descriptors are left for now
+                self.say(f"worker {self.number} cannot be started ({error}); trying again")
+                pause = LONGEST_PAUSE
 
     def _serve(self, worker: WorkerProcess) -> None:
         """Give it batches until there are no more; raises `WorkerFailed`."""

@@ -177,21 +177,28 @@ class FairQueue:
         return [item for item in islice(in_order, most * WINDOW) if item is not first]
 
     def take(self, items: list[Item]) -> None:
-        """Remove these, and charge whoever asked for them; retries were charged before."""
+        """Remove these, and charge whoever asked for them; those whose worker failed were charged before."""
         chosen = set(map(id, items))
         self.retries = deque(item for item in self.retries if id(item) not in chosen)
         self.length -= len(items)
         by_client: dict[str, Counter[int]] = {}
         for item in items:
-            if not item.failures:
-                by_client.setdefault(item.work.client, Counter())[item.work.number] += item.cost
-        self.clients.charge(Counter({name: costs.total() for name, costs in by_client.items()}))
+            costs = by_client.setdefault(item.work.client, Counter())
+            costs[item.work.number] += 0 if item.failures else item.cost
+        self._charge(by_client)
         for name, costs in by_client.items():
-            requests = self.clients.flows[name].requests
-            requests.charge(costs)
+            client = self.clients.flows.get(name)
             for number in costs:
-                flow = requests.flows[number]
-                flow.items = [item for item in flow.items if id(item) not in chosen]
-                if not flow.items:
-                    del requests.flows[number]
+                request = client.requests.flows.get(number) if client else None
+                if client and request:
+                    request.items = [item for item in request.items if id(item) not in chosen]
+                    if not request.items:
+                        del client.requests.flows[number]
         self.clients.forget_idle()
+
+    def _charge(self, by_client: dict[str, Counter[int]]) -> None:
+        totals = Counter({name: costs.total() for name, costs in by_client.items() if costs.total()})
+        if totals:
+            self.clients.charge(totals)
+        for name in totals:
+            self.clients.flows[name].requests.charge(+by_client[name])

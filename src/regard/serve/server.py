@@ -6,8 +6,11 @@ import asyncio
 import functools
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any
 
 import uvicorn
@@ -25,7 +28,26 @@ from regard.serve.worker_process import WorkerCommand, WorkerProcess
 
 START_SECONDS = 300.0  # that the first worker may take to load its models
 START_ATTEMPTS = 3  # workers that may fail before any is ready
+MOST_MESSAGES = 1000  # that wait to be shown; more are dropped
 ANSWER_SECONDS = 5  # for answers to be sent after the last work was abandoned
+
+
+class Messages:
+    """Shows messages from a thread of its own: whoever has one does not wait for a terminal or a pipe that nobody reads."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.say = say
+        self._waiting: SimpleQueue[str] = SimpleQueue()
+        threading.Thread(target=self._show, name="messages", daemon=True).start()
+
+    def __call__(self, text: str) -> None:
+        if self._waiting.qsize() < MOST_MESSAGES:
+            self._waiting.put(text)
+
+    def _show(self) -> None:
+        while True:
+            with suppress(OSError):  # a pipe that is full, or closed
+                self.say(self._waiting.get())
 
 
 def start_service(
@@ -43,7 +65,7 @@ def start_service(
     threads = 1  # one step of search is too little work to share among cores
     command = WorkerCommand.for_runs(runs, device=device, int8=int8, threads=threads)
     numbers = {name: number for number, name in enumerate(models)}
-    engine = Engine(lambda: WorkerProcess(command), workers=workers, models=numbers, limits=limits, say=say)
+    engine = Engine(lambda: WorkerProcess(command), workers=workers, models=numbers, limits=limits, say=Messages(say))
     ends = time.monotonic() + START_SECONDS
     while not engine.ready_workers:
         if engine.failures >= START_ATTEMPTS * workers or time.monotonic() > ends:
