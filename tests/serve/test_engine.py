@@ -280,8 +280,8 @@ def test_a_worker_that_is_stopped_is_replaced_and_its_sentences_answered(process
     asked = [submit(processes, f"t{number}") for number in range(10)]
     until(lambda: processes.why_not_ready() == "no worker is ready")
     assert results(*asked) == [f"T{number}" for number in range(10)]
+    until(lambda: not set(pids) & {one.worker.process.pid for one in processes.executors})
     until(lambda: processes.why_not_ready() is None)
-    assert not set(pids) & {one.worker.process.pid for one in processes.executors}
 
 
 def test_an_idle_worker_that_is_stopped_is_replaced_too(processes):
