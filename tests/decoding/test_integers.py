@@ -1,5 +1,7 @@
 """Search in 8-bit integers, with a model in the box: by the verbs, the command and the server's worker."""
 
+from dataclasses import asdict
+
 import pytest
 import torch
 
@@ -7,7 +9,7 @@ from regard import api
 from regard.decoding.hypotheses import SearchOptions
 from regard.errors import ConfigError
 from regard.run.shipped import find_run
-from regard.serve.worker import Worker
+from regard.serve.worker_process import WorkerCommand, WorkerProcess
 from tests.cli.test_bad_input import regard
 
 TEXTS = ["Wo ist der Bahnhof?", "Ein Hund läuft durch den Schnee.", "Ich habe keine Zeit.", "Das Wetter ist schön."]
@@ -32,10 +34,23 @@ def test_the_command_and_the_server_find_what_the_verb_finds(best, tmp_path):
     expected = [one.text for one in best[1]]
     said = regard("translate", "de-en", "--int8", "--beam", "4", cwd=tmp_path, text="\n".join(TEXTS) + "\n")
     assert said.returncode == 0 and nearly(said.stdout.splitlines(), expected)
-    worker = Worker({"de-en": find_run("de-en").path}, device="cpu", int8=True, threads=1)
-    found = dict(one for some in worker.translate("de-en", TEXTS, OPTIONS) for one in some)
+    found = answers_of_a_worker()
+    assert nearly([found[number][0][0] for number in range(len(TEXTS))], expected)
+
+
+def answers_of_a_worker():
+    """What a worker process of the server finds, by the number of the sentence: texts with their scores."""
+    command = WorkerCommand.for_runs([find_run("de-en").path], device="cpu", int8=True, threads=1)
+    worker = WorkerProcess(command)
+    task = {"id": 0, "kind": "translate", "model": 0, "sentences": TEXTS, "options": asdict(OPTIONS), "seconds": 60}
+    worker.send(task)
+    found = {}
+    while len(found) < len(TEXTS):
+        message = worker.receive(60) or {}
+        assert not message.get("end"), message
+        found |= dict(message.get("ready", []))
     worker.close()
-    assert nearly([found[number][0].text for number in range(len(TEXTS))], expected)
+    return found
 
 
 def nearly(texts, expected):
