@@ -7,6 +7,7 @@ The `[model]` table stays a plain mapping here: its keys belong to the model fam
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ import msgspec
 
 from regard.errors import ConfigError, did_you_mean
 
-LARGEST = 2**53  # of any number in a recipe that has no bound of its own; larger ones are no whole numbers in JSON
+LARGEST = 2**53  # integer in a recipe that has no bound of its own; larger ones are not exact in JSON
 
 
 class Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,9 +39,10 @@ def _refuse_odd_numbers(name: str, value: Any) -> None:
     elif isinstance(value, list | tuple):
         for entry in value:
             _refuse_odd_numbers(name, entry)
-    elif isinstance(value, int | float) and not -LARGEST <= value <= LARGEST:  # so that not-a-number is refused too
-        shown = value if isinstance(value, float) else "an integer of more digits than fit"
-        raise ValueError(f"{name} is {shown}; numbers must be finite, and at most 2**53")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{name} is {value}; numbers must be finite")
+    elif isinstance(value, int) and not -LARGEST <= value <= LARGEST:
+        raise ValueError(f"{name} is larger than any such number can be (2**53)")
 
 
 # Upper bounds of models: far beyond any that is trained, and small enough that a hostile recipe costs no memory.

@@ -132,7 +132,7 @@ def test_damage_is_found_when_a_store_is_opened(make, folder):
     with pytest.raises(DataError, match=rf"shard-00001/source.ids has {len(whole) - 1:,} bytes, not {len(whole):,}"):
         PairStore(folder / "ids")
     path.unlink()
-    with pytest.raises(DataError, match=r"shard-00001/source.ids cannot be read"):
+    with pytest.raises(DataError, match=r"shard-00001/source.ids is missing"):
         PairStore(folder / "ids")
     path.write_bytes(whole)
     info = folder / "ids" / "store.json"
