@@ -47,7 +47,7 @@ def prepare(
       zcat web.*.tsv.gz | regard data prepare my.toml 'data.train={pairs="-"}' --out ids      a stream
 
     It takes the text that data.train names and the tokenizer table, and all cores; memory stays the same for any size.
-    Ctrl-C, SIGTERM, SIGHUP or a crash loses at most the shard being written; the same command goes on (a stream is fed
+    Ctrl-C, SIGTERM, SIGHUP or a crash loses at most the shard being written; the same command resumes (a stream is fed
     again from its beginning).
     """
     resolved = load_recipe(recipe, overrides or [])

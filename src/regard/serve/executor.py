@@ -80,7 +80,7 @@ class Executor:
                 self._serve(self.worker)
                 self.worker.close()
                 return
-            except Exception as failure:  # whatever it is, this thread must go on: nobody else starts workers
+            except Exception as failure:  # whatever it is, this thread must survive: nobody else starts workers
                 self.failures += 1
                 self.worker.kill()
                 self.say(f"worker {self.number} (process {self.worker.process.pid}) {failure}; starting another")

@@ -12,6 +12,7 @@ Not thread-safe.
 from __future__ import annotations
 
 import heapq
+from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import islice
@@ -24,7 +25,7 @@ WINDOW = 4  # times as many candidates as fit are considered for a batch, so tha
 Allowed = Callable[[Item], bool]
 
 
-class Flow:
+class Flow(ABC):
     """Whoever takes turns with others."""
 
     def __init__(self) -> None:
@@ -32,12 +33,13 @@ class Flow:
         self.served = False
         self.arrival = 0
 
+    @abstractmethod
     def waits(self) -> bool:
-        raise NotImplementedError
+        """Whether it has items that wait."""
 
+    @abstractmethod
     def in_order(self, allowed: Allowed) -> Iterator[Item]:
         """Its allowed items in the order in which they would be taken; changes nothing."""
-        raise NotImplementedError
 
 
 Key = TypeVar("Key", bound=Hashable)
