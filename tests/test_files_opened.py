@@ -34,7 +34,9 @@ ALLOWED = {
     "kernels/cpu/cache.py": None,  # has rules of its own, for a folder that is the user's alone
     "run/machine.py": {"read_text": "/proc and /sys"},
     "run/shipped.py": {"glob": "models in the package"},
-    "serve/app.py": {"read_text": "a part of the page, in the package"},
+    "serve/access.py": {"read_text": "the file of keys that the user named"},
+    "serve/page_files.py": {"read_text": "a part of the page, in the package"},
+    "serve/worker_process.py": {"read_text": "/proc"},
     "serve/worker.py": {"fdopen": "a pipe"},
     "storage/folder.py": None,
     "text/corpus.py": {"open": "text that the user named"},
