@@ -1,5 +1,6 @@
 """A batch that cannot fit is refused before the first step, with the budget that does."""
 
+import gc
 import re
 
 import pytest
@@ -66,6 +67,17 @@ def test_auto_takes_what_fits_writes_it_down_and_goes_on_with_it(tmp_path, monke
     more = [*SMALL[:-1], "train.steps=2", "train.tokens=auto"]
     regard.train("copy", out=tmp_path / "run", overrides=more, accept=["train.steps"])
     assert RunFolder(tmp_path / "run").recipe().train.tokens == chosen
+
+
+def test_a_trial_holds_no_memory_when_it_is_over(model):
+    def tensors():
+        gc.collect()
+        return sum(isinstance(one, torch.Tensor) for one in gc.get_objects())
+
+    trial.check_memory(model, 512, trial.longest_sentences(20), precision=torch.float32)
+    before = tensors()
+    trial.check_memory(model, 512, trial.longest_sentences(20), precision=torch.float32)
+    assert tensors() == before
 
 
 def test_a_trial_leaves_no_trace_in_the_run(tmp_path, monkeypatch):
