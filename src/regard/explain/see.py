@@ -86,7 +86,11 @@ def attention_between(model: Seq2Seq, tokenizers: Tokenizers, source: str, targe
     if not across:
         return {"source": words[0], "target": words[1], "percent": []}
     between = between_words(np.mean(across, axis=0)[None], texts[1].words, texts[0].words)[0]
-    return {"source": words[0], "target": words[1], "percent": np.rint(100 * np.nan_to_num(between)).astype(int).tolist()}
+    return {
+        "source": words[0],
+        "target": words[1],
+        "percent": np.rint(100 * np.nan_to_num(between)).astype(int).tolist(),
+    }
 
 
 def _source_ids(translator: Translator, text: str) -> list[int]:

@@ -142,7 +142,7 @@ def _kept(model: Model, batch: Batch, precision: torch.dtype) -> int:
 
     model.train()
     with torch.autograd.graph.saved_tensors_hooks(remember, never), autocast(torch.device("cpu"), precision):
-        sequence_loss(model, batch, smoothing=0.1).total
+        sequence_loss(model, batch, smoothing=0.1)
     return sum(storage.nbytes() for storage in storages.values())
 
 
