@@ -17,7 +17,7 @@ from tests.faults.crashes import GOOD, build_recorder, recorded
 from tests.faults.scenarios import SCENARIOS
 
 EVERYTHING = os.environ.get("REGARD_CRASHES") == "all"
-SAMPLE = {"train": 20, "prepare": 15, "export": 12, "distill": 13}
+SAMPLE = {"train": 8, "prepare": 8, "export": 8, "distill": 8}
 SEED = 1
 
 

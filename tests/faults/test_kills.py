@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 import regard
 from regard.run.folder import RunFolder
 
-KILLS = int(os.environ.get("REGARD_KILLS", "25"))
+KILLS = int(os.environ.get("REGARD_KILLS", "8"))
 SETTINGS = [
     *("train.checkpoint_every=5", "train.validate_pairs=5", "train.log_every=1", "train.tokens=256", "train.keep=2"),
     *("model.width=64", "model.num_layers=1", "model.hidden=128", "model.dropout=0.1", "train.threads=1"),
