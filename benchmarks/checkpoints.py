@@ -23,8 +23,8 @@ from regard.data.loader import make_batch
 from regard.models import build_model
 from regard.run.folder import RunFolder
 from regard.training.saver import Saver
-from regard.training.spread import Spread
-from regard.training.state import State
+from regard.training.data_parallel import DistributedModel
+from regard.training.training_state import State
 from regard.training.step import training_step
 
 MINUTE = 60.0
@@ -38,7 +38,7 @@ def measure(table: dict[str, Any], vocabulary: int, saves: int, folder: Path, de
     """Seconds that training waits for a checkpoint, and processor seconds of the writing."""
     model = build_model({"kind": "transformer", **table}, source_size=vocabulary, target_size=vocabulary).to(device)
     config = TrainConfig()
-    state = State(Spread(model, smoothing=0.1), config)
+    state = State(DistributedModel(model, smoothing=0.1), config)
     training_step(state.spread, state.optimizer, [make_batch([[5] * 20] * 4, [[6] * 20] * 4)], config, rate=1e-4)
     failures: list[OSError] = []
     saver = Saver(RunFolder(folder), saved=lambda step, path: None, failed=lambda step, error: failures.append(error))

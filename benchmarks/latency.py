@@ -27,7 +27,7 @@ def ways(run: Path, judge: Path, device: str) -> dict[str, tuple[Translator, dic
     """What is measured of a run: its translator and its options, by name."""
     config = RunFolder(run).recipe()
     kind, translator = config.model["kind"], api.load(run, device=device)
-    if not translator.model.at_once:
+    if not translator.model.non_autoregressive:
         return {f"{kind}, greedy": (translator, {"beam": 1}), f"{kind}, beam 4": (translator, {"beam": 4})}
     if kind == "cmlm":
         return {f"{kind}, {n} iterations": (translator, {"beam": 5, "iterations": n}) for n in (4, 10)}

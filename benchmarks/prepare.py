@@ -92,7 +92,7 @@ def job_generate(folder: Path, pairs: int, longest: int) -> dict[str, Any]:
 
 def job_prepare(folder: Path, pairs: int) -> dict[str, Any]:
     from regard.config import load_recipe
-    from regard.preparing.prepare import Progress, prepare  # what the command calls, without its display
+    from regard.preprocess.prepare import Progress, prepare  # what the command calls, without its display
 
     began, last = time.perf_counter(), Progress("", 0, None)
     marks: dict[str, float] = {}
@@ -136,14 +136,14 @@ def job_plain(folder: Path) -> dict[str, Any]:
 
 
 class Reads:
-    """Counts which rows of a store are read, by watching the two methods that do it."""
+    """Counts which rows of a store are read, by current_log the two methods that do it."""
 
     def __init__(self) -> None:
-        from regard.data.sharded import StoredSides
+        from regard.data.pair_store import StoredPairs
 
         self.lengths: list[np.ndarray] = []
         self.ids: list[np.ndarray] = []
-        lengths_of, read = StoredSides.lengths_of, StoredSides.read
+        lengths_of, read = StoredPairs.lengths_of, StoredPairs.read
 
         def counted_lengths(sides: Any, rows: np.ndarray) -> Any:
             self.lengths.append(rows)
@@ -153,7 +153,7 @@ class Reads:
             self.ids += batches
             return read(sides, batches)
 
-        StoredSides.lengths_of, StoredSides.read = counted_lengths, counted_read  # type: ignore[method-assign]
+        StoredPairs.lengths_of, StoredPairs.read = counted_lengths, counted_read  # type: ignore[method-assign]
 
 
 def _train(folder: Path, steps: int) -> tuple[float, float, float]:
@@ -182,7 +182,7 @@ def job_train(folder: Path, launched: float) -> dict[str, Any]:
 
 def job_late(folder: Path, cold: bool) -> dict[str, Any]:
     """Turns the finished run into an unfinished one that stands late in its data."""
-    from regard.data import order
+    from regard.data import batch_sampler
     from regard.run.folder import RunFolder
 
     run = RunFolder(folder / "run")

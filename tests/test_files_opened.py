@@ -33,7 +33,7 @@ ALLOWED = {
     "kernels/cpu/build.py": {"read_text": "sources in the package, and /proc"},
     "kernels/cpu/cache.py": None,  # has rules of its own, for a folder that is the user's alone
     "run/machine.py": {"read_text": "/proc and /sys"},
-    "run/shipped.py": {"glob": "models in the package"},
+    "run/pretrained.py": {"glob": "models in the package"},
     "serve/access.py": {"read_text": "the file of keys that the user named"},
     "serve/page_files.py": {"read_text": "a part of the page, in the package"},
     "serve/worker_process.py": {"read_text": "/proc"},

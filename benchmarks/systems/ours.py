@@ -10,15 +10,15 @@ import torch
 
 from regard.config import TrainConfig
 from regard.data.loader import Batch, make_batch
-from regard.data.order import Sides
+from regard.data.batch_sampler import EncodedPairs
 from regard.data.packing import PackedBatch, fill, write_row
-from regard.data.shapes import SPARE_ALIKE, Shape, round_lengths
-from regard.data.store import IdStore
+from regard.data.packed_shapes import SPARE_ALIKE, Shape, round_lengths
+from regard.data.column import IdColumn
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.lanes import search_all
+from regard.decoding.parallel_search import search_all
 from regard.models import build_model
-from regard.training.graph import STEPS_BEFORE, RecordedStep
-from regard.training.spread import Spread
+from regard.training.cuda_graph import STEPS_BEFORE, CudaGraphStep
+from regard.training.data_parallel import DistributedModel
 from regard.training.step import make_optimizer, read, training_step
 from regard.training.world import World
 from systems.padded import configure_torch, draw_weights, synchronize
@@ -59,23 +59,23 @@ class Ours:
             self.model.train()
             self.config = TrainConfig(label_smoothing=setup.smoothing, clip_norm=setup.clip)
             self.optimizer = make_optimizer(self.model, self.config)
-            self.spread = Spread(self.model, smoothing=setup.smoothing, world=World(device=torch.device(setup.device)))
-            self.recorded: RecordedStep | None = None
+            self.spread = DistributedModel(self.model, smoothing=setup.smoothing, world=World(device=torch.device(setup.device)))
+            self.recorded: CudaGraphStep | None = None
             self.steps = 0
         else:
             self.model.to(DTYPES[setup.precision]).eval()
-            self.model.lay_out_for_search(int8=self.int8)
+            self.model.prepare_for_inference(int8=self.int8)
         return self.model.num_parameters()
 
     def collate(self, batches: list[Sentences]) -> list[Any]:
         if not self.packs:
             return [make_batch(batch.sources, batch.targets, self.setup.device) for batch in batches]
         # The same sentences in as many steps, laid into batches our way.
-        sides = Sides(
-            IdStore.from_lists([ids for batch in batches for ids in batch.sources]),
-            IdStore.from_lists([ids for batch in batches for ids in batch.targets]),
+        sides = EncodedPairs(
+            IdColumn.from_lists([ids for batch in batches for ids in batch.sources]),
+            IdColumn.from_lists([ids for batch in batches for ids in batch.targets]),
         )
-        lay = self.alike if self.model.like_lengths else self.pack
+        lay = self.alike if self.model.similar_lengths else self.pack
         packed = []
         for shape, pairs in lay(sides, len(batches)):
             row = np.empty(shape.numbers, dtype=np.int32)
@@ -83,7 +83,7 @@ class Ours:
             packed.append(PackedBatch(torch.from_numpy(row).to(self.setup.device), shape, int(row[-1])))
         return packed
 
-    def pack(self, sides: Sides, steps: int) -> list[tuple[Shape, Any]]:
+    def pack(self, sides: EncodedPairs, steps: int) -> list[tuple[Shape, Any]]:
         """All sentences in so many batches of the smallest shape that holds them."""
         source, target = sides.source.lengths + 1, sides.target.lengths + 1
         for spare in np.arange(1.001, 1.05, 0.001):
@@ -94,7 +94,7 @@ class Ours:
                 return [(shape, pairs) for pairs in [*full, left]]
         raise AssertionError("the sentences do not fit")
 
-    def alike(self, sides: Sides, steps: int) -> list[tuple[Shape, Any]]:
+    def alike(self, sides: EncodedPairs, steps: int) -> list[tuple[Shape, Any]]:
         """All sentences in so many batches, those of like length together, each in a shape of its own.
 
         Such shapes have about as many places without a token as the loader's, which are for many batches each.
@@ -113,7 +113,7 @@ class Ours:
     @property
     def packs(self) -> bool:
         """Whether batches are packed and the step recorded, as `regard train` does on a GPU."""
-        fits = self.model.fixed_shapes and self.setup.device.startswith("cuda") and self.setup.precision == "bf16"
+        fits = self.model.static_shapes and self.setup.device.startswith("cuda") and self.setup.precision == "bf16"
         return self.job == "train" and fits
 
     def step(self, batch: Any) -> torch.Tensor:
@@ -121,7 +121,7 @@ class Ours:
         self.steps += 1
         if isinstance(batch, PackedBatch):
             if self.recorded is None:
-                self.recorded = RecordedStep(
+                self.recorded = CudaGraphStep(
                     self.spread,
                     self.optimizer,
                     self.config,

@@ -26,8 +26,8 @@ from regard.assembly import (
 )
 from regard.config import Recipe, find_recipe, load_recipe
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.judge import Judge
-from regard.decoding.recorded import record
+from regard.decoding.rescorer import Rescorer
+from regard.decoding.cuda_graph_model import record
 from regard.decoding.translator import Translator, search_options
 from regard.errors import ConfigError, DataError
 from regard.evaluation.metrics import Score, score_all
@@ -38,9 +38,9 @@ from regard.nn.device import pick_device, pick_precision, use_device, use_thread
 from regard.nn.int8 import refuse_without_int8
 from regard.run.card import make_card, write_card
 from regard.run.checkpoint import load_weights
-from regard.run.compact import WeightKind
+from regard.run.quantize import WeightKind
 from regard.run.folder import CARD_JSON, CARD_PAGE, RunFolder
-from regard.run.shipped import find_run
+from regard.run.pretrained import find_run
 from regard.text.bitext import anchor, data_folders, load_bitext, named_folder, refuse_outside, without_folders
 from regard.text.corpus import read_pairs
 from regard.training.events import Event, Listener, Noted, Saved, Validated
@@ -50,7 +50,7 @@ from regard.training.world import World, join, own_device
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrainResult:
     """How a call of `train` ended."""
 
     run: RunFolder
@@ -67,7 +67,7 @@ def train(
     listen: Listener = lambda event: None,
     stop: Callable[[], bool] = lambda: False,
     accept: Sequence[str] = (),
-) -> Outcome:
+) -> TrainResult:
     """Trains a recipe into a run folder, or goes on with the unfinished run that the folder holds.
 
     A run goes on with the settings it was begun with; those named in `accept` may differ from now on.
@@ -85,7 +85,7 @@ def train(
             recipe = msgspec.structs.replace(recipe, train=train)
         refuse_other_recipe(run, recipe, accept)
     if run.finished:
-        return Outcome(run, finished=True, trained=False)
+        return TrainResult(run, finished=True, trained=False)
     device = use_device(pick_device(own_device(recipe.train.device)))
     use_threads(recipe.train.threads)
     with kernels.allowed(recipe.train.kernels), join(device) as world:
@@ -101,7 +101,7 @@ def _train(
     world: World,
     *,
     changed: bool,
-) -> Outcome:
+) -> TrainResult:
     """Trains a resolved recipe that is not refused."""
     begun = world.gather(run.exists)[0]
 
@@ -135,7 +135,7 @@ def _train(
     try_one_pair(model.eval(), world.device, pick_precision(recipe.train.precision, world.device))
     trainer = Trainer(model, loader, recipe.train, run, world=world, validate=validate, listen=hear, stop=stop)
     if world.any(stop()):
-        return Outcome(run, finished=False, trained=True)
+        return TrainResult(run, finished=False, trained=True)
     with run.locked() if world.writes else nullcontext():
         if world.writes:
             if run.exists != begun:
@@ -149,7 +149,7 @@ def _train(
         finished = trainer.fit()
         if world.writes:
             write_report(run)
-        return Outcome(run, finished=finished, trained=True)
+        return TrainResult(run, finished=finished, trained=True)
 
 
 def load(
@@ -173,18 +173,18 @@ def load(
     model = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
     load_weights(model, checkpoint.weights, origin=f"{folder}/{name}")
     model.to(use_device(where)).eval()
-    if not model.lay_out_for_search(int8=int8) and int8:
+    if not model.prepare_for_inference(int8=int8) and int8:
         warn("no matrix of this model is so large that 8-bit integers are faster; it computes in float32")
     chooses = None if judge is None else _judge(judge, device)
     searched = record(model) if isinstance(model, Seq2Seq) else model
     return Translator(searched, tokenizers, recipe.decode, warn=warn, judge=chooses)
 
 
-def _judge(run: Path | str, device: str) -> Judge:
+def _judge(run: Path | str, device: str) -> Rescorer:
     teacher = load(run, device=device)
     if not isinstance(teacher.model, Seq2Seq):
         raise ConfigError(f"{run} writes all tokens at once; only a model that writes token by token can judge")
-    return Judge(teacher.model, teacher.tokenizers, teacher.config.length_penalty, teacher.config.tokens)
+    return Rescorer(teacher.model, teacher.tokenizers, teacher.config.length_penalty, teacher.config.tokens)
 
 
 @dataclass(frozen=True)

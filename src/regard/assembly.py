@@ -19,13 +19,13 @@ from regard.config import Recipe, TokenizerConfig, differences, to_table
 from regard.data.fertilities import Aligner
 from regard.data.loader import Batch, Loader, in_order, make_batch, to_device
 from regard.data.packing import PackedLoader
-from regard.data.sharded import PairStore
-from regard.data.sides import Encoded, Sides
-from regard.data.store import IdStore
+from regard.data.pair_store import PairStore
+from regard.data.columns import Encoded, EncodedPairs
+from regard.data.column import IdColumn
 from regard.decoding.translator import Translator, search_options
 from regard.errors import ConfigError, DataError, did_you_mean
 from regard.evaluation.metrics import METRICS, histograms, score_all
-from regard.explain.see import attention_between
+from regard.explain.trace import attention_between
 from regard.models import build_model, model_config
 from regard.models.base import Model, Seq2Seq
 from regard.nn.device import autocast, pick_precision
@@ -37,7 +37,7 @@ from regard.text.tokenizer import UNK, Tokenizers, load_tokenizers, train_tokeni
 from regard.training.events import Event, Example, Listener, Noted, Progress, Saved, Started, Validated, Validation
 from regard.training.loss import sequence_loss
 from regard.training.trainer import Validate
-from regard.training.trial import check_memory, largest_budget, longest_sentences, rectangles
+from regard.training.memory_check import check_memory, largest_budget, longest_sentences, rectangles
 from regard.training.world import World
 
 EXAMPLES_SHOWN = 5
@@ -75,14 +75,14 @@ class TextPairs:
             self.pairs, kind=config.kind, size=config.size, joint=config.joint, coverage=config.coverage
         )
 
-    def encoded(self, tokenizers: Tokenizers) -> Sides:
+    def encoded(self, tokenizers: Tokenizers) -> EncodedPairs:
         return encode_pairs(self.pairs, tokenizers)
 
-    def resampled(self, tokenizers: Tokenizers, rate: float) -> Callable[[int], Sides]:
+    def resampled(self, tokenizers: Tokenizers, rate: float) -> Callable[[int], EncodedPairs]:
         """The ids by seed, each time of other splits."""
         source = tokenizers.source.resampled([pair.source for pair in self.pairs], rate)
         target = tokenizers.target.resampled([pair.target for pair in self.pairs], rate)
-        return lambda seed: Sides(IdStore(*source.draw(seed)), IdStore(*target.draw(seed)))
+        return lambda seed: EncodedPairs(IdColumn(*source.draw(seed)), IdColumn(*target.draw(seed)))
 
 
 @dataclass(frozen=True)
@@ -191,17 +191,17 @@ def fresh_model(recipe: Recipe, tokenizers: Tokenizers) -> Model:
     return model
 
 
-def encode_pairs(pairs: Sequence[Pair], tokenizers: Tokenizers) -> Sides:
+def encode_pairs(pairs: Sequence[Pair], tokenizers: Tokenizers) -> EncodedPairs:
     source = tokenizers.source.encode_all([pair.source for pair in pairs])
     target = tokenizers.target.encode_all([pair.target for pair in pairs])
-    return Sides(IdStore.from_lists(source), IdStore.from_lists(target))
+    return EncodedPairs(IdColumn.from_lists(source), IdColumn.from_lists(target))
 
 
 def learn_to_align(recipe: Recipe, ids: Encoded, model: Model) -> Aligner | None:
     """What says how many target tokens each source token became, for a model that wants to know."""
     if not model.wants_fertilities:
         return None
-    if not isinstance(ids, Sides) or recipe.tokenizer.sampling:
+    if not isinstance(ids, EncodedPairs) or recipe.tokenizer.sampling:
         raise ConfigError("this model needs its pairs in memory and always in the same pieces; no store, no sampling")
     return Aligner.learn(ids, max_length=recipe.data.max_length)
 
@@ -242,11 +242,11 @@ def make_loader(
     budget = recipe.train.budget
     if obstacle:
         return Loader(sides_of, budget=budget, max_length=most, seed=seed)
-    return PackedLoader(sides_of, budget=budget, max_length=most, seed=seed, like_lengths=model.like_lengths)
+    return PackedLoader(sides_of, budget=budget, max_length=most, seed=seed, similar_lengths=model.similar_lengths)
 
 
 def _tell_of_unwritable(ids: Encoded, model: Model, listen: Listener) -> None:
-    if not isinstance(ids, Sides):
+    if not isinstance(ids, EncodedPairs):
         return
     count = int(model.cannot_write(ids.source.lengths, ids.target.lengths).sum())
     if count == len(ids):
@@ -270,9 +270,9 @@ def why_not_packed(recipe: Recipe, model: Model, world: World) -> str:
         return "Triton is not installed"
     if pick_precision(recipe.train.precision, weight.device) != torch.bfloat16:
         return "products are not in bfloat16"
-    if not model.fixed_shapes:
+    if not model.static_shapes:
         return "this family, model.attention or the width of the heads does not suit our kernels"
-    if model.like_lengths and (world.size > 1 or not recipe.train.graph or recipe.train.accumulate > 1):
+    if model.similar_lengths and (world.size > 1 or not recipe.train.graph or recipe.train.accumulate > 1):
         return "this family gains by packing only what is recorded: one process, train.graph, no train.accumulate"
     return ""
 
@@ -281,7 +281,7 @@ def chosen_budget(recipe: Recipe, ids: Encoded, model: Model, world: World, list
     """The recipe with a token budget that fits every process: the one it names, or the largest there is."""
     precision, kept = pick_precision(recipe.train.precision, world.device), ids.upto(recipe.data.max_length)
     batch_of, most = longest_sentences(kept.longest), kept.tokens + kept.pairs  # EOS
-    if model.like_lengths and not why_not_packed(recipe, model, world):
+    if model.similar_lengths and not why_not_packed(recipe, model, world):
         batch_of, most = rectangles(ids, recipe.data.max_length), sys.maxsize  # which are as large for a small corpus
     if recipe.train.tokens != "auto":
         check_memory(model, min(recipe.train.tokens, most), batch_of, precision=precision)

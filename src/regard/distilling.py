@@ -19,7 +19,7 @@ from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.translator import READ_AHEAD, Translation, Translator, search_options
 from regard.errors import ConfigError, DataError
 from regard.run.log import log_line, parse_line
-from regard.run.shipped import find_run
+from regard.run.pretrained import find_run
 from regard.storage.folder import LARGE, LOCK, Folder, is_temporary
 from regard.storage.manifest import sweep
 from regard.text.bitext import data_folders, load_bitext, pairs_fingerprint, refuse_outside
@@ -28,7 +28,7 @@ from regard.text.corpus import Pair, read_pairs
 CARD, PART = "card.json", "target.jsonl.part"
 MOST_BYTES = 64 * LARGE  # of a corpus that is held in memory
 
-Progress = Callable[[int, int], None]  # pairs done, pairs in all
+ReportPairs = Callable[[int, int], None]  # pairs done, pairs in all
 
 
 def distill(
@@ -41,7 +41,7 @@ def distill(
     beam: int | None = None,
     closest: bool = False,
     device: str = "auto",
-    progress: Progress = lambda done, total: None,
+    progress: ReportPairs = lambda done, total: None,
 ) -> Path:
     """Translates the corpus that the teacher was trained on, or the files given, into a folder; where that is.
 
@@ -95,7 +95,7 @@ def _write(
     about: dict[str, Any],
     *,
     closest: bool,
-    progress: Progress,
+    progress: ReportPairs,
 ) -> None:
     sweep(folder)
     if folder.has_file(CARD):

@@ -8,7 +8,7 @@ import pytest
 
 import regard
 from regard import api
-from regard.run.shipped import shipped_models
+from regard.run.pretrained import shipped_models
 
 
 @pytest.fixture(scope="module")

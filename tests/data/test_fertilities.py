@@ -6,12 +6,12 @@ import torch
 from regard.data.fertilities import Aligner, spread_evenly
 from regard.data.loader import gather
 from regard.data.ragged import Layout
-from regard.data.sides import Sides
-from regard.data.store import IdStore
+from regard.data.columns import EncodedPairs
+from regard.data.column import IdColumn
 
 
 def sides_of(pairs):
-    return Sides(*(IdStore.from_lists([list(pair[side]) for pair in pairs]) for side in (0, 1)))
+    return EncodedPairs(*(IdColumn.from_lists([list(pair[side]) for pair in pairs]) for side in (0, 1)))
 
 
 def corpus(random, count=400):

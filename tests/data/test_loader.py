@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.loader import Loader, Position, Sides, gather, in_order, make_batch, to_device
-from regard.data.store import IdStore
+from regard.data.loader import Loader, Position, EncodedPairs, gather, in_order, make_batch, to_device
+from regard.data.column import IdColumn
 from regard.errors import DataError
 from regard.text.tokenizer import BOS, EOS
 
@@ -19,11 +19,11 @@ PAIRS = st.lists(st.tuples(SENTENCES, SENTENCES), min_size=1, max_size=20)
 
 
 def store_of(sentences):
-    return IdStore.from_lists(sentences)
+    return IdColumn.from_lists(sentences)
 
 
 def sides_of(pairs):
-    return Sides(store_of([source for source, _ in pairs]), store_of([target for _, target in pairs]))
+    return EncodedPairs(store_of([source for source, _ in pairs]), store_of([target for _, target in pairs]))
 
 
 def loader_of(pairs, *, budget=20, max_length=50, seed=1):

@@ -6,15 +6,15 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from regard.data import order
+from regard.data import batch_sampler
 from regard.data.loader import Loader
-from regard.data.order import Position, Sides
+from regard.data.batch_sampler import Position, EncodedPairs
 from regard.data.packing import PackedLoader
-from regard.data.store import IdStore
+from regard.data.column import IdColumn
 from regard.errors import DataError
 
 
-class CountedStore(IdStore):
+class CountedStore(IdColumn):
     """Remembers which rows were asked for."""
 
     asked: ClassVar[set[int]] = set()
@@ -27,7 +27,7 @@ class CountedStore(IdStore):
 def sides_of(count):
     lengths = np.random.default_rng(0).integers(1, 9, count)
     offsets = np.concatenate([[0], lengths.cumsum()])
-    return Sides(*(CountedStore(np.arange(offsets[-1], dtype=np.int32), offsets) for _ in range(2)))
+    return EncodedPairs(*(CountedStore(np.arange(offsets[-1], dtype=np.int32), offsets) for _ in range(2)))
 
 
 @pytest.fixture(params=[Loader, PackedLoader])

@@ -8,10 +8,10 @@ import torch
 
 from regard.data.lengths import LengthTable
 from regard.data.loader import gather
-from regard.data.order import Position, Sides
+from regard.data.batch_sampler import Position, EncodedPairs
 from regard.data.packing import NO_LABEL, PackedLoader, fill, largest_rectangle, unpack
-from regard.data.shapes import Shape, shape_for
-from regard.data.store import IdStore
+from regard.data.packed_shapes import Shape, shape_for
+from regard.data.column import IdColumn
 from regard.errors import ConfigError, DataError
 
 
@@ -22,8 +22,8 @@ def sides_of(num_pairs, *, seed=0, median=24):
     for _ in range(2):
         lengths = np.clip(random.lognormal(np.log(median), 0.6, num_pairs).round(), 4, 120).astype(int)
         ids = random.integers(3, 1000, lengths.sum()).astype(np.int32)
-        stores.append(IdStore(ids, np.concatenate([[0], lengths.cumsum()])))
-    return Sides(*stores)
+        stores.append(IdColumn(ids, np.concatenate([[0], lengths.cumsum()])))
+    return EncodedPairs(*stores)
 
 
 def loader_of(sides, budget=8192, **settings):
@@ -119,7 +119,7 @@ def test_a_sentence_longer_than_a_batch_is_told():
 
 def test_sentences_of_like_length_go_together_and_less_than_a_batch_is_left_out():
     sides = sides_of(20_000)
-    loader = loader_of(sides, 4096, like_lengths=True)
+    loader = loader_of(sides, 4096, similar_lengths=True)
     assert len(loader.shapes) > 5
     assert [shape.longest for shape in loader.shapes] == sorted({shape.longest for shape in loader.shapes})
     _, plan, _ = loader.plan(0)
@@ -137,14 +137,14 @@ def test_sentences_of_like_length_go_together_and_less_than_a_batch_is_left_out(
 
 def test_a_shape_of_its_own_needs_a_few_batches():
     sides = sides_of(200)
-    (shape,) = loader_of(sides, 4096, like_lengths=True).shapes
+    (shape,) = loader_of(sides, 4096, similar_lengths=True).shapes
     assert shape.longest == max(sides.source.lengths.max(), sides.target.lengths.max()) + 1
 
 
 def test_shorter_sentences_fill_the_last_batch_of_longer_ones():
     lengths = np.repeat([4, 9, 19], [505, 201, 111])  # with EOS 5, 10 and 20, so batches of 51, 25 and 12
-    stores = [IdStore(np.full(lengths.sum(), 7, np.int32), np.concatenate([[0], lengths.cumsum()])) for _ in range(2)]
-    loader = PackedLoader(lambda epoch: Sides(*stores), budget=256, max_length=50, seed=1, like_lengths=True)
+    stores = [IdColumn(np.full(lengths.sum(), 7, np.int32), np.concatenate([[0], lengths.cumsum()])) for _ in range(2)]
+    loader = PackedLoader(lambda epoch: EncodedPairs(*stores), budget=256, max_length=50, seed=1, similar_lengths=True)
     assert [shape.longest for shape in loader.shapes] == [5, 10, 20]
     _, plan, _ = loader.plan(0)
     batches = [lengths[chosen].tolist() for chosen in plan]
@@ -156,9 +156,9 @@ def test_shorter_sentences_fill_the_last_batch_of_longer_ones():
 
 
 def test_long_sentences_are_seen_however_many_blocks_there_are(monkeypatch):
-    monkeypatch.setattr("regard.data.order.PAIRS_A_BLOCK", 2_000)
+    monkeypatch.setattr("regard.data.batch_sampler.PAIRS_A_BLOCK", 2_000)
     sides = sides_of(20_000)
-    loader = loader_of(sides, 4096, like_lengths=True)
+    loader = loader_of(sides, 4096, similar_lengths=True)
     plans = [loader.plan(0, block) for block in range(10)]
     assert plans[0][2] == 10
     seen = np.concatenate([batch for _, plan, _ in plans for batch in plan])
@@ -170,7 +170,7 @@ def test_long_sentences_are_seen_however_many_blocks_there_are(monkeypatch):
 
 
 def test_the_largest_rectangle_is_one_that_a_model_can_take():
-    shapes = loader_of(sides_of(20_000), 4096, like_lengths=True).shapes
+    shapes = loader_of(sides_of(20_000), 4096, similar_lengths=True).shapes
     batch = largest_rectangle(shapes, times=2)
     slots = batch.target.layout.num_sentences * batch.target.layout.longest
     assert slots == 2 * max(shape.sentences * shape.longest for shape in shapes)

@@ -7,7 +7,7 @@ import pytest
 
 from regard.data import shard_file
 from regard.data.shard_file import ShardSide, read_ranges
-from regard.data.store import IdStore
+from regard.data.column import IdColumn
 from regard.errors import DataError
 from regard.storage.folder import Folder
 
@@ -19,7 +19,7 @@ def side(tmp_path):
     """A side of 400 sentences, some of them empty, and the same in memory."""
     generator = np.random.default_rng(0)
     sentences = [generator.integers(100, size=generator.integers(9)).tolist() for _ in range(400)]
-    store = IdStore.from_lists(sentences, "uint16")
+    store = IdColumn.from_lists(sentences, "uint16")
     (tmp_path / "a.ids").write_bytes(store.ids.tobytes())
     (tmp_path / "a.offsets").write_bytes(store.offsets.tobytes())
     one = ShardSide(Folder(tmp_path), "a", IDS, 400, len(store.ids), longest=8, vocabulary=100)

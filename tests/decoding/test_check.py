@@ -7,8 +7,8 @@ import torch
 
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.lanes import search_all
-from regard.decoding.live import write_live
+from regard.decoding.parallel_search import search_all
+from regard.decoding.live import stream_greedy
 from regard.decoding.search import search, search_each
 from regard.errors import Cancelled, DeadlineExceeded, DecodeError
 from regard.models import build_model
@@ -76,7 +76,7 @@ def test_refinement_stops_between_iterations(tiny_model):
 def test_a_live_translation_stops_between_tokens(tiny_model):
     heard = []
     with pytest.raises(Cancelled):
-        write_live(
+        stream_greedy(
             tiny_model("transformer"),
             SOURCES[0],
             options=SearchOptions(max_extra=50),

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from regard.data.ragged import Ragged
-from regard.decoding import recorded
+from regard.decoding import cuda_graph_model
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.recorded import Recorded, record
+from regard.decoding.cuda_graph_model import CudaGraphModel, record
 from regard.decoding.search import search, search_each
 from regard.models import build_model
 
@@ -30,14 +30,14 @@ def test_nothing_is_recorded_on_a_cpu():
 
 def test_only_so_many_recordings_are_kept(monkeypatch):
     monkeypatch.setattr(recorded, "MOST_RECORDINGS", 2)
-    model = Recorded(fresh())
+    model = CudaGraphModel(fresh())
     for count in (1, 2, 4, 1):
         search(model, Ragged.from_lists(SOURCES[:count]), options=SearchOptions(beam=2, max_extra=2))
     assert [size[0] for size in model._recordings] == [4, 1]
 
 
 def test_a_search_whose_recording_another_one_took_is_refused():
-    model, options = Recorded(fresh()), SearchOptions(beam=2, max_extra=4)
+    model, options = CudaGraphModel(fresh()), SearchOptions(beam=2, max_extra=4)
     first = search_each(model, Ragged.from_lists(SOURCES[:3]), options=options)
     next(first)
     search(model, Ragged.from_lists(SOURCES[1:4]), options=options)
@@ -47,7 +47,7 @@ def test_a_search_whose_recording_another_one_took_is_refused():
 
 def test_many_rows_take_the_models_own_steps(monkeypatch):
     monkeypatch.setattr(recorded, "MOST_ROWS", 8)
-    model = Recorded(fresh())
+    model = CudaGraphModel(fresh())
     search(model, Ragged.from_lists(SOURCES[:5]), options=SearchOptions(beam=2))
     assert not model._recordings
 
@@ -57,7 +57,7 @@ def test_many_rows_take_the_models_own_steps(monkeypatch):
 def test_a_recording_finds_what_the_model_finds(beam):
     model, options = fresh("cuda"), SearchOptions(beam=beam, nbest=beam, max_extra=40)
     played = record(model)
-    assert isinstance(played, Recorded)
+    assert isinstance(played, CudaGraphModel)
     for sources in (SOURCES, SOURCES[:1], SOURCES[2:5], SOURCES):
         source = Ragged.from_lists(sources, torch.device("cuda"))
         found, expected = search(played, source, options=options), search(model, source, options=options)

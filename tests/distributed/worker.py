@@ -17,7 +17,7 @@ calls = 0
 
 
 def stop() -> bool:
-    """Asked once before the run and once a step."""
+    """Called once before the run and once a step."""
     global calls
     calls += 1
     if kind != "none":

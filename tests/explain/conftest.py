@@ -3,7 +3,7 @@
 import pytest
 
 import regard
-from regard.explain.see import see
+from regard.explain.trace import see
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
 

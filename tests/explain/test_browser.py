@@ -8,7 +8,7 @@ import pytest
 from regard.decoding.hypotheses import SearchOptions
 from regard.explain.flow import mean_of_heads, rollout
 from regard.explain.page import as_page, asset, packed
-from regard.explain.see import see
+from regard.explain.trace import see
 from regard.explain.words import between_words
 from tests.browser import Watched, chromium, expect, serious_findings
 

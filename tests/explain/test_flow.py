@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from regard.explain.flow import mean_of_heads, moses_pairs, rollout, soft_alignment
-from regard.explain.sight import Attention, Sight, Text
+from regard.explain.trace_types import Attention, Trace, Text
 from regard.explain.words import between_words, group, shown
 from regard.text.tokenizer import train_tokenizers
 
@@ -31,7 +31,7 @@ def sight_of(across):
     words = [[0], [1], [2]]
     text = Text("a b", [3, 4, 2], ["a", "b", "</s>"], words)
     attentions = [Attention("encoder-decoder", 1, "target", "source", np.array(across, dtype=np.float32))]
-    return Sight("", text, text, attentions, [], [])
+    return Trace("", text, text, attentions, [], [])
 
 
 def test_moses_pairs_name_the_source_word_drawn_on_most():
@@ -42,7 +42,7 @@ def test_moses_pairs_name_the_source_word_drawn_on_most():
 
 def test_without_attention_there_is_no_alignment():
     text = Text("a", [3, 2], ["a", "</s>"], [[0], [1]])
-    assert moses_pairs(Sight("", text, text, [], [], [])) == []
+    assert moses_pairs(Trace("", text, text, [], [], [])) == []
 
 
 @pytest.mark.parametrize(

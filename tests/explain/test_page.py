@@ -12,7 +12,7 @@ import pytest
 from regard.errors import DecodeError
 from regard.explain.figures import Choice, draw
 from regard.explain.page import as_page, packed
-from regard.explain.sight import Text
+from regard.explain.trace_types import Text
 
 
 def data_of(page):

@@ -5,7 +5,7 @@ import pytest
 
 from regard.decoding.hypotheses import SearchOptions
 from regard.errors import Cancelled, DecodeError
-from regard.explain.see import see
+from regard.explain.trace import see
 from tests.explain.conftest import SENTENCE
 
 
@@ -76,7 +76,7 @@ def test_a_sentence_of_five_hundred_tokens_can_be_looked_at(translator):
 
 
 def test_alternatives_are_continued_in_chunks_and_come_to_the_same(translator, sight, monkeypatch):
-    monkeypatch.setattr("regard.explain.see.CHUNK", 300)
+    monkeypatch.setattr("regard.explain.trace.CHUNK", 300)
     assert see(translator, SENTENCE).alternatives == sight.alternatives
 
 

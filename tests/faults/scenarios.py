@@ -11,8 +11,8 @@ from typing import Any
 
 from regard import api, distilling
 from regard.config import load_recipe
-from regard.data.sharded import PairStore
-from regard.preparing import check, chunks, prepare
+from regard.data.pair_store import PairStore
+from regard.preprocess import check, chunks, prepare
 from regard.run.folder import RunFolder
 from regard.training.events import Saved
 from tests.preparing.conftest import lines

@@ -9,8 +9,8 @@ import pytest
 from safetensors.torch import load_file
 
 import regard
-from regard.data.sharded import PairStore
-from regard.preparing.check import problems
+from regard.data.pair_store import PairStore
+from regard.preprocess.check import problems
 from regard.run.folder import RunFolder
 from tests.faults.test_kills import SETTINGS
 

@@ -17,7 +17,7 @@ from regard.api import card, export
 from regard.cluster import corpus as cluster_corpus
 from regard.config import load_recipe
 from regard.distilling import distill
-from regard.preparing import chunks, prepare
+from regard.preprocess import chunks, prepare
 from regard.run.folder import RunFolder
 from regard.training.events import Event, Progress
 from tests.fuzz.ray_stub import without_ray

@@ -23,12 +23,12 @@ from regard.cli.report import report as report_command
 from regard.cluster.corpus import translate_corpus
 from regard.config import load_recipe
 from regard.data.loader import Loader
-from regard.data.order import Position
-from regard.data.sharded import PairStore
+from regard.data.batch_sampler import Position
+from regard.data.pair_store import PairStore
 from regard.decoding.hypotheses import SearchOptions
 from regard.distilling import distill
-from regard.preparing.check import problems
-from regard.preparing.prepare import prepare
+from regard.preprocess.check import problems
+from regard.preprocess.prepare import prepare
 from regard.run.folder import RunFolder
 from regard.serve.models import load_all
 from regard.serve.schema import Model

@@ -12,13 +12,13 @@ import torch.nn.functional as F
 from regard import kernels
 from regard.data.fertilities import Aligner
 from regard.data.loader import gather, to_device
-from regard.data.order import Position, Sides
+from regard.data.batch_sampler import Position, EncodedPairs
 from regard.data.packing import PackedLoader, unpack
 from regard.data.ragged import Layout
-from regard.data.store import IdStore
+from regard.data.column import IdColumn
 from regard.kernels.drop import Drop
 from regard.models import build_model
-from regard.nn.attend import Pattern, attend_explicit
+from regard.nn.attend import AttentionMask, attend_explicit
 from regard.training.loss import sequence_loss
 from tests.kernels.reference import kept, mask, weight_mask
 
@@ -58,7 +58,7 @@ def test_tiled_attention_is_the_explicit_one_forward_and_backward(name, widths):
     from regard.kernels.attention import attend_tiled
 
     torch.manual_seed(0)
-    pattern = Pattern(Layout(QUERIES, DEVICE), **PATTERNS[name])
+    pattern = AttentionMask(Layout(QUERIES, DEVICE), **PATTERNS[name])
     K, V = widths
     q, k, v = heads(pattern.queries.total, K), heads(pattern.keys.total, K), heads(pattern.keys.total, V)
     slope = torch.randn(pattern.queries.total, 2, V, device=DEVICE).to(q.dtype)
@@ -88,7 +88,7 @@ def test_dropout_on_the_weights_forward_and_backward():
     from regard.kernels.attention import attend_tiled
 
     torch.manual_seed(0)
-    pattern, rate = Pattern(Layout([70], DEVICE), causal=True), 0.25
+    pattern, rate = AttentionMask(Layout([70], DEVICE), causal=True), 0.25
     q, k, v = heads(70, 16), heads(70, 16), heads(70, 32)
     drop = Drop(torch.tensor([7], dtype=torch.int32, device=DEVICE), 3, rate)
     ours = attend_tiled(q, k, v, pattern.ranges, drop)
@@ -281,10 +281,10 @@ def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_
     random = np.random.default_rng(0)
     lengths = random.integers(1, 20, (2, 30))
     stores = [
-        IdStore(random.integers(3, 50, one.sum()).astype(np.int32), np.concatenate([[0], one.cumsum()]))
+        IdColumn(random.integers(3, 50, one.sum()).astype(np.int32), np.concatenate([[0], one.cumsum()]))
         for one in lengths
     ]
-    sides = Sides(*stores)
+    sides = EncodedPairs(*stores)
     if name == "fertilities":
         sides = Aligner.learn(sides, max_length=50).add_to(sides)
     loader = PackedLoader(lambda epoch: sides, budget=128, max_length=50, seed=1)
@@ -295,7 +295,7 @@ def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_
     own = VARIANTS[name].get("kind") in ("convs2s", "bytenet", "rnn")  # these have no layers of attention
     model = build_model(VARIANTS[name] if own else {**table, **VARIANTS[name]}, source_size=50, target_size=50)
     model.train(name != "mask-predict")  # all is masked then, instead of what is drawn for each batch
-    assert model.fixed_shapes
+    assert model.static_shapes
 
     def passed(batch, device, *, ours):
         with kernels.allowed(ours):

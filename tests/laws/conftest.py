@@ -5,7 +5,7 @@ import torch
 
 from regard.data.ragged import Ragged
 from regard.models import MODELS, build_model
-from regard.models.base import AtOnce
+from regard.models.base import NonAutoregressive
 
 SMALL = {
     "transformer": {"width": 16, "num_layers": 2, "num_heads": 2, "hidden": 24, "dropout": 0.1},
@@ -63,7 +63,7 @@ assert VARIANTS.keys() == MODELS.keys(), "a new family needs its variants here"
 ALL = {
     f"{kind}-{name}": {"kind": kind, **SMALL[kind], **keys} for kind in MODELS for name, keys in VARIANTS[kind].items()
 }
-AT_ONCE = {name: table for name, table in ALL.items() if issubclass(MODELS[table["kind"]].build, AtOnce)}
+AT_ONCE = {name: table for name, table in ALL.items() if issubclass(MODELS[table["kind"]].build, NonAutoregressive)}
 TOKEN_BY_TOKEN = {name: table for name, table in ALL.items() if name not in AT_ONCE}
 VOCABULARY = 11
 
@@ -90,7 +90,7 @@ def model(request):
 
 
 @pytest.fixture(params=AT_ONCE.values(), ids=AT_ONCE.keys())
-def at_once(request):
+def non_autoregressive(request):
     """One that writes all tokens at once."""
     return small(request.param)
 

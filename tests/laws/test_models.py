@@ -9,7 +9,7 @@ from regard.config import TrainConfig
 from regard.data.loader import make_batch
 from regard.data.ragged import Ragged
 from regard.training.loss import sequence_loss
-from regard.training.spread import Spread
+from regard.training.data_parallel import DistributedModel
 from regard.training.step import read, training_step
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -123,7 +123,7 @@ def test_two_threads_find_the_gradient_that_one_finds_with_dropout_too(any_model
         threads(count)
         model.noise.seed(7, 3)
         gradients = Gradients(model)
-        (cost,) = read([training_step(Spread(model, smoothing=0.1), gradients, taken, config, rate=0.0)])
+        (cost,) = read([training_step(DistributedModel(model, smoothing=0.1), gradients, taken, config, rate=0.0)])
         found.append((cost, gradients.seen))
     (one, alone), (two, together), (_, again) = found
     assert two.loss == pytest.approx(one.loss, rel=1e-5) and two.tokens == one.tokens == 12 * batches

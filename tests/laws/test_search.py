@@ -8,9 +8,9 @@ import torch
 from regard import kernels
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.recorded import Recorded, record
-from regard.decoding.refine import refine
-from regard.decoding.search import BeamSearch, Given, search, search_each
+from regard.decoding.cuda_graph_model import CudaGraphModel, record
+from regard.decoding.non_autoregressive import refine
+from regard.decoding.search import BeamSearch, ForcedPrefix, search, search_each
 
 SOURCES = [[5, 6, 7, 8, 2], [9, 2], [3, 4, 5, 2], [10, 10, 2], [7, 2], [4, 4, 4, 4, 4, 4, 2]]
 
@@ -31,7 +31,7 @@ def test_kernels_find_what_pytorch_finds(model, beam):
     options = SearchOptions(beam=beam, max_extra=8, nbest=beam)
     with kernels.allowed(False):
         plain = search(model, Ragged.from_lists(SOURCES), options=options)
-    model.lay_out_for_search()
+    model.prepare_for_inference()
     found = search(model, Ragged.from_lists(SOURCES), options=options)
     assert [[one.ids for one in best] for best in found] == [[one.ids for one in best] for best in plain]
     scores = [[one.score for best in some for one in best] for some in (found, plain)]
@@ -44,7 +44,7 @@ def test_in_integers_it_is_near_and_hardly_depends_on_batch_size(model, monkeypa
     with torch.no_grad():
         plain = model.decode(target, model.encode(source))
         monkeypatch.setattr("regard.nn.int8.FEWEST", 0)
-        model.lay_out_for_search(int8=True)
+        model.prepare_for_inference(int8=True)
         rounded = model.decode(target, model.encode(source))
     assert 1e-6 < (rounded - plain).norm() / plain.norm() < 0.1
     together = [best[0].score for best in search(model, source, options=options)]
@@ -72,7 +72,7 @@ def test_a_beam_of_one_is_greedy(model):
     greedy = search(model, source, options=options)
     limits = [options.limit(len(ids) - 1) for ids in SOURCES]
     with torch.inference_mode():
-        beam = BeamSearch(model, model.encode(source), limits, Given((), source.layout.device), options)
+        beam = BeamSearch(model, model.encode(source), limits, ForcedPrefix((), source.layout.device), options)
         found = dict(one for some in beam.run() for one in some)
     for sentence, one in enumerate(greedy):
         assert one[0].ids == found[sentence][0].ids
@@ -101,28 +101,28 @@ def test_output_is_at_most_the_input_and_the_extra(model, beam):
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_what_is_written_at_once_does_not_depend_on_batch_size_or_order(at_once, beam):
+def test_what_is_written_at_once_does_not_depend_on_batch_size_or_order(non_autoregressive, beam):
     options = SearchOptions(beam=beam, nbest=beam, max_extra=8, iterations=4)
-    together = refine(at_once, Ragged.from_lists(SOURCES), options=options)
-    backwards = refine(at_once, Ragged.from_lists(SOURCES[::-1]), options=options)[::-1]
-    alone = [refine(at_once, Ragged.from_lists([source]), options=options)[0] for source in SOURCES]
+    together = refine(non_autoregressive, Ragged.from_lists(SOURCES), options=options)
+    backwards = refine(non_autoregressive, Ragged.from_lists(SOURCES[::-1]), options=options)[::-1]
+    alone = [refine(non_autoregressive, Ragged.from_lists([source]), options=options)[0] for source in SOURCES]
     for one, other, third in zip(together, alone, backwards, strict=True):
         assert [found.ids for found in one] == [found.ids for found in other] == [found.ids for found in third]
         assert [found.score for found in one] == pytest.approx([found.score for found in other], abs=1e-4)
 
 
-def test_what_is_written_at_once_in_integers_is_near(at_once, monkeypatch):
+def test_what_is_written_at_once_in_integers_is_near(non_autoregressive, monkeypatch):
     options = SearchOptions(beam=3, max_extra=8)
-    plain = [best[0].score for best in refine(at_once, Ragged.from_lists(SOURCES), options=options)]
+    plain = [best[0].score for best in refine(non_autoregressive, Ragged.from_lists(SOURCES), options=options)]
     monkeypatch.setattr("regard.nn.int8.FEWEST", 0)
-    at_once.lay_out_for_search(int8=True)
-    rounded = [best[0].score for best in refine(at_once, Ragged.from_lists(SOURCES), options=options)]
+    non_autoregressive.prepare_for_inference(int8=True)
+    rounded = [best[0].score for best in refine(non_autoregressive, Ragged.from_lists(SOURCES), options=options)]
     assert rounded != plain and rounded == pytest.approx(plain, abs=0.1)
 
 
-def test_what_is_written_at_once_is_short_enough_sorted_and_free_of_marks(at_once):
+def test_what_is_written_at_once_is_short_enough_sorted_and_free_of_marks(non_autoregressive):
     options = SearchOptions(beam=3, nbest=3, max_extra=2, iterations=2)
-    for source, found in zip(SOURCES, refine(at_once, Ragged.from_lists(SOURCES), options=options), strict=True):
+    for source, found in zip(SOURCES, refine(non_autoregressive, Ragged.from_lists(SOURCES), options=options), strict=True):
         assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
         for one in found:
             assert len(one.ids) <= len(source) - 1 + 2
@@ -132,12 +132,12 @@ def test_what_is_written_at_once_is_short_enough_sorted_and_free_of_marks(at_onc
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("extra", [0, 8])
 def test_recorded_steps_find_what_the_models_own_find(model, beam, extra, monkeypatch):
-    monkeypatch.setattr("regard.decoding.recorded.FIRST_STEPS", 2)  # so that room must be made on the way
+    monkeypatch.setattr("regard.decoding.cuda_graph_model.FIRST_STEPS", 2)  # so that room must be made on the way
     options = SearchOptions(beam=beam, nbest=beam, max_extra=extra)
-    if not model.has_fixed_state:
+    if not model.has_static_state:
         assert record(model) is model
         return
-    recorded = Recorded(model)
+    recorded = CudaGraphModel(model)
     for sources in (SOURCES, SOURCES[:1], SOURCES[2:5], SOURCES):
         found = search(recorded, Ragged.from_lists(sources), options=options)
         for one, other in zip(found, search(model, Ragged.from_lists(sources), options=options), strict=True):

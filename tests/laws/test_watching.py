@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.data.ragged import Ragged
-from regard.nn.watch import watch, watching
+from regard.nn.attention_log import watch, current_log
 
 SOURCES = [[5, 6, 7, 8, 2], [9, 2], [3, 4, 5, 2]]
 TARGETS = [[1, 4, 5], [1, 7, 8, 9, 3, 3], [1, 9]]
@@ -22,7 +22,7 @@ def test_being_watched_changes_nothing_that_is_written(model):
         with watch():
             watched = model.hidden(target, model.encode(source))
     torch.testing.assert_close(watched, plain, rtol=1e-4, atol=1e-5)
-    assert watching() is None
+    assert current_log() is None
 
 
 def test_weights_are_shares_of_what_there_is_to_see(model):
@@ -35,13 +35,13 @@ def test_weights_are_shares_of_what_there_is_to_see(model):
         assert (total <= 1 + 1e-5).all() and (not whole or (total >= 1 - 1e-5).all())
 
 
-def test_models_that_write_at_once_are_watched_too(at_once):
+def test_models_that_write_at_once_are_watched_too(non_autoregressive):
     source = Ragged.from_lists(SOURCES[:1])
     options = {"limits": [6], "candidates": 1, "iterations": 2}
     with torch.no_grad():
-        plain = at_once.write(at_once.encode(source), **options)
+        plain = non_autoregressive.write(non_autoregressive.encode(source), **options)
         with watch() as seen:
-            watched = at_once.write(at_once.encode(source), **options)
+            watched = non_autoregressive.write(non_autoregressive.encode(source), **options)
     assert [one.ids for one in watched[0]] == [one.ids for one in plain[0]]
     for weights_HQK in weights_of(seen):
         torch.testing.assert_close(weights_HQK.sum(dim=-1), torch.ones(weights_HQK.shape[:2]))
@@ -58,4 +58,4 @@ def test_who_attends_is_seen(model):
 def test_nobody_is_watched_after_an_error():
     with pytest.raises(RuntimeError), watch():
         raise RuntimeError
-    assert watching() is None
+    assert current_log() is None

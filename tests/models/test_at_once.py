@@ -88,7 +88,7 @@ def test_ctc_says_which_targets_it_has_no_room_for():
 
 
 def test_the_likeliest_token_is_never_the_one_left_out(monkeypatch):
-    monkeypatch.setattr("regard.models.tied.CHUNK", 3)
+    monkeypatch.setattr("regard.models.tied_embeddings.CHUNK", 3)
     model = small("cmlm").eval()
     hidden = torch.randn(8, 16)
     tokens, logp = model.likeliest(hidden, without=4)

@@ -4,17 +4,17 @@ import pytest
 import torch
 
 from regard.data.ragged import Layout
-from regard.nn.attend import Pattern, attend, attend_explicit
+from regard.nn.attend import AttentionMask, attend, attend_explicit
 
 LENGTHS = (5, 1, 7, 3)
 OTHER_LENGTHS = (2, 6, 4, 4)
 PATTERNS = {
-    "self": lambda device: Pattern(Layout(LENGTHS, device)),
-    "causal": lambda device: Pattern(Layout(LENGTHS, device), causal=True),
-    "even": lambda device: Pattern(Layout((4, 4, 4), device), causal=True),
-    "cross": lambda device: Pattern(Layout(LENGTHS, device), Layout(OTHER_LENGTHS, device)),
-    "window": lambda device: Pattern(Layout(LENGTHS, device), window=2),
-    "causal window": lambda device: Pattern(Layout(LENGTHS, device), causal=True, window=1),
+    "self": lambda device: AttentionMask(Layout(LENGTHS, device)),
+    "causal": lambda device: AttentionMask(Layout(LENGTHS, device), causal=True),
+    "even": lambda device: AttentionMask(Layout((4, 4, 4), device), causal=True),
+    "cross": lambda device: AttentionMask(Layout(LENGTHS, device), Layout(OTHER_LENGTHS, device)),
+    "window": lambda device: AttentionMask(Layout(LENGTHS, device), window=2),
+    "causal window": lambda device: AttentionMask(Layout(LENGTHS, device), causal=True, window=1),
 }
 
 
@@ -56,7 +56,7 @@ def test_varlen_equals_explicit_forward_and_backward(name):
 
 def test_one_query_and_two_keys_by_hand():
     # Scores (2, 0) / sqrt(4) = (1, 0), so the weights are e/(e+1) and 1/(e+1).
-    pattern = Pattern(Layout([1]), Layout([2]))
+    pattern = AttentionMask(Layout([1]), Layout([2]))
     q = torch.tensor([[[2.0, 0.0, 0.0, 0.0]]])
     k = torch.tensor([[[1.0, 0.0, 0.0, 0.0]], [[0.0, 1.0, 0.0, 0.0]]])
     v = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])
@@ -77,9 +77,9 @@ def test_weights_of_each_query_sum_to_one_and_none_lies_where_it_may_not_look(na
 
 
 def test_a_window_of_one_sees_itself_and_one_neighbour_on_each_side():
-    allowed = Pattern(Layout([4]), window=1).allowed(4, 4)
+    allowed = AttentionMask(Layout([4]), window=1).allowed(4, 4)
     assert allowed.int().tolist() == [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 1, 1]]
-    allowed = Pattern(Layout([4]), causal=True, window=1).allowed(4, 4)
+    allowed = AttentionMask(Layout([4]), causal=True, window=1).allowed(4, 4)
     assert allowed.int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
 
 

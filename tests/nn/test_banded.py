@@ -5,7 +5,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.data.ragged import Layout
-from regard.nn.attend import Pattern, attend, attend_explicit
+from regard.nn.attend import AttentionMask, attend, attend_explicit
 from regard.nn.dropout import Dropout, Noise
 
 LENGTHS = (130, 5, 297, 1, 64)
@@ -20,7 +20,7 @@ def inputs_of(total, dtype=torch.float64):
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("window", [0, 3, 40])
 def test_equals_the_whole_matrix_with_a_mask(body, causal, window):
-    pattern = Pattern(Layout(LENGTHS), causal=causal, window=window)
+    pattern = AttentionMask(Layout(LENGTHS), causal=causal, window=window)
     assert pattern.banded
     inputs = inputs_of(sum(LENGTHS))
     weight = torch.linspace(-1, 1, sum(LENGTHS) * 16, dtype=torch.float64).view(-1, 2, 8)
@@ -32,7 +32,7 @@ def test_equals_the_whole_matrix_with_a_mask(body, causal, window):
 
 
 def test_dropout_keeps_the_mean():
-    pattern = Pattern(Layout([400]), window=4)
+    pattern = AttentionMask(Layout([400]), window=4)
     inputs = inputs_of(400, torch.float32)
     drop, plain = Dropout(0.5, Noise()), attend(*inputs, pattern, body="sdpa")
     assert not torch.allclose(attend(*inputs, pattern, body="sdpa", drop=drop), plain)
@@ -43,7 +43,7 @@ def test_dropout_keeps_the_mean():
 def operations(length, **pattern):
     q, k, v = (x.detach() for x in inputs_of(length, torch.float32))
     with FlopCounterMode(display=False) as counter:
-        attend(q, k, v, Pattern(Layout([length]), **pattern), body="explicit")
+        attend(q, k, v, AttentionMask(Layout([length]), **pattern), body="explicit")
     return counter.get_total_flops()
 
 
@@ -59,7 +59,7 @@ def test_the_cost_grows_with_length_and_not_with_its_square():
 def test_thirty_two_thousand_tokens(body):
     n, window = 32_768, 8
     q, k, v = (x.detach() for x in inputs_of(n, torch.float32))
-    out = attend(q, k, v, Pattern(Layout([n]), window=window), body=body)
+    out = attend(q, k, v, AttentionMask(Layout([n]), window=window), body=body)
     for place in (0, 5, 31, 32, 20_000, n - 1):
         seen = slice(max(0, place - window), min(n, place + window + 1))
         scores = (q[place, :, None] * k[seen].transpose(0, 1)).sum(-1) * 8**-0.5
@@ -72,6 +72,6 @@ def test_thirty_two_thousand_tokens(body):
 def test_thirty_two_thousand_tokens_on_a_gpu(body):
     n, window = 32_768, 8
     q, k, v = (x.detach().to("cuda", torch.bfloat16) for x in inputs_of(n, torch.float32))
-    pattern = Pattern(Layout([n], "cuda"), window=window)
+    pattern = AttentionMask(Layout([n], "cuda"), window=window)
     ours, reference = (attend(q, k, v, pattern, body=one) for one in (body, "explicit"))
     torch.testing.assert_close(ours, reference, rtol=0.03, atol=0.03)

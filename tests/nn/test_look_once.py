@@ -24,6 +24,6 @@ def test_batched_products_and_the_fused_kernel_agree(monkeypatch, generator, bea
     for batched in (True, False):
         monkeypatch.setattr(attention, "BATCHED_PRODUCTS", batched)
         with torch.inference_mode():
-            found.append(layer.look_once(q, k, v, bias))
+            found.append(layer.attend_step(q, k, v, bias))
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
     assert found[0].abs().max() > 0.1

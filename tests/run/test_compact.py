@@ -3,7 +3,7 @@
 import torch
 
 from regard.run.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from regard.run.compact import compact, expand
+from regard.run.quantize import compact, expand
 from regard.storage.folder import Folder
 
 

@@ -24,7 +24,7 @@ from regard.run.log import log_line
 from regard.storage.folder import Folder
 from regard.storage.manifest import replace_files, staged
 from regard.training.events import Noted
-from regard.training.state import State
+from regard.training.training_state import State
 
 SETTINGS = [
     *("train.steps=4", "train.checkpoint_every=2", "train.log_every=1", "train.validate_pairs=2", "train.tokens=256"),

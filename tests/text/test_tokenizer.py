@@ -269,8 +269,8 @@ def test_sampling_in_several_threads_at_once_is_sampling_in_turn(kind: str, trai
     in_turn = [splits_of(tokenizer, seed=seed) for seed in range(8)]
     texts = tokenizer.resampled(TEXTS, 0.3)
     with ThreadPoolExecutor(4) as threads:
-        at_once = list(threads.map(texts.draw, range(8)))
-    assert [[ids[start:end].tolist() for start, end in pairwise(starts)] for ids, starts in at_once] == in_turn
+        non_autoregressive = list(threads.map(texts.draw, range(8)))
+    assert [[ids[start:end].tolist() for start, end in pairwise(starts)] for ids, starts in non_autoregressive] == in_turn
 
 
 @pytest.mark.parametrize("kind", SUBWORD_KINDS)

@@ -6,9 +6,9 @@ from itertools import islice
 import pytest
 import torch
 
-from regard.data.order import Position
+from regard.data.batch_sampler import Position
 from regard.errors import DataError
-from regard.training.feed import feed
+from regard.training.prefetch import feed
 from regard.training.world import World
 from tests.data.test_packing import loader_of, sides_of
 

@@ -7,10 +7,10 @@ import torch
 
 from regard.config import TrainConfig
 from regard.data.fertilities import Aligner
-from regard.data.order import Position
+from regard.data.batch_sampler import Position
 from regard.models import build_model
-from regard.training.graph import RecordedStep
-from regard.training.spread import Spread
+from regard.training.cuda_graph import CudaGraphStep
+from regard.training.data_parallel import DistributedModel
 from regard.training.step import make_optimizer, read
 from tests.data.test_packing import loader_of, sides_of
 
@@ -34,7 +34,7 @@ LIKE_LENGTHS = [kind for kind in TABLES if kind.startswith("rnn")]
 def loader_for(kind, num_pairs, budget):
     sides = sides_of(num_pairs)
     sides = Aligner.learn(sides).add_to(sides) if kind == "nat" else sides
-    return loader_of(sides, budget=budget, like_lengths=kind in LIKE_LENGTHS)
+    return loader_of(sides, budget=budget, similar_lengths=kind in LIKE_LENGTHS)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
@@ -52,8 +52,8 @@ def test_recorded_steps_are_plain_steps(kind, optimizer, accumulate):
         model = build_model(TABLES[kind], source_size=1000, target_size=1000).cuda().train()
         config = TrainConfig(graph=graph, optimizer=optimizer, accumulate=accumulate, clip_norm=1.0, seed=3)
         notes = []
-        step = RecordedStep(
-            Spread(model, smoothing=config.label_smoothing),
+        step = CudaGraphStep(
+            DistributedModel(model, smoothing=config.label_smoothing),
             make_optimizer(model, config),
             config,
             precision=torch.bfloat16,

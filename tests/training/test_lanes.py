@@ -6,7 +6,7 @@ import torch
 from regard.data.loader import make_batch
 from regard.models import build_model
 from regard.nn import blas
-from regard.training.lanes import in_two_threads
+from regard.training.threaded_gradients import in_two_threads
 
 TABLE = {"kind": "transformer", "width": 16, "num_layers": 1, "num_heads": 2, "hidden": 32, "dropout": 0.0}
 

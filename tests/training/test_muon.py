@@ -8,7 +8,7 @@ import torch
 from regard.config import TrainConfig
 from regard.data.loader import make_batch
 from regard.training.muon import orthogonalize
-from regard.training.spread import Spread
+from regard.training.data_parallel import DistributedModel
 from regard.training.step import make_optimizer, read, training_step
 from tests.training.test_step import SOURCES, TARGETS, fresh
 
@@ -39,7 +39,7 @@ def stepped(**settings):
     (cost,) = read(
         [
             training_step(
-                Spread(model, smoothing=config.label_smoothing),
+                DistributedModel(model, smoothing=config.label_smoothing),
                 optimizer,
                 [make_batch(SOURCES, TARGETS)],
                 config,
@@ -77,13 +77,13 @@ def test_a_gradient_that_is_not_finite_changes_nothing():
     model, config = fresh(), TrainConfig(optimizer="muon", weight_decay=0.1)
     optimizer = make_optimizer(model, config)
     batch = [make_batch(SOURCES, TARGETS)]
-    training_step(Spread(model, smoothing=config.label_smoothing), optimizer, batch, config, rate=0.01)
+    training_step(DistributedModel(model, smoothing=config.label_smoothing), optimizer, batch, config, rate=0.01)
     weight = model.encoder[0].attention.project.weight
     momentum = optimizer.state[weight]["momentum"].clone()
     kept = {name: one.detach().clone() for name, one in model.named_parameters()}
     with torch.no_grad():
         model.target_embedding[0, 0] = kept["target_embedding"][0, 0] = math.nan
-    training_step(Spread(model, smoothing=config.label_smoothing), optimizer, batch, config, rate=0.01)
+    training_step(DistributedModel(model, smoothing=config.label_smoothing), optimizer, batch, config, rate=0.01)
     assert torch.equal(optimizer.state[weight]["momentum"], momentum)
     for name, one in model.named_parameters():
         assert torch.equal(one.detach().nan_to_num(9.0), kept[name].nan_to_num(9.0)), name

@@ -9,7 +9,7 @@ from regard.config import TrainConfig
 from regard.data.loader import make_batch
 from regard.models import build_model
 from regard.training.loss import sequence_loss
-from regard.training.spread import Spread
+from regard.training.data_parallel import DistributedModel
 from regard.training.step import make_optimizer, read, training_step
 
 TABLE = {"kind": "transformer", "width": 16, "num_layers": 1, "num_heads": 2, "hidden": 32, "dropout": 0.0}
@@ -29,7 +29,7 @@ def weights_after(batches, **settings):
     (result,) = read(
         [
             training_step(
-                Spread(model, smoothing=config.label_smoothing),
+                DistributedModel(model, smoothing=config.label_smoothing),
                 make_optimizer(model, config),
                 batches,
                 config,
@@ -73,7 +73,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing():
         model.target_embedding[0, 0] = math.nan
     before = [parameter.clone() for parameter in model.parameters()]
     result = training_step(
-        Spread(model, smoothing=config.label_smoothing),
+        DistributedModel(model, smoothing=config.label_smoothing),
         make_optimizer(model, config),
         [make_batch(SOURCES, TARGETS)],
         config,

@@ -9,7 +9,7 @@ import regard
 from regard.errors import TrainingError
 from regard.models import build_model
 from regard.run.folder import RunFolder
-from regard.training import trial
+from regard.training import memory_check
 
 SMALL = ["model.width=32", "model.num_layers=1", "model.hidden=64", "model.num_heads=2", "train.steps=1"]
 MIB = 2**20
@@ -81,6 +81,6 @@ def test_memory_that_runs_out_in_training_is_one_sentence(tmp_path, monkeypatch)
     def no_memory(*arguments, **options):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr("regard.training.spread.sequence_loss", no_memory)
+    monkeypatch.setattr("regard.training.data_parallel.sequence_loss", no_memory)
     with pytest.raises(TrainingError, match="memory ran out at step 1"):
         regard.train("copy", out=tmp_path / "run", overrides=SMALL)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from regard.data.ragged import Layout
-from regard.nn.attend import Pattern, attend
+from regard.nn.attend import AttentionMask, attend
 from regard.nn.convolution import Convolution
 from regard.nn.dropout import Noise
 from regard.nn.recurrent import Recurrent, TimeOrder
@@ -47,7 +47,7 @@ class Kind:
 def _attention(window: int | None) -> Callable[[int, int, torch.device], Run]:
     def build(n: int, d: int, device: torch.device) -> Run:
         x = torch.randn(n, max(1, d // HEAD), min(d, HEAD), device=device, dtype=_precision(device))
-        pattern = Pattern(Layout([n], device), window=window)
+        pattern = AttentionMask(Layout([n], device), window=window)
         return lambda: attend(x, x, x, pattern)
 
     return build

@@ -35,7 +35,7 @@ def translate_with_ray(run: Path, source: str, output: Path | None, search: dict
         )
     from regard.cluster.corpus import translate_corpus
     from regard.decoding.translator import search_options
-    from regard.run.shipped import find_run
+    from regard.run.pretrained import find_run
 
     options = search_options(find_run(run).recipe().decode, **search)
     given = {name: value for name, value in others.items() if value is not None}

@@ -18,7 +18,7 @@ from regard.config import find_recipe, load_recipe
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
-    from regard.preparing.prepare import Progress
+    from regard.preprocess.prepare import PrepareProgress
 
 SECONDS_A_LINE = 10.0  # between lines of progress where there is no terminal
 
@@ -54,7 +54,7 @@ def prepare(
     place = out or (Path(resolved.data.train.store) if resolved.data.train.store else None)
     if place is None:
         raise ConfigError("name the folder that the ids go to: --out ids")
-    from regard.preparing import prepare as preparing
+    from regard.preprocess import prepare as preparing
     from regard.text.bitext import data_folders
 
     with console.status("getting ready ...") as status:
@@ -80,8 +80,8 @@ def check(store: Annotated[Path, typer.Argument(help="The folder of a store.", s
 
       regard data check ids
     """
-    from regard.data.sharded import PairStore
-    from regard.preparing.check import problems
+    from regard.data.pair_store import PairStore
+    from regard.preprocess.check import problems
 
     opened = PairStore(store)
     found = list(problems(opened))
@@ -92,7 +92,7 @@ def check(store: Annotated[Path, typer.Argument(help="The folder of a store.", s
     say(f"{store} is whole: {len(opened):,} pairs in {len(opened.info.shards)} shards")
 
 
-def describe(progress: Progress) -> str:
+def describe(progress: PrepareProgress) -> str:
     """One line: what is done, how fast, how long it will still take."""
     total = f" of {progress.total:,}" if progress.total else ""
     line = f"{progress.doing}: {progress.pairs:,}{total} pairs" if progress.pairs else f"{progress.doing} ..."

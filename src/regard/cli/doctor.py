@@ -53,7 +53,7 @@ def doctor(
 
 def check_run(run: Path) -> list[Finding]:
     """Whether everything in a run folder is as it was written."""
-    from regard.run.shipped import find_run
+    from regard.run.pretrained import find_run
 
     folder = find_run(run)
     problems = folder.problems()

@@ -46,7 +46,7 @@ def evaluate(
     """
     from regard import api
     from regard.decoding.translator import search_options
-    from regard.run.shipped import find_run
+    from regard.run.pretrained import find_run
 
     options = search_options(find_run(run).recipe().decode, beam=beam, iterations=iterations)
     results = api.evaluate(

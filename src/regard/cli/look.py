@@ -68,7 +68,7 @@ def look(
     from regard.decoding.translator import search_options
     from regard.explain.figures import Choice, draw
     from regard.explain.page import as_page
-    from regard.explain.see import see
+    from regard.explain.trace import see
 
     translator = api.load(run, device=device)
     options = search_options(translator.config, beam=beam)

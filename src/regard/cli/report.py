@@ -28,7 +28,7 @@ def report(
     """
     from regard.explain.report import as_report, write_report
     from regard.run.folder import REPORT
-    from regard.run.shipped import find_run
+    from regard.run.pretrained import find_run
 
     folders = [find_run(run) for run in runs]
     if out is None and len(folders) == 1:

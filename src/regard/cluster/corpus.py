@@ -15,7 +15,7 @@ from regard.cluster.worker import Answer, pack_model
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.translator import READ_AHEAD, search_options
 from regard.errors import ConfigError, require
-from regard.run.shipped import find_run
+from regard.run.pretrained import find_run
 
 SHARD_LINES = 2 * READ_AHEAD  # whole batches of lines sorted together, so batches are those of the plain command
 
@@ -41,7 +41,7 @@ Event = WorkerReady | ShardDone
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ClusterResult:
     """What a command did."""
 
     shards: int
@@ -63,7 +63,7 @@ def translate_corpus(
     threads: int = 1,
     listen: Callable[[Event], None] = lambda event: None,
     warn: Callable[[str], None] = lambda text: None,
-) -> Outcome:
+) -> ClusterResult:
     """Translates files into a folder, by workers on a Ray cluster; shards that are there already are left as they are.
 
     `workers` 0 takes as many as the cluster has GPUs, or CPUs where it has none.
@@ -110,4 +110,4 @@ def translate_corpus(
                 size = min(workers or pool.room(), len(todo))
                 pool.run(read_shards(shards, layout, shard_lines, todo), size, finish)
     pattern = str(folder.path / f"part-*{layout.suffix}")
-    return Outcome(len(shards), len(todo), sum(shard.size for shard in shards), pattern)
+    return ClusterResult(len(shards), len(todo), sum(shard.size for shard in shards), pattern)

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from regard.cluster.source import Shard, SourceFile
+from regard.cluster.source import TextShard, SourceFile
 from regard.errors import CheckpointError, ConfigError
 from regard.storage.folder import LOCK, Folder, is_temporary
 from regard.storage.manifest import sweep
@@ -81,13 +81,13 @@ class OutputFolder:
         if plan != before:
             self.folder.save_json(PLAN, msgspec.to_builtins(plan))
 
-    def part(self, shard: Shard) -> str:
+    def part(self, shard: TextShard) -> str:
         """The name of a shard's file."""
         return f"part-{shard.number:0{self.digits}d}{self.suffix}"
 
-    def is_done(self, shard: Shard) -> bool:
+    def is_done(self, shard: TextShard) -> bool:
         return self.folder.has_file(self.part(shard))
 
-    def write(self, shard: Shard, content: bytes) -> None:
+    def write(self, shard: TextShard, content: bytes) -> None:
         """Writes a shard, in one step."""
         self.folder.save_bytes(self.part(shard), content)

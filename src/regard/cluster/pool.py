@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from regard.cluster.formats import Chunk
-from regard.cluster.source import Shard
+from regard.cluster.source import TextShard
 from regard.cluster.worker import Answer, PackedModel, Worker
 from regard.decoding.hypotheses import SearchOptions
 from regard.errors import ConfigError, DecodeError, RegardError, require
@@ -26,7 +26,7 @@ ROOM_SECONDS = 60.0  # without any sign of a worker, before that is mentioned
 class Job(NamedTuple):
     """A shard, its text, and how often it was begun."""
 
-    shard: Shard
+    shard: TextShard
     chunk: Chunk
     tries: int = 0
 
@@ -34,7 +34,7 @@ class Job(NamedTuple):
 class Queue:
     """Jobs to hand out: those to do again first, then the others as they are read. None any more after a failure."""
 
-    def __init__(self, jobs: Iterator[tuple[Shard, Chunk]]) -> None:
+    def __init__(self, jobs: Iterator[tuple[TextShard, Chunk]]) -> None:
         self.jobs = jobs
         self.ahead: deque[Job] = deque()
         self.failure: RegardError | None = None
@@ -115,7 +115,7 @@ class Pool:
         rooms = resources.get("GPU", 0) if self.device == "cuda" else resources.get("CPU", 1) // self.threads
         return max(1, int(rooms))
 
-    def run(self, jobs: Iterator[tuple[Shard, Chunk]], size: int, finish: Callable[[Job, Answer], None]) -> None:
+    def run(self, jobs: Iterator[tuple[TextShard, Chunk]], size: int, finish: Callable[[Job, Answer], None]) -> None:
         """Has every job done by one of so many workers, and gives its answer to `finish`.
 
         After an error nothing more is begun, but what was begun is finished, so that it need not be done again.

@@ -26,7 +26,7 @@ class SourceFile(msgspec.Struct, frozen=True):
     lines: int
 
 
-class Shard(NamedTuple):
+class TextShard(NamedTuple):
     """Some lines of one file, translated by one worker and written as one file."""
 
     number: int
@@ -69,20 +69,20 @@ def survey(paths: Iterable[Path], layout: Format, known: Iterable[SourceFile] = 
     return files
 
 
-def cut(files: Iterable[SourceFile], shard_lines: int) -> list[Shard]:
+def cut(files: Iterable[SourceFile], shard_lines: int) -> list[TextShard]:
     """The shards in order. A shard never holds lines of two files."""
     borders = ((file, first) for file in files for first in range(0, file.lines, shard_lines))
     return [
-        Shard(number, file, first + 1, min(shard_lines, file.lines - first))
+        TextShard(number, file, first + 1, min(shard_lines, file.lines - first))
         for number, (file, first) in enumerate(borders)
     ]
 
 
 def read_shards(
-    shards: Iterable[Shard], layout: Format, shard_lines: int, wanted: Container[int]
-) -> Iterator[tuple[Shard, Chunk]]:
+    shards: Iterable[TextShard], layout: Format, shard_lines: int, wanted: Container[int]
+) -> Iterator[tuple[TextShard, Chunk]]:
     """The wanted shards with their text. A file without any is not opened."""
-    by_file: dict[str, list[Shard]] = {}
+    by_file: dict[str, list[TextShard]] = {}
     for shard in shards:
         by_file.setdefault(shard.file.name, []).append(shard)
     for name, parts in by_file.items():

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.ragged import Layout
-from regard.data.sides import Encoded, Sides
-from regard.data.store import IdStore
+from regard.data.columns import Encoded, EncodedPairs
+from regard.data.column import IdColumn
 
 DIAGONAL = 4.0  # how sharply places off the diagonal are disliked: fast_align's first guess
 ITERATIONS = 5
@@ -36,7 +36,7 @@ class Aligner:
     max_length: int  # of a side; what is longer is left out, as it is of training
 
     @classmethod
-    def learn(cls, sides: Sides, *, max_length: int = 256) -> Aligner:
+    def learn(cls, sides: EncodedPairs, *, max_length: int = 256) -> Aligner:
         """From the first pairs of a corpus, as many as are enough."""
         rows = _short_enough(sides, max_length)
         sizes = np.cumsum(sides.source.lengths[rows] * sides.target.lengths[rows])
@@ -51,12 +51,12 @@ class Aligner:
             probability = counts / totals[seen // width]
         return cls(seen, probability, width, max_length)
 
-    def add_to(self, sides: Encoded) -> Sides:
+    def add_to(self, sides: Encoded) -> EncodedPairs:
         """The pairs, with the fertilities of their source tokens."""
-        assert isinstance(sides, Sides), "an aligner learns from pairs in memory"
+        assert isinstance(sides, EncodedPairs), "an aligner learns from pairs in memory"
         return replace(sides, fertilities=self.fertilities(sides))
 
-    def fertilities(self, sides: Sides) -> IdStore:
+    def fertilities(self, sides: EncodedPairs) -> IdColumn:
         """For each source token the number of target tokens that come from it; they add up to the target's length."""
         found = np.zeros(len(sides.source.ids), dtype=np.int32)
         rows = _short_enough(sides, self.max_length)
@@ -69,17 +69,17 @@ class Aligner:
             known = self.seen[key] == grid.source * self.width + grid.target
             best = grid.best(np.where(known, self.probability[key], 1e-9))
             np.add.at(found, grid.source_place[best], 1)
-        return IdStore(found, sides.source.offsets)
+        return IdColumn(found, sides.source.offsets)
 
 
-def _short_enough(sides: Sides, max_length: int) -> NDArray[np.int64]:
+def _short_enough(sides: EncodedPairs, max_length: int) -> NDArray[np.int64]:
     return np.flatnonzero(np.maximum(sides.source.lengths, sides.target.lengths) <= max_length)
 
 
 class _Grid:
     """Every target token of some sentences with every source token of its own, target token by target token."""
 
-    def __init__(self, sides: Sides, rows: NDArray[np.int64]) -> None:
+    def __init__(self, sides: EncodedPairs, rows: NDArray[np.int64]) -> None:
         m, n = sides.source.lengths[rows], sides.target.lengths[rows]
         keep = (m > 0) & (n > 0)
         rows, m, n = rows[keep], m[keep], n[keep]

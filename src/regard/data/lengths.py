@@ -12,7 +12,7 @@ Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Kept:
+class LengthTotals:
     """The pairs up to a length."""
 
     pairs: int
@@ -25,10 +25,10 @@ class Kept:
         """Tokens of the side that has more; EOS is not counted anywhere here."""
         return max(self.source_tokens, self.target_tokens)
 
-    def without(self, shorter: Kept) -> Kept:
+    def without(self, shorter: LengthTotals) -> LengthTotals:
         """Those of these that are not among the shorter ones."""
         source, target = self.source_tokens - shorter.source_tokens, self.target_tokens - shorter.target_tokens
-        return Kept(self.pairs - shorter.pairs, source, target, self.longest)
+        return LengthTotals(self.pairs - shorter.pairs, source, target, self.longest)
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class LengthTable:
         both = zip(self._columns, other._columns, strict=True)
         return LengthTable(*(padded(one) + padded(another) for one, another in both))
 
-    def upto(self, max_length: int | None = None) -> Kept:
+    def upto(self, max_length: int | None = None) -> LengthTotals:
         """What is left when pairs with a longer side are left out; None keeps all."""
         end = None if max_length is None else max(max_length + 1, 0)
         pairs, source, target = (int(column[:end].sum()) for column in self._columns)
-        return Kept(pairs, source, target, longest=int(np.flatnonzero(self.pairs[:end]).max(initial=0)))
+        return LengthTotals(pairs, source, target, longest=int(np.flatnonzero(self.pairs[:end]).max(initial=0)))

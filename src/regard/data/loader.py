@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from regard.data.batching import Indices, bucketed_batches, cut_to_budget
-from regard.data.order import Order, Position
+from regard.data.batch_sampler import BatchSampler, Position
 from regard.data.ragged import Layout, Ragged
-from regard.data.sides import Sides
-from regard.data.store import IdStore
+from regard.data.columns import EncodedPairs
+from regard.data.column import IdColumn
 from regard.text.tokenizer import BOS, EOS
 
 WORTH_HALVING = 512  # target tokens; with as many, threads gain 2 to 5 % (LOG.md, "On a Neoverse N1")
@@ -68,7 +68,7 @@ def _shift_right(labels: Ragged) -> torch.Tensor:
     return shifted
 
 
-class Loader(Order):
+class Loader(BatchSampler):
     """Batches of sentences of like length, for what must lay them out as rectangles."""
 
     def cut(self, source_lengths: Indices, target_lengths: Indices, random: np.random.Generator) -> list[Indices]:
@@ -82,7 +82,7 @@ class Loader(Order):
             yield gather(sides, rows), after
 
 
-def gather(sides: Sides, rows: Indices) -> Batch:
+def gather(sides: EncodedPairs, rows: Indices) -> Batch:
     """The batch of these pairs, on the CPU."""
     source = _take(sides.source, rows)
     labels = _take(sides.target, rows)
@@ -92,13 +92,13 @@ def gather(sides: Sides, rows: Indices) -> Batch:
     return Batch(source, target, labels.values, labels.layout.total, fertilities)
 
 
-def _take(store: IdStore, rows: Indices) -> Ragged:
+def _take(store: IdColumn, rows: Indices) -> Ragged:
     """The sentences of these rows, each with EOS behind it."""
     values = store.ids_of(rows, end=EOS).astype(np.int64)
     return Ragged(torch.from_numpy(values), Layout((store.lengths_of(rows) + 1).tolist()))
 
 
-def in_order(sides: Sides, *, budget: int, max_length: int) -> list[Batch]:
+def in_order(sides: EncodedPairs, *, budget: int, max_length: int) -> list[Batch]:
     """All pairs up to the length once, those of like length together: for a dev set, where order does not matter."""
     source_lengths, target_lengths = sides.source.lengths + 1, sides.target.lengths + 1
     order = np.lexsort((source_lengths, target_lengths))

@@ -20,11 +20,11 @@ from torch import Tensor
 
 from regard.data.batching import Indices
 from regard.data.loader import Batch
-from regard.data.order import Order, Position
-from regard.data.ragged import FixedLayout, Ragged
-from regard.data.shapes import Shape, one_shape, shapes_by_length
-from regard.data.sides import Encoded, Sides
-from regard.data.store import IdStore
+from regard.data.batch_sampler import BatchSampler, Position
+from regard.data.ragged import StaticLayout, Ragged
+from regard.data.packed_shapes import Shape, one_shape, shapes_by_length
+from regard.data.columns import Encoded, EncodedPairs
+from regard.data.column import IdColumn
 from regard.errors import DataError
 from regard.text.tokenizer import BOS, EOS, UNK
 
@@ -90,7 +90,7 @@ def top_up(batch: Indices, others: Indices, source_lengths: Indices, target_leng
     return np.array(found, dtype=np.int64)
 
 
-def write_row(row: NDArray[np.int32], sides: Sides, chosen: Indices, shape: Shape) -> None:
+def write_row(row: NDArray[np.int32], sides: EncodedPairs, chosen: Indices, shape: Shape) -> None:
     """Writes the batch of these pairs into a row."""
     parts = np.split(row, np.cumsum(shape.parts)[:-1])
     _write_side(parts[0], parts[1], parts[2], parts[7], sides.source.lengths_of(chosen), EOS)
@@ -123,7 +123,7 @@ def _write_side(
     ids[real:] = dummy
 
 
-def _put_ids(ids: NDArray[np.int32], store: IdStore, chosen: Indices) -> int:
+def _put_ids(ids: NDArray[np.int32], store: IdColumn, chosen: Indices) -> int:
     """The ids of these sentences, each with EOS behind it; how many there are."""
     values = store.ids_of(chosen, end=EOS)
     ids[: len(values)] = values
@@ -152,9 +152,9 @@ def largest_rectangle(shapes: Sequence[Shape], *, times: int) -> Batch:
     one = max(shapes, key=lambda shape: shape.sentences * shape.longest)
     source, target, sentences = (times * size for size in (one.source_tokens, one.target_tokens, one.sentences))
     shape = replace(one, source_tokens=source, target_tokens=target, sentences=sentences)
-    store = IdStore.from_lists([[UNK] * (shape.longest - 1)])
+    store = IdColumn.from_lists([[UNK] * (shape.longest - 1)])
     row = np.empty(shape.numbers, dtype=np.int32)
-    write_row(row, Sides(store, store), np.zeros(1, dtype=np.int64), shape)
+    write_row(row, EncodedPairs(store, store), np.zeros(1, dtype=np.int64), shape)
     return unpack(torch.from_numpy(row), shape, shape.target_tokens)
 
 
@@ -162,8 +162,8 @@ def unpack(row: Tensor, shape: Shape, num_tokens: int) -> Batch:
     """The batch that a row holds."""
     source, s_at, s_of, target, labels, t_at, t_of, s_offsets, t_offsets, told, _ = row.split(shape.parts)
     return Batch(
-        Ragged(source, FixedLayout(s_at, s_of, s_offsets, longest=shape.longest)),
-        Ragged(target, FixedLayout(t_at, t_of, t_offsets, longest=shape.longest)),
+        Ragged(source, StaticLayout(s_at, s_of, s_offsets, longest=shape.longest)),
+        Ragged(target, StaticLayout(t_at, t_of, t_offsets, longest=shape.longest)),
         labels,
         num_tokens,
         told if shape.fertilities else None,
@@ -171,7 +171,7 @@ def unpack(row: Tensor, shape: Shape, num_tokens: int) -> Batch:
 
 
 @dataclass(frozen=True)
-class Block:
+class PackedRows:
     """Rows of many batches, [rows, numbers of the longest], and the position after each batch."""
 
     rows: Tensor
@@ -185,7 +185,7 @@ class Block:
             yield PackedBatch(row[: shape.numbers], shape, tokens), after
 
 
-class PackedLoader(Order):
+class PackedLoader(BatchSampler):
     """Batches of one fixed shape, or, where those of like length are to be together, of a few; written in blocks."""
 
     BLOCK = 2**22  # numbers of a block of rows
@@ -197,14 +197,14 @@ class PackedLoader(Order):
         budget: int,
         max_length: int,
         seed: int,
-        like_lengths: bool = False,
+        similar_lengths: bool = False,
     ) -> None:
         super().__init__(sides_of, budget=budget, max_length=max_length, seed=seed)
         sides = sides_of(0)
         if not sides.upto(max_length).pairs:
             raise DataError(f"every pair has a side of more than {max_length} tokens; raise data.max_length")
-        told = isinstance(sides, Sides) and sides.fertilities is not None
-        shape_them = shapes_by_length if like_lengths else one_shape
+        told = isinstance(sides, EncodedPairs) and sides.fertilities is not None
+        shape_them = shapes_by_length if similar_lengths else one_shape
         self.shapes = shape_them(sides, max_length, budget, fertilities=told)
 
     def cut(self, source_lengths: Indices, target_lengths: Indices, random: np.random.Generator) -> list[Indices]:
@@ -235,7 +235,7 @@ class PackedLoader(Order):
         for block in self.blocks_of_rows(position, rank=rank, ranks=ranks):
             yield from block.batches()
 
-    def blocks_of_rows(self, position: Position, *, rank: int = 0, ranks: int = 1) -> Iterator[Block]:
+    def blocks_of_rows(self, position: Position, *, rank: int = 0, ranks: int = 1) -> Iterator[PackedRows]:
         """The same, many batches at a time."""
         width = max(shape.numbers for shape in self.shapes)
         most = max(1, self.BLOCK // width)
@@ -249,10 +249,10 @@ class PackedLoader(Order):
             for row, shape, (sides, pairs, _) in zip(rows, shapes, chosen, strict=True):
                 write_row(row[: shape.numbers], sides, pairs, shape)
             tokens = [int(row[shape.numbers - 1]) for row, shape in zip(rows, shapes, strict=True)]
-            yield Block(torch.from_numpy(rows), shapes, tokens, [after for _, _, after in chosen])
+            yield PackedRows(torch.from_numpy(rows), shapes, tokens, [after for _, _, after in chosen])
             chosen = []
 
-    def _shape_of(self, sides: Sides, pairs: Indices) -> Shape:
+    def _shape_of(self, sides: EncodedPairs, pairs: Indices) -> Shape:
         """The smallest that holds them."""
         source_lengths, target_lengths = (lengths + 1 for lengths in sides.lengths_of(pairs))  # EOS
         return next(shape for shape in self.shapes if shape.holds(source_lengths, target_lengths))

@@ -128,7 +128,7 @@ class Layout:
         return _Unpad.apply(flat, self) if learning else flat.index_select(0, self.slots)  # type: ignore[no-untyped-call]
 
 
-class FixedLayout(Layout):
+class StaticLayout(Layout):
     """A layout whose tensors keep their shapes from batch to batch, so that a recorded step can be played again.
 
     The lengths are known to the device alone. Behind the last sentence stands one of dummy tokens, behind that empty ones.
@@ -164,16 +164,16 @@ class FixedLayout(Layout):
     def clear_holes(self, flat: Tensor) -> Tensor:
         return flat.masked_fill_(~self.mask.flatten().view(-1, *[1] * (flat.dim() - 1)), 0.0)
 
-    def to(self, device: torch.device | str) -> FixedLayout:
+    def to(self, device: torch.device | str) -> StaticLayout:
         moved = (one.to(device) for one in (self.positions, self.sentences, self.offsets))
-        return FixedLayout(*moved, longest=self.longest)
+        return StaticLayout(*moved, longest=self.longest)
 
     @cached_property
-    def backwards(self) -> FixedLayout:
+    def backwards(self) -> StaticLayout:
         """The same tokens, each at its place from the end of its sentence."""
         last = self.mask.sum(dim=1, dtype=torch.int32) - 1
         positions = last.index_select(0, self.sentences) - self.positions
-        return FixedLayout(positions, self.sentences, self.offsets, longest=self.longest)
+        return StaticLayout(positions, self.sentences, self.offsets, longest=self.longest)
 
 
 class _Pad(torch.autograd.Function):

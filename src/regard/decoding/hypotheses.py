@@ -26,7 +26,7 @@ def never_stop() -> None:
     """The check of a search that runs to its end."""
 
 
-Found = list[tuple[int, list[Hypothesis]]]  # sentences by their numbers, and the best hypotheses of each
+SearchResults = list[tuple[int, list[Hypothesis]]]  # sentences by their numbers, and the best hypotheses of each
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from regard.text.tokenizer import BOS, EOS
 
 
 @torch.inference_mode()
-def write_live(
+def stream_greedy(
     model: Seq2Seq,
     source_ids: list[int],
     *,

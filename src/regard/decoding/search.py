@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.ragged import Ragged
-from regard.decoding.hypotheses import Check, Found, Hypothesis, SearchOptions, length_penalty, never_stop
+from regard.decoding.hypotheses import Check, SearchResults, Hypothesis, SearchOptions, length_penalty, never_stop
 from regard.decoding.topk import Ranking
 from regard.models.base import Seq2Seq
 from regard.text.tokenizer import BOS, EOS
@@ -56,10 +56,10 @@ def search_each(
     options: SearchOptions,
     prefixes: Sequence[Sequence[int]] = (),
     check: Check = never_stop,
-) -> Iterator[Found]:
+) -> Iterator[SearchResults]:
     """As `search`, but each sentence's translations, by its number, when it is done; greedily, when a quarter of all are.
 
-    On a GPU a search is to be ended, or given up, before another one begins (`decoding.recorded`).
+    On a GPU a search is to be ended, or given up, before another one begins (`decoding.cuda_graph_model`).
     """
     limits = [options.limit(length - 1) for length in source.layout.lengths]
     if prefixes:
@@ -67,14 +67,14 @@ def search_each(
     if model.max_length is not None:
         limits = [min(limit, model.max_length) for limit in limits]
     check()
-    memory, given = model.encode(source), Given(prefixes, source.layout.device)
+    memory, given = model.encode(source), ForcedPrefix(prefixes, source.layout.device)
     if options.beam == 1:
         yield from _greedy(model, memory, limits, given, options, check)
     else:
         yield from BeamSearch(model, memory, limits, given, options).run(check)
 
 
-class Given:
+class ForcedPrefix:
     """What each sentence must begin with."""
 
     def __init__(self, prefixes: Sequence[Sequence[int]], device: torch.device) -> None:
@@ -96,8 +96,8 @@ class Given:
 
 
 def _greedy(
-    model: Seq2Seq, memory: object, limits: Sequence[int], given: Given, options: SearchOptions, check: Check
-) -> Iterator[Found]:
+    model: Seq2Seq, memory: object, limits: Sequence[int], given: ForcedPrefix, options: SearchOptions, check: Check
+) -> Iterator[SearchResults]:
     """The likeliest token at every step."""
     device = given.device
     state = model.start(memory, beams=1)
@@ -177,7 +177,7 @@ class BeamSearch:
     """Beams of all sentences, advanced together. The device finds candidates; what becomes of them is decided beside it."""
 
     def __init__(
-        self, model: Seq2Seq, memory: object, limits: Sequence[int], given: Given, options: SearchOptions
+        self, model: Seq2Seq, memory: object, limits: Sequence[int], given: ForcedPrefix, options: SearchOptions
     ) -> None:
         self.model, self.options, self.given, self.device = model, options, given, given.device
         self.limits = list(limits)
@@ -190,7 +190,7 @@ class BeamSearch:
         self.tokens = torch.full((len(limits),), BOS, device=self.device)
         self.logp = torch.zeros((len(limits), 1), device=self.device)  # of each row: [B, Q]
 
-    def run(self, check: Check = never_stop) -> Iterator[Found]:
+    def run(self, check: Check = never_stop) -> Iterator[SearchResults]:
         """The best hypotheses of each sentence, when it is done."""
         while self.going_on.any():
             check()

@@ -13,8 +13,8 @@ from regard.config import DecodeConfig
 from regard.data.batching import cut_to_budget
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import Check, SearchOptions, never_stop
-from regard.decoding.judge import Judge
-from regard.decoding.lanes import search_all
+from regard.decoding.rescorer import Rescorer
+from regard.decoding.parallel_search import search_all
 from regard.errors import DecodeError
 from regard.models.base import Model
 from regard.text.tokenizer import EOS, Tokenizers
@@ -50,7 +50,7 @@ class Translator:
         config: DecodeConfig,
         *,
         warn: Callable[[str], None] = lambda text: None,
-        judge: Judge | None = None,
+        judge: Rescorer | None = None,
     ) -> None:
         self.model, self.tokenizers, self.config, self.warn = model, tokenizers, config, warn
         self.judge = judge  # who chooses among the candidates of a beam, if somebody else does
@@ -106,7 +106,7 @@ class Translator:
         yield [(number, best[: options.nbest]) for (number, _), best in zip(found, judged, strict=True)]
 
     def _judged(
-        self, texts: Sequence[str], found: list[list[Translation]], judge: Judge
+        self, texts: Sequence[str], found: list[list[Translation]], judge: Rescorer
     ) -> Iterator[list[Translation]]:
         """The translations of each text as the judge scores them, best first."""
         counts = [len(translations) for translations in found]

@@ -10,7 +10,7 @@ import numpy as np
 
 from regard.errors import DecodeError, require
 from regard.explain.flow import mean_of_heads
-from regard.explain.sight import Attention, Sight, Weights
+from regard.explain.trace_types import Attention, Trace, Weights
 from regard.explain.words import between_words, shown
 
 FAINTEST = 0.05  # weights below are not drawn
@@ -28,7 +28,7 @@ class Choice:
     heatmap: bool = False  # shades instead of lines
 
 
-def draw(sight: Sight, path: Path, choice: Choice) -> None:
+def draw(sight: Trace, path: Path, choice: Choice) -> None:
     """Draws one layer's attention between words into an SVG or PNG file."""
     attention = _chosen(sight, choice.name, choice.layer)
     queries, keys = getattr(sight, attention.queries), getattr(sight, attention.keys)
@@ -63,7 +63,7 @@ def pyplot() -> Any:
     return plt
 
 
-def _chosen(sight: Sight, name: str | None, layer: int | None) -> Attention:
+def _chosen(sight: Trace, name: str | None, layer: int | None) -> Attention:
     if not sight.attentions:
         raise DecodeError("this model has no attention to draw")
     name = name or ("encoder-decoder" if sight.of("encoder-decoder") else sight.names[0])

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from regard.explain.sight import Sight, Weights
+from regard.explain.trace_types import Trace, Weights
 from regard.explain.words import between_words
 
 
@@ -28,7 +28,7 @@ def rollout(layers_QQ: Sequence[Weights]) -> Weights:
     return flow
 
 
-def soft_alignment(sight: Sight) -> Weights:
+def soft_alignment(sight: Trace) -> Weights:
     """How much each target token drew on each source token: the mean over all layers and heads that look across. [Q, K]"""
     across = [mean_of_heads(one.weights) for one in sight.of("encoder-decoder")]
     if not across:
@@ -36,7 +36,7 @@ def soft_alignment(sight: Sight) -> Weights:
     return np.mean(across, axis=0, dtype=np.float32)
 
 
-def moses_pairs(sight: Sight) -> list[tuple[int, int]]:
+def moses_pairs(sight: Trace) -> list[tuple[int, int]]:
     """Source word and target word, i-j as Moses writes them: each target word with the source word it drew on most."""
     source, target = _without_end(sight.source.words), _without_end(sight.target.words)
     weights = soft_alignment(sight)

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from regard.explain.flow import moses_pairs
-from regard.explain.sight import Attention, Sight
+from regard.explain.trace_types import Attention, Trace
 
 ASSETS = resources.files("regard.explain") / "assets"
 
 
-def as_page(sight: Sight) -> str:
+def as_page(sight: Trace) -> str:
     """The file."""
     hint = "The redder a word, the less sure the model was of it. Choose one for what else could have stood there."
     pairs = " ".join(f"{source}-{target}" for source, target in moses_pairs(sight))
@@ -35,7 +35,7 @@ def as_page(sight: Sight) -> str:
     )
 
 
-def packed(sight: Sight) -> dict[str, Any]:
+def packed(sight: Trace) -> dict[str, Any]:
     """The sight as JSON can hold it; weights in steps of 1/65535, compressed."""
     return {
         "model": sight.model,

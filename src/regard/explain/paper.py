@@ -8,7 +8,7 @@ import torch
 
 from regard.data.ragged import Layout
 from regard.explain.figures import pyplot
-from regard.nn.attend import Pattern
+from regard.nn.attend import AttentionMask
 from regard.nn.positions import sinusoids
 from regard.training.schedules import noam
 
@@ -51,10 +51,10 @@ def draw_masks(path: Path, *, length: int = 16, window: int = 3) -> None:
     plt = pyplot()
     layout = Layout([length], CPU)
     patterns = {
-        "encoder": Pattern(layout),
-        "decoder (no looking ahead)": Pattern(layout, causal=True),
-        f"encoder, window {window}": Pattern(layout, window=window),
-        f"decoder, window {window}": Pattern(layout, causal=True, window=window),
+        "encoder": AttentionMask(layout),
+        "decoder (no looking ahead)": AttentionMask(layout, causal=True),
+        f"encoder, window {window}": AttentionMask(layout, window=window),
+        f"decoder, window {window}": AttentionMask(layout, causal=True, window=window),
     }
     figure, panels = plt.subplots(1, len(patterns), figsize=(3 * len(patterns), 3.2))
     for axes, (name, pattern) in zip(panels, patterns.items(), strict=True):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from regard.explain.sight import Weights
+from regard.explain.trace_types import Weights
 from regard.text.symbols import EOS
 from regard.text.tokenizer import Tokenizer
 

@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.kernels.beside import empty_beside
+from regard.kernels.split_columns import empty_beside
 from regard.kernels.drop import Drop
 from regard.kernels.noise import drop_arguments, kept
 from regard.kernels.ranges import Ranges

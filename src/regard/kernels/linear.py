@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.kernels.halves import dtype_of_product, half
+from regard.kernels.weight_cast import dtype_of_product, half
 from regard.kernels.sums import sum_rows
 
 PROGRAMS = 256  # rows of partial sums of the bias's gradient

@@ -21,8 +21,8 @@ from regard.models.ctc import Ctc, CtcConfig
 from regard.models.nat import Nat, NatConfig
 from regard.models.rnn import PRESETS as RNN_PRESETS
 from regard.models.rnn import Rnn, RnnConfig
-from regard.models.stacks import PRESETS as TRANSFORMER_PRESETS
-from regard.models.stacks import TransformerConfig
+from regard.models.encoder_decoder import PRESETS as TRANSFORMER_PRESETS
+from regard.models.encoder_decoder import TransformerConfig
 from regard.models.transformer import Transformer
 
 

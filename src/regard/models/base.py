@@ -11,7 +11,7 @@ A `Seq2Seq` writes token by token:
     state.widen()                                search: `beams` rows a sentence, which all go on from its one
     state.reorder(rows)                          search: each row goes on from the row it names
 
-An `AtOnce` writes all tokens together, and may go over them again:
+An `NonAutoregressive` writes all tokens together, and may go over them again:
 
     written = model.write(memory, ...)           a few candidates a sentence
 
@@ -43,8 +43,8 @@ class Model(nn.Module, ABC):
 
     width: int  # d_model: the paper's learning rate scales with it
     max_length: int | None = None  # most tokens of a sequence, EOS among them; None: no limit
-    at_once = False  # whether it is an `AtOnce`
-    like_lengths = False  # whether packed batches should be of sentences of like length, because they become rectangles
+    non_autoregressive = False  # whether it is an `NonAutoregressive`
+    similar_lengths = False  # whether packed batches should be of sentences of like length, because they become rectangles
     wants_fertilities = False  # whether batches must say how many target tokens each source token became
 
     def __init__(self) -> None:
@@ -69,11 +69,11 @@ class Model(nn.Module, ABC):
         return None
 
     @property
-    def fixed_shapes(self) -> bool:
+    def static_shapes(self) -> bool:
         """Whether training needs no sentence lengths on the host, so that a recorded step serves all batches of a shape."""
         return False
 
-    def lay_out_for_search(self, *, int8: bool = False) -> int:
+    def prepare_for_inference(self, *, int8: bool = False) -> int:
         """From now on matrices are multiplied as search does it fastest: for good, and without gradients.
 
         Large ones as 8-bit integers if asked to (`nn.int8`), on a CPU; how many.
@@ -93,7 +93,7 @@ class Model(nn.Module, ABC):
         return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
 
 
-class State(Protocol):
+class DecoderState(Protocol):
     """What a model remembers of the rows being written."""
 
     def widen(self) -> None:
@@ -134,34 +134,34 @@ class Seq2Seq(Model):
         return linear_cross_entropy(hidden_ND, weight_VD, labels_N, smoothing=smoothing)
 
     @property
-    def has_fixed_state(self) -> bool:
-        """Whether a step can be recorded: whether there is a `fixed_state(like, sentences, slots, steps)`.
+    def has_static_state(self) -> bool:
+        """Whether a step can be recorded: whether there is a `static_state(like, sentences, slots, steps)`.
 
         That is a state for `step` that never changes its shape, with room for so many of each; it is made in the likeness
-        of a state of `start`, and can `load` one (`models.fixed`).
+        of a state of `start`, and can `load` one (`models.static_state`).
         """
         return False
 
     @abstractmethod
-    def start(self, memory: Any, *, beams: int) -> State:
-        """The state before the first token, with one row for each sentence, of `beams` to come (`State.widen`)."""
+    def start(self, memory: Any, *, beams: int) -> DecoderState:
+        """The state before the first token, with one row for each sentence, of `beams` to come (`DecoderState.widen`)."""
 
     @abstractmethod
     def step(self, tokens: Tensor, state: Any) -> Tensor:
         """Logits of the next token of each row, [R, V], given its last one, [R]; the state moves on by one."""
 
 
-class Written(NamedTuple):
+class Output(NamedTuple):
     """Tokens without BOS and EOS, and the mean log-probability that the model gives them."""
 
     ids: list[int]
     score: float
 
 
-class AtOnce(Model):
+class NonAutoregressive(Model):
     """A model that writes all tokens together."""
 
-    at_once = True
+    non_autoregressive = True
 
     @abstractmethod
     def write(
@@ -172,7 +172,7 @@ class AtOnce(Model):
         candidates: int,
         iterations: int,
         check: Callable[[], None] = lambda: None,
-    ) -> list[list[Written]]:
+    ) -> list[list[Output]]:
         """For each sentence up to so many translations of at most `limits` tokens, the likeliest first.
 
         Models that go over what they wrote do so `iterations` times, the first included, and call `check` before each;

@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.config import MAX_WIDTH, Struct, below_one, between
-from regard.data.ragged import FixedLayout, Layout, Ragged
+from regard.data.ragged import StaticLayout, Layout, Ragged
 from regard.models.base import Seq2Seq
-from regard.models.tied import Tie, TiedTables
+from regard.models.tied_embeddings import Tie, TiedEmbeddings
 from regard.nn.convolution import Convolution
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.linear import Linear
@@ -61,7 +61,7 @@ PRESETS: dict[str, dict[str, object]] = {
 }
 
 
-class Block(nn.Module):
+class ByteNetBlock(nn.Module):
     """norm, ReLU, half the width; norm, ReLU, dilated convolution; norm, ReLU, the width again; added to the input."""
 
     def __init__(self, width: int, kernel: int, dilation: int, *, causal: bool, dropout: float, noise: Noise) -> None:
@@ -106,7 +106,7 @@ class ByteNetState:
         self.places = self.places.index_select(0, rows.view(-1, self.beams)[:, 0] // self.beams)
 
 
-class ByteNet(TiedTables, Seq2Seq):
+class ByteNet(TiedEmbeddings, Seq2Seq):
     """Two stacks of dilated convolutions, one on top of the other."""
 
     def __init__(self, config: ByteNetConfig, *, source_size: int, target_size: int) -> None:
@@ -118,10 +118,10 @@ class ByteNet(TiedTables, Seq2Seq):
         self.last_norm = Norm("layer", config.width)
         self.last = Linear(config.width, [config.width], bias=True)
 
-    def _stack(self, *, causal: bool) -> Stack[Block]:
+    def _stack(self, *, causal: bool) -> Stack[ByteNetBlock]:
         config = self.config
         return Stack(
-            Block(config.width, config.kernel, dilation, causal=causal, dropout=config.dropout, noise=self.noise)
+            ByteNetBlock(config.width, config.kernel, dilation, causal=causal, dropout=config.dropout, noise=self.noise)
             for _ in range(config.sets)
             for dilation in config.dilations
         )
@@ -137,7 +137,7 @@ class ByteNet(TiedTables, Seq2Seq):
 
     def _unfolded(self, layout: Layout) -> Layout:
         """The layout of the encoder's output; of a fixed one, again fixed, with dummy places behind the last sentence."""
-        if not isinstance(layout, FixedLayout):
+        if not isinstance(layout, StaticLayout):
             return Layout([self.config.unfolded(length) for length in layout.lengths], layout.device)
         longest, total = self.config.unfolded(layout.longest), math.ceil(self.config.stretch * layout.total)
         total += layout.num_sentences * (1 + self.config.extra)
@@ -147,10 +147,10 @@ class ByteNet(TiedTables, Seq2Seq):
         place = torch.arange(total, dtype=torch.int32, device=layout.device)
         sentences = torch.searchsorted(offsets[1:], place, right=True, out_int32=True)
         positions = place - offsets.index_select(0, sentences)
-        return FixedLayout(positions, sentences, offsets, longest=longest)
+        return StaticLayout(positions, sentences, offsets, longest=longest)
 
     @property
-    def fixed_shapes(self) -> bool:
+    def static_shapes(self) -> bool:
         return True
 
     def hidden(self, target: Ragged, memory: Ragged) -> Tensor:

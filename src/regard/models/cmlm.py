@@ -19,8 +19,8 @@ from regard.data.loader import Batch
 from regard.data.packing import NO_LABEL
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
-from regard.models.base import AtOnce, Written
-from regard.models.stacks import Stacks, TransformerConfig
+from regard.models.base import NonAutoregressive, Output
+from regard.models.encoder_decoder import EncoderDecoder, TransformerConfig
 from regard.nn.cross_entropy import linear_cross_entropy
 from regard.nn.linear import Linear
 from regard.text.tokenizer import BOS as MASK
@@ -37,7 +37,7 @@ class CmlmConfig(TransformerConfig, frozen=True):
         between(self, 0, 10_000, "farthest")
 
 
-class Cmlm(Stacks, AtOnce):
+class Cmlm(EncoderDecoder, NonAutoregressive):
     """A Transformer whose decoder sees both ways."""
 
     config: CmlmConfig
@@ -105,7 +105,7 @@ class Cmlm(Stacks, AtOnce):
         candidates: int,
         iterations: int,
         check: Callable[[], None] = lambda: None,
-    ) -> list[list[Written]]:
+    ) -> list[list[Output]]:
         lengths_BC = self._likeliest_lengths(memory, limits, candidates)
         count = lengths_BC.size(1)
         layout = Layout(lengths_BC.flatten().tolist(), memory.layout.device)
@@ -162,11 +162,11 @@ def repeated(memory: Ragged, count: int) -> Ragged:
     return Ragged(torch.cat(parts), Layout(lengths, memory.layout.device))
 
 
-def in_groups(tokens_N: Tensor, logp_N: Tensor, layout: Layout, count: int) -> list[list[Written]]:
+def in_groups(tokens_N: Tensor, logp_N: Tensor, layout: Layout, count: int) -> list[list[Output]]:
     """The rows, `count` of them a sentence, best first. What follows the first EOS of a row is nobody's."""
     found = []
     for ids, logp in zip(Ragged(tokens_N, layout).split(), Ragged(logp_N, layout).split(), strict=True):
         text = ids.tolist()
         text = text[: text.index(EOS)] if EOS in text else text
-        found.append(Written(text, logp.mean().item()))
+        found.append(Output(text, logp.mean().item()))
     return [sorted(found[at : at + count], key=lambda one: -one.score) for at in range(0, len(found), count)]

@@ -19,9 +19,9 @@ from regard import kernels
 from regard.config import MAX_LAYERS, MAX_POSITIONS, MAX_WIDTH, Struct, below_one, between
 from regard.data.ragged import Layout, Ragged
 from regard.models.base import Seq2Seq
-from regard.models.tied import Tie, TiedTables
+from regard.models.tied_embeddings import Tie, TiedEmbeddings
 from regard.nn.alignment import Alignment, Annotations
-from regard.nn.attend import Pattern
+from regard.nn.attend import AttentionMask
 from regard.nn.convolution import Convolution
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.linear import Linear
@@ -64,7 +64,7 @@ PRESETS: dict[str, dict[str, object]] = {
 }
 
 
-class Block(nn.Module):
+class ConvBlock(nn.Module):
     """A gated convolution and its residual connection; the width may change."""
 
     def __init__(self, width_in: int, width: int, kernel: int, *, causal: bool, dropout: float, noise: Noise) -> None:
@@ -93,12 +93,12 @@ class DecoderBlock(nn.Module):
 
     def __init__(self, width_in: int, width: int, kernel: int, width_e: int, *, dropout: float, noise: Noise) -> None:
         super().__init__()
-        self.block = Block(width_in, width, kernel, causal=True, dropout=dropout, noise=noise)
+        self.block = ConvBlock(width_in, width, kernel, causal=True, dropout=dropout, noise=noise)
         self.alignment = Alignment("dot", width_e, width_e)
         self.query = Linear(width, [width_e], bias=True)
         self.answer = Linear(width_e, [width], bias=True)
 
-    def forward(self, x_ND: Tensor, g_NE: Tensor, memory: ConvMemory, pattern: Pattern) -> Tensor:
+    def forward(self, x_ND: Tensor, g_NE: Tensor, memory: ConvMemory, pattern: AttentionMask) -> Tensor:
         """The layer's output, given its input and the target's embeddings."""
         gated, carried = self.block(x_ND, pattern.queries)
         read_NE = self.alignment.over((self.query(gated) + g_NE) * HALF, memory.keys, memory.values, pattern)
@@ -151,8 +151,8 @@ class ConvMemory:
     layout: Layout
 
 
-class ConvS2S(TiedTables, Seq2Seq):
-    """Stacks of gated convolutions."""
+class ConvS2S(TiedEmbeddings, Seq2Seq):
+    """EncoderDecoder of gated convolutions."""
 
     def __init__(self, config: ConvS2SConfig, *, source_size: int, target_size: int) -> None:
         super().__init__(config.width, config.tie, source_size=source_size, target_size=target_size)
@@ -166,8 +166,8 @@ class ConvS2S(TiedTables, Seq2Seq):
         widths = [E, *(width for width, _ in config.encoder)]
         self.into_encoder = Linear(E, [widths[1]], bias=True)
         widths[0] = self.into_encoder.out_features
-        self.encoder: Stack[Block] = Stack(
-            Block(before, width, kernel, causal=False, **options)  # type: ignore[arg-type]
+        self.encoder: Stack[ConvBlock] = Stack(
+            ConvBlock(before, width, kernel, causal=False, **options)  # type: ignore[arg-type]
             for before, (width, kernel) in zip(widths[:-1], config.encoder, strict=True)
         )
         self.out_of_encoder = Linear(widths[-1], [E], bias=True)
@@ -200,7 +200,7 @@ class ConvS2S(TiedTables, Seq2Seq):
         return ConvMemory(z_ME, (z_ME + e_ME) * HALF, layout)
 
     def hidden(self, target: Ragged, memory: ConvMemory) -> Tensor:
-        layout, pattern = target.layout, Pattern(target.layout, memory.layout)
+        layout, pattern = target.layout, AttentionMask(target.layout, memory.layout)
         g_NE = self._embed(
             target.values, self.target_embedding, self.target_positions, layout.positions, layout.longest
         )
@@ -210,7 +210,7 @@ class ConvS2S(TiedTables, Seq2Seq):
         return self.dropout(self.out_of_decoder(x_ND))
 
     @property
-    def fixed_shapes(self) -> bool:
+    def static_shapes(self) -> bool:
         return self.config.width <= kernels.WIDEST_HEAD
 
     def start(self, memory: ConvMemory, *, beams: int) -> ConvState:

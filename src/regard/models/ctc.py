@@ -21,9 +21,9 @@ from regard.data.batching import Indices
 from regard.data.loader import Batch
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
-from regard.models.base import AtOnce, Written
+from regard.models.base import NonAutoregressive, Output
 from regard.models.cmlm import refuse_causal_layers
-from regard.models.stacks import Stacks, TransformerConfig
+from regard.models.encoder_decoder import EncoderDecoder, TransformerConfig
 from regard.nn.linear import Linear
 from regard.text.tokenizer import BOS as BLANK
 from regard.text.tokenizer import EOS as UNSAYABLE
@@ -39,11 +39,11 @@ class CtcConfig(TransformerConfig, frozen=True):
         between(self, 1, 16, "places")
 
 
-class Ctc(Stacks, AtOnce):
+class Ctc(EncoderDecoder, NonAutoregressive):
     """A Transformer whose decoder reads the encoder's output, each of its vectors a few times."""
 
     config: CtcConfig
-    fixed_shapes = False  # its loss wants lengths on the host
+    static_shapes = False  # its loss wants lengths on the host
 
     def __init__(self, config: CtcConfig, *, source_size: int, target_size: int) -> None:
         if config.tie == "none":
@@ -90,7 +90,7 @@ class Ctc(Stacks, AtOnce):
         candidates: int,
         iterations: int,
         check: Callable[[], None] = lambda: None,
-    ) -> list[list[Written]]:
+    ) -> list[list[Output]]:
         """One a sentence: the likeliest token of each place, repeats and blanks left out."""
         places = self._fill_places(memory)
         tokens_N, logp_N = self.likeliest(places.values, without=UNSAYABLE)
@@ -99,5 +99,5 @@ class Ctc(Stacks, AtOnce):
             Ragged(tokens_N, places.layout).split(), Ragged(logp_N, places.layout).split(), limits, strict=True
         ):
             text = [token for token in torch.unique_consecutive(ids).tolist() if token != BLANK]
-            found.append([Written(text[:most], logp.mean().item())])
+            found.append([Output(text[:most], logp.mean().item())])
         return found

@@ -22,10 +22,10 @@ from regard.data.loader import Batch
 from regard.data.packing import NO_LABEL
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
-from regard.models.base import AtOnce, Written
+from regard.models.base import NonAutoregressive, Output
 from regard.models.cmlm import in_groups, refuse_causal_layers, repeated
-from regard.models.stacks import DecoderLayer, Stacks, TransformerConfig, residual
-from regard.nn.attend import Pattern
+from regard.models.encoder_decoder import DecoderLayer, EncoderDecoder, TransformerConfig, residual
+from regard.nn.attend import AttentionMask
 from regard.nn.attention import PositionalAttention
 from regard.nn.cross_entropy import linear_cross_entropy
 from regard.nn.dropout import Noise
@@ -61,8 +61,8 @@ class NatLayer(DecoderLayer):
         self,
         x_ND: Tensor,
         memory_MD: Tensor,
-        own: Pattern,
-        across: Pattern,
+        own: AttentionMask,
+        across: AttentionMask,
         rotation: Rotation | None,
         places_ND: Tensor,
     ) -> Tensor:
@@ -72,7 +72,7 @@ class NatLayer(DecoderLayer):
         return self.around_feed_forward(x_ND, lambda x: self.feed_forward(x, own.queries))
 
 
-class Nat(Stacks, AtOnce):
+class Nat(EncoderDecoder, NonAutoregressive):
     """A Transformer whose decoder reads copies of the source."""
 
     config: NatConfig
@@ -122,7 +122,7 @@ class Nat(Stacks, AtOnce):
         candidates: int,
         iterations: int,
         check: Callable[[], None] = lambda: None,
-    ) -> list[list[Written]]:
+    ) -> list[list[Output]]:
         source, ids = repeated(memory, candidates), repeated(Ragged(memory.ids, memory.layout), candidates)
         guesses = self._guess_fertilities(memory, candidates)
         parts = guesses.split(list(memory.layout.lengths), dim=1)

@@ -24,7 +24,7 @@ from torch import Tensor
 from regard.config import MAX_LAYERS, MAX_POSITIONS, MAX_WIDTH, Struct, below_one, between
 from regard.data.ragged import Layout, Ragged
 from regard.models.base import Seq2Seq
-from regard.models.tied import Tie, TiedTables
+from regard.models.tied_embeddings import Tie, TiedEmbeddings
 from regard.nn.alignment import Alignment, Annotations
 from regard.nn.dropout import Dropout
 from regard.nn.linear import Linear
@@ -123,10 +123,10 @@ class RnnState:
             self.annotations = self.annotations.of(sentences)
 
 
-class Rnn(TiedTables, Seq2Seq):
+class Rnn(TiedEmbeddings, Seq2Seq):
     """A recurrent encoder, a recurrent decoder, and attention between them or none."""
 
-    like_lengths = True
+    similar_lengths = True
 
     def __init__(self, config: RnnConfig, *, source_size: int, target_size: int) -> None:
         super().__init__(config.width, config.tie, source_size=source_size, target_size=target_size)
@@ -230,7 +230,7 @@ class Rnn(TiedTables, Seq2Seq):
     # The rest of the contract
 
     @property
-    def fixed_shapes(self) -> bool:
+    def static_shapes(self) -> bool:
         return True
 
     def start(self, memory: RnnMemory, *, beams: int) -> RnnState:

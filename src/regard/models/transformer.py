@@ -10,8 +10,8 @@ from torch import Tensor
 
 from regard.data.ragged import Layout, Ragged
 from regard.models.base import Seq2Seq
-from regard.models.fixed import FixedState
-from regard.models.stacks import LayerState, Stacks
+from regard.models.static_state import StaticState
+from regard.models.encoder_decoder import LayerState, EncoderDecoder
 from regard.nn.cache import Ancestry, KeyValueCache, fill_up, fill_up_slots, of_sentences
 
 
@@ -70,7 +70,7 @@ class TransformerState:
         self.memory_bias = of_sentences(self.memory_bias, sentences, before)
 
 
-class Transformer(Stacks, Seq2Seq):
+class Transformer(EncoderDecoder, Seq2Seq):
     """The paper's model."""
 
     def hidden(self, target: Ragged, memory: Ragged) -> Tensor:
@@ -92,7 +92,7 @@ class Transformer(Stacks, Seq2Seq):
             layers.append(LayerState(KeyValueCache(num_sentences, beams=beams, last=last), k_GSK, v_GSV, recent))
         return TransformerState(layers, memory.layout, num_heads=self.config.num_heads, beams=beams, last=last)
 
-    def step(self, tokens: Tensor, state: TransformerState | FixedState) -> Tensor:
+    def step(self, tokens: Tensor, state: TransformerState | StaticState) -> Tensor:
         position = state.position()
         x_RD = self._embed(tokens, self.target_embedding, self.target_positions, position, state.places)
         rotation, own_bias = self._rotation(position), state.own_bias()
@@ -102,8 +102,8 @@ class Transformer(Stacks, Seq2Seq):
         return self.project(self.decoder_norm(x_RD))
 
     @property
-    def has_fixed_state(self) -> bool:
+    def has_static_state(self) -> bool:
         return self.config.feed_forward != "conv"  # a convolution's recent inputs would have to move along
 
-    def fixed_state(self, like: TransformerState, *, sentences: int, slots: int, steps: int) -> FixedState:
-        return FixedState(like, sentences=sentences, slots=slots, steps=steps, window=self.config.window)
+    def static_state(self, like: TransformerState, *, sentences: int, slots: int, steps: int) -> StaticState:
+        return StaticState(like, sentences=sentences, slots=slots, steps=steps, window=self.config.window)

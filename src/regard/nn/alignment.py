@@ -20,10 +20,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.ragged import Layout, Ragged
-from regard.kernels.halves import dtype_of_product
-from regard.nn.attend import Pattern, attend, attend_explicit
+from regard.kernels.weight_cast import dtype_of_product
+from regard.nn.attend import AttentionMask, attend, attend_explicit
 from regard.nn.linear import Linear
-from regard.nn.watch import watching
+from regard.nn.attention_log import current_log
 
 Score = Literal["dot", "general", "additive", "concat"]
 
@@ -80,19 +80,19 @@ class Alignment(nn.Module):
         scores_BQS = self._scores(states_BQD, source.keys).float() + source.bias
         whole = self.window is None
         weights = scores_BQS.softmax(dim=-1) if whole else self._around(states_BQD, scores_BQS, source)
-        seen = watching()
+        seen = current_log()
         if seen is not None:
             seen.add(
                 self, [one[None, :, :length] for one, length in zip(weights, source.lengths.tolist(), strict=True)]
             )
         return torch.bmm(weights.to(source.values.dtype), source.values), weights
 
-    def over(self, states_ND: Tensor, keys_MD: Tensor, values_ME: Tensor, pattern: Pattern) -> Tensor:
+    def over(self, states_ND: Tensor, keys_MD: Tensor, values_ME: Tensor, pattern: AttentionMask) -> Tensor:
         """What each state of a whole batch reads, [N, E], by dot products alone: the same as `forward`, by `attend`."""
         assert self.score == "dot" and self.window is None
         q_NHK = (states_ND * math.sqrt(states_ND.size(-1)))[:, None]  # `attend` divides by it
         q_NHK, k_MHK, v_MHV = (one.to(dtype_of_product(one)) for one in (q_NHK, keys_MD[:, None], values_ME[:, None]))
-        seen = watching()
+        seen = current_log()
         if seen is None:
             return attend(q_NHK, k_MHK, v_MHV, pattern)[:, 0]
         read_NHV, weights = attend_explicit(q_NHK, k_MHK, v_MHV, pattern)

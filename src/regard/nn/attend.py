@@ -34,7 +34,7 @@ if torch.backends.cuda.is_built():
     torch.backends.cuda.enable_cudnn_sdp(False)
 
 
-class Pattern:
+class AttentionMask:
     """Who may look at whom: each query at the keys of its own sentence, less the future and what lies outside the window.
 
     One pattern serves all layers and heads of a stack, so its masks are built once a batch.
@@ -119,7 +119,7 @@ def attend(
     q_NHK: Tensor,
     k_MHK: Tensor,
     v_MHV: Tensor,
-    pattern: Pattern,
+    pattern: AttentionMask,
     *,
     body: Body = "auto",
     drop: Dropout | None = None,
@@ -165,7 +165,7 @@ def tiled_fits(q_NHK: Tensor, v_MHV: Tensor) -> bool:
 
 
 def attend_explicit(
-    q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: Pattern, drop: Dropout | None = None
+    q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: AttentionMask, drop: Dropout | None = None
 ) -> tuple[Tensor, list[Tensor]]:
     """What `attend` returns, and for each sentence its weights: [H, queries, keys]."""
     outputs, all_weights = [], []
@@ -182,7 +182,7 @@ def attend_explicit(
     return torch.cat(outputs), all_weights
 
 
-def _attend_sdpa(q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: Pattern, drop: Dropout | None) -> Tensor:
+def _attend_sdpa(q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: AttentionMask, drop: Dropout | None) -> Tensor:
     q_BHTK = pattern.queries.pad(q_NHK).transpose(1, 2)
     k_BHSK = pattern.keys.pad(k_MHK).transpose(1, 2)
     v_BHSV = pattern.keys.pad(v_MHV).transpose(1, 2)
@@ -222,7 +222,7 @@ def _varlen() -> tuple[Callable[..., Any], bool] | None:
     return varlen_attn, "window_size" in inspect.signature(varlen_attn).parameters
 
 
-def _attend_varlen(q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: Pattern) -> Tensor:
+def _attend_varlen(q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: AttentionMask) -> Tensor:
     found = _varlen()
     assert found is not None, "this PyTorch has no varlen attention"
     varlen_attn, takes_window = found

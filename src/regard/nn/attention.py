@@ -16,14 +16,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.kernels import cpu
-from regard.kernels.beside import split_columns
-from regard.nn.attend import Body, Pattern, attend, attend_explicit
-from regard.nn.cache import FixedCache, KeyValueCache, by_head, by_row
+from regard.kernels.split_columns import split_columns
+from regard.nn.attend import Body, AttentionMask, attend, attend_explicit
+from regard.nn.cache import StaticCache, KeyValueCache, by_head, by_row
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.linear import Linear
 from regard.nn.norms import Norm
 from regard.nn.positions import Rotation
-from regard.nn.watch import watching
+from regard.nn.attention_log import current_log
 
 # Whether many small products are one call on a CPU. Without MKL they are a loop (LOG.md, "On a Neoverse N1").
 BATCHED_PRODUCTS = torch.backends.mkl.is_available()
@@ -51,10 +51,10 @@ class MultiHead(nn.Module):
         self.query_norm = Norm("rms", shape.key_width) if shape.normed else None
         self.key_norm = Norm("rms", shape.key_width) if shape.normed else None
 
-    def look(self, q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: Pattern) -> Tensor:
+    def look(self, q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: AttentionMask) -> Tensor:
         """Attention over a whole batch, heads joined and projected: [N, D]."""
         drop = self.dropout if self.dropout.active else None
-        seen = watching()
+        seen = current_log()
         if seen is None:
             heads_NHV = attend(q_NHK, k_MHK, v_MHV, pattern, body=self.body, drop=drop)
         else:
@@ -62,7 +62,7 @@ class MultiHead(nn.Module):
             seen.add(self, weights)
         return self.output(heads_NHV.flatten(1))
 
-    def look_once(self, q_RHK: Tensor, k_GSK: Tensor, v_GSV: Tensor, bias_GQS: Tensor) -> Tensor:
+    def attend_step(self, q_RHK: Tensor, k_GSK: Tensor, v_GSV: Tensor, bias_GQS: Tensor) -> Tensor:
         """Attention of one token a row into its sentence's keys, heads joined and projected: [R, D].
 
         For so few queries two batched products beat the fused kernel, where they are one call each.
@@ -95,18 +95,18 @@ class SelfAttention(MultiHead):
         q_NHK, k_NHK = _normed(q_NHK, self.query_norm), _normed(k_NHK, self.key_norm)
         return (q_NHK, k_NHK, v_NHV) if rotation is None else (rotation(q_NHK), rotation(k_NHK), v_NHV)
 
-    def forward(self, x_ND: Tensor, pattern: Pattern, rotation: Rotation | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, x_ND: Tensor, pattern: AttentionMask, rotation: Rotation | None = None) -> tuple[Tensor, Tensor]:
         """The branch, and the input again (`Linear.and_input`)."""
         projected, x_ND = self.project.and_input(x_ND)
         return self.look(*self._split(projected, rotation), pattern), x_ND
 
     def step(
-        self, x_RD: Tensor, cache: KeyValueCache | FixedCache, bias_GQS: Tensor, rotation: Rotation | None = None
+        self, x_RD: Tensor, cache: KeyValueCache | StaticCache, bias_GQS: Tensor, rotation: Rotation | None = None
     ) -> Tensor:
         """One more token a row: its keys and values join the cache, then it looks at all that the bias lets it see."""
         q_RHK, k_RHK, v_RHV = self._split(self.project(x_RD), rotation)
         keys, values = cache.append(k_RHK, v_RHV)
-        return self.look_once(q_RHK, keys, values, bias_GQS)
+        return self.attend_step(q_RHK, keys, values, bias_GQS)
 
 
 class CrossAttention(MultiHead):
@@ -127,14 +127,14 @@ class CrossAttention(MultiHead):
     def _queries(self, q: Tensor) -> Tensor:
         return _normed(q.view(-1, self.shape.num_heads, self.shape.key_width), self.query_norm)
 
-    def forward(self, x_ND: Tensor, memory_MD: Tensor, pattern: Pattern) -> tuple[Tensor, Tensor]:
+    def forward(self, x_ND: Tensor, memory_MD: Tensor, pattern: AttentionMask) -> tuple[Tensor, Tensor]:
         """The branch, and the input again (`Linear.and_input`)."""
         projected, x_ND = self.query.and_input(x_ND)
         return self.look(self._queries(projected), *self.keys_values(memory_MD), pattern), x_ND
 
     def step(self, x_RD: Tensor, k_GSK: Tensor, v_GSV: Tensor, bias_GQS: Tensor) -> Tensor:
         """One token a row, into keys and values that all beams of a sentence share."""
-        return self.look_once(self._queries(self.query(x_RD)), k_GSK, v_GSV, bias_GQS)
+        return self.attend_step(self._queries(self.query(x_RD)), k_GSK, v_GSV, bias_GQS)
 
 
 class PositionalAttention(MultiHead):
@@ -146,7 +146,7 @@ class PositionalAttention(MultiHead):
         self.places = Linear(width, [H * K, H * K], bias=False)
         self.value = Linear(width, [H * V], bias=False)
 
-    def forward(self, x_ND: Tensor, places_ND: Tensor, pattern: Pattern) -> tuple[Tensor, Tensor]:
+    def forward(self, x_ND: Tensor, places_ND: Tensor, pattern: AttentionMask) -> tuple[Tensor, Tensor]:
         """The branch, and the input again (`Linear.and_input`)."""
         H, K, V = self.shape.num_heads, self.shape.key_width, self.shape.value_width
         v, x_ND = self.value.and_input(x_ND)
@@ -156,7 +156,7 @@ class PositionalAttention(MultiHead):
 
 
 def _look_fused(q_RHK: Tensor, k_GSK: Tensor, v_GSV: Tensor, bias_GQS: Tensor, num_sentences: int) -> Tensor:
-    """What `look_once` projects, from PyTorch's fused kernel."""
+    """What `attend_step` projects, from PyTorch's fused kernel."""
     R, H, K = q_RHK.shape
     q_BHQK = q_RHK.view(num_sentences, -1, H, K).transpose(1, 2)
     k_BHSK, v_BHSV = k_GSK.unflatten(0, (num_sentences, H)), v_GSV.unflatten(0, (num_sentences, H))

@@ -85,7 +85,7 @@ class KeyValueCache:
         self.num_sentences = sentences.numel()
 
 
-class FixedCache:
+class StaticCache:
     """Keys and values of one layer in tensors that never change their shape; `place` says where the next ones go."""
 
     def __init__(self, keys: Tensor, values: Tensor, place: Tensor, num_sentences: int) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard import kernels
-from regard.kernels.halves import dtype_of_product, half
+from regard.kernels.weight_cast import dtype_of_product, half
 
 
 def cross_entropy(logits_NV: Tensor, labels_N: Tensor, *, smoothing: float) -> Tensor:

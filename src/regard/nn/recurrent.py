@@ -1,6 +1,6 @@
 """Recurrent layers over ragged batches: the first tokens of all sentences, then the second ones.
 
-Nothing is padded where the host knows the lengths. Where it does not (a `FixedLayout`, so that a step can be recorded)
+Nothing is padded where the host knows the lengths. Where it does not (a `StaticLayout`, so that a step can be recorded)
 sentences of like length make a rectangle: on a GPU a recurrence waits for the host's calls far longer than for padding.
 
 A state is one tensor, [L, P, R, H]: L layers, P parts (the hidden state; of an LSTM the cell too), R rows, H hidden width.
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from regard.data.ragged import FixedLayout, Layout
+from regard.data.ragged import StaticLayout, Layout
 from regard.nn.dropout import Dropout, Noise
 
 CellKind = Literal["lstm", "gru"]
@@ -66,7 +66,7 @@ class TimeOrder:
 class Rectangle:
     """The tokens of a batch by time step where no length is known on the host: all sentences have all steps."""
 
-    def __init__(self, layout: FixedLayout) -> None:
+    def __init__(self, layout: StaticLayout) -> None:
         self.layout = layout
         self.sentences = None  # in the order they are
 
@@ -93,7 +93,7 @@ class Rectangle:
 
 def steps_of(layout: Layout) -> TimeOrder | Rectangle:
     """The tokens of a batch by time step."""
-    return Rectangle(layout) if isinstance(layout, FixedLayout) else TimeOrder(layout)
+    return Rectangle(layout) if isinstance(layout, StaticLayout) else TimeOrder(layout)
 
 
 def _inverse(order: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -17,7 +17,7 @@ from regard.decoding.translator import Translator
 from regard.errors import ConfigError
 from regard.nn.int8 import refuse_without_int8
 from regard.run.folder import RunFolder
-from regard.run.shipped import find_run, shipped_models
+from regard.run.pretrained import find_run, shipped_models
 from regard.serve.limits import sentence_cost
 from regard.serve.sentences import Cut, cut
 from regard.serve.work import Sentence
@@ -61,7 +61,7 @@ class Served:
         """A sentence, and what it costs at worst."""
         model, source = self.translator.model, self.count_tokens(text)
         output = options.limit(source) if model.max_length is None else min(options.limit(source), model.max_length)
-        passes = options.iterations if model.at_once else 1
+        passes = options.iterations if model.non_autoregressive else 1
         return Sentence(text, sentence_cost(source, output, rows=options.beam, passes=passes))
 
     def describe(self) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class Served:
             "target": self.languages[1] if self.languages else None,
             "kind": recipe.model["kind"],
             "parameters": self.translator.model.num_parameters(),
-            "at_once": self.translator.model.at_once,
+            "non_autoregressive": self.translator.model.non_autoregressive,
             "beam": recipe.decode.beam,
             "card": self.card,
         }

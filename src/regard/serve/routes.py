@@ -12,11 +12,11 @@ from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.translator import search_options
 from regard.serve.models import Served
 from regard.serve.schema import (
-    Asked,
+    BaseRequest,
     Candidate,
     LookRequest,
-    Model,
-    Sentence,
+    ModelInfo,
+    SentenceResult,
     StreamRequest,
     Translated,
     TranslateRequest,
@@ -27,7 +27,7 @@ from regard.serve.streaming import Stream
 from regard.text.tokenizer import BOS, EOS
 
 
-def options_of(served: Served, asked: Asked, **more: int) -> SearchOptions:
+def options_of(served: Served, asked: BaseRequest, **more: int) -> SearchOptions:
     """The recipe's options with those given on top."""
     return search_options(served.translator.config, **asked.search(), **more)
 
@@ -50,7 +50,7 @@ def add_api(app: FastAPI, service: Service) -> None:
                 Translated(
                     text=cut.joined([found[0].text for found in all_found]),
                     sentences=[
-                        Sentence(
+                        SentenceResult(
                             source=source,
                             text=found[0].text,
                             nbest=[Candidate(text=one.text, score=one.score) for one in found],
@@ -66,7 +66,7 @@ def add_api(app: FastAPI, service: Service) -> None:
     async def stream(request: Request, asked: StreamRequest) -> StreamingResponse:
         """Translate a text; after every token all that is written: `data: {"text": ...}`, in the end with `"done": true`."""
         caller, served = service.enter(request), service.find(asked.model)
-        if served.translator.model.at_once:
+        if served.translator.model.non_autoregressive:
             raise HTTPException(422, f"{served.name} writes all tokens at once; there is nothing to stream")
         options = options_of(served, asked, beam=1)
         (cut,), sentences = await service.prepare(caller, served, [asked.text], options)
@@ -96,10 +96,10 @@ def add_api(app: FastAPI, service: Service) -> None:
         )
 
     @app.get("/v1/models", tags=["regard"])
-    async def list_models(request: Request) -> list[Model]:
+    async def list_models(request: Request) -> list[ModelInfo]:
         """The models there are, with their cards."""
         service.enter(request)
-        return [Model(**served.describe()) for served in service.models.values()]
+        return [ModelInfo(**served.describe()) for served in service.models.values()]
 
     @app.get("/health", tags=["running"])
     async def health() -> dict[str, str]:

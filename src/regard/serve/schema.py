@@ -14,7 +14,7 @@ LIMITS = Limits()
 Text = Annotated[str, Field(max_length=LIMITS.text_characters)]
 
 
-class Asked(BaseModel):
+class BaseRequest(BaseModel):
     """What all requests for a translation have in common."""
 
     model_config = ConfigDict(extra="forbid")
@@ -30,7 +30,7 @@ class Asked(BaseModel):
         return self.model_dump(include=names & set(type(self).model_fields), exclude_none=True)
 
 
-class Searched(Asked):
+class SearchRequest(BaseRequest):
     """What can be said of search."""
 
     beam: Annotated[int | None, Field(ge=1, le=LIMITS.beam, description="1 is greedy.")] = None
@@ -38,7 +38,7 @@ class Searched(Asked):
     iterations: Annotated[int | None, Field(ge=1, le=100, description="Of mask-predict.")] = None
 
 
-class TranslateRequest(Searched):
+class TranslateRequest(SearchRequest):
     """One text or several. Long ones are cut into sentences and put together again."""
 
     text: Text | Annotated[list[Text], Field(max_length=LIMITS.texts)]
@@ -50,7 +50,7 @@ class Candidate(BaseModel):
     score: float
 
 
-class Sentence(BaseModel):
+class SentenceResult(BaseModel):
     source: str
     text: str
     nbest: list[Candidate]
@@ -58,7 +58,7 @@ class Sentence(BaseModel):
 
 class Translated(BaseModel):
     text: str
-    sentences: list[Sentence]
+    sentences: list[SentenceResult]
 
 
 class TranslateResponse(BaseModel):
@@ -66,13 +66,13 @@ class TranslateResponse(BaseModel):
     translations: list[Translated]
 
 
-class StreamRequest(Asked):
+class StreamRequest(BaseRequest):
     """A text whose translation is sent token by token, as server-sent events; greedy."""
 
     text: Annotated[str, Field(max_length=LIMITS.streamed_characters)]
 
 
-class LookRequest(Searched):
+class LookRequest(SearchRequest):
     """A sentence, and the tokens that its translation is to begin with."""
 
     text: Text
@@ -80,13 +80,13 @@ class LookRequest(Searched):
     alternatives: Annotated[int, Field(ge=0, le=10)] = 3
 
 
-class Model(BaseModel):
+class ModelInfo(BaseModel):
     name: str
     source: str | None
     target: str | None
     kind: str
     parameters: int
-    at_once: bool
+    non_autoregressive: bool
     beam: int
     card: dict[str, Any]
 

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.translator import Translation
-from regard.explain.see import MOST_CONTINUED
+from regard.explain.trace import MOST_CONTINUED
 from regard.serve.access import Access, client_address
 from regard.serve.caller import Caller
 from regard.serve.engine import ClientFull, Closed, Engine, QueueFull

@@ -86,12 +86,12 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
             ready([(place, [[one.text, one.score] for one in best]) for place, best in some])
     elif task["kind"] == "look":
         from regard.explain.page import packed
-        from regard.explain.see import see
+        from regard.explain.trace import see
 
         (text,) = task["sentences"]
         ready([(0, packed(see(translator, text, options=options, check=check, **task["arguments"])))])
     else:
-        from regard.decoding.live import write_live
+        from regard.decoding.live import stream_greedy
         from regard.models.base import Seq2Seq
         from regard.text.tokenizer import EOS
 
@@ -103,7 +103,7 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
         def partial(written: list[int]) -> None:
             channel.send({"id": number, "partial": decode(written)})
 
-        ready([(0, decode(write_live(translator.model, ids, options=options, hear=partial, check=check)))])
+        ready([(0, decode(stream_greedy(translator.model, ids, options=options, hear=partial, check=check)))])
 
 
 def serve(device: str, numbers: str, threads: int, runs: list[str]) -> None:

@@ -14,9 +14,9 @@ from regard.data.loader import Batch, to_device
 from regard.errors import ConfigError
 from regard.nn.blas import own_blas
 from regard.training.adam import Adam
-from regard.training.lanes import Numbered
+from regard.training.threaded_gradients import Numbered
 from regard.training.muon import Muon
-from regard.training.spread import Spread
+from regard.training.data_parallel import DistributedModel
 from regard.training.world import World
 
 
@@ -53,7 +53,7 @@ def make_optimizer(model: nn.Module, config: TrainConfig, *, sharded: bool = Fal
 
 
 def training_step(
-    spread: Spread,
+    spread: DistributedModel,
     optimizer: Optimizer,
     batches: Sequence[Batch],
     config: TrainConfig,
@@ -73,7 +73,7 @@ def training_step(
 
 
 def change_weights(
-    spread: Spread,
+    spread: DistributedModel,
     optimizer: Optimizer,
     batches: Sequence[Batch],
     tokens: Tensor,

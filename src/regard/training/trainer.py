@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regard.config import TrainConfig
 from regard.data.loader import Loader
-from regard.data.order import Position
+from regard.data.batch_sampler import Position
 from regard.data.packing import PackedLoader
 from regard.errors import TrainingError
 from regard.models.base import Model
@@ -25,17 +25,17 @@ from regard.run.checkpoint import Checkpoint, load_weights, model_weights
 from regard.run.folder import RunFolder
 from regard.run.machine import describe_machine
 from regard.training.averaging import mean_weights
-from regard.training.costs import Costs
+from regard.training.step_stats import StepStats
 from regard.training.counters import Counters
 from regard.training.events import Listener, Noted, Saved, Started, Validated, Validation
-from regard.training.feed import feed
-from regard.training.graph import RecordedStep
+from regard.training.prefetch import feed
+from regard.training.cuda_graph import CudaGraphStep
 from regard.training.saver import Saver, disk_error
 from regard.training.schedules import learning_rate
-from regard.training.spread import Spread
-from regard.training.state import State
+from regard.training.data_parallel import DistributedModel
+from regard.training.training_state import TrainingState
 from regard.training.step import training_step
-from regard.training.trial import out_of_memory
+from regard.training.memory_check import out_of_memory
 from regard.training.watchdog import Watchdog
 from regard.training.world import World
 
@@ -64,13 +64,13 @@ class Trainer:
         self.world, self.validate, self.listen, self.stop = world, validate, listen, stop
         self.device = next(model.parameters()).device
         self.precision = pick_precision(config.precision, self.device)
-        spread = Spread(model, smoothing=config.label_smoothing, world=world, parallel=config.parallel)
-        self.state = State(spread, config)
+        spread = DistributedModel(model, smoothing=config.label_smoothing, world=world, parallel=config.parallel)
+        self.state = TrainingState(spread, config)
         self.rate = learning_rate(config, width=model.width)
         self.saved_step = 0
         self.best_on_disk: int | None = None
         self.saver = Saver(run, saved=self._saved, failed=self._not_saved)
-        self.costs = Costs(run, config, writes=world.writes, listen=listen)
+        self.costs = StepStats(run, config, writes=world.writes, listen=listen)
         stalled = "stalled.txt" if world.writes else f"stalled-{world.rank}.txt"
         self.watchdog = Watchdog(run.folder, stalled, seconds=config.stall_seconds)
 
@@ -159,7 +159,7 @@ class Trainer:
         def note(text: str) -> None:
             self.listen(Noted(self.counters.step, text))
 
-        step = RecordedStep(spread, optimizer, config, precision=self.precision, note=note)
+        step = CudaGraphStep(spread, optimizer, config, precision=self.precision, note=note)
         return feed(loader, position, world), step
 
     def _how(self) -> str:

@@ -15,7 +15,7 @@ from regard.training.events import Listener, Noted, Progress
 from regard.training.step import read
 
 
-class Costs:
+class StepStats:
     """The costs of a run's steps. Those that could not change the weights are counted; too many in a row end training."""
 
     def __init__(self, run: RunFolder, config: TrainConfig, *, writes: bool, listen: Listener) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from regard.data.batching import Indices
 from regard.data.shuffle import Shuffle
-from regard.data.sides import Encoded, Sides
+from regard.data.columns import Encoded, EncodedPairs
 from regard.errors import DataError
 
 PAIRS_A_BLOCK = 2**17  # enough that sentences of like length meet, and that batches fill; 2 MB of lengths
@@ -33,7 +33,7 @@ def num_blocks(pairs: int) -> int:
     return max(1, round(pairs / PAIRS_A_BLOCK))
 
 
-class Order(ABC):
+class BatchSampler(ABC):
     """Endless batches of pairs, by number. `sides_of(epoch)` gives the ids; pairs with a longer side are left out.
 
     With subword sampling every epoch has ids of its own.
@@ -63,7 +63,7 @@ class Order(ABC):
         batches = self.cut(source_lengths, target_lengths, random) if len(rows) else []
         return sides, [rows[batch] for batch in batches], blocks
 
-    def blocks(self, position: Position) -> Iterator[tuple[Sides, list[Indices], list[Position]]]:
+    def blocks(self, position: Position) -> Iterator[tuple[EncodedPairs, list[Indices], list[Position]]]:
         """The batches that are left of this block, then those of each block after it, and the position after each."""
         epoch, block, first = position.epoch, position.block, position.batch
         empty = 0  # blocks in a row in which every pair is too long
@@ -78,7 +78,7 @@ class Order(ABC):
                 yield *sides.read(plan[first:]), [*after, ended]
             epoch, block, first = ended.epoch, ended.block, 0
 
-    def own(self, position: Position, *, rank: int, ranks: int) -> Iterator[tuple[Sides, Indices, Position]]:
+    def own(self, position: Position, *, rank: int, ranks: int) -> Iterator[tuple[EncodedPairs, Indices, Position]]:
         """Every batch of one of several processes: its ids, its pairs, and the position after those of all of them.
 
         Processes take batches in turn, so they take equally many whatever the corpus.

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from regard import kernels
 from regard.config import MAX_LAYERS, MAX_POSITIONS, MAX_WIDTH, Struct, below_one, between
 from regard.data.ragged import Layout, Ragged
-from regard.models.tied import Tie, TiedTables
-from regard.nn.attend import Body, Pattern
+from regard.models.tied_embeddings import Tie, TiedEmbeddings
+from regard.nn.attend import Body, AttentionMask
 from regard.nn.attention import CrossAttention, HeadShape, SelfAttention
-from regard.nn.cache import FixedCache, KeyValueCache
+from regard.nn.cache import StaticCache, KeyValueCache
 from regard.nn.device import stream_dtype
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.feedforward import ConvFeedForward, FeedForward, FeedForwardKind
@@ -98,7 +98,7 @@ class EncoderLayer(nn.Module):
         self.around_attention = residual(config, noise)
         self.around_feed_forward = residual(config, noise)
 
-    def forward(self, x_MD: Tensor, pattern: Pattern, rotation: Rotation | None) -> Tensor:
+    def forward(self, x_MD: Tensor, pattern: AttentionMask, rotation: Rotation | None) -> Tensor:
         x_MD = self.around_attention(x_MD, lambda x: self.attention(x, pattern, rotation))
         return self.around_feed_forward(x_MD, lambda x: self.feed_forward(x, pattern.queries))
 
@@ -117,7 +117,7 @@ class DecoderLayer(nn.Module):
         self.around_feed_forward = residual(config, noise)
 
     def forward(
-        self, x_ND: Tensor, memory_MD: Tensor, own: Pattern, across: Pattern, rotation: Rotation | None
+        self, x_ND: Tensor, memory_MD: Tensor, own: AttentionMask, across: AttentionMask, rotation: Rotation | None
     ) -> Tensor:
         x_ND = self.around_attention(x_ND, lambda x: self.attention(x, own, rotation))
         x_ND = self.around_cross_attention(x_ND, lambda x: self.cross_attention(x, memory_MD, across))
@@ -138,13 +138,13 @@ class DecoderLayer(nn.Module):
 class LayerState:
     """What one decoder layer remembers."""
 
-    own: KeyValueCache | FixedCache
+    own: KeyValueCache | StaticCache
     keys: Tensor  # of the source: [B * H, S, K]
     values: Tensor
     recent: list[Tensor]  # of a convolutional feed-forward layer
 
 
-class Stacks(TiedTables):
+class EncoderDecoder(TiedEmbeddings):
     """An encoder stack, a decoder stack, and embeddings that may be one matrix."""
 
     config: TransformerConfig
@@ -169,13 +169,13 @@ class Stacks(TiedTables):
         x_MD = self._embed(
             source.values, self.source_embedding, self.source_positions, layout.positions, layout.longest
         )
-        pattern, rotation = Pattern(layout, window=self.config.window), self._rotation(layout.positions)
+        pattern, rotation = AttentionMask(layout, window=self.config.window), self._rotation(layout.positions)
         for layer in self.encoder:
             x_MD = layer(x_MD, pattern, rotation)
         return Ragged(self.encoder_norm(x_MD), layout)
 
     @property
-    def fixed_shapes(self) -> bool:
+    def static_shapes(self) -> bool:
         """As of every model: whether our attention kernel can take these heads, which alone needs no lengths on the host."""
         heads = self.config.heads
         return (
@@ -187,8 +187,8 @@ class Stacks(TiedTables):
         self, x_ND: Tensor, layout: Layout, memory: Ragged, *, causal: bool, also: Sequence[Tensor] = ()
     ) -> Tensor:
         """What the decoder makes of these vectors, looking back only or both ways: [N, D]. `also` goes to every layer."""
-        own = Pattern(layout, causal=causal, window=self.config.window)
-        across, rotation = Pattern(layout, memory.layout), self._rotation(layout.positions)
+        own = AttentionMask(layout, causal=causal, window=self.config.window)
+        across, rotation = AttentionMask(layout, memory.layout), self._rotation(layout.positions)
         for layer in self.decoder:
             x_ND = layer(x_ND, memory.values, own, across, rotation, *also)
         hidden_ND: Tensor = self.decoder_norm(x_ND)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from regard.models.stacks import LayerState
-from regard.nn.cache import FixedCache, of_sentences
+from regard.models.encoder_decoder import LayerState
+from regard.nn.cache import StaticCache, of_sentences
 
 if TYPE_CHECKING:
     from regard.models.transformer import TransformerState
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NOTHING = float("-inf")
 
 
-class FixedState:
+class StaticState:
     """Room for `sentences` of at most `slots` source tokens, and for `steps` tokens of each of their beams.
 
     With a window all of the past stays where it is, and what lies farther back is masked.
@@ -42,10 +42,10 @@ class FixedState:
             (G, 1, slots), dtype=dtype, device=device
         )  # not yet: a softmax of nothing is NaN
         self.layers: list[LayerState] = []
-        self._caches: list[FixedCache] = []
+        self._caches: list[StaticCache] = []
         for layer in like.layers:
             (_, _, K), V = layer.keys.shape, layer.values.size(-1)
-            own = FixedCache(bias.new_zeros(G, steps * Q, K), bias.new_zeros(G, steps * Q, V), self._place, sentences)
+            own = StaticCache(bias.new_zeros(G, steps * Q, K), bias.new_zeros(G, steps * Q, V), self._place, sentences)
             keys, values = bias.new_zeros(G, slots, K), bias.new_zeros(G, slots, V)
             self.layers.append(LayerState(own, keys, values, []))
             self._caches.append(own)
@@ -82,7 +82,7 @@ class FixedState:
             own.keys.zero_()[:, :slots] = of_sentences(layer.keys, sentences, there)
             own.values.zero_()[:, :slots] = of_sentences(layer.values, sentences, there)
 
-    def take_over(self, other: FixedState, steps: int) -> None:
+    def take_over(self, other: StaticState, steps: int) -> None:
         """Goes on from a state with less room, after so many steps."""
         used = steps * self.beams
         self._position.copy_(other._position)

@@ -49,7 +49,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Sight:
+class Trace:
     """All of it. The source ends in EOS, as the model reads it; the target does, as it is written."""
 
     model: str

@@ -6,12 +6,12 @@ import torch
 
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import Check, Hypothesis, SearchOptions, never_stop
-from regard.models.base import AtOnce
+from regard.models.base import NonAutoregressive
 
 
 @torch.inference_mode()
 def refine(
-    model: AtOnce, source: Ragged, *, options: SearchOptions, check: Check = never_stop
+    model: NonAutoregressive, source: Ragged, *, options: SearchOptions, check: Check = never_stop
 ) -> list[list[Hypothesis]]:
     """The `nbest` best of as many candidates as a beam would have rows, for each source sentence, best first.
 

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Protocol
 
 from regard.data.batching import Indices
-from regard.data.lengths import Kept, LengthTable
-from regard.data.store import IdStore
+from regard.data.lengths import LengthTotals, LengthTable
+from regard.data.column import IdColumn
 
 
 class Encoded(Protocol):
@@ -19,20 +19,20 @@ class Encoded(Protocol):
     def lengths_of(self, rows: Indices) -> tuple[Indices, Indices]:
         """Source and target tokens of each of these pairs."""
 
-    def upto(self, max_length: int | None) -> Kept:
+    def upto(self, max_length: int | None) -> LengthTotals:
         """How many pairs have no longer side, and how many tokens those have."""
 
-    def read(self, batches: list[Indices]) -> tuple[Sides, list[Indices]]:
+    def read(self, batches: list[Indices]) -> tuple[EncodedPairs, list[Indices]]:
         """The ids of these batches in memory, and the batches as rows of those."""
 
 
 @dataclass(frozen=True)
-class Sides:
+class EncodedPairs:
     """Ids in memory."""
 
-    source: IdStore
-    target: IdStore
-    fertilities: IdStore | None = None  # a number for each source id, for models that want them
+    source: IdColumn
+    target: IdColumn
+    fertilities: IdColumn | None = None  # a number for each source id, for models that want them
 
     def __len__(self) -> int:
         return len(self.source)
@@ -44,8 +44,8 @@ class Sides:
     def _table(self) -> LengthTable:
         return LengthTable.of(self.source.lengths, self.target.lengths)
 
-    def upto(self, max_length: int | None) -> Kept:
+    def upto(self, max_length: int | None) -> LengthTotals:
         return self._table.upto(max_length)
 
-    def read(self, batches: list[Indices]) -> tuple[Sides, list[Indices]]:
+    def read(self, batches: list[Indices]) -> tuple[EncodedPairs, list[Indices]]:
         return self, batches

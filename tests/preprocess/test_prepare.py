@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from regard.errors import CheckpointError, ConfigError, DataError
-from regard.preparing import sample
-from regard.preparing.check import problems
-from regard.preparing.prepare import Progress
-from regard.preparing.sample import first_sample, spread_sample
+from regard.preprocess import sample
+from regard.preprocess.check import problems
+from regard.preprocess.prepare import PrepareProgress
+from regard.preprocess.sample import first_sample, spread_sample
 from regard.storage.folder import Folder
 from regard.text.corpus import Pair, read_pairs
 from regard.text.tokenizer import load_tokenizers
@@ -26,7 +26,7 @@ KILLED = """
 import sys, time
 from pathlib import Path
 from regard.config import load_recipe
-from regard.preparing import chunks, prepare
+from regard.preprocess import chunks, prepare
 prepare.PAIRS_A_SHARD, chunks.CHUNK_PAIRS = 500, 100
 folder = Path(sys.argv[1])
 prepare.prepare(load_recipe(str(folder / "my.toml")), folder / "killed", folders=[folder], report=lambda _: time.sleep(0.02))
@@ -101,7 +101,7 @@ def test_a_finished_store_is_not_made_again(make, folder):
 
 
 def test_progress_says_how_much_is_done_of_how_much(make):
-    seen: list[Progress] = []
+    seen: list[PrepareProgress] = []
     make(report=seen.append)
     encoded = [one for one in seen if one.doing == "encoding"]
     assert [one.pairs for one in encoded] == list(range(100, PAIRS + 1, 100))

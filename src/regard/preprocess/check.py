@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from regard.data.sharded import PairStore, shard_name
+from regard.data.pair_store import PairStore, shard_name
 from regard.errors import CheckpointError
 from regard.storage.folder import Folder
 from regard.storage.manifest import check_folder, manifest_digest

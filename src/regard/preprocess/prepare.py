@@ -17,12 +17,12 @@ import msgspec
 
 from regard.config import Bitext, Recipe, TokenizerConfig, flat_table, to_table
 from regard.data.lengths import LengthTable
-from regard.data.sharded import SETTINGS, STORE, VERSION, PairStore, Shard, StoreInfo, shard_name
-from regard.data.store import IdStore
+from regard.data.pair_store import SETTINGS, STORE, VERSION, PairStore, Shard, StoreInfo, shard_name
+from regard.data.column import IdColumn
 from regard.errors import CheckpointError, ConfigError, DataError
-from regard.preparing.chunks import CHUNK_PAIRS, chunks_of, side_by_side
-from regard.preparing.sample import first_sample, spread_sample
-from regard.preparing.shards import EncodedChunk, ShardInfo, ShardWriter, TextHash, finished_shards
+from regard.preprocess.chunks import CHUNK_PAIRS, chunks_of, side_by_side
+from regard.preprocess.sample import first_sample, spread_sample
+from regard.preprocess.shards import EncodedChunk, ShardInfo, ShardWriter, TextHash, finished_shards
 from regard.storage.folder import Folder, is_temporary
 from regard.storage.manifest import check_folder, manifest_digest, staged
 from regard.text.bitext import STDIN, stream_bitext, text_files
@@ -34,7 +34,7 @@ TOKENS_A_SHARD = 2**27  # of a side; at most two bytes each for most vocabularie
 
 
 @dataclass(frozen=True)
-class Progress:
+class PrepareProgress:
     """How far preparing is."""
 
     doing: str
@@ -44,7 +44,7 @@ class Progress:
     seconds: float = 0.0  # since this one began on the rest
 
 
-Report = Callable[[Progress], None]
+Report = Callable[[PrepareProgress], None]
 
 
 def prepare(recipe: Recipe, out: Path, *, folders: list[Path], report: Report = lambda progress: None) -> PairStore:
@@ -133,11 +133,11 @@ def _begin(
 
         def look(count: int) -> None:
             if count % CHUNK_PAIRS == 0:
-                report(Progress("reading and checking", count, None))
+                report(PrepareProgress("reading and checking", count, None))
 
         sample, total = spread_sample(pairs, look)
         pairs = stream_bitext(text, folders=folders)
-    report(Progress(f"learning {config.kind} from {len(sample):,} pairs", 0, total))
+    report(PrepareProgress(f"learning {config.kind} from {len(sample):,} pairs", 0, total))
     tokenizers = train_tokenizers(
         sample, kind=config.kind, size=config.size, joint=config.joint, coverage=config.coverage
     )
@@ -159,7 +159,7 @@ def _pass_over(done: list[ShardInfo], pairs: Iterator[Pair], out: Folder, report
         for chunk in chunks_of(islice(pairs, shard.pairs)):
             text.update(chunk)
             count += len(chunk)
-            report(Progress("reading past finished shards", count, total))
+            report(PrepareProgress("reading past finished shards", count, total))
         if text.hexdigests() != (shard.source_text, shard.target_text):
             raise DataError(
                 f"the text has changed since {out / shard_name(number)} was made; put it back, or prepare it anew "
@@ -176,7 +176,7 @@ def _encode(
     def encode(chunk: list[Pair]) -> EncodedChunk:
         source = tokenizers.source.encode_all([pair.source for pair in chunk])
         target = tokenizers.target.encode_all([pair.target for pair in chunk])
-        return EncodedChunk(chunk, IdStore.from_lists(source, source_ids), IdStore.from_lists(target, target_ids))
+        return EncodedChunk(chunk, IdColumn.from_lists(source, source_ids), IdColumn.from_lists(target, target_ids))
 
     number, before, started = len(done), sum(shard.pairs for shard in done), time.monotonic()
     count = before
@@ -186,7 +186,7 @@ def _encode(
             for chunk in chain([first], chunks):
                 shard.add(chunk)
                 count += len(chunk.pairs)
-                report(Progress("encoding", count, total, before, time.monotonic() - started))
+                report(PrepareProgress("encoding", count, total, before, time.monotonic() - started))
                 if shard.pairs >= PAIRS_A_SHARD or max(shard.tokens) >= TOKENS_A_SHARD:
                     break
         number += 1

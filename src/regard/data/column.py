@@ -14,14 +14,14 @@ Ids = NDArray[Any]  # int32, or uint16 on disk
 
 
 @dataclass(frozen=True)
-class IdStore:
+class IdColumn:
     """Sentence i is ids[offsets[i]:offsets[i+1]]."""
 
     ids: Ids
     offsets: NDArray[np.int64]
 
     @classmethod
-    def from_lists(cls, sentences: Sequence[Sequence[int]], dtype: str = "int32") -> IdStore:
+    def from_lists(cls, sentences: Sequence[Sequence[int]], dtype: str = "int32") -> IdColumn:
         """The sentences, copied."""
         lengths = np.fromiter((len(sentence) for sentence in sentences), dtype=np.int64, count=len(sentences))
         offsets = _offsets(lengths)
@@ -29,7 +29,7 @@ class IdStore:
         return cls(ids, offsets)
 
     @classmethod
-    def join(cls, stores: Sequence[IdStore]) -> IdStore:
+    def join(cls, stores: Sequence[IdColumn]) -> IdColumn:
         """The sentences of all of them."""
         lengths = np.concatenate([np.zeros(0, dtype=np.int64), *(store.lengths for store in stores)])
         return cls(np.concatenate([store.ids for store in stores]), _offsets(lengths))
@@ -61,12 +61,12 @@ class IdStore:
         ids[ends - 1] = end
         return ids
 
-    def take(self, rows: NDArray[np.int64]) -> IdStore:
+    def take(self, rows: NDArray[np.int64]) -> IdColumn:
         """A store of these sentences alone, copied."""
         lengths = self.lengths_of(rows)
         offsets = _offsets(lengths)
         places = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(int(offsets[-1]))
-        return IdStore(np.asarray(self.ids[places]), offsets)
+        return IdColumn(np.asarray(self.ids[places]), offsets)
 
 
 def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:

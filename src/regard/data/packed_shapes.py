@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
 from regard.data.batching import Indices
-from regard.data.lengths import Kept
-from regard.data.order import num_blocks
-from regard.data.sides import Encoded
+from regard.data.lengths import LengthTotals
+from regard.data.batch_sampler import num_blocks
+from regard.data.columns import Encoded
 from regard.errors import ConfigError
 
 ENOUGH = 4  # batches of sentences of like length, in what is shuffled at a time, that are worth a shape of their own
@@ -60,7 +60,7 @@ def shapes_by_length(sides: Encoded, max_length: int, budget: int, *, fertilitie
         between = sides.upto(ends[0]).without(shorter)
         if min(shorter.tokens, between.tokens) >= enough:
             ends.insert(0, end)
-    kept = [Kept(0, 0, 0, 0), *map(sides.upto, ends)]
+    kept = [LengthTotals(0, 0, 0, 0), *map(sides.upto, ends)]
     return [
         shape_for(upto.without(below), budget, spare=SPARE_ALIKE, fertilities=fertilities)
         for below, upto in pairwise(kept)
@@ -73,7 +73,7 @@ def round_lengths(longest: int) -> list[int]:
     return list(takewhile(lambda length: length < longest, lengths))
 
 
-def shape_for(kept: Kept, budget: int, *, spare: float = SPARE, fertilities: bool = False) -> Shape:
+def shape_for(kept: LengthTotals, budget: int, *, spare: float = SPARE, fertilities: bool = False) -> Shape:
     """The shape for these pairs, with `budget` tokens on the larger side, EOS counted in."""
     source, target, longest = kept.source_tokens + kept.pairs, kept.target_tokens + kept.pairs, kept.longest + 1
     if longest > budget:

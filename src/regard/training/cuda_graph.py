@@ -17,15 +17,15 @@ from torch import Tensor
 from regard import kernels
 from regard.config import TrainConfig
 from regard.data.packing import PackedBatch, unpack
-from regard.data.shapes import Shape
-from regard.training.spread import Spread
+from regard.data.packed_shapes import Shape
+from regard.training.data_parallel import DistributedModel
 from regard.training.step import Optimizer, change_weights
 
 STEPS_BEFORE = 3
 
 
 @dataclass
-class Recording:
+class CapturedStep:
     """The place for batches of some shapes, and the step with them."""
 
     rows: list[Tensor]
@@ -33,12 +33,12 @@ class Recording:
     graph: torch.cuda.CUDAGraph | None = None
 
 
-class RecordedStep:
+class CudaGraphStep:
     """`training_step` for packed batches; records itself when it has run a few times."""
 
     def __init__(
         self,
-        spread: Spread,
+        spread: DistributedModel,
         optimizer: Optimizer,
         config: TrainConfig,
         *,
@@ -53,12 +53,12 @@ class RecordedStep:
         self.numbers = torch.zeros(3, device=self.device)
         alone = spread.world.size == 1  # a recording does not hold what processes tell each other
         self.records = config.graph and alone
-        self.recordings: dict[tuple[Shape, ...], Recording] = {}
+        self.recordings: dict[tuple[Shape, ...], CapturedStep] = {}
 
     def __call__(self, batches: Sequence[PackedBatch], *, rate: float) -> Tensor:
         shapes = tuple(batch.shape for batch in batches)
         if shapes not in self.recordings:
-            self.recordings[shapes] = Recording([torch.empty_like(batch.row) for batch in batches])
+            self.recordings[shapes] = CapturedStep([torch.empty_like(batch.row) for batch in batches])
         found = self.recordings[shapes]
         for row, batch in zip(found.rows, batches, strict=True):
             row.copy_(batch.row, non_blocking=True)
@@ -78,7 +78,7 @@ class RecordedStep:
         tokens = torch.cat([row[-1:] for row in rows]).sum().float()
         self.numbers.copy_(change_weights(self.spread, self.optimizer, batches, tokens, self.config, self.precision))
 
-    def _record(self, found: Recording, shapes: Sequence[Shape]) -> None:
+    def _record(self, found: CapturedStep, shapes: Sequence[Shape]) -> None:
         started = time.monotonic()
         torch.cuda.empty_cache()
         graph = torch.cuda.CUDAGraph()

@@ -1,6 +1,6 @@
 """Steps of search recorded once as a CUDA graph and played again, so that a step costs what the GPU needs and not Python.
 
-To search a `Recorded` is the model. Shapes are rounded up, so that few recordings serve all sentences; rows that are not
+To search a `CudaGraphModel` is the model. Shapes are rounded up, so that few recordings serve all sentences; rows that are not
 there are computed and dropped. One search at a time: a recording has one memory.
 
 Shapes: B sentences, Q beams, R = B * Q rows, V vocabulary.
@@ -30,10 +30,10 @@ Size = tuple[int, int, int, int]  # sentences, beams, slots, steps
 def record(model: Seq2Seq) -> Seq2Seq:
     """The model, its steps to be recorded where they can be."""
     on_gpu = next(model.parameters()).device.type == "cuda"
-    return Recorded(model) if on_gpu and model.has_fixed_state else model
+    return CudaGraphModel(model) if on_gpu and model.has_static_state else model
 
 
-class Recording:
+class StepGraph:
     """A step for one size, in tensors of its own; without a GPU the step itself."""
 
     def __init__(self, model: Seq2Seq, state: Any, rows: int, device: torch.device) -> None:
@@ -64,10 +64,10 @@ class Recording:
 
 
 @dataclass
-class RecordedState:
+class GraphState:
     """Which recording a search plays, and how far it is."""
 
-    recording: Recording
+    recording: StepGraph
     size: Size
     sentences: int
     turn: int
@@ -89,14 +89,14 @@ class RecordedState:
         self.recording.state.reorder(torch.cat([rows, fill]), dropped=sentences < before)
 
 
-class Recorded(Seq2Seq):
+class CudaGraphModel(Seq2Seq):
     """A model whose steps are recorded, for search."""
 
     def __init__(self, model: Seq2Seq) -> None:
         super().__init__()
         self.model: Any = model  # one that has a fixed state
         self.width, self.max_length = model.width, model.max_length
-        self._recordings: OrderedDict[Size, Recording] = OrderedDict()
+        self._recordings: OrderedDict[Size, StepGraph] = OrderedDict()
 
     def encode(self, source: Ragged) -> Any:
         return self.model.encode(source)
@@ -117,10 +117,10 @@ class Recorded(Seq2Seq):
         recording = self._recording(size, plain)
         recording.state.load(plain)
         recording.turn += 1
-        return RecordedState(recording, size, sentences, recording.turn, widened=beams == 1)
+        return GraphState(recording, size, sentences, recording.turn, widened=beams == 1)
 
     def step(self, tokens: Tensor, state: Any) -> Tensor:
-        if not isinstance(state, RecordedState):
+        if not isinstance(state, GraphState):
             return self.model.step(tokens, state)
         state.check()
         if state.length == state.size[3]:
@@ -131,19 +131,19 @@ class Recorded(Seq2Seq):
         beams = state.size[1]
         return state.recording.play(tokens.repeat_interleave(beams))[::beams]
 
-    def _recording(self, size: Size, like: Any) -> Recording:
+    def _recording(self, size: Size, like: Any) -> StepGraph:
         """The recording for a size, made now if there is none."""
         if size not in self._recordings:
             sentences, beams, slots, steps = size
-            state = self.model.fixed_state(like, sentences=sentences, slots=slots, steps=steps)
+            state = self.model.static_state(like, sentences=sentences, slots=slots, steps=steps)
             device = next(self.model.parameters()).device
-            self._recordings[size] = Recording(self.model, state, sentences * beams, device)
+            self._recordings[size] = StepGraph(self.model, state, sentences * beams, device)
             if len(self._recordings) > MOST_RECORDINGS:
                 self._recordings.popitem(last=False)
         self._recordings.move_to_end(size)
         return self._recordings[size]
 
-    def _make_room(self, state: RecordedState) -> None:
+    def _make_room(self, state: GraphState) -> None:
         """Goes on in a recording with room for twice as many steps."""
         sentences, beams, slots, steps = state.size
         state.size = (sentences, beams, slots, 2 * steps)

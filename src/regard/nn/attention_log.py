@@ -8,10 +8,10 @@ from contextvars import ContextVar
 
 from torch import Tensor, nn
 
-_current: ContextVar[Seen | None] = ContextVar("watching", default=None)
+_current: ContextVar[AttentionLog | None] = ContextVar("current_log", default=None)
 
 
-class Seen:
+class AttentionLog:
     """The weights of each attention, call by call: for each sentence [H, queries, keys]."""
 
     def __init__(self) -> None:
@@ -23,9 +23,9 @@ class Seen:
 
 
 @contextmanager
-def watch() -> Iterator[Seen]:
+def watch() -> Iterator[AttentionLog]:
     """A context in which attention is written down, in this thread."""
-    seen = Seen()
+    seen = AttentionLog()
     token = _current.set(seen)
     try:
         yield seen
@@ -33,6 +33,6 @@ def watch() -> Iterator[Seen]:
         _current.reset(token)
 
 
-def watching() -> Seen | None:
+def current_log() -> AttentionLog | None:
     """Where to write weights down; None where nobody looks."""
     return _current.get()

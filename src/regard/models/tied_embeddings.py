@@ -18,7 +18,7 @@ CHUNK = 4096  # vectors whose logits are held at a time
 Tie = Literal["all", "target", "none"]  # source, target embedding and output layer; the last two; nothing
 
 
-class TiedTables(Model):
+class TiedEmbeddings(Model):
     """A model with a table of vectors for each side and an output layer, each [V, D], as many of them one as `tie` says."""
 
     def __init__(self, width: int, tie: Tie, *, source_size: int, target_size: int) -> None:
@@ -37,9 +37,9 @@ class TiedTables(Model):
     def output_weight(self) -> Tensor:
         return self.target_embedding if self.output is None else self.output
 
-    def lay_out_for_search(self, *, int8: bool = False) -> int:
+    def prepare_for_inference(self, *, int8: bool = False) -> int:
         self.output_for_search = for_search(self.output_weight, int8=int8)
-        return super().lay_out_for_search(int8=int8) + isinstance(self.output_for_search, Int8Matrix)
+        return super().prepare_for_inference(int8=int8) + isinstance(self.output_for_search, Int8Matrix)
 
     def project(self, hidden: Tensor) -> Tensor:
         """The output layer: [N, D] to logits [N, V]."""

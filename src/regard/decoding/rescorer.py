@@ -22,7 +22,7 @@ CHUNK = 1024  # tokens whose logits are held at a time
 
 
 @dataclass(frozen=True)
-class Judge:
+class Rescorer:
     """A model that says how likely a translation is."""
 
     model: Seq2Seq

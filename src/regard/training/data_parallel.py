@@ -15,10 +15,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from regard import kernels
 from regard.data.loader import Batch
-from regard.kernels.halves import rounded
+from regard.kernels.weight_cast import rounded
 from regard.models.base import Model
 from regard.nn.device import autocast
-from regard.training.lanes import Numbered, in_two_threads
+from regard.training.threaded_gradients import Numbered, in_two_threads
 from regard.training.loss import sequence_loss
 from regard.training.world import ALONE, World
 
@@ -36,7 +36,7 @@ class LossOf(nn.Module):
         return sequence_loss(self.model, batch, smoothing=self.smoothing).total
 
 
-class Spread:
+class DistributedModel:
     """The loss of a model, computed by all processes of a world, each on batches of its own."""
 
     def __init__(self, model: Model, *, smoothing: float, world: World = ALONE, parallel: Parallel = "copies") -> None:
@@ -44,7 +44,7 @@ class Spread:
         self.sharded = world.size > 1 and parallel == "shards"
         self.loss: nn.Module = LossOf(model, smoothing=smoothing)
         if self.sharded:
-            from regard.training.shards import shard
+            from regard.training.fsdp import shard
 
             shard(self.loss)
         elif world.size > 1:
@@ -85,7 +85,7 @@ class Spread:
                 yield
             return
         if self.sharded:
-            from regard.training.shards import share_gradients
+            from regard.training.fsdp import share_gradients
 
             share_gradients(self.loss, last)
         yield
@@ -96,7 +96,7 @@ class Spread:
         if not self.sharded:
             yield
             return
-        from regard.training.shards import gathered
+        from regard.training.fsdp import gathered
 
         with gathered(self.loss):
             yield
@@ -105,7 +105,7 @@ class Spread:
         """All of a tensor, where processes hold shards of it. Every process must ask."""
         if not self.sharded:
             return tensor
-        from regard.training.shards import whole
+        from regard.training.fsdp import whole
 
         return whole(tensor)
 
@@ -113,6 +113,6 @@ class Spread:
         """A whole tensor, spread as the other one is."""
         if not self.sharded:
             return value.to(like.device)
-        from regard.training.shards import placed
+        from regard.training.fsdp import placed
 
         return placed(value, like)

@@ -14,8 +14,8 @@ import numpy as np
 
 from regard.data.lengths import LengthTable
 from regard.data.shard_file import OFFSETS
-from regard.data.sharded import SIDES, shard_name
-from regard.data.store import IdStore
+from regard.data.pair_store import SIDES, shard_name
+from regard.data.column import IdColumn
 from regard.errors import CheckpointError
 from regard.storage.folder import SMALL, Folder
 from regard.storage.manifest import check_folder, staged
@@ -65,8 +65,8 @@ class EncodedChunk:
     """A chunk of pairs and its ids."""
 
     pairs: list[Pair]
-    source: IdStore
-    target: IdStore
+    source: IdColumn
+    target: IdColumn
 
 
 class ShardWriter:

@@ -7,11 +7,11 @@ from safetensors.torch import load_file
 
 import regard
 from regard.config import load_recipe
-from regard.data import order
+from regard.data import batch_sampler
 from regard.data.loader import Loader
-from regard.data.order import Position
+from regard.data.batch_sampler import Position
 from regard.data.packing import PackedLoader
-from regard.data.sharded import PairStore, StoredSides
+from regard.data.pair_store import PairStore, StoredPairs
 from regard.data.shuffle import Shuffle
 from regard.errors import ConfigError, DataError
 from tests.preparing.conftest import PAIRS
@@ -53,7 +53,7 @@ def test_a_run_goes_on_in_its_store_and_in_no_other(make, folder):
         train(folder, "run", "data.train.store=ids")
 
 
-class Counted(StoredSides):
+class Counted(StoredPairs):
     """Remembers which rows were read."""
 
     def __init__(self, store):
@@ -88,9 +88,9 @@ def test_one_shard_is_read_at_a_time(make, monkeypatch):
         PairStore, "side", lambda self, side, shard, *rest: opened.append(shard) or before(self, side, shard, *rest)
     )
     rows = np.array([2_200, 3, 501, 4])
-    sides, (places,) = StoredSides(store).read([rows])
+    sides, (places,) = StoredPairs(store).read([rows])
     assert opened == [0, 1, 4, 0, 1, 4]
-    source, target = StoredSides(store).lengths_of(rows)
+    source, target = StoredPairs(store).lengths_of(rows)
     assert [len(sides.source[place]) for place in places] == source.tolist()
     assert [len(sides.target[place]) for place in places] == target.tolist()
 
@@ -98,10 +98,10 @@ def test_one_shard_is_read_at_a_time(make, monkeypatch):
 def test_lengths_are_known_without_reading_rows(make):
     store = make()
     everything = np.arange(PAIRS)
-    source, target = StoredSides(store).lengths_of(everything)
+    source, target = StoredPairs(store).lengths_of(everything)
     for most in (0, 3, 10, 1_000):
         kept = np.maximum(source, target) <= most
-        found = StoredSides(store).upto(most)
+        found = StoredPairs(store).upto(most)
         longest = np.maximum(source, target)[kept].max(initial=0)
         assert (found.pairs, found.longest) == (kept.sum(), longest)
         assert (found.source_tokens, found.target_tokens) == (source[kept].sum(), target[kept].sum())

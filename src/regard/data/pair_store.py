@@ -23,10 +23,10 @@ import numpy as np
 
 from regard.config import TokenizerConfig
 from regard.data.batching import Indices
-from regard.data.lengths import Kept, LengthTable
+from regard.data.lengths import LengthTotals, LengthTable
 from regard.data.shard_file import OFFSETS, ShardSide, check_size
-from regard.data.sides import Sides
-from regard.data.store import IdStore
+from regard.data.columns import EncodedPairs
+from regard.data.column import IdColumn
 from regard.errors import ConfigError, DataError
 from regard.storage.folder import Folder
 from regard.text.tokenizer import Tokenizers, load_tokenizers
@@ -129,12 +129,12 @@ class PairStore:
                 )
         return load_tokenizers(Folder(self.folder, "tokenizer"))
 
-    def encoded(self, tokenizers: Tokenizers) -> StoredSides:
+    def encoded(self, tokenizers: Tokenizers) -> StoredPairs:
         """The ids as they are on disk."""
-        return StoredSides(self, (tokenizers.source.size, tokenizers.target.size))
+        return StoredPairs(self, (tokenizers.source.size, tokenizers.target.size))
 
 
-class StoredSides:
+class StoredPairs:
     """Ids on disk, read where they are asked for, in the order they lie there."""
 
     def __init__(self, store: PairStore, vocabularies: tuple[int, int] | None = None) -> None:
@@ -153,16 +153,16 @@ class StoredSides:
             result.append(lengths)
         return result[0], result[1]
 
-    def upto(self, max_length: int | None) -> Kept:
+    def upto(self, max_length: int | None) -> LengthTotals:
         return self.store.lengths.upto(max_length)
 
-    def read(self, batches: list[Indices]) -> tuple[Sides, list[Indices]]:
+    def read(self, batches: list[Indices]) -> tuple[EncodedPairs, list[Indices]]:
         rows = np.concatenate(batches)
         order = np.argsort(rows)
         places = np.empty(len(rows), dtype=np.int64)
         places[order] = np.arange(len(rows))
-        source, target = (IdStore.join(self._by_shard(side, rows[order], ShardSide.take)) for side in SIDES)
-        return Sides(source, target), np.split(places, np.cumsum([len(batch) for batch in batches])[:-1])
+        source, target = (IdColumn.join(self._by_shard(side, rows[order], ShardSide.take)) for side in SIDES)
+        return EncodedPairs(source, target), np.split(places, np.cumsum([len(batch) for batch in batches])[:-1])
 
     def _by_shard(self, side: str, rows: Indices, look: Callable[[ShardSide, Indices], Any]) -> list[Any]:
         """What `look` finds of these sorted rows in each shard that has some."""

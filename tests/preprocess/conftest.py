@@ -5,7 +5,7 @@ import random
 import pytest
 
 from regard.config import load_recipe
-from regard.preparing import chunks, prepare
+from regard.preprocess import chunks, prepare
 
 WORDS = ["haus", "hund", "katze", "rot", "und", "ist", "klein", "groß", "baum", "wald", "see", "berg"]
 PAIRS = 2_300

@@ -13,16 +13,16 @@ from torch import Tensor, nn
 
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import Check, SearchOptions, never_stop
-from regard.decoding.refine import refine
+from regard.decoding.non_autoregressive import refine
 from regard.decoding.search import search
 from regard.decoding.translator import Translator, search_options
 from regard.errors import DecodeError
-from regard.explain.sight import Alternative, Attention, Side, Sight, Text
+from regard.explain.trace_types import Alternative, Attention, Side, Trace, Text
 from regard.explain.words import between_words, group, shown
-from regard.models.base import AtOnce, Model, Seq2Seq
+from regard.models.base import NonAutoregressive, Model, Seq2Seq
 from regard.nn.alignment import Alignment
 from regard.nn.attention import CrossAttention, PositionalAttention
-from regard.nn.watch import Seen, watch
+from regard.nn.attention_log import AttentionLog, watch
 from regard.text.tokenizer import BOS, EOS, Tokenizer, Tokenizers
 
 # Source and output tokens of all alternatives that are continued: enough for a sentence of everyday length.
@@ -40,7 +40,7 @@ def see(
     alternatives: int = 3,
     name: str = "",
     check: Check = never_stop,
-) -> Sight:
+) -> Trace:
     """How a sentence is translated, beginning with `prefix` where one is given.
 
     `check` is called before every step of a search.
@@ -49,7 +49,7 @@ def see(
     source_ids = _source_ids(translator, text)
     source = Ragged.from_lists([source_ids], next(model.parameters()).device)
     options = options or search_options(translator.config)
-    if isinstance(model, AtOnce):
+    if isinstance(model, NonAutoregressive):
         if prefix:
             raise DecodeError("this model writes all tokens at once; it cannot go on from given ones")
         target_ids, seen = _written_at_once(model, source, options, check)
@@ -61,7 +61,7 @@ def see(
         seen, logp = _written_again(model, source, target_ids)
         probabilities = [round(float(logp[place, token].exp()), 6) for place, token in enumerate(target_ids)]
         others = _alternatives(translator, source_ids, target_ids, logp, options, alternatives, check)
-    sight = Sight(
+    sight = Trace(
         model=name,
         source=_text(tokenizers.source, source_ids),
         target=_text(tokenizers.target, target_ids),
@@ -103,7 +103,7 @@ def _text(tokenizer: Tokenizer, ids: list[int]) -> Text:
     return Text(tokenizer.decode(ids), ids, tokenizer.pieces(ids), group(tokenizer, ids))
 
 
-def _written_again(model: Seq2Seq, source: Ragged, target_ids: list[int]) -> tuple[Seen, Tensor]:
+def _written_again(model: Seq2Seq, source: Ragged, target_ids: list[int]) -> tuple[AttentionLog, Tensor]:
     """What attention did while these tokens were read in one go, and all log-probabilities: [tokens, V]."""
     with watch() as seen:
         target = Ragged.from_lists([[BOS, *target_ids[:-1]]], source.layout.device)
@@ -113,12 +113,12 @@ def _written_again(model: Seq2Seq, source: Ragged, target_ids: list[int]) -> tup
     return seen, logp
 
 
-def _written_at_once(model: AtOnce, source: Ragged, options: SearchOptions, check: Check) -> tuple[list[int], Seen]:
+def _written_at_once(model: NonAutoregressive, source: Ragged, options: SearchOptions, check: Check) -> tuple[list[int], AttentionLog]:
     """What it writes, and what attention did where its likeliest candidate is what it writes."""
     best = refine(model, source, options=options, check=check)[0][0].ids
     with watch() as seen:
         alone = refine(model, source, options=replace(options, beam=1, nbest=1), check=check)[0][0].ids
-    return [*best, EOS], seen if alone == best else Seen()
+    return [*best, EOS], seen if alone == best else AttentionLog()
 
 
 def _alternatives(
@@ -187,26 +187,26 @@ def _chunks(prefixes: list[list[int]], sizes: list[int]) -> Iterator[list[list[i
         yield chunk
 
 
-def _attentions(model: Model, seen: Seen) -> list[Attention]:
+def _attentions(model: Model, seen: AttentionLog) -> list[Attention]:
     """What was written down, lowest layer first, the encoder's before the decoder's."""
     found = []
     for name, module in model.named_modules():
         if module not in seen.calls:
             continue
         calls = [call[0] for call in seen.calls[module]]
-        one_by_one = not model.at_once and len(calls) > 1 and all(call.size(1) == 1 for call in calls)
+        one_by_one = not model.non_autoregressive and len(calls) > 1 and all(call.size(1) == 1 for call in calls)
         weights = torch.cat(calls, dim=1) if one_by_one else calls[-1]
-        kind, queries, keys = _kind(name, module, at_once=model.at_once)
+        kind, queries, keys = _kind(name, module, non_autoregressive=model.non_autoregressive)
         digits = re.search(r"\d+", name)
         layer = int(digits.group()) + 1 if digits else 1
         found.append(Attention(kind, layer, queries, keys, weights.float().cpu().numpy()))
     return found
 
 
-def _kind(name: str, module: nn.Module, *, at_once: bool) -> tuple[str, Side, Side]:
+def _kind(name: str, module: nn.Module, *, non_autoregressive: bool) -> tuple[str, Side, Side]:
     if isinstance(module, CrossAttention | Alignment):
         return "encoder-decoder", "target", "source"
     if "encoder" in name.split("."):
         return "encoder", "source", "source"
     kind = "positions" if isinstance(module, PositionalAttention) else "decoder"
-    return kind, "target", "target" if at_once else "read"
+    return kind, "target", "target" if non_autoregressive else "read"

@@ -9,7 +9,7 @@ import sys
 import msgspec
 import pytest
 
-from regard.data.sharded import PairStore
+from regard.data.pair_store import PairStore
 from regard.errors import DataError
 from regard.run.folder import RunFolder
 from tests.preparing.test_training import train

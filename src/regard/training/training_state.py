@@ -13,14 +13,14 @@ from regard.errors import CheckpointError
 from regard.run.checkpoint import Checkpoint, load_weights, model_weights
 from regard.training.averaging import MovingAverage
 from regard.training.counters import Counters
-from regard.training.spread import Spread
+from regard.training.data_parallel import DistributedModel
 from regard.training.step import make_optimizer
 
 
-class State:
+class TrainingState:
     """What training changes, as a checkpoint and back. Checkpoints hold whole tensors, whoever held shards of them."""
 
-    def __init__(self, spread: Spread, config: TrainConfig) -> None:
+    def __init__(self, spread: DistributedModel, config: TrainConfig) -> None:
         self.spread, self.model, self.config = spread, spread.model, config
         self.device = next(self.model.parameters()).device
         self.optimizer = make_optimizer(self.model, config, sharded=spread.sharded)

@@ -9,22 +9,22 @@ from queue import SimpleQueue
 import torch
 
 from regard.data.ragged import Ragged
-from regard.decoding.hypotheses import Check, Found, SearchOptions, never_stop
-from regard.decoding.refine import refine
+from regard.decoding.hypotheses import Check, SearchResults, SearchOptions, never_stop
+from regard.decoding.non_autoregressive import refine
 from regard.decoding.search import search_each
-from regard.models.base import AtOnce, Model
+from regard.models.base import NonAutoregressive, Model
 
 MOST_LANES = 8  # Python itself runs in one of them at a time
 
 
 def search_all(
     model: Model, sources: Sequence[Ragged], *, options: SearchOptions, check: Check = never_stop
-) -> Iterator[tuple[int, Found]]:
+) -> Iterator[tuple[int, SearchResults]]:
     """The results of `search_each` for each batch, with the number of the batch, as they become ready.
 
     `check` is called before every step, by several threads where there are several batches at once.
     """
-    find: Callable[..., Iterator[Found]] = _refine_all if model.at_once else search_each
+    find: Callable[..., Iterator[SearchResults]] = _refine_all if model.non_autoregressive else search_each
     threads = torch.get_num_threads()
     lanes = min(threads, MOST_LANES, len(sources))
     on_cpu = next(model.parameters()).device.type == "cpu"
@@ -32,7 +32,7 @@ def search_all(
         for number, source in enumerate(sources):
             yield from ((number, found) for found in find(model, source, options=options, check=check))
         return
-    heard: SimpleQueue[tuple[int, Found] | Future[None]] = SimpleQueue()
+    heard: SimpleQueue[tuple[int, SearchResults] | Future[None]] = SimpleQueue()
 
     def search_one(number: int) -> None:
         for found in find(model, sources[number], options=options, check=check):
@@ -54,5 +54,5 @@ def search_all(
         pool.shutdown(cancel_futures=True)
 
 
-def _refine_all(model: AtOnce, source: Ragged, *, options: SearchOptions, check: Check) -> Iterator[Found]:
+def _refine_all(model: NonAutoregressive, source: Ragged, *, options: SearchOptions, check: Check) -> Iterator[SearchResults]:
     yield list(enumerate(refine(model, source, options=options, check=check)))

@@ -15,7 +15,7 @@ from regard.data.loader import Batch
 from regard.models.base import Model
 
 Numbered = tuple[int, Batch]  # a micro-batch, and its number among all of the step, for its noise
-Found = tuple[Tensor, Sequence[Tensor | None]]  # a summed loss, and the gradients of the parameters
+LossAndGradients = tuple[Tensor, Sequence[Tensor | None]]  # a summed loss, and the gradients of the parameters
 
 _OTHER = ThreadPoolExecutor(1, "gradients")  # the second thread, begun when it is first needed
 
@@ -27,7 +27,7 @@ def in_two_threads(model: Model, loss: Callable[[Batch], Tensor], batches: Seque
     """
     parameters = [one for one in model.parameters() if one.requires_grad]
 
-    def sum_up(own: Sequence[Numbered], threads: int) -> Found:
+    def sum_up(own: Sequence[Numbered], threads: int) -> LossAndGradients:
         torch.set_num_threads(threads)  # of this thread's products
         total = torch.zeros(())
         sums: Sequence[Tensor | None] | None = None

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Generator
 from dataclasses import replace
 
-from regard.data.order import Position
-from regard.data.packing import Block, PackedBatch, PackedLoader
+from regard.data.batch_sampler import Position
+from regard.data.packing import PackedRows, PackedBatch, PackedLoader
 from regard.training.world import World
 
 AHEAD = 2  # blocks
@@ -16,7 +16,7 @@ AHEAD = 2  # blocks
 
 def feed(loader: PackedLoader, position: Position, world: World) -> Generator[tuple[PackedBatch, Position], None, None]:
     """Each batch of this process from here on, on its device, with the position after those of all processes."""
-    ready: queue.Queue[Block | BaseException] = queue.Queue(maxsize=AHEAD)
+    ready: queue.Queue[PackedRows | BaseException] = queue.Queue(maxsize=AHEAD)
     stopped = threading.Event()
     thread = threading.Thread(target=_write_ahead, args=(loader, position, world, ready, stopped), name="feed")
     try:
@@ -36,7 +36,7 @@ def _write_ahead(
     loader: PackedLoader,
     position: Position,
     world: World,
-    ready: queue.Queue[Block | BaseException],
+    ready: queue.Queue[PackedRows | BaseException],
     stopped: threading.Event,
 ) -> None:
     try:
@@ -49,7 +49,7 @@ def _write_ahead(
         _put(ready, error, stopped)
 
 
-def _put(ready: queue.Queue[Block | BaseException], what: Block | BaseException, stopped: threading.Event) -> None:
+def _put(ready: queue.Queue[PackedRows | BaseException], what: PackedRows | BaseException, stopped: threading.Event) -> None:
     """Waits for room, or for the reader to go."""
     while not stopped.is_set():
         try:
