@@ -22,10 +22,10 @@ from regard.config import TrainConfig
 from regard.data.loader import make_batch
 from regard.models import build_model
 from regard.run.folder import RunFolder
-from regard.training.saver import Saver
 from regard.training.data_parallel import DistributedModel
-from regard.training.training_state import State
+from regard.training.saver import Saver
 from regard.training.step import training_step
+from regard.training.training_state import State
 
 MINUTE = 60.0
 SIZES = {
@@ -39,7 +39,7 @@ def measure(table: dict[str, Any], vocabulary: int, saves: int, folder: Path, de
     model = build_model({"kind": "transformer", **table}, source_size=vocabulary, target_size=vocabulary).to(device)
     config = TrainConfig()
     state = State(DistributedModel(model, smoothing=0.1), config)
-    training_step(state.spread, state.optimizer, [make_batch([[5] * 20] * 4, [[6] * 20] * 4)], config, rate=1e-4)
+    training_step(state.distributed, state.optimizer, [make_batch([[5] * 20] * 4, [[6] * 20] * 4)], config, rate=1e-4)
     failures: list[OSError] = []
     saver = Saver(RunFolder(folder), saved=lambda step, path: None, failed=lambda step, error: failures.append(error))
     waits, writes, used = [], [], []

@@ -23,7 +23,7 @@ from regard.text.bitext import load_bitext
 SIZES = {1: 100, 64: 512}  # sentences at a time, and of how many times this is measured
 
 
-def ways(run: Path, judge: Path, device: str) -> dict[str, tuple[Translator, dict[str, int]]]:
+def ways(run: Path, rescorer: Path, device: str) -> dict[str, tuple[Translator, dict[str, int]]]:
     """What is measured of a run: its translator and its options, by name."""
     config = RunFolder(run).recipe()
     kind, translator = config.model["kind"], api.load(run, device=device)
@@ -33,7 +33,7 @@ def ways(run: Path, judge: Path, device: str) -> dict[str, tuple[Translator, dic
         return {f"{kind}, {n} iterations": (translator, {"beam": 5, "iterations": n}) for n in (4, 10)}
     found = {f"{kind}, argmax": (translator, {"beam": 1})}
     if kind == "nat":
-        judged = api.load(run, device=device, judge=judge)
+        judged = api.load(run, device=device, rescorer=rescorer)
         found[f"{kind}, 10 candidates, judged"] = (judged, {"beam": 10})
     return found
 

@@ -56,21 +56,21 @@ def overrides_of(contender: Contender, rate: float, steps: int, seed: int) -> tu
     )
 
 
-def study(recipe: str, data: Path, out: Path, seconds: float, seeds: int, non_autoregressive: int) -> dict[str, Any]:
+def study(recipe: str, data: Path, out: Path, seconds: float, seeds: int, at_once: int) -> dict[str, Any]:
     """The curves of all contenders on one recipe."""
     steps = {}
     for contender in CONTENDERS:  # alone, so that the speed is its own
         job = Job(
             f"{recipe} {contender.name} speed", recipe, overrides_of(contender, contender.rates[0], MEASURED_STEPS, 1)
         )
-        speed = studies.run_jobs([job], data, out, beam=1, non_autoregressive=1)[job.name]
+        speed = studies.run_jobs([job], data, out, beam=1, at_once=1)[job.name]
         steps[contender.name] = round(seconds * speed["tokens_per_second"] / speed["tokens_per_step"])
     jobs = [
         Job(f"{contender.name} / {rate} / 1", recipe, overrides_of(contender, rate, steps[contender.name], 1))
         for contender in CONTENDERS
         for rate in contender.rates
     ]
-    found = studies.run_jobs(jobs, data, out, beam=4, non_autoregressive=non_autoregressive)
+    found = studies.run_jobs(jobs, data, out, beam=4, at_once=at_once)
     best = {
         contender.name: max(contender.rates, key=lambda rate: found[f"{contender.name} / {rate} / 1"]["bleu"])
         for contender in CONTENDERS
@@ -84,7 +84,7 @@ def study(recipe: str, data: Path, out: Path, seconds: float, seeds: int, non_au
         for contender in CONTENDERS
         for seed in range(2, seeds + 1)
     ]
-    found |= studies.run_jobs(more, data, out, beam=4, non_autoregressive=non_autoregressive)
+    found |= studies.run_jobs(more, data, out, beam=4, at_once=at_once)
     return {
         "seconds": seconds,
         "contenders": {
@@ -150,7 +150,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     arguments = parser.parse_args()
     results = {
-        recipe: study(recipe, arguments.data, arguments.out, arguments.seconds, arguments.seeds, arguments.non_autoregressive)
+        recipe: study(recipe, arguments.data, arguments.out, arguments.seconds, arguments.seeds, arguments.at_once)
         for recipe in arguments.recipes.split(",")
     }
     studies.write(arguments.out, {"study": "optimizers", "results": results}, as_table(results))

@@ -92,12 +92,12 @@ def job_generate(folder: Path, pairs: int, longest: int) -> dict[str, Any]:
 
 def job_prepare(folder: Path, pairs: int) -> dict[str, Any]:
     from regard.config import load_recipe
-    from regard.preprocess.prepare import Progress, prepare  # what the command calls, without its display
+    from regard.preprocess.prepare import PrepareProgress, prepare  # what the command calls, without its display
 
-    began, last = time.perf_counter(), Progress("", 0, None)
+    began, last = time.perf_counter(), PrepareProgress("", 0, None)
     marks: dict[str, float] = {}
 
-    def report(progress: Progress) -> None:
+    def report(progress: PrepareProgress) -> None:
         nonlocal last
         marks.setdefault(progress.doing.split()[0], time.perf_counter() - began)
         last = progress
@@ -190,7 +190,7 @@ def job_late(folder: Path, cold: bool) -> dict[str, Any]:
     step = run.steps()[-1]
     checkpoint = run.read_checkpoint(run.checkpoints()[-1].name, training=True)
     count = json.loads((folder / "ids" / "store.json").read_text())["pairs"]
-    num_blocks = max(1, round(count / order.PAIRS_A_BLOCK))
+    num_blocks = max(1, round(count / batch_sampler.PAIRS_A_BLOCK))
     checkpoint.counters.update(epoch=0, block=num_blocks - 2, batch=40)
     run.save(checkpoint, step=step)
     if cold:

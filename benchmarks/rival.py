@@ -162,7 +162,7 @@ def _loaded(task: Task) -> Any:
     from regard import api
 
     judge = task.work / "run-Transformer-1" if task.rival.judged else None
-    return api.load(task.run, judge=judge)
+    return api.load(task.run, rescorer=judge)
 
 
 def _speed(translator: Any, sources: Sequence[str], size: int, beam: int) -> float:

@@ -203,7 +203,7 @@ def main() -> None:
         work.mkdir(parents=True, exist_ok=True)
         study = Study(work.resolve(), arguments.data.resolve(), arguments.also, arguments.seconds)
         rivals = [rival for rival in RIVALS if not arguments.only or rival.name in arguments.only]
-        found = run_all(study, rivals, range(1, arguments.seeds + 1), arguments.non_autoregressive)
+        found = run_all(study, rivals, range(1, arguments.seeds + 1), arguments.at_once)
     if found is None:
         raise SystemExit(f"out of time; the same call goes on. Not done: {', '.join(study.unfinished)}")
     lines = summarize(found)
@@ -213,7 +213,7 @@ def main() -> None:
 
 
 def run_all(
-    study: Study, rivals: Sequence[Rival], seeds: Sequence[int], non_autoregressive: int
+    study: Study, rivals: Sequence[Rival], seeds: Sequence[int], at_once: int
 ) -> dict[str, list[dict[str, Any]]] | None:
     """For each rival what all its seeds gave; None where there was no time for all of it."""
     every = [study.task("score", rival, seed) for rival in rivals for seed in seeds]
@@ -230,7 +230,7 @@ def run_all(
                 study.do(task)
 
     longest_first = sorted(by_run.values(), key=lambda tasks: -_seconds(tasks[0], paces))
-    with ThreadPoolExecutor(non_autoregressive) as pool:
+    with ThreadPoolExecutor(at_once) as pool:
         list(pool.map(train_and_score, longest_first))
     speeds = {rival.name: study.do(study.task("speed", rival)) for rival in rivals}
     if study.unfinished:

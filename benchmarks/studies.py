@@ -38,7 +38,7 @@ def run_job(job: Job, data: Path, beam: int) -> dict[str, Any]:
     return {"overrides": list(job.overrides), **result}
 
 
-def run_jobs(jobs: Sequence[Job], data: Path, out: Path, *, beam: int, non_autoregressive: int) -> dict[str, dict[str, Any]]:
+def run_jobs(jobs: Sequence[Job], data: Path, out: Path, *, beam: int, at_once: int) -> dict[str, dict[str, Any]]:
     """The results of all jobs by name. Each is kept in a file beside `out` at once, and not run again."""
     kept = out.with_suffix(".runs")
     kept.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def run_jobs(jobs: Sequence[Job], data: Path, out: Path, *, beam: int, non_autor
         result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return result
 
-    with ThreadPoolExecutor(non_autoregressive) as pool:
+    with ThreadPoolExecutor(at_once) as pool:
         return dict(zip([job.name for job in jobs], pool.map(run_or_read, jobs), strict=True))
 
 

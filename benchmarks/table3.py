@@ -165,7 +165,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     arguments = parser.parse_args()
     jobs = jobs_of(arguments.recipe, arguments.steps, arguments.seeds)
-    found = studies.run_jobs(jobs, arguments.data, arguments.out, beam=4, non_autoregressive=arguments.non_autoregressive)
+    found = studies.run_jobs(jobs, arguments.data, arguments.out, beam=4, at_once=arguments.at_once)
     lines = summarize(found, arguments.seeds)
     studies.write(
         arguments.out,

@@ -1,4 +1,4 @@
-"""A teacher's translations as a corpus, and a teacher as the judge of candidates."""
+"""A teacher's translations as a corpus, and a teacher as the rescorer of candidates."""
 
 import json
 
@@ -86,7 +86,7 @@ def test_most_like_the_reference():
 
 
 def test_the_judge_scores_as_search_does_and_puts_the_best_first(teacher):
-    judged = regard.load(teacher, judge=teacher)
+    judged = regard.load(teacher, rescorer=teacher)
     options = SearchOptions(beam=3, nbest=3, length_penalty=0.6)
     texts = ["a b c", "d", "e f g h"]
     alone = list(regard.load(teacher).stream(texts, options=options))
@@ -97,8 +97,8 @@ def test_the_judge_scores_as_search_does_and_puts_the_best_first(teacher):
 
 
 def test_the_judge_reads_only_as_much_as_it_can(teacher):
-    judged = regard.load(teacher, judge=teacher)
-    judged.judge.model.max_length = 4
+    judged = regard.load(teacher, rescorer=teacher)
+    judged.rescorer.model.max_length = 4
     [found] = judged.stream(["a b c d e f g h"], options=SearchOptions(beam=2))
     assert found[0].score < 0
 
@@ -107,5 +107,5 @@ def test_who_writes_at_once_cannot_judge(teacher, tmp_path):
     shape = ["model.width=16", "model.num_layers=1", "model.num_heads=2", "model.hidden=16"]
     steps = ["train.steps=2", "train.threads=1", "train.validate_pairs=1"]
     regard.train("copy", out=tmp_path / "ctc", overrides=["model.kind=ctc", *shape, *steps])
-    with pytest.raises(ConfigError, match="only a model that writes token by token can judge"):
-        regard.load(teacher, judge=tmp_path / "ctc")
+    with pytest.raises(ConfigError, match="only a model that writes token by token can rescore"):
+        regard.load(teacher, rescorer=tmp_path / "ctc")

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 
 from regard.config import TrainConfig
-from regard.data.loader import Batch, make_batch
 from regard.data.batch_sampler import EncodedPairs
-from regard.data.packing import PackedBatch, fill, write_row
-from regard.data.packed_shapes import SPARE_ALIKE, Shape, round_lengths
 from regard.data.column import IdColumn
+from regard.data.loader import Batch, make_batch
+from regard.data.packed_shapes import SPARE_ALIKE, Shape, round_lengths
+from regard.data.packing import PackedBatch, fill, write_row
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.parallel_search import search_all
 from regard.models import build_model
@@ -59,7 +59,9 @@ class Ours:
             self.model.train()
             self.config = TrainConfig(label_smoothing=setup.smoothing, clip_norm=setup.clip)
             self.optimizer = make_optimizer(self.model, self.config)
-            self.spread = DistributedModel(self.model, smoothing=setup.smoothing, world=World(device=torch.device(setup.device)))
+            self.distributed = DistributedModel(
+                self.model, smoothing=setup.smoothing, world=World(device=torch.device(setup.device))
+            )
             self.recorded: CudaGraphStep | None = None
             self.steps = 0
         else:
@@ -122,7 +124,7 @@ class Ours:
         if isinstance(batch, PackedBatch):
             if self.recorded is None:
                 self.recorded = CudaGraphStep(
-                    self.spread,
+                    self.distributed,
                     self.optimizer,
                     self.config,
                     precision=torch.bfloat16,
@@ -130,7 +132,7 @@ class Ours:
                 )
             return self.recorded([batch], rate=self.setup.lr)
         return training_step(
-            self.spread,
+            self.distributed,
             self.optimizer,
             [batch],
             self.config,

@@ -25,9 +25,9 @@ from regard.assembly import (
     try_one_pair,
 )
 from regard.config import Recipe, find_recipe, load_recipe
+from regard.decoding.cuda_graph_model import with_cuda_graphs
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.rescorer import Rescorer
-from regard.decoding.cuda_graph_model import record
 from regard.decoding.translator import Translator, search_options
 from regard.errors import ConfigError, DataError
 from regard.evaluation.metrics import Score, score_all
@@ -38,9 +38,9 @@ from regard.nn.device import pick_device, pick_precision, use_device, use_thread
 from regard.nn.int8 import refuse_without_int8
 from regard.run.card import make_card, write_card
 from regard.run.checkpoint import load_weights
-from regard.run.quantize import WeightKind
 from regard.run.folder import CARD_JSON, CARD_PAGE, RunFolder
 from regard.run.pretrained import find_run
+from regard.run.quantize import WeightKind
 from regard.text.bitext import anchor, data_folders, load_bitext, named_folder, refuse_outside, without_folders
 from regard.text.corpus import read_pairs
 from regard.training.events import Event, Listener, Noted, Saved, Validated
@@ -157,12 +157,12 @@ def load(
     *,
     device: str = "auto",
     warn: Callable[[str], None] = lambda text: None,
-    judge: Path | str | None = None,
+    rescorer: Path | str | None = None,
     int8: bool = False,
 ) -> Translator:
     """A run's model, ready to translate: the final weights, or the newest checkpoint while it is still training.
 
-    `judge` is another run, whose model chooses among the candidates of a beam. With `int8` large matrices are multiplied as
+    `rescorer` is another run, whose model chooses among the candidates of a beam. `int8` multiplies large matrices as
     8-bit integers: faster on a CPU, and nearly the same translations.
     """
     where, folder = pick_device(device), find_run(run)
@@ -175,15 +175,15 @@ def load(
     model.to(use_device(where)).eval()
     if not model.prepare_for_inference(int8=int8) and int8:
         warn("no matrix of this model is so large that 8-bit integers are faster; it computes in float32")
-    chooses = None if judge is None else _judge(judge, device)
-    searched = record(model) if isinstance(model, Seq2Seq) else model
-    return Translator(searched, tokenizers, recipe.decode, warn=warn, judge=chooses)
+    chooses = None if rescorer is None else _load_rescorer(rescorer, device)
+    searched = with_cuda_graphs(model) if isinstance(model, Seq2Seq) else model
+    return Translator(searched, tokenizers, recipe.decode, warn=warn, rescorer=chooses)
 
 
-def _judge(run: Path | str, device: str) -> Rescorer:
+def _load_rescorer(run: Path | str, device: str) -> Rescorer:
     teacher = load(run, device=device)
     if not isinstance(teacher.model, Seq2Seq):
-        raise ConfigError(f"{run} writes all tokens at once; only a model that writes token by token can judge")
+        raise ConfigError(f"{run} writes all tokens at once; only a model that writes token by token can rescore")
     return Rescorer(teacher.model, teacher.tokenizers, teacher.config.length_penalty, teacher.config.tokens)
 
 
@@ -205,11 +205,11 @@ def evaluate(
     options: SearchOptions | None = None,
     device: str = "auto",
     warn: Callable[[str], None] = lambda text: None,
-    judge: Path | str | None = None,
+    rescorer: Path | str | None = None,
     int8: bool = False,
 ) -> list[Evaluation]:
     """Scores of a run on its recipe's test sets, or on the files given."""
-    translator, recipe = load(run, device=device, warn=warn, judge=judge, int8=int8), find_run(run).recipe()
+    translator, recipe = load(run, device=device, warn=warn, rescorer=rescorer, int8=int8), find_run(run).recipe()
     if (source is None) != (reference is None):
         raise ConfigError("give both --source and --reference, or neither to use the recipe's test sets")
     if source is not None and reference is not None:

@@ -16,12 +16,12 @@ import torch
 
 from regard import kernels
 from regard.config import Recipe, TokenizerConfig, differences, to_table
+from regard.data.column import IdColumn
+from regard.data.columns import Encoded, EncodedPairs
 from regard.data.fertilities import Aligner
 from regard.data.loader import Batch, Loader, in_order, make_batch, to_device
 from regard.data.packing import PackedLoader
 from regard.data.pair_store import PairStore
-from regard.data.columns import Encoded, EncodedPairs
-from regard.data.column import IdColumn
 from regard.decoding.translator import Translator, search_options
 from regard.errors import ConfigError, DataError, did_you_mean
 from regard.evaluation.metrics import METRICS, histograms, score_all
@@ -36,8 +36,8 @@ from regard.text.corpus import Pair
 from regard.text.tokenizer import UNK, Tokenizers, load_tokenizers, train_tokenizers
 from regard.training.events import Event, Example, Listener, Noted, Progress, Saved, Started, Validated, Validation
 from regard.training.loss import sequence_loss
-from regard.training.trainer import Validate
 from regard.training.memory_check import check_memory, largest_budget, longest_sentences, rectangles
+from regard.training.trainer import Validate
 from regard.training.world import World
 
 EXAMPLES_SHOWN = 5

@@ -25,9 +25,9 @@ def counted(run):
 
 def test_the_operations_of_self_attention_are_those_it_does():
     x = torch.randn(200, 2, HEAD)
-    assert counted(lambda: attend(x, x, x, AttentionMask(Layout([200])), body="explicit")) == BY_NAME["self-attention"].count(
-        200, 128
-    )
+    assert counted(lambda: attend(x, x, x, AttentionMask(Layout([200])), backend="explicit")) == BY_NAME[
+        "self-attention"
+    ].count(200, 128)
 
 
 def test_the_operations_of_a_convolution_are_those_it_does():
@@ -48,7 +48,7 @@ def test_the_restricted_layer_does_about_what_its_window_says():
     # blocks of 64 queries see three blocks of 64 keys, where the window has 129
     kind = BY_NAME["restricted"]
     x = torch.randn(1024, 1, HEAD)
-    done = counted(lambda: attend(x, x, x, AttentionMask(Layout([1024]), window=WINDOW), body="explicit"))
+    done = counted(lambda: attend(x, x, x, AttentionMask(Layout([1024]), window=WINDOW), backend="explicit"))
     assert done == pytest.approx(kind.count(1024, HEAD) * 192 / 129)
 
 

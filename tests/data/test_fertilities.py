@@ -3,11 +3,11 @@
 import numpy as np
 import torch
 
+from regard.data.column import IdColumn
+from regard.data.columns import EncodedPairs
 from regard.data.fertilities import Aligner, spread_evenly
 from regard.data.loader import gather
 from regard.data.ragged import Layout
-from regard.data.columns import EncodedPairs
-from regard.data.column import IdColumn
 
 
 def sides_of(pairs):

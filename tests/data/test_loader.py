@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.loader import Loader, Position, EncodedPairs, gather, in_order, make_batch, to_device
 from regard.data.column import IdColumn
+from regard.data.loader import EncodedPairs, Loader, Position, gather, in_order, make_batch, to_device
 from regard.errors import DataError
 from regard.text.tokenizer import BOS, EOS
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from regard.data.batch_sampler import EncodedPairs, Position
+from regard.data.column import IdColumn
 from regard.data.lengths import LengthTable
 from regard.data.loader import gather
-from regard.data.batch_sampler import Position, EncodedPairs
-from regard.data.packing import NO_LABEL, PackedLoader, fill, largest_rectangle, unpack
 from regard.data.packed_shapes import Shape, shape_for
-from regard.data.column import IdColumn
+from regard.data.packing import NO_LABEL, PackedLoader, fill, largest_rectangle, unpack
 from regard.errors import ConfigError, DataError
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from regard.data import shard_file
-from regard.data.shard_file import ShardSide, read_ranges
 from regard.data.column import IdColumn
+from regard.data.shard_file import ShardSide, read_ranges
 from regard.errors import DataError
 from regard.storage.folder import Folder
 

@@ -7,8 +7,8 @@ import torch
 
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.parallel_search import search_all
 from regard.decoding.live import stream_greedy
+from regard.decoding.parallel_search import search_all
 from regard.decoding.search import search, search_each
 from regard.errors import Cancelled, DeadlineExceeded, DecodeError
 from regard.models import build_model

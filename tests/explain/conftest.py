@@ -1,9 +1,9 @@
-"""A sight of a sentence, by the model that comes in the box."""
+"""A trace of a sentence, by the model that comes in the box."""
 
 import pytest
 
 import regard
-from regard.explain.trace import see
+from regard.explain.trace import trace_translation
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
 
@@ -14,5 +14,5 @@ def translator():
 
 
 @pytest.fixture(scope="session")
-def sight(translator):
-    return see(translator, SENTENCE, name="en-de")
+def trace(translator):
+    return trace_translation(translator, SENTENCE, name="en-de")

@@ -8,7 +8,7 @@ import pytest
 from regard.decoding.hypotheses import SearchOptions
 from regard.explain.flow import mean_of_heads, rollout
 from regard.explain.page import as_page, asset, packed
-from regard.explain.trace import see
+from regard.explain.trace import trace_translation
 from regard.explain.words import between_words
 from tests.browser import Watched, chromium, expect, serious_findings
 
@@ -20,9 +20,9 @@ def browser():
 
 
 @pytest.fixture
-def opened(browser, sight, tmp_path):
+def opened(browser, trace, tmp_path):
     path = tmp_path / "look.html"
-    path.write_text(as_page(sight), encoding="utf-8")
+    path.write_text(as_page(trace), encoding="utf-8")
 
     def opener(**options):
         watched = Watched(browser, **options)
@@ -39,10 +39,10 @@ def test_it_opens_from_disk_asks_for_nothing_and_complains_of_nothing(opened):
     assert [url for url in watched.requests if not url.startswith(("file:", "data:"))] == []
 
 
-def test_the_page_computes_means_rollout_and_words_as_we_do(browser, sight):
+def test_the_page_computes_means_rollout_and_words_as_we_do(browser, trace):
     """The page has them in JavaScript: the same weights through both."""
-    layers = sight.of("encoder")
-    layers_packed = [one for one in packed(sight)["attentions"] if one["name"] == "encoder"]
+    layers = trace.of("encoder")
+    layers_packed = [one for one in packed(trace)["attentions"] if one["name"] == "encoder"]
     code = b64encode(asset("attention.js").encode()).decode()
     found = Watched(browser).page.evaluate(
         """async ([code, packed, words]) => {
@@ -51,20 +51,20 @@ def test_the_page_computes_means_rollout_and_words_as_we_do(browser, sight):
             const rolled = rollout(layers.map((one) => meanOf(one.matrices)));
             return [rolled, betweenWords(rolled, words, words)].map((one) => Array.from(one.values));
         }""",
-        [code, layers_packed, sight.source.words],
+        [code, layers_packed, trace.source.words],
     )
     rolled = rollout([mean_of_heads(one.weights) for one in layers])
-    words = between_words(rolled[None], sight.source.words, sight.source.words)[0]
+    words = between_words(rolled[None], trace.source.words, trace.source.words)[0]
     np.testing.assert_allclose(found[0], rolled.ravel(), atol=2e-5)  # weights travel in steps of 1/65535
     np.testing.assert_allclose(found[1], words.ravel(), atol=2e-4)
 
 
-def test_the_translation_is_there_with_what_else_could_have_been(opened, sight):
+def test_the_translation_is_there_with_what_else_could_have_been(opened, trace):
     page = opened().page
-    assert page.locator("#translation").inner_text() == sight.target.text
+    assert page.locator("#translation").inner_text() == trace.target.text
     place = 8
     page.locator(".token").nth(place).click()
-    other = sight.alternatives[place][0]
+    other = trace.alternatives[place][0]
     shown = page.locator("#others li").first.inner_text()
     assert other.text in shown
     page.locator("#others button").first.click()
@@ -73,7 +73,7 @@ def test_the_translation_is_there_with_what_else_could_have_been(opened, sight):
     assert page.locator("#others").is_hidden()
 
 
-def test_layers_heads_and_views_can_be_chosen(opened, sight):
+def test_layers_heads_and_views_can_be_chosen(opened, trace):
     watched = opened()
     page = watched.page
     page.get_by_label("Encoder", exact=True).check()
@@ -90,15 +90,15 @@ def test_layers_heads_and_views_can_be_chosen(opened, sight):
     assert watched.complaints == []
 
 
-def test_pointing_at_a_word_says_what_it_looks_at_with_the_numbers_seen(opened, sight):
+def test_pointing_at_a_word_says_what_it_looks_at_with_the_numbers_seen(opened, trace):
     page = opened().page
     page.get_by_label("pieces").check()
-    expect(page.locator(".lines .query .word")).to_have_count(len(sight.target.pieces))
+    expect(page.locator(".lines .query .word")).to_have_count(len(trace.target.tokens))
     page.locator(".lines .query .word").nth(1).hover()
     said = page.locator(".said").inner_text()
-    weights = sight.of("encoder-decoder")[-1].weights.mean(axis=0)[1]
+    weights = trace.of("encoder-decoder")[-1].weights.mean(axis=0)[1]
     best = int(weights.argmax())
-    piece = sight.source.pieces[best].lstrip("\u2581")
+    piece = trace.source.tokens[best].lstrip("\u2581")
     assert f"looks at {piece} {round(100 * float(weights[best]))} %" in said
 
 
@@ -131,7 +131,7 @@ def test_five_hundred_tokens_are_drawn(browser, translator, tmp_path):
     path = tmp_path / "long.html"
     text = " ".join(f"The house number {number} is red." for number in range(60))
     options = SearchOptions(beam=1, max_length=500)
-    path.write_text(as_page(see(translator, text, options=options, alternatives=0)), encoding="utf-8")
+    path.write_text(as_page(trace_translation(translator, text, options=options, alternatives=0)), encoding="utf-8")
     watched = Watched(browser)
     watched.page.goto(path.as_uri())
     watched.page.wait_for_selector(".lines path", state="attached")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from regard.explain.flow import mean_of_heads, moses_pairs, rollout, soft_alignment
-from regard.explain.trace_types import Attention, Trace, Text
+from regard.explain.trace_types import Attention, Text, Trace
 from regard.explain.words import between_words, group, shown
 from regard.text.tokenizer import train_tokenizers
 
@@ -59,6 +59,6 @@ def test_words_as_a_person_would_count_them(kind, text, words):
     size = 20 if kind == "bpe" else 100
     tokenizer = train_tokenizers([(text, text)] * 3, kind=kind, size=size, joint=True).source
     ids = [*tokenizer.encode(text), 2]
-    pieces = tokenizer.pieces(ids)
+    pieces = tokenizer.tokens(ids)
     found = [shown("".join(pieces[index] for index in word)) for word in group(tokenizer, ids)]
     assert found == [*words, "</s>"]

@@ -22,8 +22,8 @@ from regard.cli.look import look as look_command
 from regard.cli.report import report as report_command
 from regard.cluster.corpus import translate_corpus
 from regard.config import load_recipe
-from regard.data.loader import Loader
 from regard.data.batch_sampler import Position
+from regard.data.loader import Loader
 from regard.data.pair_store import PairStore
 from regard.decoding.hypotheses import SearchOptions
 from regard.distilling import distill

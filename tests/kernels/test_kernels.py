@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F
 
 from regard import kernels
+from regard.data.batch_sampler import EncodedPairs, Position
+from regard.data.column import IdColumn
 from regard.data.fertilities import Aligner
 from regard.data.loader import gather, to_device
-from regard.data.batch_sampler import Position, EncodedPairs
 from regard.data.packing import PackedLoader, unpack
 from regard.data.ragged import Layout
-from regard.data.column import IdColumn
 from regard.kernels.drop import Drop
 from regard.models import build_model
 from regard.nn.attend import AttentionMask, attend_explicit

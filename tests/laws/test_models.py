@@ -8,8 +8,8 @@ import torch
 from regard.config import TrainConfig
 from regard.data.loader import make_batch
 from regard.data.ragged import Ragged
-from regard.training.loss import sequence_loss
 from regard.training.data_parallel import DistributedModel
+from regard.training.loss import sequence_loss
 from regard.training.step import read, training_step
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -56,7 +56,7 @@ def test_one_token_at_a_time_equals_all_at_once(model, source, beams):
     with torch.no_grad():
         state = model.start(model.encode(source), beams=beams)
         torch.testing.assert_close(model.step(tokens[::beams, 0], state), whole[::beams, 0], **CLOSE)
-        state.widen()
+        state.expand_beams()
         for place in range(1, 6):
             torch.testing.assert_close(model.step(tokens[:, place], state), whole[:, place], **CLOSE)
 
@@ -76,7 +76,7 @@ def test_reordered_rows_go_on_as_if_they_had_always_been_there(model, source):
         memory = model.encode(source)
         state = model.start(memory, beams=beams)
         model.step(torch.tensor([1] * 3), state)
-        state.widen()
+        state.expand_beams()
         for rows in rows_of_time[1:]:
             if len(rows) == 2:
                 rows = [2, 3]

@@ -7,8 +7,8 @@ import torch
 
 from regard import kernels
 from regard.data.ragged import Ragged
+from regard.decoding.cuda_graph_model import CudaGraphModel, with_cuda_graphs
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.cuda_graph_model import CudaGraphModel, record
 from regard.decoding.non_autoregressive import refine
 from regard.decoding.search import BeamSearch, ForcedPrefix, search, search_each
 
@@ -122,7 +122,9 @@ def test_what_is_written_at_once_in_integers_is_near(non_autoregressive, monkeyp
 
 def test_what_is_written_at_once_is_short_enough_sorted_and_free_of_marks(non_autoregressive):
     options = SearchOptions(beam=3, nbest=3, max_extra=2, iterations=2)
-    for source, found in zip(SOURCES, refine(non_autoregressive, Ragged.from_lists(SOURCES), options=options), strict=True):
+    for source, found in zip(
+        SOURCES, refine(non_autoregressive, Ragged.from_lists(SOURCES), options=options), strict=True
+    ):
         assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
         for one in found:
             assert len(one.ids) <= len(source) - 1 + 2
@@ -135,7 +137,7 @@ def test_recorded_steps_find_what_the_models_own_find(model, beam, extra, monkey
     monkeypatch.setattr("regard.decoding.cuda_graph_model.FIRST_STEPS", 2)  # so that room must be made on the way
     options = SearchOptions(beam=beam, nbest=beam, max_extra=extra)
     if not model.has_static_state:
-        assert record(model) is model
+        assert with_cuda_graphs(model) is model
         return
     recorded = CudaGraphModel(model)
     for sources in (SOURCES, SOURCES[:1], SOURCES[2:5], SOURCES):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.data.ragged import Ragged
-from regard.nn.attention_log import watch, current_log
+from regard.nn.attention_log import capture_attention, current_log
 
 SOURCES = [[5, 6, 7, 8, 2], [9, 2], [3, 4, 5, 2]]
 TARGETS = [[1, 4, 5], [1, 7, 8, 9, 3, 3], [1, 9]]
@@ -19,14 +19,14 @@ def test_being_watched_changes_nothing_that_is_written(model):
     source, target = Ragged.from_lists(SOURCES), Ragged.from_lists(TARGETS)
     with torch.no_grad():
         plain = model.hidden(target, model.encode(source))
-        with watch():
+        with capture_attention():
             watched = model.hidden(target, model.encode(source))
     torch.testing.assert_close(watched, plain, rtol=1e-4, atol=1e-5)
     assert current_log() is None
 
 
 def test_weights_are_shares_of_what_there_is_to_see(model):
-    with torch.no_grad(), watch() as seen:
+    with torch.no_grad(), capture_attention() as seen:
         model.hidden(Ragged.from_lists(TARGETS[:1]), model.encode(Ragged.from_lists(SOURCES[:1])))
     for weights_HQK in weights_of(seen):
         assert weights_HQK.min() >= 0
@@ -40,7 +40,7 @@ def test_models_that_write_at_once_are_watched_too(non_autoregressive):
     options = {"limits": [6], "candidates": 1, "iterations": 2}
     with torch.no_grad():
         plain = non_autoregressive.write(non_autoregressive.encode(source), **options)
-        with watch() as seen:
+        with capture_attention() as seen:
             watched = non_autoregressive.write(non_autoregressive.encode(source), **options)
     assert [one.ids for one in watched[0]] == [one.ids for one in plain[0]]
     for weights_HQK in weights_of(seen):
@@ -49,13 +49,13 @@ def test_models_that_write_at_once_are_watched_too(non_autoregressive):
 
 
 def test_who_attends_is_seen(model):
-    with torch.no_grad(), watch() as seen:
+    with torch.no_grad(), capture_attention() as seen:
         model.hidden(Ragged.from_lists(TARGETS), model.encode(Ragged.from_lists(SOURCES)))
     attends = getattr(model.config, "attention", "yes") != "none" and type(model).__name__ != "ByteNet"
     assert bool(seen.calls) == attends
 
 
 def test_nobody_is_watched_after_an_error():
-    with pytest.raises(RuntimeError), watch():
+    with pytest.raises(RuntimeError), capture_attention():
         raise RuntimeError
     assert current_log() is None

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.loader import gather
 from regard.data.batch_sampler import Position
+from regard.data.column import IdColumn
+from regard.data.columns import EncodedPairs
+from regard.data.loader import gather
 from regard.data.packing import PackedLoader
 from regard.data.ragged import Layout, Ragged
-from regard.data.columns import EncodedPairs
-from regard.data.column import IdColumn
 from regard.errors import ConfigError
 from regard.models import build_model
 from regard.nn.alignment import Alignment, Annotations
@@ -62,7 +62,9 @@ def test_a_rectangle_of_lengths_the_host_does_not_know_gives_the_same(table, cel
     random = np.random.default_rng(0)
     lengths = random.integers(1, 12, (2, 8))
     ids = [random.integers(3, 50, one.sum()).astype(np.int32) for one in lengths]
-    sides = EncodedPairs(*(IdColumn(one, np.concatenate([[0], of.cumsum()])) for one, of in zip(ids, lengths, strict=True)))
+    sides = EncodedPairs(
+        *(IdColumn(one, np.concatenate([[0], of.cumsum()])) for one, of in zip(ids, lengths, strict=True))
+    )
     loader = PackedLoader(lambda epoch: sides, budget=128, max_length=20, seed=1, similar_lengths=True)
     packed, _ = next(loader.batches(Position()))
     assert packed.num_tokens < packed.shape.target_tokens and packed.shape.sentences > 9

@@ -8,8 +8,8 @@ from safetensors.torch import load_file
 import regard
 from regard.config import load_recipe
 from regard.data import batch_sampler
-from regard.data.loader import Loader
 from regard.data.batch_sampler import Position
+from regard.data.loader import Loader
 from regard.data.packing import PackedLoader
 from regard.data.pair_store import PairStore, StoredPairs
 from regard.data.shuffle import Shuffle
@@ -23,7 +23,7 @@ def train(folder, run, *overrides, **settings):
 
 
 def test_a_store_and_its_text_give_equal_weights(make, folder, monkeypatch):
-    monkeypatch.setattr(order, "PAIRS_A_BLOCK", 400)
+    monkeypatch.setattr(batch_sampler, "PAIRS_A_BLOCK", 400)
     make()
     text = train(folder, "text", "train.steps=60")
     stored = train(folder, "stored", "train.steps=60", "data.train.store=ids")
@@ -71,7 +71,7 @@ class Counted(StoredPairs):
 
 @pytest.mark.parametrize("kind", [Loader, PackedLoader])
 def test_going_on_reads_its_block_and_nothing_before(make, monkeypatch, kind):
-    monkeypatch.setattr(order, "PAIRS_A_BLOCK", 230)
+    monkeypatch.setattr(batch_sampler, "PAIRS_A_BLOCK", 230)
     sides = Counted(make())
     loader = kind(lambda epoch: sides, budget=256, max_length=50, seed=3)
     assert not sides.lengths and not sides.ids  # the shape of batches needs no rows

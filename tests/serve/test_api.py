@@ -61,12 +61,12 @@ def server_stream(server, body):
 
 def test_a_look_shows_attention_and_can_be_made_to_begin_otherwise(server):
     asked = {"text": "Ich liebe dich.", "model": "de-en"}
-    sight = server.post("/v1/look", json=asked).json()
-    assert {one["name"] for one in sight["attentions"]} == {"encoder", "decoder", "encoder-decoder"}
-    other = sight["alternatives"][0][0]
+    trace = server.post("/v1/look", json=asked).json()
+    assert {one["name"] for one in trace["attentions"]} == {"encoder", "decoder", "encoder-decoder"}
+    other = trace["alternatives"][0][0]
     forced = server.post("/v1/look", json={**asked, "prefix": [other["id"]]}).json()
     assert forced["target"]["ids"][0] == other["id"]
-    assert forced["target"]["text"] != sight["target"]["text"]
+    assert forced["target"]["text"] != trace["target"]["text"]
 
 
 def test_models_are_listed_with_their_languages_and_cards(server):

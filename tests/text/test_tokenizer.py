@@ -78,7 +78,7 @@ def test_training_text_comes_back_from_its_ids(kind: str, trained: dict[str, Tok
 def test_ids_fill_the_range_and_three_are_reserved(kind: str, trained: dict[str, Tokenizers]) -> None:
     tokenizer = trained[kind].source
     assert (UNK, BOS, EOS) == (0, 1, 2)
-    assert tokenizer.pieces([UNK, BOS, EOS]) == ["⁇", "<s>", "</s>"]
+    assert tokenizer.tokens([UNK, BOS, EOS]) == ["⁇", "<s>", "</s>"]
     used = {id for ids in tokenizer.encode_all(TEXTS) for id in ids}
     assert min(used) > EOS
     assert max(used) < tokenizer.size <= 200
@@ -101,8 +101,8 @@ def test_decoding_skips_begin_and_end_and_marks_the_unknown(kind: str, trained: 
 def test_pieces_join_to_the_text(kind: str, trained: dict[str, Tokenizers]) -> None:
     tokenizer = trained[kind].source
     ids = tokenizer.encode("sieben kleine Hunde")
-    assert len(tokenizer.pieces(ids)) == len(ids)
-    assert joined(kind, tokenizer.pieces(ids)) == "sieben kleine Hunde"
+    assert len(tokenizer.tokens(ids)) == len(ids)
+    assert joined(kind, tokenizer.tokens(ids)) == "sieben kleine Hunde"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -125,7 +125,7 @@ def test_a_loaded_pair_is_the_saved_pair(kind: str, joint: bool, tmp_path: Path)
     for before, after in ((saved.source, loaded.source), (saved.target, loaded.target)):
         assert (after.kind, after.size) == (kind, before.size)
         assert after.encode_all([*TEXTS, "Ω"]) == before.encode_all([*TEXTS, "Ω"])
-        assert after.pieces(range(after.size)) == before.pieces(range(before.size))
+        assert after.tokens(range(after.size)) == before.tokens(range(before.size))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -270,7 +270,9 @@ def test_sampling_in_several_threads_at_once_is_sampling_in_turn(kind: str, trai
     texts = tokenizer.resampled(TEXTS, 0.3)
     with ThreadPoolExecutor(4) as threads:
         non_autoregressive = list(threads.map(texts.draw, range(8)))
-    assert [[ids[start:end].tolist() for start, end in pairwise(starts)] for ids, starts in non_autoregressive] == in_turn
+    assert [
+        [ids[start:end].tolist() for start, end in pairwise(starts)] for ids, starts in non_autoregressive
+    ] == in_turn
 
 
 @pytest.mark.parametrize("kind", SUBWORD_KINDS)
@@ -289,16 +291,16 @@ def test_a_sampled_split_says_the_same_text(kind: str, trained: dict[str, Tokeni
 def test_bpe_that_drops_every_merge_spells_the_word(trained: dict[str, Tokenizers]) -> None:
     tokenizer = trained["bpe"].source
     [ids] = drawn(tokenizer, ["dogs"], seed=0, rate=1.0)
-    assert tokenizer.pieces(ids) == ["\u2581", "d", "o", "g", "s"]
+    assert tokenizer.tokens(ids) == ["\u2581", "d", "o", "g", "s"]
 
 
 def test_bpe_drops_each_merge_with_the_given_probability(monkeypatch: pytest.MonkeyPatch) -> None:
     """The merges of "ab" are "ab" and then "▁ab": at one half, the first fails in 1/2 and the second alone in 1/4."""
     monkeypatch.setattr(resampling, "SPOILED", 4_000)  # as many as there are draws, so that hardly any comes twice
     tokenizer = train_tokenizers([("ab", "ab")], kind="bpe", size=8, joint=True).source
-    assert tokenizer.pieces(range(3, 8)) == ["ab", "\u2581ab", "a", "b", "\u2581"]
+    assert tokenizer.tokens(range(3, 8)) == ["ab", "\u2581ab", "a", "b", "\u2581"]
     splits = drawn(tokenizer, ["ab"] * 4_000, seed=1, rate=0.5)
-    counts = Counter(" ".join(tokenizer.pieces(ids)) for ids in splits)
+    counts = Counter(" ".join(tokenizer.tokens(ids)) for ids in splits)
     assert counts.keys() == {"\u2581 a b", "\u2581 ab", "\u2581ab"}
     assert counts["\u2581 a b"] / 4_000 == pytest.approx(1 / 2, abs=0.04)
     assert counts["\u2581 ab"] / 4_000 == pytest.approx(1 / 4, abs=0.04)
@@ -306,7 +308,7 @@ def test_bpe_drops_each_merge_with_the_given_probability(monkeypatch: pytest.Mon
 
 def test_unigram_at_a_rate_near_0_draws_all_splits_alike(trained: dict[str, Tokenizers]) -> None:
     tokenizer = trained["unigram"].source
-    known = set(tokenizer.pieces(range(3, tokenizer.size)))
+    known = set(tokenizer.tokens(range(3, tokenizer.size)))
 
     def splits(word: str) -> list[list[str]]:
         if not word:
@@ -316,7 +318,7 @@ def test_unigram_at_a_rate_near_0_draws_all_splits_alike(trained: dict[str, Toke
 
     possible = Counter(map(tuple, splits("\u2581small")))
     splits_drawn = drawn(tokenizer, ["small"] * 1_000 * len(possible), seed=1, rate=1e-9)
-    counts = Counter(tuple(tokenizer.pieces(ids)) for ids in splits_drawn)
+    counts = Counter(tuple(tokenizer.tokens(ids)) for ids in splits_drawn)
     assert len(possible) > 1
     assert counts.keys() == possible.keys()
     assert all(count == pytest.approx(1_000, abs=160) for count in counts.values())  # five standard deviations
@@ -365,13 +367,13 @@ def test_symbols_cannot_be_sampled(kind: str, trained: dict[str, Tokenizers]) ->
 def test_characters_are_ranked_by_count_and_then_by_code_point() -> None:
     """ "b" twice; then one each of a space, "a" and "年", in code point order."""
     tokenizer = train_tokenizers([("b a", "b年")], kind="char", size=50, joint=True).source
-    assert tokenizer.pieces(range(tokenizer.size)) == ["⁇", "<s>", "</s>", "b", " ", "a", "年"]
+    assert tokenizer.tokens(range(tokenizer.size)) == ["⁇", "<s>", "</s>", "b", " ", "a", "年"]
     assert tokenizer.encode("a b?") == [5, 4, 3, UNK]
 
 
 def test_words_beyond_the_size_are_unknown() -> None:
     tokenizer = train_tokenizers([("to be or", "to be"), ("to", "x")], kind="word", size=5, joint=True).source
-    assert tokenizer.pieces(range(tokenizer.size)) == ["⁇", "<s>", "</s>", "to", "be"]
+    assert tokenizer.tokens(range(tokenizer.size)) == ["⁇", "<s>", "</s>", "to", "be"]
     assert tokenizer.encode("to  be or\tnot") == [3, 4, UNK, UNK]
     assert tokenizer.decode([3, 4, UNK]) == "to be ⁇"
 
@@ -389,7 +391,7 @@ GROESSE = train_tokenizers([("Größe 年", "\u2028é e\u0301 \t😀")], kind="c
 @given(st.text(alphabet="Größe 年\u2028é\u0301\t😀"))
 def test_any_text_over_known_characters_comes_back(text: str) -> None:
     assert GROESSE.decode(GROESSE.encode(text)) == text
-    assert "".join(GROESSE.pieces(GROESSE.encode(text))) == text
+    assert "".join(GROESSE.tokens(GROESSE.encode(text))) == text
 
 
 # Loading what is not there, or not whole.

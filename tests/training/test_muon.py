@@ -7,8 +7,8 @@ import torch
 
 from regard.config import TrainConfig
 from regard.data.loader import make_batch
-from regard.training.muon import orthogonalize
 from regard.training.data_parallel import DistributedModel
+from regard.training.muon import orthogonalize
 from regard.training.step import make_optimizer, read, training_step
 from tests.training.test_step import SOURCES, TARGETS, fresh
 

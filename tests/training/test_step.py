@@ -8,8 +8,8 @@ import torch
 from regard.config import TrainConfig
 from regard.data.loader import make_batch
 from regard.models import build_model
-from regard.training.loss import sequence_loss
 from regard.training.data_parallel import DistributedModel
+from regard.training.loss import sequence_loss
 from regard.training.step import make_optimizer, read, training_step
 
 TABLE = {"kind": "transformer", "width": 16, "num_layers": 1, "num_heads": 2, "hidden": 32, "dropout": 0.0}

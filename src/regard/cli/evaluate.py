@@ -24,9 +24,11 @@ def evaluate(
     data: Annotated[Path | None, typer.Option(help="Where data files are; or set REGARD_DATA.")] = None,
     beam: Annotated[int | None, typer.Option(help="Beams; as the recipe says if not given.")] = None,
     iterations: Annotated[int | None, typer.Option(help="Times that mask-predict goes over what it wrote.")] = None,
-    judge: Annotated[
+    rescorer: Annotated[
         Path | None,
-        typer.Option(help="A run that chooses among the beam's candidates, as for nat.", show_default=False),
+        typer.Option(
+            "--rescorer", "--judge", help="A run that chooses among the candidates of the beam.", show_default=False
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     int8: Annotated[
@@ -57,7 +59,7 @@ def evaluate(
         options=options,
         device=device,
         warn=warn,
-        judge=judge,
+        rescorer=rescorer,
         int8=int8,
     )
     if as_json:

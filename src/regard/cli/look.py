@@ -68,18 +68,18 @@ def look(
     from regard.decoding.translator import search_options
     from regard.explain.figures import Choice, draw
     from regard.explain.page import as_page
-    from regard.explain.trace import see
+    from regard.explain.trace import trace_translation
 
     translator = api.load(run, device=device)
     options = search_options(translator.config, beam=beam)
     shown = alternatives if ending == "html" else 0
-    sight = see(translator, sentence, options=options, alternatives=shown, name=str(run))
+    trace = trace_translation(translator, sentence, options=options, alternatives=shown, name=str(run))
     path = out or Path(f"look.{ending}")
     if ending == "html":
-        path.write_text(as_page(sight), encoding="utf-8")
+        path.write_text(as_page(trace), encoding="utf-8")
     else:
-        draw(sight, path, Choice(name=attention, layer=layer, heads=tuple(head or ()), word=word, heatmap=heatmap))
-    print(sight.target.text)
+        draw(trace, path, Choice(name=attention, layer=layer, heads=tuple(head or ()), word=word, heatmap=heatmap))
+    print(trace.target.text)
     say(f"written to {path}")
 
 

@@ -31,9 +31,11 @@ def translate(
     length_penalty: Annotated[float | None, typer.Option(help="alpha of Wu et al. 2016; 0 favours short.")] = None,
     max_extra: Annotated[int | None, typer.Option(help="Most output tokens beyond the input's.")] = None,
     iterations: Annotated[int | None, typer.Option(help="Times that mask-predict goes over what it wrote.")] = None,
-    judge: Annotated[
+    rescorer: Annotated[
         Path | None,
-        typer.Option(help="A run that chooses among the beam's candidates, as for nat.", show_default=False),
+        typer.Option(
+            "--rescorer", "--judge", help="A run that chooses among the candidates of the beam.", show_default=False
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     int8: Annotated[
@@ -72,8 +74,8 @@ def translate(
     }  # fmt: skip
     own = {"workers": workers, "shard_lines": shard_lines, "column": column}
     if ray:
-        if judge is not None:
-            raise typer.BadParameter("--judge does not go with --ray")
+        if rescorer is not None:
+            raise typer.BadParameter("--rescorer does not go with --ray")
         if int8:
             raise typer.BadParameter("--int8 does not go with --ray")
         translate_with_ray(run, file, output, search, device=device, threads=threads, **own)
@@ -84,7 +86,7 @@ def translate(
     from regard.nn.device import use_threads
 
     use_threads(threads)
-    translator = api.load(run, device=device, warn=warn, judge=judge, int8=int8)
+    translator = api.load(run, device=device, warn=warn, rescorer=rescorer, int8=int8)
     options = search_options(translator.config, **search)
     for number, found in enumerate(translator.stream(_lines(file), options=options)):
         for one in found[:nbest]:

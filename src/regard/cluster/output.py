@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from regard.cluster.source import TextShard, SourceFile
+from regard.cluster.source import SourceFile, TextShard
 from regard.errors import CheckpointError, ConfigError
 from regard.storage.folder import LOCK, Folder, is_temporary
 from regard.storage.manifest import sweep

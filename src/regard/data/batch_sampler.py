@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard.data.batching import Indices
-from regard.data.shuffle import Shuffle
 from regard.data.columns import Encoded, EncodedPairs
+from regard.data.shuffle import Shuffle
 from regard.errors import DataError
 
 PAIRS_A_BLOCK = 2**17  # enough that sentences of like length meet, and that batches fill; 2 MB of lengths

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Protocol
 
 from regard.data.batching import Indices
-from regard.data.lengths import LengthTotals, LengthTable
 from regard.data.column import IdColumn
+from regard.data.lengths import LengthTable, LengthTotals
 
 
 class Encoded(Protocol):

@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.ragged import Layout
-from regard.data.columns import Encoded, EncodedPairs
 from regard.data.column import IdColumn
+from regard.data.columns import Encoded, EncodedPairs
+from regard.data.ragged import Layout
 
 DIAGONAL = 4.0  # how sharply places off the diagonal are disliked: fast_align's first guess
 ITERATIONS = 5

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from regard.data.batching import Indices, bucketed_batches, cut_to_budget
 from regard.data.batch_sampler import BatchSampler, Position
-from regard.data.ragged import Layout, Ragged
-from regard.data.columns import EncodedPairs
+from regard.data.batching import Indices, bucketed_batches, cut_to_budget
 from regard.data.column import IdColumn
+from regard.data.columns import EncodedPairs
+from regard.data.ragged import Layout, Ragged
 from regard.text.tokenizer import BOS, EOS
 
 WORTH_HALVING = 512  # target tokens; with as many, threads gain 2 to 5 % (LOG.md, "On a Neoverse N1")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
-from regard.data.batching import Indices
-from regard.data.lengths import LengthTotals
 from regard.data.batch_sampler import num_blocks
+from regard.data.batching import Indices
 from regard.data.columns import Encoded
+from regard.data.lengths import LengthTotals
 from regard.errors import ConfigError
 
 ENOUGH = 4  # batches of sentences of like length, in what is shuffled at a time, that are worth a shape of their own

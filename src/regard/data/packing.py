@@ -18,13 +18,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.batching import Indices
-from regard.data.loader import Batch
 from regard.data.batch_sampler import BatchSampler, Position
-from regard.data.ragged import StaticLayout, Ragged
-from regard.data.packed_shapes import Shape, one_shape, shapes_by_length
-from regard.data.columns import Encoded, EncodedPairs
+from regard.data.batching import Indices
 from regard.data.column import IdColumn
+from regard.data.columns import Encoded, EncodedPairs
+from regard.data.loader import Batch
+from regard.data.packed_shapes import Shape, one_shape, shapes_by_length
+from regard.data.ragged import Ragged, StaticLayout
 from regard.errors import DataError
 from regard.text.tokenizer import BOS, EOS, UNK
 

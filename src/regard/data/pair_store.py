@@ -23,10 +23,10 @@ import numpy as np
 
 from regard.config import TokenizerConfig
 from regard.data.batching import Indices
-from regard.data.lengths import LengthTotals, LengthTable
-from regard.data.shard_file import OFFSETS, ShardSide, check_size
-from regard.data.columns import EncodedPairs
 from regard.data.column import IdColumn
+from regard.data.columns import EncodedPairs
+from regard.data.lengths import LengthTable, LengthTotals
+from regard.data.shard_file import OFFSETS, ShardSide, check_size
 from regard.errors import ConfigError, DataError
 from regard.storage.folder import Folder
 from regard.text.tokenizer import Tokenizers, load_tokenizers

@@ -1,7 +1,7 @@
 """Steps of search recorded once as a CUDA graph and played again, so that a step costs what the GPU needs and not Python.
 
-To search a `CudaGraphModel` is the model. Shapes are rounded up, so that few recordings serve all sentences; rows that are not
-there are computed and dropped. One search at a time: a recording has one memory.
+For search, a `CudaGraphModel` is the model. Shapes are rounded up, so that few graphs serve all sentences; rows that do
+not exist are computed and dropped. One search at a time: a graph has one memory.
 
 Shapes: B sentences, Q beams, R = B * Q rows, V vocabulary.
 """
@@ -27,7 +27,7 @@ WARM_UP = 2  # steps before a recording: libraries set themselves up in them
 Size = tuple[int, int, int, int]  # sentences, beams, slots, steps
 
 
-def record(model: Seq2Seq) -> Seq2Seq:
+def with_cuda_graphs(model: Seq2Seq) -> Seq2Seq:
     """The model, its steps to be recorded where they can be."""
     on_gpu = next(model.parameters()).device.type == "cuda"
     return CudaGraphModel(model) if on_gpu and model.has_static_state else model
@@ -77,7 +77,7 @@ class GraphState:
     def check(self) -> None:
         assert self.turn == self.recording.turn, "another search has begun with this recording; end one first"
 
-    def widen(self) -> None:
+    def expand_beams(self) -> None:
         self.widened = True
 
     def reorder(self, rows: Tensor) -> None:

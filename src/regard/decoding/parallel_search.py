@@ -9,10 +9,10 @@ from queue import SimpleQueue
 import torch
 
 from regard.data.ragged import Ragged
-from regard.decoding.hypotheses import Check, SearchResults, SearchOptions, never_stop
+from regard.decoding.hypotheses import Check, SearchOptions, SearchResults, never_stop
 from regard.decoding.non_autoregressive import refine
 from regard.decoding.search import search_each
-from regard.models.base import NonAutoregressive, Model
+from regard.models.base import Model, NonAutoregressive
 
 MOST_LANES = 8  # Python itself runs in one of them at a time
 
@@ -54,5 +54,7 @@ def search_all(
         pool.shutdown(cancel_futures=True)
 
 
-def _refine_all(model: NonAutoregressive, source: Ragged, *, options: SearchOptions, check: Check) -> Iterator[SearchResults]:
+def _refine_all(
+    model: NonAutoregressive, source: Ragged, *, options: SearchOptions, check: Check
+) -> Iterator[SearchResults]:
     yield list(enumerate(refine(model, source, options=options, check=check)))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.ragged import Ragged
-from regard.decoding.hypotheses import Check, SearchResults, Hypothesis, SearchOptions, length_penalty, never_stop
+from regard.decoding.hypotheses import Check, Hypothesis, SearchOptions, SearchResults, length_penalty, never_stop
 from regard.decoding.topk import Ranking
 from regard.models.base import Seq2Seq
 from regard.text.tokenizer import BOS, EOS
@@ -275,6 +275,6 @@ class BeamSearch:
         rows, self.tokens = torch.from_numpy(np.stack(self.written[-1])).to(self.device).unbind()
         self.logp = torch.from_numpy(np.where(tokens == EOS, np.float32(NEVER), scores)).to(self.device)
         if len(self.written) == 1:
-            self.state.widen()
+            self.state.expand_beams()
             rows = rows * self.beams
         self.state.reorder(rows)

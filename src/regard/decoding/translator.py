@@ -13,8 +13,8 @@ from regard.config import DecodeConfig
 from regard.data.batching import cut_to_budget
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import Check, SearchOptions, never_stop
-from regard.decoding.rescorer import Rescorer
 from regard.decoding.parallel_search import search_all
+from regard.decoding.rescorer import Rescorer
 from regard.errors import DecodeError
 from regard.models.base import Model
 from regard.text.tokenizer import EOS, Tokenizers
@@ -50,10 +50,10 @@ class Translator:
         config: DecodeConfig,
         *,
         warn: Callable[[str], None] = lambda text: None,
-        judge: Rescorer | None = None,
+        rescorer: Rescorer | None = None,
     ) -> None:
         self.model, self.tokenizers, self.config, self.warn = model, tokenizers, config, warn
-        self.judge = judge  # who chooses among the candidates of a beam, if somebody else does
+        self.rescorer = rescorer
 
     @property
     def longest_source(self) -> int:
@@ -92,30 +92,30 @@ class Translator:
     ) -> Iterator[Ready]:
         """As `stream`, but each text's translations as soon as they are there, by its number; not in order.
 
-        What a judge chooses, and what a model writes at once, is there with the last. See `search_each`, also for `check`.
+        Rescored and non-autoregressive outputs arrive together, at the end. See `search_each`, also for `check`.
         """
         options = options or search_options(self.config)
-        if self.judge is None:
+        if self.rescorer is None:
             yield from self._search(texts, first, options, check)
             return
         candidates = self._search(texts, first, replace(options, nbest=options.beam), check)
         found = sorted(
             (number, best) for some in candidates for number, best in some
-        )  # the judge's batches depend on it
-        judged = self._judged([texts[number] for number, _ in found], [best for _, best in found], self.judge)
-        yield [(number, best[: options.nbest]) for (number, _), best in zip(found, judged, strict=True)]
+        )  # the rescorer's batches depend on it
+        rescored = self._rescored([texts[number] for number, _ in found], [best for _, best in found], self.rescorer)
+        yield [(number, best[: options.nbest]) for (number, _), best in zip(found, rescored, strict=True)]
 
-    def _judged(
-        self, texts: Sequence[str], found: list[list[Translation]], judge: Rescorer
+    def _rescored(
+        self, texts: Sequence[str], found: list[list[Translation]], rescorer: Rescorer
     ) -> Iterator[list[Translation]]:
-        """The translations of each text as the judge scores them, best first."""
+        """The translations of each text as the rescorer scores them, best first."""
         counts = [len(translations) for translations in found]
         sources = [text for text, count in zip(texts, counts, strict=True) for _ in range(count)]
         targets = [one.text for translations in found for one in translations]
-        scores = iter(judge.scores(sources, targets))
+        scores = iter(rescorer.scores(sources, targets))
         for translations in found:
-            judged = [Translation(one.text, next(scores)) for one in translations]
-            yield sorted(judged, key=lambda one: -one.score)
+            rescored = [Translation(one.text, next(scores)) for one in translations]
+            yield sorted(rescored, key=lambda one: -one.score)
 
     def _search(self, texts: Sequence[str], first: int, options: SearchOptions, check: Check) -> Iterator[Ready]:
         device = next(self.model.parameters()).device

@@ -1,4 +1,4 @@
-"""A sight as a picture for a paper: words in two rows with lines between them, or heatmaps."""
+"""A trace as a picture for a paper: words in two rows with lines between them, or heatmaps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLOURS = ["#a3341c", "#1f6f8b", "#4d7c0f", "#7c3aed", "#b45309", "#0f766e", "#b
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """What of a sight to draw."""
+    """What of a trace to draw."""
 
     name: str | None = None  # the kind of attention; across where there is any, if not given
     layer: int | None = None  # from 1; the last if not given
@@ -28,16 +28,16 @@ class Choice:
     heatmap: bool = False  # shades instead of lines
 
 
-def draw(sight: Trace, path: Path, choice: Choice) -> None:
+def draw(trace: Trace, path: Path, choice: Choice) -> None:
     """Draws one layer's attention between words into an SVG or PNG file."""
-    attention = _chosen(sight, choice.name, choice.layer)
-    queries, keys = getattr(sight, attention.queries), getattr(sight, attention.keys)
+    attention = _chosen(trace, choice.name, choice.layer)
+    queries, keys = getattr(trace, attention.queries), getattr(trace, attention.keys)
     weights = between_words(attention.weights, queries.words, keys.words)
     heads = choice.heads
     if not all(1 <= number <= len(weights) for number in heads):
         raise DecodeError(f"layer {attention.layer} has heads 1 to {len(weights)}; {list(heads)} were asked for")
     chosen = weights[[number - 1 for number in heads]] if heads else mean_of_heads(weights)[None]
-    labels = [[_word(text.pieces, word) for word in text.words] for text in (queries, keys)]
+    labels = [[_word(text.tokens, word) for word in text.words] for text in (queries, keys)]
     if choice.word is not None:
         if choice.word not in labels[0]:
             raise DecodeError(f"the word {choice.word!r} is not there; choose among {', '.join(labels[0])}")
@@ -63,20 +63,20 @@ def pyplot() -> Any:
     return plt
 
 
-def _chosen(sight: Trace, name: str | None, layer: int | None) -> Attention:
-    if not sight.attentions:
+def _chosen(trace: Trace, name: str | None, layer: int | None) -> Attention:
+    if not trace.attentions:
         raise DecodeError("this model has no attention to draw")
-    name = name or ("encoder-decoder" if sight.of("encoder-decoder") else sight.names[0])
-    layers = sight.of(name)
+    name = name or ("encoder-decoder" if trace.of("encoder-decoder") else trace.names[0])
+    layers = trace.of(name)
     if not layers:
-        raise DecodeError(f"there is no {name!r} attention in this model; choose among {', '.join(sight.names)}")
+        raise DecodeError(f"there is no {name!r} attention in this model; choose among {', '.join(trace.names)}")
     if layer is not None and not 1 <= layer <= len(layers):
         raise DecodeError(f"layer is {layer}; {name} attention has layers 1 to {len(layers)}")
     return layers[-1 if layer is None else layer - 1]
 
 
-def _word(pieces: list[str], word: list[int]) -> str:
-    return shown("".join(pieces[index] for index in word))
+def _word(tokens: list[str], word: list[int]) -> str:
+    return shown("".join(tokens[index] for index in word))
 
 
 def _lines(plt: Any, weights_HQK: Weights, labels: list[list[str]], heads: tuple[int, ...], title: str) -> Any:

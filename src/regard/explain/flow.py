@@ -28,18 +28,18 @@ def rollout(layers_QQ: Sequence[Weights]) -> Weights:
     return flow
 
 
-def soft_alignment(sight: Trace) -> Weights:
+def soft_alignment(trace: Trace) -> Weights:
     """How much each target token drew on each source token: the mean over all layers and heads that look across. [Q, K]"""
-    across = [mean_of_heads(one.weights) for one in sight.of("encoder-decoder")]
+    across = [mean_of_heads(one.weights) for one in trace.of("encoder-decoder")]
     if not across:
-        return np.zeros((len(sight.target.pieces), len(sight.source.pieces)), dtype=np.float32)
+        return np.zeros((len(trace.target.tokens), len(trace.source.tokens)), dtype=np.float32)
     return np.mean(across, axis=0, dtype=np.float32)
 
 
-def moses_pairs(sight: Trace) -> list[tuple[int, int]]:
+def moses_pairs(trace: Trace) -> list[tuple[int, int]]:
     """Source word and target word, i-j as Moses writes them: each target word with the source word it drew on most."""
-    source, target = _without_end(sight.source.words), _without_end(sight.target.words)
-    weights = soft_alignment(sight)
+    source, target = _without_end(trace.source.words), _without_end(trace.target.words)
+    weights = soft_alignment(trace)
     if not source or not target or not weights.any():
         return []
     among = between_words(weights[None], target, source)[0]

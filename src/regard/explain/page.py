@@ -1,4 +1,4 @@
-"""A sight as one HTML file that needs nothing else: no network, no server."""
+"""A trace as one HTML file that needs nothing else: no network, no server."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from regard.explain.trace_types import Attention, Trace
 ASSETS = resources.files("regard.explain") / "assets"
 
 
-def as_page(sight: Trace) -> str:
+def as_page(trace: Trace) -> str:
     """The file."""
     hint = "The redder a word, the less sure the model was of it. Choose one for what else could have stood there."
-    pairs = " ".join(f"{source}-{target}" for source, target in moses_pairs(sight))
+    pairs = " ".join(f"{source}-{target}" for source, target in moses_pairs(trace))
     return Template(asset("look.html")).substitute(
-        title=html.escape(sight.source.text[:80]),
-        model=html.escape(sight.model),
+        title=html.escape(trace.source.text[:80]),
+        model=html.escape(trace.model),
         style=asset("look.css"),
-        source=html.escape(sight.source.text),
-        hint=hint if any(sight.alternatives) else "",
+        source=html.escape(trace.source.text),
+        hint=hint if any(trace.alternatives) else "",
         pairs=pairs or "none: this model does not look at its source",
-        sight=inside_a_script(json.dumps(packed(sight), ensure_ascii=False)),
+        trace=inside_a_script(json.dumps(packed(trace), ensure_ascii=False)),
         script=as_one_script("attention.js", "look.js"),
     )
 
 
-def packed(sight: Trace) -> dict[str, Any]:
-    """The sight as JSON can hold it; weights in steps of 1/65535, compressed."""
+def packed(trace: Trace) -> dict[str, Any]:
+    """The trace as JSON can hold it; weights in steps of 1/65535, compressed."""
     return {
-        "model": sight.model,
-        "source": vars(sight.source),
-        "target": vars(sight.target),
-        "read": vars(sight.read),
-        "attentions": [_pack(one) for one in sight.attentions],
-        "probabilities": sight.probabilities,
-        "alternatives": [[vars(one) for one in found] for found in sight.alternatives],
-        "pairs": moses_pairs(sight),
+        "model": trace.model,
+        "source": vars(trace.source),
+        "target": vars(trace.target),
+        "read": vars(trace.read),
+        "attentions": [_pack(one) for one in trace.attentions],
+        "probabilities": trace.probabilities,
+        "alternatives": [[vars(one) for one in found] for found in trace.alternatives],
+        "pairs": moses_pairs(trace),
     }
 
 

@@ -57,8 +57,8 @@ def draw_masks(path: Path, *, length: int = 16, window: int = 3) -> None:
         f"decoder, window {window}": AttentionMask(layout, causal=True, window=window),
     }
     figure, panels = plt.subplots(1, len(patterns), figsize=(3 * len(patterns), 3.2))
-    for axes, (name, pattern) in zip(panels, patterns.items(), strict=True):
-        allowed = pattern.allowed(length, length)
+    for axes, (name, mask) in zip(panels, patterns.items(), strict=True):
+        allowed = mask.allowed(length, length)
         seen = torch.ones(length, length) if allowed is None else allowed.float()
         axes.imshow(seen.numpy(), cmap="Oranges", vmin=0, vmax=1.3)
         axes.set(title=name, xlabel="key", ylabel="query")

@@ -17,12 +17,12 @@ from regard.decoding.non_autoregressive import refine
 from regard.decoding.search import search
 from regard.decoding.translator import Translator, search_options
 from regard.errors import DecodeError
-from regard.explain.trace_types import Alternative, Attention, Side, Trace, Text
+from regard.explain.trace_types import Alternative, Attention, Side, Text, Trace
 from regard.explain.words import between_words, group, shown
-from regard.models.base import NonAutoregressive, Model, Seq2Seq
+from regard.models.base import Model, NonAutoregressive, Seq2Seq
 from regard.nn.alignment import Alignment
 from regard.nn.attention import CrossAttention, PositionalAttention
-from regard.nn.attention_log import AttentionLog, watch
+from regard.nn.attention_log import AttentionLog, capture_attention
 from regard.text.tokenizer import BOS, EOS, Tokenizer, Tokenizers
 
 # Source and output tokens of all alternatives that are continued: enough for a sentence of everyday length.
@@ -31,7 +31,7 @@ CHUNK = 8192  # of those that are searched together, which bounds the memory
 
 
 @torch.inference_mode()
-def see(
+def trace_translation(
     translator: Translator,
     text: str,
     *,
@@ -61,7 +61,7 @@ def see(
         seen, logp = _written_again(model, source, target_ids)
         probabilities = [round(float(logp[place, token].exp()), 6) for place, token in enumerate(target_ids)]
         others = _alternatives(translator, source_ids, target_ids, logp, options, alternatives, check)
-    sight = Trace(
+    trace = Trace(
         model=name,
         source=_text(tokenizers.source, source_ids),
         target=_text(tokenizers.target, target_ids),
@@ -70,8 +70,8 @@ def see(
         alternatives=others,
     )
     # A model that writes at once may have more places than tokens came of them: those it cannot name are left out.
-    named = [one for one in _attentions(model, seen) if one.weights.shape[1:] == sight.shape_of(one)]
-    return replace(sight, attentions=named)
+    named = [one for one in _attentions(model, seen) if one.weights.shape[1:] == trace.shape_of(one)]
+    return replace(trace, attentions=named)
 
 
 def attention_between(model: Seq2Seq, tokenizers: Tokenizers, source: str, target: str) -> dict[str, Any]:
@@ -82,11 +82,15 @@ def attention_between(model: Seq2Seq, tokenizers: Tokenizers, source: str, targe
         seen, _ = _written_again(model, model_side, target_ids)
     across = [one.weights.mean(axis=0) for one in _attentions(model, seen) if one.name == "encoder-decoder"]
     texts = [_text(tokenizers.source, source_ids), _text(tokenizers.target, target_ids)]
-    words = [[shown("".join(text.pieces[index] for index in word)) for word in text.words] for text in texts]
+    words = [[shown("".join(text.tokens[index] for index in word)) for word in text.words] for text in texts]
     if not across:
         return {"source": words[0], "target": words[1], "percent": []}
     between = between_words(np.mean(across, axis=0)[None], texts[1].words, texts[0].words)[0]
-    return {"source": words[0], "target": words[1], "percent": np.rint(100 * np.nan_to_num(between)).astype(int).tolist()}
+    return {
+        "source": words[0],
+        "target": words[1],
+        "percent": np.rint(100 * np.nan_to_num(between)).astype(int).tolist(),
+    }
 
 
 def _source_ids(translator: Translator, text: str) -> list[int]:
@@ -100,12 +104,12 @@ def _source_ids(translator: Translator, text: str) -> list[int]:
 
 
 def _text(tokenizer: Tokenizer, ids: list[int]) -> Text:
-    return Text(tokenizer.decode(ids), ids, tokenizer.pieces(ids), group(tokenizer, ids))
+    return Text(tokenizer.decode(ids), ids, tokenizer.tokens(ids), group(tokenizer, ids))
 
 
 def _written_again(model: Seq2Seq, source: Ragged, target_ids: list[int]) -> tuple[AttentionLog, Tensor]:
     """What attention did while these tokens were read in one go, and all log-probabilities: [tokens, V]."""
-    with watch() as seen:
+    with capture_attention() as seen:
         target = Ragged.from_lists([[BOS, *target_ids[:-1]]], source.layout.device)
         logits = model.project(model.hidden(target, model.encode(source))).float()
     logp = logits.log_softmax(dim=-1)
@@ -113,10 +117,12 @@ def _written_again(model: Seq2Seq, source: Ragged, target_ids: list[int]) -> tup
     return seen, logp
 
 
-def _written_at_once(model: NonAutoregressive, source: Ragged, options: SearchOptions, check: Check) -> tuple[list[int], AttentionLog]:
+def _written_at_once(
+    model: NonAutoregressive, source: Ragged, options: SearchOptions, check: Check
+) -> tuple[list[int], AttentionLog]:
     """What it writes, and what attention did where its likeliest candidate is what it writes."""
     best = refine(model, source, options=options, check=check)[0][0].ids
-    with watch() as seen:
+    with capture_attention() as seen:
         alone = refine(model, source, options=replace(options, beam=1, nbest=1), check=check)[0][0].ids
     return [*best, EOS], seen if alone == best else AttentionLog()
 
@@ -143,7 +149,7 @@ def _alternatives(
     texts = iter(_continued(translator, source_ids, prefixes, options, check))
     return [
         [
-            Alternative(token, tokenizer.pieces([token])[0], round(float(np.exp(p)), 6), next(texts))
+            Alternative(token, tokenizer.tokens([token])[0], round(float(np.exp(p)), 6), next(texts))
             for token, p in found
         ]
         for found in places

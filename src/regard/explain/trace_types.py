@@ -44,8 +44,8 @@ class Text:
 
     text: str
     ids: list[int]
-    pieces: list[str]
-    words: list[list[int]]  # the pieces of each word
+    tokens: list[str]
+    words: list[list[int]]  # the tokens of each word
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,14 @@ class Trace:
     def read(self) -> Text:
         """What the decoder had read while it wrote the target: BOS, and the target up to the token before."""
         words = [[0], *([index + 1 for index in word] for word in self.target.words[:-1])]
-        pieces = [RESERVED[BOS], *self.target.pieces[:-1]]
-        return Text(self.target.text, [BOS, *self.target.ids[:-1]], pieces, words)
+        tokens = [RESERVED[BOS], *self.target.tokens[:-1]]
+        return Text(self.target.text, [BOS, *self.target.ids[:-1]], tokens, words)
 
     def shape_of(self, attention: Attention) -> tuple[int, int]:
         """Its queries and keys, counted by what they are."""
         queries: Text = getattr(self, attention.queries)
         keys: Text = getattr(self, attention.keys)
-        return len(queries.pieces), len(keys.pieces)
+        return len(queries.tokens), len(keys.tokens)
 
     def of(self, name: str) -> list[Attention]:
         """The layers of one kind, lowest first."""

@@ -1,4 +1,4 @@
-"""Pieces joined to words, and weights between pieces made weights between words.
+"""Pieces joined to words, and weights between tokens made weights between words.
 
 Shapes: H heads, Q queries, K keys.
 """
@@ -17,10 +17,10 @@ SPACE = "\u2581"  # how SentencePiece shows a space
 
 
 def group(tokenizer: Tokenizer, ids: Sequence[int]) -> list[list[int]]:
-    """The pieces of each word. EOS and punctuation stand alone; characters are grouped as letters and digits are."""
-    pieces, groups = tokenizer.pieces(ids), list[list[int]]()
-    for index, piece in enumerate(pieces):
-        before = pieces[index - 1] if index else None
+    """The tokens of each word. EOS and punctuation stand alone; characters are grouped as letters and digits are."""
+    tokens, groups = tokenizer.tokens(ids), list[list[int]]()
+    for index, piece in enumerate(tokens):
+        before = tokens[index - 1] if index else None
         if before is None or EOS in ids[index - 1 : index + 1] or _begins(tokenizer.kind, piece, before):
             groups.append([index])
         else:
@@ -42,7 +42,7 @@ def _has_letters(piece: str) -> bool:
 
 
 def between_words(weights_HQK: Weights, queries: Sequence[Sequence[int]], keys: Sequence[Sequence[int]]) -> Weights:
-    """What the pieces of a word give to those of another: summed over keys, a mean over queries. [H, words, words]"""
+    """What the tokens of a word give to those of another: summed over keys, a mean over queries. [H, words, words]"""
     summed = np.stack([weights_HQK[:, :, group].sum(axis=2) for group in keys], axis=2)
     return np.stack([summed[:, group].mean(axis=1) for group in queries], axis=1)
 

@@ -17,8 +17,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.kernels.weight_cast import dtype_of_product, half
 from regard.kernels.sums import sum_rows
+from regard.kernels.weight_cast import dtype_of_product, half
 
 PROGRAMS = 256  # rows of partial sums of the bias's gradient
 

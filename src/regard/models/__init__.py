@@ -18,11 +18,11 @@ from regard.models.cmlm import Cmlm, CmlmConfig
 from regard.models.convs2s import PRESETS as CONVS2S_PRESETS
 from regard.models.convs2s import ConvS2S, ConvS2SConfig
 from regard.models.ctc import Ctc, CtcConfig
+from regard.models.encoder_decoder import PRESETS as TRANSFORMER_PRESETS
+from regard.models.encoder_decoder import TransformerConfig
 from regard.models.nat import Nat, NatConfig
 from regard.models.rnn import PRESETS as RNN_PRESETS
 from regard.models.rnn import Rnn, RnnConfig
-from regard.models.encoder_decoder import PRESETS as TRANSFORMER_PRESETS
-from regard.models.encoder_decoder import TransformerConfig
 from regard.models.transformer import Transformer
 
 

@@ -8,7 +8,7 @@ A `Seq2Seq` writes token by token:
     logits = model.decode(target, memory)        all positions at once
     state = model.start(memory, beams=4)         search: one row a sentence
     logits = model.step(tokens, state)           search: one more token a row
-    state.widen()                                search: `beams` rows a sentence, which all go on from its one
+    state.expand_beams()                                search: `beams` rows a sentence, which all go on from its one
     state.reorder(rows)                          search: each row goes on from the row it names
 
 An `NonAutoregressive` writes all tokens together, and may go over them again:
@@ -44,7 +44,9 @@ class Model(nn.Module, ABC):
     width: int  # d_model: the paper's learning rate scales with it
     max_length: int | None = None  # most tokens of a sequence, EOS among them; None: no limit
     non_autoregressive = False  # whether it is an `NonAutoregressive`
-    similar_lengths = False  # whether packed batches should be of sentences of like length, because they become rectangles
+    similar_lengths = (
+        False  # whether packed batches should be of sentences of like length, because they become rectangles
+    )
     wants_fertilities = False  # whether batches must say how many target tokens each source token became
 
     def __init__(self) -> None:
@@ -96,7 +98,7 @@ class Model(nn.Module, ABC):
 class DecoderState(Protocol):
     """What a model remembers of the rows being written."""
 
-    def widen(self) -> None:
+    def expand_beams(self) -> None:
         """Makes each sentence's one row as many as there are beams: once, after the first step; not where there is one."""
         ...
 
@@ -144,7 +146,7 @@ class Seq2Seq(Model):
 
     @abstractmethod
     def start(self, memory: Any, *, beams: int) -> DecoderState:
-        """The state before the first token, with one row for each sentence, of `beams` to come (`DecoderState.widen`)."""
+        """Return the state before the first token, with one row per sentence; `expand_beams` makes it `beams` rows."""
 
     @abstractmethod
     def step(self, tokens: Tensor, state: Any) -> Tensor:

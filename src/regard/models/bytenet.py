@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.config import MAX_WIDTH, Struct, below_one, between
-from regard.data.ragged import StaticLayout, Layout, Ragged
+from regard.data.ragged import Layout, Ragged, StaticLayout
 from regard.models.base import Seq2Seq
 from regard.models.tied_embeddings import Tie, TiedEmbeddings
 from regard.nn.convolution import Convolution
@@ -97,7 +97,7 @@ class ByteNetState:
     beams: int = 1
     length: int = 0
 
-    def widen(self) -> None:
+    def expand_beams(self) -> None:
         self.beams = self.wide
         self.recent = [one.repeat_interleave(self.beams, dim=0) for one in self.recent]
 

@@ -98,11 +98,11 @@ class DecoderBlock(nn.Module):
         self.query = Linear(width, [width_e], bias=True)
         self.answer = Linear(width_e, [width], bias=True)
 
-    def forward(self, x_ND: Tensor, g_NE: Tensor, memory: ConvMemory, pattern: AttentionMask) -> Tensor:
+    def forward(self, x_ND: Tensor, g_NE: Tensor, memory: ConvMemory, mask: AttentionMask) -> Tensor:
         """The layer's output, given its input and the target's embeddings."""
-        gated, carried = self.block(x_ND, pattern.queries)
-        read_NE = self.alignment.over((self.query(gated) + g_NE) * HALF, memory.keys, memory.values, pattern)
-        lengths_N = pattern.keys.offsets.diff().index_select(0, pattern.queries.sentences)
+        gated, carried = self.block(x_ND, mask.queries)
+        read_NE = self.alignment.over((self.query(gated) + g_NE) * HALF, memory.keys, memory.values, mask)
+        lengths_N = mask.keys.offsets.diff().index_select(0, mask.queries.sentences)
         return ((gated + self.answer(read_NE * _scale(lengths_N, read_NE)[:, None])) * HALF + carried) * HALF
 
     def step(
@@ -133,7 +133,7 @@ class ConvState:
     beams: int = 1
     length: int = 0
 
-    def widen(self) -> None:
+    def expand_beams(self) -> None:
         self.beams = self.wide
         self.recent = [one.repeat_interleave(self.beams, dim=0) for one in self.recent]
 
@@ -200,13 +200,13 @@ class ConvS2S(TiedEmbeddings, Seq2Seq):
         return ConvMemory(z_ME, (z_ME + e_ME) * HALF, layout)
 
     def hidden(self, target: Ragged, memory: ConvMemory) -> Tensor:
-        layout, pattern = target.layout, AttentionMask(target.layout, memory.layout)
+        layout, mask = target.layout, AttentionMask(target.layout, memory.layout)
         g_NE = self._embed(
             target.values, self.target_embedding, self.target_positions, layout.positions, layout.longest
         )
         x_ND = self.into_decoder(g_NE)
         for layer in self.decoder:
-            x_ND = layer(x_ND, g_NE, memory, pattern)
+            x_ND = layer(x_ND, g_NE, memory, mask)
         return self.dropout(self.out_of_decoder(x_ND))
 
     @property

@@ -18,9 +18,9 @@ from regard import kernels
 from regard.config import MAX_LAYERS, MAX_POSITIONS, MAX_WIDTH, Struct, below_one, between
 from regard.data.ragged import Layout, Ragged
 from regard.models.tied_embeddings import Tie, TiedEmbeddings
-from regard.nn.attend import Body, AttentionMask
+from regard.nn.attend import AttentionMask, Backend
 from regard.nn.attention import CrossAttention, HeadShape, SelfAttention
-from regard.nn.cache import StaticCache, KeyValueCache
+from regard.nn.cache import KeyValueCache, StaticCache
 from regard.nn.device import stream_dtype
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.feedforward import ConvFeedForward, FeedForward, FeedForwardKind
@@ -50,7 +50,7 @@ class TransformerConfig(Struct, frozen=True):
     qk_norm: bool = False  # queries and keys normed before they meet
     window: int | None = None  # self-attention sees this many positions on each side; None: all
     tie: Tie = "all"
-    attention: Body = "auto"  # which body of attend() computes it
+    attention: Backend = "auto"  # which backend of attend() computes it
 
     @property
     def heads(self) -> HeadShape:
@@ -92,15 +92,15 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: TransformerConfig, noise: Noise) -> None:
         super().__init__()
         self.attention = SelfAttention(
-            config.width, config.heads, dropout=config.attention_dropout, noise=noise, body=config.attention
+            config.width, config.heads, dropout=config.attention_dropout, noise=noise, backend=config.attention
         )
         self.feed_forward = _feed_forward(config, noise, causal=False)
         self.around_attention = residual(config, noise)
         self.around_feed_forward = residual(config, noise)
 
-    def forward(self, x_MD: Tensor, pattern: AttentionMask, rotation: Rotation | None) -> Tensor:
-        x_MD = self.around_attention(x_MD, lambda x: self.attention(x, pattern, rotation))
-        return self.around_feed_forward(x_MD, lambda x: self.feed_forward(x, pattern.queries))
+    def forward(self, x_MD: Tensor, mask: AttentionMask, rotation: Rotation | None) -> Tensor:
+        x_MD = self.around_attention(x_MD, lambda x: self.attention(x, mask, rotation))
+        return self.around_feed_forward(x_MD, lambda x: self.feed_forward(x, mask.queries))
 
 
 class DecoderLayer(nn.Module):
@@ -108,7 +108,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig, noise: Noise) -> None:
         super().__init__()
-        options = {"dropout": config.attention_dropout, "noise": noise, "body": config.attention}
+        options = {"dropout": config.attention_dropout, "noise": noise, "backend": config.attention}
         self.attention = SelfAttention(config.width, config.heads, **options)  # type: ignore[arg-type]
         self.cross_attention = CrossAttention(config.width, config.heads, **options)  # type: ignore[arg-type]
         self.feed_forward = _feed_forward(config, noise, causal=True)
@@ -169,9 +169,9 @@ class EncoderDecoder(TiedEmbeddings):
         x_MD = self._embed(
             source.values, self.source_embedding, self.source_positions, layout.positions, layout.longest
         )
-        pattern, rotation = AttentionMask(layout, window=self.config.window), self._rotation(layout.positions)
+        mask, rotation = AttentionMask(layout, window=self.config.window), self._rotation(layout.positions)
         for layer in self.encoder:
-            x_MD = layer(x_MD, pattern, rotation)
+            x_MD = layer(x_MD, mask, rotation)
         return Ragged(self.encoder_norm(x_MD), layout)
 
     @property

@@ -53,7 +53,7 @@ class NatLayer(DecoderLayer):
     def __init__(self, config: NatConfig, noise: Noise) -> None:
         super().__init__(config, noise)
         self.positional = PositionalAttention(
-            config.width, config.heads, dropout=config.attention_dropout, noise=noise, body=config.attention
+            config.width, config.heads, dropout=config.attention_dropout, noise=noise, backend=config.attention
         )
         self.around_positional = residual(config, noise)
 

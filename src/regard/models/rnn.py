@@ -111,7 +111,7 @@ class RnnState:
     wide: int  # beams that there will be
     beams: int = 1
 
-    def widen(self) -> None:
+    def expand_beams(self) -> None:
         self.beams = self.wide
         self.cells = self.cells.repeat_interleave(self.beams, dim=2)
         self.fed = self.fed.repeat_interleave(self.beams, dim=0)

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from regard.data.ragged import Layout, Ragged
 from regard.models.base import Seq2Seq
+from regard.models.encoder_decoder import EncoderDecoder, LayerState
 from regard.models.static_state import StaticState
-from regard.models.encoder_decoder import LayerState, EncoderDecoder
 from regard.nn.cache import Ancestry, KeyValueCache, fill_up, fill_up_slots, of_sentences
 
 
@@ -48,9 +48,9 @@ class TransformerState:
         """A token has been read."""
         self.length += 1
 
-    def widen(self) -> None:
+    def expand_beams(self) -> None:
         self.beams = self.wide
-        self.ancestry.widen(self.num_sentences, self.beams)
+        self.ancestry.expand_beams(self.num_sentences, self.beams)
         for layer in self.layers:
             layer.recent = [recent.repeat_interleave(self.beams, dim=0) for recent in layer.recent]
 

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from regard.data.ragged import Layout, Ragged
 from regard.kernels.weight_cast import dtype_of_product
 from regard.nn.attend import AttentionMask, attend, attend_explicit
-from regard.nn.linear import Linear
 from regard.nn.attention_log import current_log
+from regard.nn.linear import Linear
 
 Score = Literal["dot", "general", "additive", "concat"]
 
@@ -87,15 +87,15 @@ class Alignment(nn.Module):
             )
         return torch.bmm(weights.to(source.values.dtype), source.values), weights
 
-    def over(self, states_ND: Tensor, keys_MD: Tensor, values_ME: Tensor, pattern: AttentionMask) -> Tensor:
+    def over(self, states_ND: Tensor, keys_MD: Tensor, values_ME: Tensor, mask: AttentionMask) -> Tensor:
         """What each state of a whole batch reads, [N, E], by dot products alone: the same as `forward`, by `attend`."""
         assert self.score == "dot" and self.window is None
         q_NHK = (states_ND * math.sqrt(states_ND.size(-1)))[:, None]  # `attend` divides by it
         q_NHK, k_MHK, v_MHV = (one.to(dtype_of_product(one)) for one in (q_NHK, keys_MD[:, None], values_ME[:, None]))
         seen = current_log()
         if seen is None:
-            return attend(q_NHK, k_MHK, v_MHV, pattern)[:, 0]
-        read_NHV, weights = attend_explicit(q_NHK, k_MHK, v_MHV, pattern)
+            return attend(q_NHK, k_MHK, v_MHV, mask)[:, 0]
+        read_NHV, weights = attend_explicit(q_NHK, k_MHK, v_MHV, mask)
         seen.add(self, weights)
         return read_NHV[:, 0]
 

@@ -1,4 +1,4 @@
-"""Attention(Q, K, V) = softmax(QKᵀ/√d) V over ragged batches: one seam, four bodies that compute the same.
+"""Attention(Q, K, V) = softmax(QKᵀ/√d) V over ragged batches: one seam, four backends that compute the same.
 
 explicit   written out as in the paper, a sentence at a time; also returns the weights; the reference for the others
 sdpa       a rectangle inside, PyTorch's fused kernel over it; CPUs, and whatever the next one cannot do
@@ -27,7 +27,7 @@ from regard.kernels.ranges import Ranges
 from regard.nn.banded import attend_banded, block_size
 from regard.nn.dropout import Dropout
 
-Body = Literal["auto", "explicit", "sdpa", "varlen", "tiled"]
+Backend = Literal["auto", "explicit", "sdpa", "varlen", "tiled"]
 
 if torch.backends.cuda.is_built():
     # cuDNN's masked backward can return NaN on H100/H200 since PyTorch 2.11 (pytorch issue 196678).
@@ -37,7 +37,7 @@ if torch.backends.cuda.is_built():
 class AttentionMask:
     """Who may look at whom: each query at the keys of its own sentence, less the future and what lies outside the window.
 
-    One pattern serves all layers and heads of a stack, so its masks are built once a batch.
+    One mask serves all layers and heads of a stack, so its masks are built once a batch.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class AttentionMask:
 
     @cached_property
     def ranges(self) -> Ranges:
-        """The pattern as the range of keys each query sees, and the range of queries each key is seen by."""
+        """The mask as the range of keys each query sees, and the range of queries each key is seen by."""
         seen = _range_of_each(self.queries, self.keys)
         seen_by = _range_of_each(self.keys, self.queries)
         if self.causal or self.window is not None:
@@ -119,40 +119,40 @@ def attend(
     q_NHK: Tensor,
     k_MHK: Tensor,
     v_MHV: Tensor,
-    pattern: AttentionMask,
+    mask: AttentionMask,
     *,
-    body: Body = "auto",
+    backend: Backend = "auto",
     drop: Dropout | None = None,
 ) -> Tensor:
     """For each query the weighted mean of the values it may look at: [N, H, V]. `drop` is dropout on the weights."""
-    if body == "auto":
-        body = pick_body(q_NHK, v_MHV, drop)
-    if body == "tiled":
+    if backend == "auto":
+        backend = pick_backend(q_NHK, v_MHV, drop)
+    if backend == "tiled":
         if not tiled_fits(q_NHK, v_MHV):
             raise ConfigError(
                 "tiled attention needs a GPU, Triton, bfloat16 and heads of width 256 or less; use attention=auto"
             )
         from regard.kernels.attention import attend_tiled
 
-        return attend_tiled(q_NHK, k_MHK, v_MHV, pattern.ranges, None if drop is None else drop.draw(q_NHK.device))
-    if body == "varlen":
+        return attend_tiled(q_NHK, k_MHK, v_MHV, mask.ranges, None if drop is None else drop.draw(q_NHK.device))
+    if backend == "varlen":
         assert drop is None, "varlen attention has no dropout on its weights"
         if not varlen_fits(q_NHK, v_MHV):
             raise ConfigError(
                 "varlen attention needs a GPU, bfloat16 and heads of one width up to 256; use attention=auto"
             )
-        return _attend_varlen(q_NHK, k_MHK, v_MHV, pattern)
-    if pattern.banded:
-        inner = partial(_sdpa if body == "sdpa" else _written_out, drop=drop)
-        assert pattern.window is not None
-        return attend_banded(q_NHK, k_MHK, v_MHV, pattern.ranges, pattern.window, causal=pattern.causal, inner=inner)
-    if body == "sdpa":
-        return _attend_sdpa(q_NHK, k_MHK, v_MHV, pattern, drop)
-    return attend_explicit(q_NHK, k_MHK, v_MHV, pattern, drop)[0]
+        return _attend_varlen(q_NHK, k_MHK, v_MHV, mask)
+    if mask.banded:
+        inner = partial(_sdpa if backend == "sdpa" else _written_out, drop=drop)
+        assert mask.window is not None
+        return attend_banded(q_NHK, k_MHK, v_MHV, mask.ranges, mask.window, causal=mask.causal, inner=inner)
+    if backend == "sdpa":
+        return _attend_sdpa(q_NHK, k_MHK, v_MHV, mask, drop)
+    return attend_explicit(q_NHK, k_MHK, v_MHV, mask, drop)[0]
 
 
-def pick_body(q_NHK: Tensor, v_MHV: Tensor, drop: Dropout | None = None) -> Body:
-    """The fastest body that can take these."""
+def pick_backend(q_NHK: Tensor, v_MHV: Tensor, drop: Dropout | None = None) -> Backend:
+    """The fastest backend that can take these."""
     if tiled_fits(q_NHK, v_MHV):
         return "tiled"
     return "varlen" if drop is None and varlen_fits(q_NHK, v_MHV) else "sdpa"
@@ -165,15 +165,15 @@ def tiled_fits(q_NHK: Tensor, v_MHV: Tensor) -> bool:
 
 
 def attend_explicit(
-    q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: AttentionMask, drop: Dropout | None = None
+    q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, mask: AttentionMask, drop: Dropout | None = None
 ) -> tuple[Tensor, list[Tensor]]:
     """What `attend` returns, and for each sentence its weights: [H, queries, keys]."""
     outputs, all_weights = [], []
-    queries, keys = list(pattern.queries.lengths), list(pattern.keys.lengths)
+    queries, keys = list(mask.queries.lengths), list(mask.keys.lengths)
     for q, k, v in zip(q_NHK.split(queries), k_MHK.split(keys), v_MHV.split(keys), strict=True):
         q, k, v = q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1)
         scores = q @ k.transpose(1, 2) * q.size(-1) ** -0.5  # variance near 1 whatever the head width (section 3.2.1)
-        allowed = pattern.allowed(scores.size(1), scores.size(2))
+        allowed = mask.allowed(scores.size(1), scores.size(2))
         if allowed is not None:
             scores = scores.masked_fill(~allowed, float("-inf"))
         weights = scores.softmax(dim=-1)
@@ -182,13 +182,13 @@ def attend_explicit(
     return torch.cat(outputs), all_weights
 
 
-def _attend_sdpa(q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: AttentionMask, drop: Dropout | None) -> Tensor:
-    q_BHTK = pattern.queries.pad(q_NHK).transpose(1, 2)
-    k_BHSK = pattern.keys.pad(k_MHK).transpose(1, 2)
-    v_BHSV = pattern.keys.pad(v_MHV).transpose(1, 2)
-    bias = pattern.bias if pattern.bias is None else pattern.bias.to(q_NHK.dtype)
+def _attend_sdpa(q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, mask: AttentionMask, drop: Dropout | None) -> Tensor:
+    q_BHTK = mask.queries.pad(q_NHK).transpose(1, 2)
+    k_BHSK = mask.keys.pad(k_MHK).transpose(1, 2)
+    v_BHSV = mask.keys.pad(v_MHV).transpose(1, 2)
+    bias = mask.bias if mask.bias is None else mask.bias.to(q_NHK.dtype)
     out_BHTV = _sdpa(q_BHTK, k_BHSK, v_BHSV, bias, drop=drop)
-    return pattern.queries.unpad(out_BHTV.transpose(1, 2))
+    return mask.queries.unpad(out_BHTV.transpose(1, 2))
 
 
 def _sdpa(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, bias: Tensor | None, *, drop: Dropout | None) -> Tensor:
@@ -222,19 +222,19 @@ def _varlen() -> tuple[Callable[..., Any], bool] | None:
     return varlen_attn, "window_size" in inspect.signature(varlen_attn).parameters
 
 
-def _attend_varlen(q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: AttentionMask) -> Tensor:
+def _attend_varlen(q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, mask: AttentionMask) -> Tensor:
     found = _varlen()
     assert found is not None, "this PyTorch has no varlen attention"
     varlen_attn, takes_window = found
-    left = -1 if pattern.window is None else pattern.window
-    right = 0 if pattern.causal else left
+    left = -1 if mask.window is None else mask.window
+    right = 0 if mask.causal else left
     if takes_window:
         limits: dict[str, Any] = {"window_size": (left, right)}
     else:  # PyTorch 2.10 told causality by a switch of its own and had no window
-        assert pattern.window is None, "this PyTorch's varlen attention has no window"
-        limits = {"is_causal": pattern.causal}
+        assert mask.window is None, "this PyTorch's varlen attention has no window"
+        limits = {"is_causal": mask.causal}
     out: Tensor = varlen_attn(
         q_NHK.contiguous(), k_MHK.contiguous(), v_MHV.contiguous(),  # unaligned views can fault
-        pattern.queries.offsets, pattern.keys.offsets, pattern.queries.longest, pattern.keys.longest, **limits,
+        mask.queries.offsets, mask.keys.offsets, mask.queries.longest, mask.keys.longest, **limits,
     )  # fmt: skip
     return out

@@ -17,13 +17,13 @@ from torch import Tensor, nn
 
 from regard.kernels import cpu
 from regard.kernels.split_columns import split_columns
-from regard.nn.attend import Body, AttentionMask, attend, attend_explicit
-from regard.nn.cache import StaticCache, KeyValueCache, by_head, by_row
+from regard.nn.attend import AttentionMask, Backend, attend, attend_explicit
+from regard.nn.attention_log import current_log
+from regard.nn.cache import KeyValueCache, StaticCache, by_head, by_row
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.linear import Linear
 from regard.nn.norms import Norm
 from regard.nn.positions import Rotation
-from regard.nn.attention_log import current_log
 
 # Whether many small products are one call on a CPU. Without MKL they are a loop (LOG.md, "On a Neoverse N1").
 BATCHED_PRODUCTS = torch.backends.mkl.is_available()
@@ -42,23 +42,23 @@ class HeadShape:
 class MultiHead(nn.Module):
     """What both kinds share: heads, dropout on the weights, and the output projection W^O. No biases, as published."""
 
-    def __init__(self, width: int, shape: HeadShape, *, dropout: float, noise: Noise, body: Body) -> None:
+    def __init__(self, width: int, shape: HeadShape, *, dropout: float, noise: Noise, backend: Backend) -> None:
         super().__init__()
         self.shape = shape
         self.dropout = Dropout(dropout, noise)
-        self.body = body
+        self.backend = backend
         self.output = Linear(shape.num_heads * shape.value_width, [width], bias=False)
         self.query_norm = Norm("rms", shape.key_width) if shape.normed else None
         self.key_norm = Norm("rms", shape.key_width) if shape.normed else None
 
-    def look(self, q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: AttentionMask) -> Tensor:
+    def look(self, q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, mask: AttentionMask) -> Tensor:
         """Attention over a whole batch, heads joined and projected: [N, D]."""
         drop = self.dropout if self.dropout.active else None
         seen = current_log()
         if seen is None:
-            heads_NHV = attend(q_NHK, k_MHK, v_MHV, pattern, body=self.body, drop=drop)
+            heads_NHV = attend(q_NHK, k_MHK, v_MHV, mask, backend=self.backend, drop=drop)
         else:
-            heads_NHV, weights = attend_explicit(q_NHK, k_MHK, v_MHV, pattern, drop)
+            heads_NHV, weights = attend_explicit(q_NHK, k_MHK, v_MHV, mask, drop)
             seen.add(self, weights)
         return self.output(heads_NHV.flatten(1))
 
@@ -83,8 +83,8 @@ class MultiHead(nn.Module):
 class SelfAttention(MultiHead):
     """Queries, keys and values of one sequence, from one projection."""
 
-    def __init__(self, width: int, shape: HeadShape, *, dropout: float, noise: Noise, body: Body) -> None:
-        super().__init__(width, shape, dropout=dropout, noise=noise, body=body)
+    def __init__(self, width: int, shape: HeadShape, *, dropout: float, noise: Noise, backend: Backend) -> None:
+        super().__init__(width, shape, dropout=dropout, noise=noise, backend=backend)
         H, K, V = shape.num_heads, shape.key_width, shape.value_width
         self.project = Linear(width, [H * K, H * K, H * V], bias=False)
 
@@ -95,10 +95,10 @@ class SelfAttention(MultiHead):
         q_NHK, k_NHK = _normed(q_NHK, self.query_norm), _normed(k_NHK, self.key_norm)
         return (q_NHK, k_NHK, v_NHV) if rotation is None else (rotation(q_NHK), rotation(k_NHK), v_NHV)
 
-    def forward(self, x_ND: Tensor, pattern: AttentionMask, rotation: Rotation | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, x_ND: Tensor, mask: AttentionMask, rotation: Rotation | None = None) -> tuple[Tensor, Tensor]:
         """The branch, and the input again (`Linear.and_input`)."""
         projected, x_ND = self.project.and_input(x_ND)
-        return self.look(*self._split(projected, rotation), pattern), x_ND
+        return self.look(*self._split(projected, rotation), mask), x_ND
 
     def step(
         self, x_RD: Tensor, cache: KeyValueCache | StaticCache, bias_GQS: Tensor, rotation: Rotation | None = None
@@ -112,8 +112,8 @@ class SelfAttention(MultiHead):
 class CrossAttention(MultiHead):
     """Queries of the decoder, keys and values of the encoder's output."""
 
-    def __init__(self, width: int, shape: HeadShape, *, dropout: float, noise: Noise, body: Body) -> None:
-        super().__init__(width, shape, dropout=dropout, noise=noise, body=body)
+    def __init__(self, width: int, shape: HeadShape, *, dropout: float, noise: Noise, backend: Backend) -> None:
+        super().__init__(width, shape, dropout=dropout, noise=noise, backend=backend)
         H, K, V = shape.num_heads, shape.key_width, shape.value_width
         self.query = Linear(width, [H * K], bias=False)
         self.memory = Linear(width, [H * K, H * V], bias=False)
@@ -127,10 +127,10 @@ class CrossAttention(MultiHead):
     def _queries(self, q: Tensor) -> Tensor:
         return _normed(q.view(-1, self.shape.num_heads, self.shape.key_width), self.query_norm)
 
-    def forward(self, x_ND: Tensor, memory_MD: Tensor, pattern: AttentionMask) -> tuple[Tensor, Tensor]:
+    def forward(self, x_ND: Tensor, memory_MD: Tensor, mask: AttentionMask) -> tuple[Tensor, Tensor]:
         """The branch, and the input again (`Linear.and_input`)."""
         projected, x_ND = self.query.and_input(x_ND)
-        return self.look(self._queries(projected), *self.keys_values(memory_MD), pattern), x_ND
+        return self.look(self._queries(projected), *self.keys_values(memory_MD), mask), x_ND
 
     def step(self, x_RD: Tensor, k_GSK: Tensor, v_GSV: Tensor, bias_GQS: Tensor) -> Tensor:
         """One token a row, into keys and values that all beams of a sentence share."""
@@ -140,19 +140,19 @@ class CrossAttention(MultiHead):
 class PositionalAttention(MultiHead):
     """Queries and keys of positions, values of the sequence: where to look, whatever stands there (Gu et al. 2018)."""
 
-    def __init__(self, width: int, shape: HeadShape, *, dropout: float, noise: Noise, body: Body) -> None:
-        super().__init__(width, shape, dropout=dropout, noise=noise, body=body)
+    def __init__(self, width: int, shape: HeadShape, *, dropout: float, noise: Noise, backend: Backend) -> None:
+        super().__init__(width, shape, dropout=dropout, noise=noise, backend=backend)
         H, K, V = shape.num_heads, shape.key_width, shape.value_width
         self.places = Linear(width, [H * K, H * K], bias=False)
         self.value = Linear(width, [H * V], bias=False)
 
-    def forward(self, x_ND: Tensor, places_ND: Tensor, pattern: AttentionMask) -> tuple[Tensor, Tensor]:
+    def forward(self, x_ND: Tensor, places_ND: Tensor, mask: AttentionMask) -> tuple[Tensor, Tensor]:
         """The branch, and the input again (`Linear.and_input`)."""
         H, K, V = self.shape.num_heads, self.shape.key_width, self.shape.value_width
         v, x_ND = self.value.and_input(x_ND)
         q, k = split_columns(self.places(places_ND), [H * K, H * K])
         q_NHK, k_NHK = _normed(q.view(-1, H, K), self.query_norm), _normed(k.view(-1, H, K), self.key_norm)
-        return self.look(q_NHK, k_NHK, v.view(-1, H, V), pattern), x_ND
+        return self.look(q_NHK, k_NHK, v.view(-1, H, V), mask), x_ND
 
 
 def _look_fused(q_RHK: Tensor, k_GSK: Tensor, v_GSV: Tensor, bias_GQS: Tensor, num_sentences: int) -> Tensor:

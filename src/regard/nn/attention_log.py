@@ -1,4 +1,4 @@
-"""Seeing what attention does: inside `watch()` every attention writes down its weights, computed as in the paper."""
+"""Record attention weights: inside `capture_attention()` every attention computes its weights as in the paper."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AttentionLog:
 
 
 @contextmanager
-def watch() -> Iterator[AttentionLog]:
+def capture_attention() -> Iterator[AttentionLog]:
     """A context in which attention is written down, in this thread."""
     seen = AttentionLog()
     token = _current.set(seen)

@@ -1,7 +1,7 @@
 """Attention restricted to a window: each block of tokens and its neighbours, so that the cost grows with N·window, not N².
 
-Sentences lie end to end, so a block may hold the end of one and the begin of the next; the ranges of `AttentionMask` keep them
-apart, as they keep out what is past the window or in the future.
+Sentences lie end to end, so a block may hold the end of one and the start of the next; the ranges of `AttentionMask`
+keep them apart, and exclude what is past the window or in the future.
 
 Shapes: N tokens, H heads, K width of a key, V of a value; C tokens of a block, G blocks, S = 2C or 3C keys a block sees.
 """

@@ -149,7 +149,7 @@ class Ancestry:
         alone = torch.full((FEWEST, FEWEST), float("-inf"), dtype=dtype, device=device).triu_(diagonal=1)
         self._alone = list(alone.view(FEWEST, 1, 1, FEWEST).unbind())
 
-    def widen(self, num_sentences: int, beams: int) -> None:
+    def expand_beams(self, num_sentences: int, beams: int) -> None:
         """So many beams, which all have seen what the one has."""
         assert self.length == 1, f"beams begin after the first step, not after {self.length}"
         self.beams = beams

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from regard.data.ragged import StaticLayout, Layout
+from regard.data.ragged import Layout, StaticLayout
 from regard.nn.dropout import Dropout, Noise
 
 CellKind = Literal["lstm", "gru"]

@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from regard.config import Bitext, Recipe, TokenizerConfig, flat_table, to_table
+from regard.data.column import IdColumn
 from regard.data.lengths import LengthTable
 from regard.data.pair_store import SETTINGS, STORE, VERSION, PairStore, Shard, StoreInfo, shard_name
-from regard.data.column import IdColumn
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.preprocess.chunks import CHUNK_PAIRS, chunks_of, side_by_side
 from regard.preprocess.sample import first_sample, spread_sample

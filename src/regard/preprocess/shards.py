@@ -12,10 +12,10 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from regard.data.lengths import LengthTable
-from regard.data.shard_file import OFFSETS
-from regard.data.pair_store import SIDES, shard_name
 from regard.data.column import IdColumn
+from regard.data.lengths import LengthTable
+from regard.data.pair_store import SIDES, shard_name
+from regard.data.shard_file import OFFSETS
 from regard.errors import CheckpointError
 from regard.storage.folder import SMALL, Folder
 from regard.storage.manifest import check_folder, staged

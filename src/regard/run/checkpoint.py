@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError
-from regard.run.quantize import WeightKind, compact, expand, expanded_shapes
 from regard.run.machine import memory_left
+from regard.run.quantize import WeightKind, compact, expand, expanded_shapes
 from regard.run.tensors import MAX_HEADER, read_header, read_tensors, write_tensors
 from regard.storage.folder import Folder
 from regard.storage.manifest import check_folder, staged

@@ -27,8 +27,8 @@ from regard.config import Recipe, decode, dump_toml, parse_toml, to_table
 from regard.errors import CheckpointError, ConfigError
 from regard.models import expected_shapes
 from regard.run.checkpoint import Checkpoint, Shapes, read_checkpoint, write_checkpoint
-from regard.run.quantize import WeightKind
 from regard.run.log import log_line, parse_event
+from regard.run.quantize import WeightKind
 from regard.storage.folder import LARGE, LOCK, SMALL, Folder, is_leftover, parse_json
 from regard.storage.manifest import (
     MANIFEST,

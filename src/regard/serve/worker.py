@@ -86,10 +86,10 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
             ready([(place, [[one.text, one.score] for one in best]) for place, best in some])
     elif task["kind"] == "look":
         from regard.explain.page import packed
-        from regard.explain.trace import see
+        from regard.explain.trace import trace_translation
 
         (text,) = task["sentences"]
-        ready([(0, packed(see(translator, text, options=options, check=check, **task["arguments"])))])
+        ready([(0, packed(trace_translation(translator, text, options=options, check=check, **task["arguments"])))])
     else:
         from regard.decoding.live import stream_greedy
         from regard.models.base import Seq2Seq

@@ -65,7 +65,7 @@ class SubwordTokenizer:
         text: str = self._processor.Decode([id for id in ids if id not in (BOS, EOS)])
         return text
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def tokens(self, ids: Sequence[int]) -> list[str]:
         return [RESERVED[id] if 0 <= id <= EOS else self._processor.IdToPiece(id) for id in ids]
 
     def save(self, folder: Folder, name: str) -> None:

@@ -48,9 +48,9 @@ class SymbolTokenizer:
         raise ConfigError(f"a {self.kind} tokenizer has one way to split a text; subword sampling needs bpe or unigram")
 
     def decode(self, ids: Sequence[int]) -> str:
-        return _JOIN[self.kind].join(self.pieces([id for id in ids if id not in (BOS, EOS)]))
+        return _JOIN[self.kind].join(self.tokens([id for id in ids if id not in (BOS, EOS)]))
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def tokens(self, ids: Sequence[int]) -> list[str]:
         assert all(0 <= id < self.size for id in ids), (min(ids), max(ids), self.size)
         return [self._pieces[id] for id in ids]
 

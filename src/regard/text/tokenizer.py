@@ -45,7 +45,7 @@ class Tokenizer(Protocol):
     def decode(self, ids: Sequence[int]) -> str:
         """The text of the ids; BOS and EOS say nothing, UNK shows as a mark."""
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def tokens(self, ids: Sequence[int]) -> list[str]:
         """What a person sees for each id."""
 
     def save(self, folder: Folder, name: str) -> None:

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from regard import kernels
 from regard.config import TrainConfig
-from regard.data.packing import PackedBatch, unpack
 from regard.data.packed_shapes import Shape
+from regard.data.packing import PackedBatch, unpack
 from regard.training.data_parallel import DistributedModel
 from regard.training.step import Optimizer, change_weights
 
@@ -38,20 +38,20 @@ class CudaGraphStep:
 
     def __init__(
         self,
-        spread: DistributedModel,
+        distributed: DistributedModel,
         optimizer: Optimizer,
         config: TrainConfig,
         *,
         precision: torch.dtype,
         note: Callable[[str], None],
     ) -> None:
-        self.spread, self.optimizer, self.config, self.precision = spread, optimizer, config, precision
+        self.distributed, self.optimizer, self.config, self.precision = distributed, optimizer, config, precision
         self.note = note
-        self.device = next(spread.model.parameters()).device
+        self.device = next(distributed.model.parameters()).device
         self.stream = torch.cuda.Stream(self.device)
         self.pool = torch.cuda.graph_pool_handle()  # no two recordings are played at a time, so they share their memory
         self.numbers = torch.zeros(3, device=self.device)
-        alone = spread.world.size == 1  # a recording does not hold what processes tell each other
+        alone = distributed.world.size == 1  # a recording does not hold what processes tell each other
         self.records = config.graph and alone
         self.recordings: dict[tuple[Shape, ...], CapturedStep] = {}
 
@@ -76,7 +76,9 @@ class CudaGraphStep:
         assert kernels.usable(rows[0]), "only our kernels leave dummy tokens out of the loss"
         batches = [unpack(row, shape, shape.target_tokens) for row, shape in zip(rows, shapes, strict=True)]
         tokens = torch.cat([row[-1:] for row in rows]).sum().float()
-        self.numbers.copy_(change_weights(self.spread, self.optimizer, batches, tokens, self.config, self.precision))
+        self.numbers.copy_(
+            change_weights(self.distributed, self.optimizer, batches, tokens, self.config, self.precision)
+        )
 
     def _record(self, found: CapturedStep, shapes: Sequence[Shape]) -> None:
         started = time.monotonic()
@@ -88,7 +90,7 @@ class CudaGraphStep:
                 self._run(found.rows, shapes)
         except RuntimeError as error:
             self.optimizer.forget_gradients()
-            self.spread.model.noise.rewind()
+            self.distributed.model.noise.rewind()
             self.note(f"a step of this shape cannot be recorded as a CUDA graph, so it is run as it is: {error}")
             return
         first = not any(recording.graph for recording in self.recordings.values())

@@ -18,8 +18,8 @@ from regard.data.loader import Batch
 from regard.kernels.weight_cast import rounded
 from regard.models.base import Model
 from regard.nn.device import autocast
-from regard.training.threaded_gradients import Numbered, in_two_threads
 from regard.training.loss import sequence_loss
+from regard.training.threaded_gradients import Numbered, in_two_threads
 from regard.training.world import ALONE, World
 
 Parallel = Literal["copies", "shards"]

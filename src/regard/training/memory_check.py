@@ -11,10 +11,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from regard.data.loader import Batch, make_batch, to_device
-from regard.data.packing import largest_rectangle
-from regard.data.packed_shapes import shapes_by_length
 from regard.data.columns import Encoded
+from regard.data.loader import Batch, make_batch, to_device
+from regard.data.packed_shapes import shapes_by_length
+from regard.data.packing import largest_rectangle
 from regard.errors import TrainingError
 from regard.models.base import Model
 from regard.nn.device import autocast

@@ -8,13 +8,15 @@ from collections.abc import Generator
 from dataclasses import replace
 
 from regard.data.batch_sampler import Position
-from regard.data.packing import PackedRows, PackedBatch, PackedLoader
+from regard.data.packing import PackedBatch, PackedLoader, PackedRows
 from regard.training.world import World
 
 AHEAD = 2  # blocks
 
 
-def feed(loader: PackedLoader, position: Position, world: World) -> Generator[tuple[PackedBatch, Position], None, None]:
+def prefetch(
+    loader: PackedLoader, position: Position, world: World
+) -> Generator[tuple[PackedBatch, Position], None, None]:
     """Each batch of this process from here on, on its device, with the position after those of all processes."""
     ready: queue.Queue[PackedRows | BaseException] = queue.Queue(maxsize=AHEAD)
     stopped = threading.Event()
@@ -49,7 +51,9 @@ def _write_ahead(
         _put(ready, error, stopped)
 
 
-def _put(ready: queue.Queue[PackedRows | BaseException], what: PackedRows | BaseException, stopped: threading.Event) -> None:
+def _put(
+    ready: queue.Queue[PackedRows | BaseException], what: PackedRows | BaseException, stopped: threading.Event
+) -> None:
     """Waits for room, or for the reader to go."""
     while not stopped.is_set():
         try:

@@ -14,9 +14,9 @@ from regard.data.loader import Batch, to_device
 from regard.errors import ConfigError
 from regard.nn.blas import own_blas
 from regard.training.adam import Adam
-from regard.training.threaded_gradients import Numbered
-from regard.training.muon import Muon
 from regard.training.data_parallel import DistributedModel
+from regard.training.muon import Muon
+from regard.training.threaded_gradients import Numbered
 from regard.training.world import World
 
 
@@ -53,7 +53,7 @@ def make_optimizer(model: nn.Module, config: TrainConfig, *, sharded: bool = Fal
 
 
 def training_step(
-    spread: DistributedModel,
+    distributed: DistributedModel,
     optimizer: Optimizer,
     batches: Sequence[Batch],
     config: TrainConfig,
@@ -65,15 +65,15 @@ def training_step(
 
     What it cost stays on the device: [summed loss, gradient norm before clipping, target tokens].
     """
-    device = next(spread.model.parameters()).device
+    device = next(distributed.model.parameters()).device
     tokens = torch.tensor(sum(batch.num_tokens for batch in batches), dtype=torch.float32, device=device)
     optimizer.rate.fill_(rate)
     on_device = [to_device(batch, device) for batch in batches]
-    return change_weights(spread, optimizer, on_device, tokens, config, precision)
+    return change_weights(distributed, optimizer, on_device, tokens, config, precision)
 
 
 def change_weights(
-    spread: DistributedModel,
+    distributed: DistributedModel,
     optimizer: Optimizer,
     batches: Sequence[Batch],
     tokens: Tensor,
@@ -81,11 +81,11 @@ def change_weights(
     precision: torch.dtype,
 ) -> Tensor:
     """The step itself, all of it work for the device: [summed loss, gradient norm, target tokens]."""
-    model, world = spread.model, spread.world
+    model, world = distributed.model, distributed.world
     world.add(tokens)
     with own_blas(tokens.device, precision):
-        total = spread.backward(_numbered(batches, world), tokens, precision=precision)
-    norm = spread.whole(nn.utils.get_total_norm([one.grad for one in model.parameters() if one.grad is not None]))
+        total = distributed.backward(_numbered(batches, world), tokens, precision=precision)
+    norm = distributed.whole(nn.utils.get_total_norm([one.grad for one in model.parameters() if one.grad is not None]))
     numbers = torch.stack([world.add(total), norm, tokens])
     excess = (norm / config.clip_norm).clamp(min=1) if config.clip_norm else None
     optimizer.step(excess=excess, skip=(~numbers.isfinite().all()).float())

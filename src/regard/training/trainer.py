@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from regard.config import TrainConfig
-from regard.data.loader import Loader
 from regard.data.batch_sampler import Position
+from regard.data.loader import Loader
 from regard.data.packing import PackedLoader
 from regard.errors import TrainingError
 from regard.models.base import Model
@@ -25,17 +25,17 @@ from regard.run.checkpoint import Checkpoint, load_weights, model_weights
 from regard.run.folder import RunFolder
 from regard.run.machine import describe_machine
 from regard.training.averaging import mean_weights
-from regard.training.step_stats import StepStats
 from regard.training.counters import Counters
-from regard.training.events import Listener, Noted, Saved, Started, Validated, Validation
-from regard.training.prefetch import feed
 from regard.training.cuda_graph import CudaGraphStep
+from regard.training.data_parallel import DistributedModel
+from regard.training.events import Listener, Noted, Saved, Started, Validated, Validation
+from regard.training.memory_check import out_of_memory
+from regard.training.prefetch import prefetch
 from regard.training.saver import Saver, disk_error
 from regard.training.schedules import learning_rate
-from regard.training.data_parallel import DistributedModel
-from regard.training.training_state import TrainingState
 from regard.training.step import training_step
-from regard.training.memory_check import out_of_memory
+from regard.training.step_stats import StepStats
+from regard.training.training_state import TrainingState
 from regard.training.watchdog import Watchdog
 from regard.training.world import World
 
@@ -64,8 +64,8 @@ class Trainer:
         self.world, self.validate, self.listen, self.stop = world, validate, listen, stop
         self.device = next(model.parameters()).device
         self.precision = pick_precision(config.precision, self.device)
-        spread = DistributedModel(model, smoothing=config.label_smoothing, world=world, parallel=config.parallel)
-        self.state = TrainingState(spread, config)
+        distributed = DistributedModel(model, smoothing=config.label_smoothing, world=world, parallel=config.parallel)
+        self.state = TrainingState(distributed, config)
         self.rate = learning_rate(config, width=model.width)
         self.saved_step = 0
         self.best_on_disk: int | None = None
@@ -149,23 +149,23 @@ class Trainer:
 
     def _batches_and_step(self, position: Position) -> tuple[Batches, Callable[..., Tensor]]:
         """Where batches come from, and what takes a step with them."""
-        spread, optimizer = self.state.spread, self.state.optimizer
+        distributed, optimizer = self.state.distributed, self.state.optimizer
         config, loader, world = self.config, self.loader, self.world
         if isinstance(loader, Loader):
             return loader.batches(position, rank=world.rank, ranks=world.size), partial(
-                training_step, spread, optimizer, config=config, precision=self.precision
+                training_step, distributed, optimizer, config=config, precision=self.precision
             )
 
         def note(text: str) -> None:
             self.listen(Noted(self.counters.step, text))
 
-        step = CudaGraphStep(spread, optimizer, config, precision=self.precision, note=note)
-        return feed(loader, position, world), step
+        step = CudaGraphStep(distributed, optimizer, config, precision=self.precision, note=note)
+        return prefetch(loader, position, world), step
 
     def _how(self) -> str:
         """What training was chosen to run on, in one line."""
         dtype = str(self.precision).removeprefix("torch.")
-        holding = "shards" if self.state.spread.sharded else "copies"
+        holding = "shards" if self.state.distributed.sharded else "copies"
         many = [f"{self.world.size} processes with {holding} of the model"] if self.world.size > 1 else []
         if self.device.type == "cpu":
             return ", ".join(["cpu", f"{torch.get_num_threads()} threads", dtype, *many])
@@ -190,7 +190,7 @@ class Trainer:
             trained = {name: weight.clone() for name, weight in trained.items()}
             load_weights(self.model, average.average, origin="the moving average")
         self.model.eval()
-        with self.state.spread.gathered():
+        with self.state.distributed.gathered():
             found = self.validate(self.model)
         if average is not None:
             load_weights(self.model, trained, origin="the trained weights")
@@ -218,7 +218,7 @@ class Trainer:
             return
         self.costs.read(counters)
         self.saved_step = counters.step
-        if not (self.world.writes or self.state.spread.sharded):
+        if not (self.world.writes or self.state.distributed.sharded):
             return
         checkpoint = self.state.checkpoint()
         if not self.world.writes:

@@ -20,10 +20,10 @@ from regard.training.step import make_optimizer
 class TrainingState:
     """What training changes, as a checkpoint and back. Checkpoints hold whole tensors, whoever held shards of them."""
 
-    def __init__(self, spread: DistributedModel, config: TrainConfig) -> None:
-        self.spread, self.model, self.config = spread, spread.model, config
+    def __init__(self, distributed: DistributedModel, config: TrainConfig) -> None:
+        self.distributed, self.model, self.config = distributed, distributed.model, config
         self.device = next(self.model.parameters()).device
-        self.optimizer = make_optimizer(self.model, config, sharded=spread.sharded)
+        self.optimizer = make_optimizer(self.model, config, sharded=distributed.sharded)
         self.average = MovingAverage(model_weights(self.model), decay=config.ema) if config.ema else None
         self.counters = Counters()
 
@@ -72,7 +72,7 @@ class TrainingState:
         for name, parameter in self.model.named_parameters():
             if states[name]:
                 self.optimizer.state[parameter] = {
-                    key: self.spread.placed(value, like=parameter) for key, value in states[name].items()
+                    key: self.distributed.placed(value, like=parameter) for key, value in states[name].items()
                 }
         if "generator/cuda" in training and self.device.type == "cuda":
             torch.cuda.set_rng_state(training["generator/cuda"], self.device)
@@ -81,13 +81,13 @@ class TrainingState:
         """Copies weights into the model."""
         own = model_weights(self.model)
         placed = {
-            name: self.spread.placed(weight, like=own[name]) if name in own else weight
+            name: self.distributed.placed(weight, like=own[name]) if name in own else weight
             for name, weight in weights.items()
         }
         load_weights(self.model, placed, origin=origin)
 
     def _whole(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {name: self.spread.whole(tensor) for name, tensor in tensors.items()}
+        return {name: self.distributed.whole(tensor) for name, tensor in tensors.items()}
 
 
 def _optimizer_states(model: nn.Module, training: Mapping[str, Tensor], *, origin: str) -> dict[str, dict[str, Tensor]]:

@@ -223,10 +223,10 @@ const NAMES = { encoder: "Encoder", decoder: "Decoder", [ACROSS]: "Encoder-decod
 
 /** Everything under "attention": what to look at, and the pictures. */
 export class AttentionView {
-  constructor(root, sight) {
+  constructor(root, trace) {
     this.root = root;
-    this.sight = sight;
-    this.choice = { name: sight.attentions.some((one) => one.name === ACROSS) ? ACROSS : sight.attentions[0].name, layer: 1, heads: new Set(["mean"]), words: true, view: "lines" };
+    this.trace = trace;
+    this.choice = { name: trace.attentions.some((one) => one.name === ACROSS) ? ACROSS : trace.attentions[0].name, layer: 1, heads: new Set(["mean"]), words: true, view: "lines" };
     this.choice.layer = this.layers().length;
     this.unpacked = new Map();
     this.said = element("p", { class: "said", "aria-hidden": "true" });
@@ -238,7 +238,7 @@ export class AttentionView {
   }
 
   layers() {
-    return this.sight.attentions.filter((one) => one.name === this.choice.name);
+    return this.trace.attentions.filter((one) => one.name === this.choice.name);
   }
 
   async unpackedOf(packed) {
@@ -278,7 +278,7 @@ export class AttentionView {
     this.shownName = name;
     const layers = this.layers(), packed = layers[layer - 1];
     const number = packed.shape[0];
-    const names = [...new Set(this.sight.attentions.map((one) => one.name))];
+    const names = [...new Set(this.trace.attentions.map((one) => one.name))];
     const focused = document.activeElement?.dataset?.control;
     const slider = element("input", { type: "range", min: 1, max: layers.length, value: layer, "data-control": "layer", id: "layer", oninput: (event) => this.choose({ layer: Number(event.target.value) }) });
     const chips = element("div", { class: "chips", role: "group", "aria-label": "Heads" });
@@ -312,8 +312,8 @@ export class AttentionView {
   }
 
   draw(packed, matrices) {
-    const side = (which) => this.sight[which];
-    const label = (text) => (this.choice.words ? text.words.map((word) => shown(word.map((at) => text.pieces[at]).join(""))) : text.pieces.map(shown));
+    const side = (which) => this.trace[which];
+    const label = (text) => (this.choice.words ? text.words.map((word) => shown(word.map((at) => text.tokens[at]).join(""))) : text.tokens.map(shown));
     const [from, to] = [side(packed.queries), side(packed.keys)];
     const layers = matrices.map((one) => ({ ...one, matrix: this.choice.words ? betweenWords(one.matrix, from.words, to.words) : one.matrix }));
     const [queries, keys] = [label(from), label(to)];

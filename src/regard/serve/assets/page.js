@@ -106,15 +106,15 @@ async function lookAt(number, prefix) {
   say("looking ...");
   const asked = sentences[number];
   try {
-    const sight = await (await post("/v1/look", { text: asked.source, model: current().name, prefix })).json();
+    const trace = await (await post("/v1/look", { text: asked.source, model: current().name, prefix })).json();
     if (sentences[number] !== asked) return; // the text is another by now
-    sentences[number] = { ...sentences[number], text: sight.target.text };
+    sentences[number] = { ...sentences[number], text: trace.target.text };
     show(sentences, joints);
-    showTokens(number, sight);
+    showTokens(number, trace);
     $("looked").hidden = false;
     $("which").textContent = sentences[number].source;
     $("attention").replaceChildren();
-    if (sight.attentions.length) new AttentionView($("attention"), sight);
+    if (trace.attentions.length) new AttentionView($("attention"), trace);
     else $("attention").append(element("p", { class: "note" }, "This model has no attention."));
     say("");
   } catch (problem) {
@@ -123,28 +123,28 @@ async function lookAt(number, prefix) {
 }
 
 /** The words of one sentence as buttons, the less sure ones redder. */
-function showTokens(number, sight) {
+function showTokens(number, trace) {
   const old = $("output").querySelectorAll(".part")[number];
   const line = element("span", { class: "tokens" });
-  sight.target.pieces.slice(0, -1).forEach((piece, at) => {
+  trace.target.tokens.slice(0, -1).forEach((piece, at) => {
     const text = piece.replaceAll("\u2581", " ");
     if (/^\s/.test(text) && at) line.append(" ");
-    const sure = sight.probabilities[at] ?? 1;
+    const sure = trace.probabilities[at] ?? 1;
     line.append(
-      element("button", { type: "button", class: "token", style: `--sure: ${sure}`, title: percent(sure), "aria-controls": "others", onclick: () => choose(number, sight, at) }, text.trimStart() || "\u2423"),
+      element("button", { type: "button", class: "token", style: `--sure: ${sure}`, title: percent(sure), "aria-controls": "others", onclick: () => choose(number, trace, at) }, text.trimStart() || "\u2423"),
     );
   });
   old.replaceWith(line);
   line.querySelector("button")?.focus();
 }
 
-function choose(number, sight, at) {
-  const panel = $("others"), found = (sight.alternatives[at] ?? []).filter((one) => one.id > 2); // words, not the end
+function choose(number, trace, at) {
+  const panel = $("others"), found = (trace.alternatives[at] ?? []).filter((one) => one.id > 2); // words, not the end
   panel.hidden = !found.length;
   panel.replaceChildren(
-    element("p", { class: "note" }, `Instead of “${shown(sight.target.pieces[at])}” (${percent(sight.probabilities[at])}):`),
+    element("p", { class: "note" }, `Instead of “${shown(trace.target.tokens[at])}” (${percent(trace.probabilities[at])}):`),
     element("ul", {}, ...found.map((one) =>
-      element("li", {}, element("button", { type: "button", onclick: () => { panel.hidden = true; lookAt(number, [...sight.target.ids.slice(0, at), one.id]); } },
+      element("li", {}, element("button", { type: "button", onclick: () => { panel.hidden = true; lookAt(number, [...trace.target.ids.slice(0, at), one.id]); } },
         element("span", { class: "p" }, percent(one.probability)), element("strong", {}, shown(one.piece)), element("span", { class: "text" }, one.text))),
     )),
   );

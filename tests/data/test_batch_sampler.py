@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from regard.data import batch_sampler
-from regard.data.loader import Loader
-from regard.data.batch_sampler import Position, EncodedPairs
-from regard.data.packing import PackedLoader
+from regard.data.batch_sampler import Position
 from regard.data.column import IdColumn
+from regard.data.columns import EncodedPairs
+from regard.data.loader import Loader
+from regard.data.packing import PackedLoader
 from regard.errors import DataError
 
 
@@ -32,7 +33,7 @@ def sides_of(count):
 
 @pytest.fixture(params=[Loader, PackedLoader])
 def loader(request, monkeypatch):
-    monkeypatch.setattr(order, "PAIRS_A_BLOCK", 100)
+    monkeypatch.setattr(batch_sampler, "PAIRS_A_BLOCK", 100)
     sides = sides_of(1_000)
     return request.param(lambda epoch: sides, budget=64, max_length=50, seed=1)
 
@@ -66,7 +67,7 @@ def test_going_on_reads_nothing_of_earlier_blocks(loader):
 
 
 def test_a_corpus_of_which_nothing_fits_is_told(monkeypatch):
-    monkeypatch.setattr(order, "PAIRS_A_BLOCK", 100)
+    monkeypatch.setattr(batch_sampler, "PAIRS_A_BLOCK", 100)
     sides = sides_of(300)
     with pytest.raises(DataError, match="every pair has a side of more than 0 tokens"):
         next(Loader(lambda epoch: sides, budget=64, max_length=0, seed=1).batches(Position()))

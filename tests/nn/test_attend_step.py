@@ -15,7 +15,7 @@ B, H, S = 3, 2, 5
 @pytest.mark.parametrize("value_width", [8, 12])
 def test_batched_products_and_the_fused_kernel_agree(monkeypatch, generator, beams, groups, long, value_width):
     shape = HeadShape(num_heads=H, key_width=8, value_width=value_width)
-    layer = MultiHead(16, shape, dropout=0.0, noise=Noise(), body="auto").eval()
+    layer = MultiHead(16, shape, dropout=0.0, noise=Noise(), backend="auto").eval()
     q = torch.randn(B * beams, H, 8, generator=generator)
     k, v = (torch.randn(B * H, S, width, generator=generator) for width in (8, value_width))
     bias = torch.zeros(groups, beams if long else 1, S)

@@ -8,14 +8,14 @@ import torch
 
 from regard.data.batch_sampler import Position
 from regard.errors import DataError
-from regard.training.prefetch import feed
+from regard.training.prefetch import prefetch
 from regard.training.world import World
 from tests.data.test_packing import loader_of, sides_of
 
 
 def test_the_feed_gives_what_the_loader_gives():
     loader = loader_of(sides_of(2_000))
-    ours = list(islice(feed(loader, Position(0, 0, 2), World()), 12))
+    ours = list(islice(prefetch(loader, Position(0, 0, 2), World()), 12))
     theirs = list(islice(loader.batches(Position(0, 0, 2)), 12))
     for (batch, position), (other, other_position) in zip(ours, theirs, strict=True):
         assert torch.equal(batch.row, other.row)
@@ -26,11 +26,11 @@ def test_an_error_in_the_thread_reaches_whoever_waits():
     loader = loader_of(sides_of(100))
     loader.sides_of = lambda epoch: (_ for _ in ()).throw(DataError("the text is gone"))
     with pytest.raises(DataError, match="the text is gone"):
-        next(feed(loader, Position(), World()))
+        next(prefetch(loader, Position(), World()))
 
 
 def test_the_thread_ends_with_its_reader():
-    batches = feed(loader_of(sides_of(5_000)), Position(), World())
+    batches = prefetch(loader_of(sides_of(5_000)), Position(), World())
     next(batches)
     (thread,) = [one for one in threading.enumerate() if one.name == "feed"]
     batches.close()

@@ -5,8 +5,8 @@ import torch
 
 from regard.data.ragged import Ragged
 from regard.decoding import cuda_graph_model
+from regard.decoding.cuda_graph_model import CudaGraphModel, with_cuda_graphs
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.cuda_graph_model import CudaGraphModel, record
 from regard.decoding.search import search, search_each
 from regard.models import build_model
 
@@ -25,11 +25,11 @@ def fresh(device="cpu"):
 
 def test_nothing_is_recorded_on_a_cpu():
     model = fresh()
-    assert record(model) is model
+    assert with_cuda_graphs(model) is model
 
 
 def test_only_so_many_recordings_are_kept(monkeypatch):
-    monkeypatch.setattr(recorded, "MOST_RECORDINGS", 2)
+    monkeypatch.setattr(cuda_graph_model, "MOST_RECORDINGS", 2)
     model = CudaGraphModel(fresh())
     for count in (1, 2, 4, 1):
         search(model, Ragged.from_lists(SOURCES[:count]), options=SearchOptions(beam=2, max_extra=2))
@@ -46,7 +46,7 @@ def test_a_search_whose_recording_another_one_took_is_refused():
 
 
 def test_many_rows_take_the_models_own_steps(monkeypatch):
-    monkeypatch.setattr(recorded, "MOST_ROWS", 8)
+    monkeypatch.setattr(cuda_graph_model, "MOST_ROWS", 8)
     model = CudaGraphModel(fresh())
     search(model, Ragged.from_lists(SOURCES[:5]), options=SearchOptions(beam=2))
     assert not model._recordings
@@ -56,7 +56,7 @@ def test_many_rows_take_the_models_own_steps(monkeypatch):
 @pytest.mark.parametrize("beam", [1, 4])
 def test_a_recording_finds_what_the_model_finds(beam):
     model, options = fresh("cuda"), SearchOptions(beam=beam, nbest=beam, max_extra=40)
-    played = record(model)
+    played = with_cuda_graphs(model)
     assert isinstance(played, CudaGraphModel)
     for sources in (SOURCES, SOURCES[:1], SOURCES[2:5], SOURCES):
         source = Ragged.from_lists(sources, torch.device("cuda"))

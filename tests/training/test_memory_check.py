@@ -25,8 +25,8 @@ def model():
 
 
 def budget_within(model, monkeypatch, mebibytes):
-    monkeypatch.setattr(trial, "memory_left", lambda: mebibytes * MIB)
-    return trial.largest_budget(model, trial.longest_sentences(100), precision=torch.float32)
+    monkeypatch.setattr(memory_check, "memory_left", lambda: mebibytes * MIB)
+    return memory_check.largest_budget(model, memory_check.longest_sentences(100), precision=torch.float32)
 
 
 def test_twice_the_memory_holds_about_twice_the_tokens(model, monkeypatch):
@@ -35,13 +35,13 @@ def test_twice_the_memory_holds_about_twice_the_tokens(model, monkeypatch):
 
 
 def test_a_batch_that_does_not_fit_is_refused_with_the_one_that_does(model, monkeypatch):
-    monkeypatch.setattr(trial, "memory_left", lambda: 60 * MIB)
+    monkeypatch.setattr(memory_check, "memory_left", lambda: 60 * MIB)
     with pytest.raises(TrainingError, match="1000000 does not fit into memory; train") as told:
-        trial.check_memory(model, 1_000_000, trial.longest_sentences(100), precision=torch.float32)
+        memory_check.check_memory(model, 1_000_000, memory_check.longest_sentences(100), precision=torch.float32)
     best = int(re.search(r"; train.tokens=(\d+) does", str(told.value)).group(1))
-    trial.check_memory(model, best, trial.longest_sentences(100), precision=torch.float32)
+    memory_check.check_memory(model, best, memory_check.longest_sentences(100), precision=torch.float32)
     with pytest.raises(TrainingError):
-        trial.check_memory(model, 2 * best, trial.longest_sentences(100), precision=torch.float32)
+        memory_check.check_memory(model, 2 * best, memory_check.longest_sentences(100), precision=torch.float32)
 
 
 def test_a_model_that_fits_nowhere_is_told_so(model, monkeypatch):
@@ -50,19 +50,19 @@ def test_a_model_that_fits_nowhere_is_told_so(model, monkeypatch):
 
 
 def test_nothing_is_written_when_memory_is_too_small(tmp_path, monkeypatch):
-    monkeypatch.setattr(trial, "memory_left", lambda: 2 * MIB)
+    monkeypatch.setattr(memory_check, "memory_left", lambda: 2 * MIB)
     with pytest.raises(TrainingError, match="does not fit into memory"):
         regard.train("copy", out=tmp_path / "run", overrides=[*SMALL, "train.tokens=100000"])
     assert not (tmp_path / "run").exists()
 
 
 def test_auto_takes_what_fits_writes_it_down_and_goes_on_with_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(trial, "memory_left", lambda: 30 * MIB)
+    monkeypatch.setattr(memory_check, "memory_left", lambda: 30 * MIB)
     regard.train("copy", out=tmp_path / "run", overrides=[*SMALL, "train.tokens=auto"])
     chosen = RunFolder(tmp_path / "run").recipe().train.tokens
     assert 256 <= chosen < 65_536
     (tmp_path / "run" / "final").rename(tmp_path / "away")
-    monkeypatch.setattr(trial, "memory_left", lambda: 300 * MIB)
+    monkeypatch.setattr(memory_check, "memory_left", lambda: 300 * MIB)
     more = [*SMALL[:-1], "train.steps=2", "train.tokens=auto"]
     regard.train("copy", out=tmp_path / "run", overrides=more, accept=["train.steps"])
     assert RunFolder(tmp_path / "run").recipe().train.tokens == chosen
