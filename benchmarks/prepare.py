@@ -190,7 +190,7 @@ def job_late(folder: Path, cold: bool) -> dict[str, Any]:
     step = run.steps()[-1]
     checkpoint = run.read_checkpoint(run.checkpoints()[-1].name, training=True)
     count = json.loads((folder / "ids" / "store.json").read_text())["pairs"]
-    num_blocks = max(1, round(count / batch_sampler.PAIRS_A_BLOCK))
+    num_blocks = max(1, round(count / batch_sampler.EXAMPLES_PER_BLOCK))
     checkpoint.counters.update(epoch=0, block=num_blocks - 2, batch=40)
     run.save(checkpoint, step=step)
     if cold:

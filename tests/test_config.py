@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.assembly import resolve
 from regard.config import (
     Bitext,
     DataConfig,
@@ -26,6 +25,7 @@ from regard.config import (
 )
 from regard.errors import ConfigError
 from regard.models import MODELS, model_config
+from regard.tasks.setup import resolve
 
 SMALL = """
 model = { kind = "transformer", width = 64 }

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from regard.config import TrainConfig
-from regard.data.batch_sampler import EncodedPairs
-from regard.data.column import IdColumn
+from regard.data.collate import collate_pairs
+from regard.data.columns import Column, Columns, pair_columns
 from regard.data.loader import Batch, make_batch
-from regard.data.packed_shapes import SPARE_ALIKE, Shape, round_lengths
+from regard.data.packed_shapes import SPARE_SIMILAR, PackedShape, round_lengths
 from regard.data.packing import PackedBatch, fill, write_row
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.parallel_search import search_all
@@ -73,35 +73,35 @@ class Ours:
         if not self.packs:
             return [make_batch(batch.sources, batch.targets, self.setup.device) for batch in batches]
         # The same sentences in as many steps, laid into batches our way.
-        sides = EncodedPairs(
-            IdColumn.from_lists([ids for batch in batches for ids in batch.sources]),
-            IdColumn.from_lists([ids for batch in batches for ids in batch.targets]),
+        sides = pair_columns(
+            Column.from_lists([ids for batch in batches for ids in batch.sources]),
+            Column.from_lists([ids for batch in batches for ids in batch.targets]),
         )
         lay = self.alike if self.model.similar_lengths else self.pack
         packed = []
         for shape, pairs in lay(sides, len(batches)):
             row = np.empty(shape.numbers, dtype=np.int32)
-            write_row(row, sides, pairs, shape)
+            write_row(row, collate_pairs(sides, pairs), shape)
             packed.append(PackedBatch(torch.from_numpy(row).to(self.setup.device), shape, int(row[-1])))
         return packed
 
-    def pack(self, sides: EncodedPairs, steps: int) -> list[tuple[Shape, Any]]:
+    def pack(self, sides: Columns, steps: int) -> list[tuple[PackedShape, Any]]:
         """All sentences in so many batches of the smallest shape that holds them."""
-        source, target = sides.source.lengths + 1, sides.target.lengths + 1
+        source, target = sides["source"].lengths + 1, sides["target"].lengths + 1
         for spare in np.arange(1.001, 1.05, 0.001):
             tokens = [-(-int(side.sum() * spare / steps) // 64) * 64 for side in (source, target)]
-            shape = Shape(*tokens, 2 * len(source) // steps, self.setup.longest + 1)
+            shape = PackedShape(*tokens, 2 * len(source) // steps, self.setup.longest + 1)
             full, left = fill(source, target, shape, np.random.default_rng(self.setup.seed))
             if len(full) == steps - 1 and len(left):
                 return [(shape, pairs) for pairs in [*full, left]]
         raise AssertionError("the sentences do not fit")
 
-    def alike(self, sides: EncodedPairs, steps: int) -> list[tuple[Shape, Any]]:
+    def alike(self, sides: Columns, steps: int) -> list[tuple[PackedShape, Any]]:
         """All sentences in so many batches, those of like length together, each in a shape of its own.
 
         Such shapes have about as many places without a token as the loader's, which are for many batches each.
         """
-        source, target = sides.source.lengths + 1, sides.target.lengths + 1
+        source, target = sides["source"].lengths + 1, sides["target"].lengths + 1
         order = np.argsort(np.maximum(source, target), kind="stable")
         tokens = target[order].cumsum()
         found = []
@@ -109,7 +109,7 @@ class Ours:
             longest = max(source[pairs].max(), target[pairs].max())
             rounded = next((end + 1 for end in round_lengths(self.setup.longest) if end + 1 >= longest), longest)
             sizes = [-(-int(side[pairs].sum() + 1) // 64) * 64 for side in (source, target)]
-            found.append((Shape(*sizes, int(SPARE_ALIKE * len(pairs)) + 9, int(rounded)), pairs))
+            found.append((PackedShape(*sizes, int(SPARE_SIMILAR * len(pairs)) + 9, int(rounded)), pairs))
         return found
 
     @property

@@ -6,44 +6,46 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from regard import kernels
-from regard.assembly import (
-    chosen_budget,
-    fresh_model,
-    fresh_tokenizers,
-    learn_to_align,
-    load_corpus,
-    log_event,
-    make_loader,
-    make_validator,
-    refuse_other_recipe,
-    resolve,
-    tokenizers_for_all,
-    try_one_pair,
-)
 from regard.config import Recipe, find_recipe, load_recipe
+from regard.data.columns import Columns
 from regard.decoding.cuda_graph_model import with_cuda_graphs
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.rescorer import Rescorer
 from regard.decoding.translator import Translator, search_options
-from regard.errors import ConfigError, DataError
+from regard.errors import CheckpointError, ConfigError, DataError
 from regard.evaluation.metrics import Score, score_all
 from regard.explain.report import write_report
-from regard.models import build_model
-from regard.models.base import Seq2Seq
+from regard.explain.trace_types import Trace
+from regard.models import build_model, expected_shapes
+from regard.models.base import Model, Seq2Seq
 from regard.nn.device import pick_device, pick_precision, use_device, use_threads
 from regard.nn.int8 import refuse_without_int8
 from regard.run.card import make_card, write_card
-from regard.run.checkpoint import load_weights
-from regard.run.folder import CARD_JSON, CARD_PAGE, RunFolder
+from regard.run.checkpoint import Checkpoint, load_weights
+from regard.run.folder import CARD_JSON, CARD_PAGE, RECIPE, RunFolder
 from regard.run.pretrained import find_run
 from regard.run.quantize import WeightKind
+from regard.tasks import task_of
+from regard.tasks.base import Predictor, Task
+from regard.tasks.setup import (
+    choose_budget,
+    fresh_model,
+    make_loader,
+    refuse_other_recipe,
+    resolve,
+    share_codec,
+    try_one_example,
+)
+from regard.tasks.translation import Translation
+from regard.tasks.validation import make_validator
 from regard.text.bitext import anchor, data_folders, load_bitext, named_folder, refuse_outside, without_folders
 from regard.text.corpus import read_pairs
-from regard.training.events import Event, Listener, Noted, Saved, Validated
+from regard.training.events import Event, Listener, Noted, Saved, Validated, log_entry
 from regard.training.saver import disk_error
 from regard.training.trainer import Trainer
 from regard.training.world import World, join, own_device
@@ -110,7 +112,7 @@ def _train(
             return
         try:
             if logs:
-                log_event(run, event)
+                run.log(log_entry(event))
             if logs and isinstance(event, Validated | Saved):
                 write_report(run)
         except OSError as error:
@@ -119,20 +121,22 @@ def _train(
         listen(event)
 
     logs = False  # nothing is written before everything is known to fit
-    corpus = load_corpus(recipe, folders)
+    task = task_of(recipe)
+    corpus = task.read(folders)
     hear(Noted(0, corpus.summary))
     if begun and run.corpus() != corpus.fingerprint():
         raise DataError(f"the text has changed since {run} was begun; put it back, or name another folder with --out")
-    fresh = fresh_tokenizers(recipe, corpus.train) if world.writes and not begun else None
-    tokenizers = run.tokenizers() if begun else tokenizers_for_all(fresh, world)
-    model = fresh_model(recipe, tokenizers).to(world.device)
-    ids = corpus.train.encoded(tokenizers)
-    recipe = chosen_budget(recipe, ids, model, world, hear)
-    aligner = learn_to_align(recipe, ids, model)
-    ids = ids if aligner is None else aligner.add_to(ids)
-    loader = make_loader(recipe, corpus.train, ids, tokenizers, model, world, hear)
-    validate = make_validator(recipe, corpus.valid, tokenizers, world, aligner) if corpus.valid else None
-    try_one_pair(model.eval(), world.device, pick_precision(recipe.train.precision, world.device))
+    fitted = task.fit(corpus.train) if world.writes and not begun else None
+    codec = task.load_codec(run.codec_folder()) if begun else share_codec(task, fitted, world)
+    model = fresh_model(recipe, task.sizes(codec)).to(world.device)
+    dataset = task.dataset(corpus.train, codec)
+    recipe = choose_budget(task, dataset, model, world, hear)
+    task = task_of(recipe)
+    extras = task.extras(model, dataset)
+    dataset = extras(dataset) if isinstance(dataset, Columns) else dataset
+    loader = make_loader(task, dataset, task.epochs(corpus.train, dataset, codec), model, world, hear)
+    validate = make_validator(task, corpus.valid, codec, world, extras) if corpus.valid else None
+    try_one_example(task, model.eval(), world.device, pick_precision(recipe.train.precision, world.device))
     trainer = Trainer(model, loader, recipe.train, run, world=world, validate=validate, listen=hear, stop=stop)
     if world.any(stop()):
         return TrainResult(run, finished=False, trained=True)
@@ -141,7 +145,7 @@ def _train(
             if run.exists != begun:
                 raise ConfigError(f"another process has begun {run} meanwhile; give the command again")
             if not begun:  # all that can be refused has been: only now is anything written
-                run.create(recipe, tokenizers, corpus.fingerprint())
+                run.create(recipe, codec, corpus.fingerprint())
             elif changed:
                 run.change_recipe(recipe)
         world.wait()  # for the folder to be there
@@ -152,6 +156,11 @@ def _train(
         return TrainResult(run, finished=finished, trained=True)
 
 
+def load_model(run: Path | str, *, device: str = "auto") -> Model:
+    """Return a run's model as a plain module, in evaluation mode: trainable, and not laid out for search."""
+    return _load(run, device)[0]
+
+
 def load(
     run: Path | str,
     *,
@@ -159,29 +168,60 @@ def load(
     warn: Callable[[str], None] = lambda text: None,
     rescorer: Path | str | None = None,
     int8: bool = False,
-) -> Translator:
-    """A run's model, ready to translate: the final weights, or the newest checkpoint while it is still training.
+) -> Predictor:
+    """Return a run's model in use: the final weights, or the newest checkpoint while training lasts.
 
-    `rescorer` is another run, whose model chooses among the candidates of a beam. `int8` multiplies large matrices as
-    8-bit integers: faster on a CPU, and nearly the same translations.
+    For translation that is a `Translator`. `rescorer` is another translation run, whose model chooses among the candidates
+    of a beam. `int8` multiplies large matrices as 8-bit integers: faster on a CPU, and nearly the same output.
     """
-    where, folder = pick_device(device), find_run(run)
     if int8:
-        refuse_without_int8(where)
-    recipe, tokenizers = folder.recipe(), folder.tokenizers()
-    checkpoint, name = folder.weights()  # first: they say whether the model is as large as the recipe makes it
-    model = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
-    load_weights(model, checkpoint.weights, origin=f"{folder}/{name}")
-    model.to(use_device(where)).eval()
+        refuse_without_int8(pick_device(device))
+    model, codec, task = _load(run, device)
+    if not isinstance(task, Translation):
+        if rescorer is not None or int8:
+            raise ConfigError(f"{run} is a {task.name} run; rescorer and int8 are for translation")
+        predictor: Predictor = task.predictor(model, codec, warn=warn)
+        return predictor
     if not model.prepare_for_inference(int8=int8) and int8:
         warn("no matrix of this model is so large that 8-bit integers are faster; it computes in float32")
     chooses = None if rescorer is None else _load_rescorer(rescorer, device)
     searched = with_cuda_graphs(model) if isinstance(model, Seq2Seq) else model
-    return Translator(searched, tokenizers, recipe.decode, warn=warn, rescorer=chooses)
+    return task.predictor(searched, codec, warn=warn, rescorer=chooses)
+
+
+def load_translator(run: Path | str, verb: str, **options: Any) -> Translator:
+    """Return a translation run's model in use; refuse runs of other tasks, which `verb` cannot serve."""
+    task = task_of(find_run(run).recipe())
+    if not isinstance(task, Translation):
+        raise ConfigError(f"{run} is a {task.name} run, and {verb} is for translation; use regard evaluate, or look")
+    translator = load(run, **options)
+    assert isinstance(translator, Translator)
+    return translator
+
+
+def _load(run: Path | str, device: str) -> tuple[Model, Any, Task[Any]]:
+    """Return a run's model on a device, its codec and its task."""
+    where, folder = pick_device(device), find_run(run)
+    task = task_of(folder.recipe())
+    codec = task.load_codec(folder.codec_folder())
+    # First: this says whether the model is as large as the recipe makes it.
+    checkpoint, name = _weights(folder, task, codec)
+    model = build_model(task.recipe.model, **task.sizes(codec))
+    load_weights(model, checkpoint.weights, origin=f"{folder}/{name}")
+    return model.to(use_device(where)).eval(), codec, task
+
+
+def _weights(folder: RunFolder, task: Task[Any], codec: Any) -> tuple[Checkpoint, str]:
+    """Return a run's weights and their name, if they have the shapes that the recipe's model has."""
+    try:
+        expected = expected_shapes(task.recipe.model, **task.sizes(codec))
+    except ConfigError as error:
+        raise CheckpointError(f"{folder.path / RECIPE} describes no model: {error}") from error
+    return folder.weights(expected)
 
 
 def _load_rescorer(run: Path | str, device: str) -> Rescorer:
-    teacher = load(run, device=device)
+    teacher = load_translator(run, "rescoring", device=device)
     if not isinstance(teacher.model, Seq2Seq):
         raise ConfigError(f"{run} writes all tokens at once; only a model that writes token by token can rescore")
     return Rescorer(teacher.model, teacher.tokenizers, teacher.config.length_penalty, teacher.config.tokens)
@@ -209,7 +249,7 @@ def evaluate(
     int8: bool = False,
 ) -> list[Evaluation]:
     """Scores of a run on its recipe's test sets, or on the files given."""
-    translator, recipe = load(run, device=device, warn=warn, rescorer=rescorer, int8=int8), find_run(run).recipe()
+    predictor, recipe = load(run, device=device, warn=warn, rescorer=rescorer, int8=int8), find_run(run).recipe()
     if (source is None) != (reference is None):
         raise ConfigError("give both --source and --reference, or neither to use the recipe's test sets")
     if source is not None and reference is not None:
@@ -223,10 +263,16 @@ def evaluate(
         raise DataError("the recipe names no test set; give --source and --reference")
     results = []
     for name, pairs in sets.items():
-        outputs = translator.translate([pair.source for pair in pairs], options=options)
+        outputs = predictor.predict([pair.source for pair in pairs], options=options)
         scores = score_all(outputs, [pair.target for pair in pairs], recipe.evaluate)
         results.append(Evaluation(name, len(pairs), scores))
     return results
+
+
+def look(run: Path | str, text: str, *, beam: int | None = None, alternatives: int = 3, device: str = "auto") -> Trace:
+    """Return what a run's model did with one input: tokens, attention weights, probabilities, and other outputs."""
+    predictor, task = load(run, device=device), task_of(find_run(run).recipe())
+    return task.trace(predictor, text, name=str(run), beam=beam, alternatives=alternatives)
 
 
 def card(run: Path | str, *, data: Path | str | None = None, evaluated: bool = True, device: str = "auto") -> Path:
@@ -238,7 +284,9 @@ def card(run: Path | str, *, data: Path | str | None = None, evaluated: bool = T
         search = f"beam {options.beam}, length penalty {options.length_penalty:g}" if options.beam > 1 else "greedy"
         found = evaluate(run, data=data, device=device)
         results = [{**msgspec.to_builtins(one), "search": search} for one in found]
-    write_card(folder, make_card(folder, results))
+    task = task_of(folder.recipe())
+    checkpoint, name = _weights(folder, task, task.load_codec(folder.codec_folder()))
+    write_card(folder, make_card(folder, checkpoint, name, results))
     return folder.path / "card.md"
 
 
@@ -247,10 +295,12 @@ def export(run: Path | str, out: Path | str, *, weights: WeightKind = "float32",
     source, target = find_run(run), RunFolder(out)
     if target.path.exists() and not (target.path.is_dir() and target.is_unfinished_export()):
         raise ConfigError(f"{target} is there already, and not an empty folder; name another one with --out")
-    checkpoint, _ = source.weights()
+    task = task_of(source.recipe())
+    codec = task.load_codec(source.codec_folder())
+    checkpoint, _ = _weights(source, task, codec)
     names = (CARD_JSON, CARD_PAGE) if cards else ()
     extras = {name: text for name in names if (text := source.read_extra(name)) is not None}
     target.finish(checkpoint, kind=weights)
-    target.create(without_folders(source.recipe()), source.tokenizers(), source.corpus(), extras)
+    target.create(without_folders(source.recipe()), codec, source.corpus(), extras)
     target.sweep()
     return target

@@ -52,7 +52,7 @@ def distill(
     if not run.finished:
         raise ConfigError(f"{run} is still being trained; a corpus is to come from one model, so let it finish first")
     pairs = _pairs(str(run), run.recipe().data.train, source, reference, data)
-    translator = api.load(teacher, device=device)
+    translator = api.load_translator(teacher, "distill", device=device)
     options = search_options(translator.config, beam=beam)
     options = replace(options, nbest=options.beam if closest else 1)
     about = {

@@ -8,14 +8,14 @@ import pytest
 
 from regard.data import batch_sampler
 from regard.data.batch_sampler import Position
-from regard.data.column import IdColumn
-from regard.data.columns import EncodedPairs
+from regard.data.collate import ADDED, collate_pairs
+from regard.data.columns import Column, pair_columns
 from regard.data.loader import Loader
 from regard.data.packing import PackedLoader
 from regard.errors import DataError
 
 
-class CountedStore(IdColumn):
+class CountedStore(Column):
     """Remembers which rows were asked for."""
 
     asked: ClassVar[set[int]] = set()
@@ -28,14 +28,14 @@ class CountedStore(IdColumn):
 def sides_of(count):
     lengths = np.random.default_rng(0).integers(1, 9, count)
     offsets = np.concatenate([[0], lengths.cumsum()])
-    return EncodedPairs(*(CountedStore(np.arange(offsets[-1], dtype=np.int32), offsets) for _ in range(2)))
+    return pair_columns(*(CountedStore(np.arange(offsets[-1], dtype=np.int32), offsets) for _ in range(2)))
 
 
 @pytest.fixture(params=[Loader, PackedLoader])
 def loader(request, monkeypatch):
-    monkeypatch.setattr(batch_sampler, "PAIRS_A_BLOCK", 100)
+    monkeypatch.setattr(batch_sampler, "EXAMPLES_PER_BLOCK", 100)
     sides = sides_of(1_000)
-    return request.param(lambda epoch: sides, budget=64, max_length=50, seed=1)
+    return request.param(lambda epoch: sides, collate_pairs, added=ADDED, budget=64, max_length=50, seed=1)
 
 
 def test_every_pair_comes_once_an_epoch(loader):
@@ -67,7 +67,9 @@ def test_going_on_reads_nothing_of_earlier_blocks(loader):
 
 
 def test_a_corpus_of_which_nothing_fits_is_told(monkeypatch):
-    monkeypatch.setattr(batch_sampler, "PAIRS_A_BLOCK", 100)
+    monkeypatch.setattr(batch_sampler, "EXAMPLES_PER_BLOCK", 100)
     sides = sides_of(300)
-    with pytest.raises(DataError, match="every pair has a side of more than 0 tokens"):
-        next(Loader(lambda epoch: sides, budget=64, max_length=0, seed=1).batches(Position()))
+    with pytest.raises(DataError, match="every example has a sequence of more than 0 tokens"):
+        next(
+            Loader(lambda epoch: sides, collate_pairs, added=ADDED, budget=64, max_length=0, seed=1).batches(Position())
+        )

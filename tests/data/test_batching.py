@@ -14,7 +14,7 @@ BUDGETS = st.integers(1, 60)
 
 def cut(source, target, budget, order=None):
     order = np.arange(len(source)) if order is None else np.array(order)
-    return [batch.tolist() for batch in cut_to_budget(order, np.array(source), np.array(target), budget)]
+    return [batch.tolist() for batch in cut_to_budget(order, (np.array(source), np.array(target)), budget)]
 
 
 def sides(pairs):
@@ -24,7 +24,7 @@ def sides(pairs):
 
 def bucketed(pairs, budget, seed=0):
     source, target = sides(pairs)
-    return bucketed_batches(source, target, budget=budget, random=np.random.default_rng(seed))
+    return bucketed_batches((source, target), budget=budget, random=np.random.default_rng(seed))
 
 
 def test_a_batch_is_full_when_one_more_sentence_would_go_over_the_budget():
@@ -62,7 +62,7 @@ def test_every_sentence_is_in_one_batch_and_no_batch_of_several_is_over_the_budg
 @given(PAIRS_OF_LENGTHS, BUDGETS)
 def test_no_batch_is_cut_short(pairs, budget):
     source, target = sides(pairs)
-    batches = cut_to_budget(np.arange(len(pairs)), source, target, budget)
+    batches = cut_to_budget(np.arange(len(pairs)), (source, target), budget)
     for batch, after in pairwise(batches):
         longer = [*batch, after[0]]
         assert max(source[longer].sum(), target[longer].sum()) > budget

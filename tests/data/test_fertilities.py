@@ -3,15 +3,14 @@
 import numpy as np
 import torch
 
-from regard.data.column import IdColumn
-from regard.data.columns import EncodedPairs
+from regard.data.collate import FERTILITIES, collate_pairs
+from regard.data.columns import Column, pair_columns
 from regard.data.fertilities import Aligner, spread_evenly
-from regard.data.loader import gather
 from regard.data.ragged import Layout
 
 
 def sides_of(pairs):
-    return EncodedPairs(*(IdColumn.from_lists([list(pair[side]) for pair in pairs]) for side in (0, 1)))
+    return pair_columns(*(Column.from_lists([list(pair[side]) for pair in pairs]) for side in (0, 1)))
 
 
 def corpus(random, count=400):
@@ -44,14 +43,14 @@ def test_fertilities_add_up_to_the_target_also_for_words_never_seen():
     others = sides_of([([50, 51, 52], [900, 901]), ([3], [103, 104, 105]), ([4, 5], [])])
     for one in (sides, others):
         found = aligner.fertilities(one)
-        assert [sum(found[n]) for n in range(len(one))] == one.target.lengths.tolist()
+        assert [sum(found[n]) for n in range(len(one))] == one["target"].lengths.tolist()
 
 
 def test_a_batch_holds_the_fertilities_of_its_pairs_and_eos_becomes_eos():
     sides = sides_of([([3, 4], [103, 104, 105]), ([7, 8, 9], [107])])
-    batch = gather(Aligner.learn(sides).add_to(sides), np.array([1, 0]))
-    assert batch.fertilities is not None
-    of_each = batch.fertilities.split([4, 3])
+    batch = collate_pairs(Aligner.learn(sides).add_to(sides), np.array([1, 0]))
+    of_each = batch.extras[FERTILITIES].split()
+    assert [len(part) for part in of_each] == [4, 3]
     assert [part.sum().item() for part in of_each] == [2, 4]  # EOS among them
     assert [part[-1].item() for part in of_each] == [1, 1]
 

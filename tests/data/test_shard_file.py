@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from regard.data import shard_file
-from regard.data.column import IdColumn
+from regard.data.columns import Column
 from regard.data.shard_file import ShardSide, read_ranges
 from regard.errors import DataError
 from regard.storage.folder import Folder
@@ -19,10 +19,10 @@ def side(tmp_path):
     """A side of 400 sentences, some of them empty, and the same in memory."""
     generator = np.random.default_rng(0)
     sentences = [generator.integers(100, size=generator.integers(9)).tolist() for _ in range(400)]
-    store = IdColumn.from_lists(sentences, "uint16")
-    (tmp_path / "a.ids").write_bytes(store.ids.tobytes())
+    store = Column.from_lists(sentences, "uint16")
+    (tmp_path / "a.ids").write_bytes(store.values.tobytes())
     (tmp_path / "a.offsets").write_bytes(store.offsets.tobytes())
-    one = ShardSide(Folder(tmp_path), "a", IDS, 400, len(store.ids), longest=8, vocabulary=100)
+    one = ShardSide(Folder(tmp_path), "a", IDS, 400, len(store.values), longest=8, vocabulary=100)
     return one, store
 
 
@@ -36,7 +36,7 @@ def test_sentences_are_those_of_an_array_in_memory(side, gap, buffer, monkeypatc
     for count in (1, 2, 30, 200, 400):
         rows = np.sort(generator.choice(400, size=count, replace=False))
         expected, found = store.take(rows), one.take(rows)
-        assert np.array_equal(found.ids, expected.ids) and found.ids.dtype == expected.ids.dtype
+        assert np.array_equal(found.values, expected.ids) and found.values.dtype == expected.ids.dtype
         assert np.array_equal(found.offsets, expected.offsets)
         assert np.array_equal(one.lengths_of(rows), store.lengths_of(rows))
 
@@ -106,7 +106,7 @@ def test_offsets_that_cannot_be_right_are_refused(side, tmp_path, wrong):
 
 def test_ids_outside_the_vocabulary_are_refused(side, tmp_path):
     one, store = side
-    ids = store.ids.copy()
+    ids = store.values.copy()
     ids[5] = 100
     (tmp_path / "a.ids").write_bytes(ids.tobytes())
     with pytest.raises(DataError, match="ids has ids outside the vocabulary of 100; restore it"):

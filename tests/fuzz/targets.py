@@ -23,6 +23,7 @@ from regard.cli.report import report as report_command
 from regard.cluster.corpus import translate_corpus
 from regard.config import load_recipe
 from regard.data.batch_sampler import Position
+from regard.data.collate import ADDED, collate_pairs
 from regard.data.loader import Loader
 from regard.data.pair_store import PairStore
 from regard.decoding.hypotheses import SearchOptions
@@ -32,6 +33,7 @@ from regard.preprocess.prepare import prepare
 from regard.run.folder import RunFolder
 from regard.serve.models import load_all
 from regard.serve.schema import Model
+from regard.text.tokenizer import load_tokenizers
 from tests.fuzz.odd_values import MARKUP
 from tests.fuzz.ray_stub import without_ray
 
@@ -61,7 +63,15 @@ def _refuse_markup(page: str) -> None:
 def open_run(place: Place) -> str:
     run = RunFolder(place.run)
     said = []
-    for read in (run.recipe, run.tokenizers, run.corpus, run.read_log, run.problems, run.latest, run.steps):
+    for read in (
+        run.recipe,
+        lambda: load_tokenizers(run.codec_folder()),
+        run.corpus,
+        run.read_log,
+        run.problems,
+        run.latest,
+        run.steps,
+    ):
         try:
             said.append(repr(read()))
         except regard.RegardError as error:
@@ -141,7 +151,7 @@ def open_store(place: Place) -> str:
     tokenizers = store.tokenizers(recipe.tokenizer)
     encoded = store.encoded(tokenizers)
     said += repr(encoded.upto(256))
-    loader = Loader(lambda epoch: encoded, budget=64, max_length=256, seed=1)
+    loader = Loader(lambda epoch: encoded, collate_pairs, added=ADDED, budget=64, max_length=256, seed=1)
     for batch, position in islice(loader.batches(Position()), MOST_BATCHES):
         assert batch.num_tokens > 0, batch
         if position.epoch:

@@ -10,16 +10,15 @@ import torch
 import torch.nn.functional as F
 
 from regard import kernels
-from regard.data.batch_sampler import EncodedPairs, Position
-from regard.data.column import IdColumn
+from regard.data.batch_sampler import Position
+from regard.data.collate import ADDED, collate_pairs
+from regard.data.columns import Column, pair_columns
 from regard.data.fertilities import Aligner
-from regard.data.loader import gather, to_device
 from regard.data.packing import PackedLoader, unpack
 from regard.data.ragged import Layout
 from regard.kernels.drop import Drop
 from regard.models import build_model
 from regard.nn.attend import AttentionMask, attend_explicit
-from regard.training.loss import sequence_loss
 from tests.kernels.reference import kept, mask, weight_mask
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -281,15 +280,21 @@ def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_
     random = np.random.default_rng(0)
     lengths = random.integers(1, 20, (2, 30))
     stores = [
-        IdColumn(random.integers(3, 50, one.sum()).astype(np.int32), np.concatenate([[0], one.cumsum()]))
+        Column(random.integers(3, 50, one.sum()).astype(np.int32), np.concatenate([[0], one.cumsum()]))
         for one in lengths
     ]
-    sides = EncodedPairs(*stores)
+    sides = pair_columns(*stores)
     if name == "fertilities":
         sides = Aligner.learn(sides, max_length=50).add_to(sides)
-    loader = PackedLoader(lambda epoch: sides, budget=128, max_length=50, seed=1)
+    extras = ("fertilities",) if name == "fertilities" else ()
+    loader = PackedLoader(
+        lambda epoch: sides, collate_pairs, added=ADDED, budget=128, max_length=50, seed=1, extras=extras
+    )
     batch, _ = next(loader.batches(Position()))
-    packed, plain = unpack(batch.row.to(DEVICE), batch.shape, batch.num_tokens), gather(sides, loader.plan(0)[1][0])
+    packed, plain = (
+        unpack(batch.row.to(DEVICE), batch.shape, batch.num_tokens),
+        collate_pairs(sides, loader.plan(0)[1][0]),
+    )
     table = {"kind": "transformer", "width": 32, "num_layers": 2, "num_heads": 2, "hidden": 48, "dropout": 0.0}
     torch.manual_seed(0)
     own = VARIANTS[name].get("kind") in ("convs2s", "bytenet", "rnn")  # these have no layers of attention
@@ -301,7 +306,7 @@ def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_
         with kernels.allowed(ours):
             model.to(device).zero_grad()
             with torch.autocast("cuda", torch.bfloat16, enabled=device == "cuda"):
-                loss = sequence_loss(model, batch, smoothing=0.1).total
+                loss = model(batch, smoothing=0.1)
             loss.backward()
             gradients = {
                 key: one.grad.clone().cpu() for key, one in model.named_parameters()
@@ -317,7 +322,7 @@ def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_
     assert our_loss == pytest.approx(loss, rel=1e-2 if DEVICE == "cuda" else 1e-5)
     allowed = dict.fromkeys(gradients, 1e-4)
     if DEVICE == "cuda":  # all is bfloat16 there, and may be about as far from float32 as plain PyTorch is in bfloat16
-        on_gpu = to_device(plain, torch.device(DEVICE))
+        on_gpu = plain.to(torch.device(DEVICE))
         plainly = errors(passed(on_gpu, DEVICE, ours=False)[1])
         allowed = {key: min(0.05 + 2 * error, 0.5) for key, error in plainly.items()}
     for key, error in errors(our_gradients).items():

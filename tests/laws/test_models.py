@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from regard.config import TrainConfig
-from regard.data.loader import make_batch
+from regard.data.collate import make_batch
 from regard.data.ragged import Ragged
 from regard.training.data_parallel import DistributedModel
-from regard.training.loss import sequence_loss
 from regard.training.step import read, training_step
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -94,7 +93,7 @@ def test_reordered_rows_go_on_as_if_they_had_always_been_there(model, source):
 def test_gradients_reach_every_parameter_and_are_finite(any_model):
     batch = make_batch([[5, 6, 7], [8, 9]], [[4, 5, 6, 7], [9, 10]])
     any_model.train()
-    sequence_loss(any_model, batch, smoothing=0.1).total.backward()
+    any_model(batch, smoothing=0.1).backward()
     for name, parameter in any_model.named_parameters():
         assert parameter.grad is not None, name
         assert torch.isfinite(parameter.grad).all(), name
@@ -102,22 +101,27 @@ def test_gradients_reach_every_parameter_and_are_finite(any_model):
 
 def test_the_loss_of_a_batch_is_the_sum_over_its_sentences(any_model):
     sources, targets = [[5, 6, 7], [8], [9, 3]], [[4, 5, 6, 7], [9, 10], [3]]
-    together = sequence_loss(any_model, make_batch(sources, targets), smoothing=0.1)
-    alone = [
-        sequence_loss(any_model, make_batch([s], [t]), smoothing=0.1) for s, t in zip(sources, targets, strict=True)
-    ]
-    torch.testing.assert_close(together.total, sum(one.total for one in alone), **CLOSE)
-    assert together.tokens == sum(one.tokens for one in alone) == 4 + 2 + 1 + 3  # each sentence has an EOS
+    together, alone = (
+        make_batch(sources, targets),
+        [make_batch([s], [t]) for s, t in zip(sources, targets, strict=True)],
+    )
+    losses = [any_model(batch, smoothing=0.1) for batch in alone]
+    torch.testing.assert_close(any_model(together, smoothing=0.1), sum(losses), **CLOSE)
+    # Each sentence has an EOS.
+    assert together.num_tokens == sum(batch.num_tokens for batch in alone) == 4 + 2 + 1 + 3
 
 
 @pytest.mark.parametrize("batches", [1, 3])  # each is halved, so that one thread gets as many as the other
 def test_two_threads_find_the_gradient_that_one_finds_with_dropout_too(any_model, monkeypatch, threads, batches):
-    monkeypatch.setattr("regard.data.loader.WORTH_HALVING", 2)
+    monkeypatch.setattr("regard.data.batch.WORTH_HALVING", 2)
     model, config = any_model.train(), TrainConfig(clip_norm=0.0)
     pairs = [[[5, 6, 7, 8], [9], [3, 4, 5, 3]], [[4, 9, 3, 3], [7, 7, 8], [5, 6]]]
     taken = [make_batch(*pairs)] * batches
-    if model.wants_fertilities:
-        taken = [replace(batch, fertilities=torch.ones_like(batch.source.values)) for batch in taken]
+    if model.extras:
+        extras = {
+            name: Ragged(torch.ones_like(taken[0].source.values), taken[0].source.layout) for name in model.extras
+        }
+        taken = [replace(batch, extras=extras) for batch in taken]
     found = []
     for count in (1, 2, 2):
         threads(count)

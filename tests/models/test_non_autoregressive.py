@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.loader import Batch, make_batch
+from regard.data.batch import Batch
+from regard.data.collate import FERTILITIES, make_batch
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
 from regard.models import build_model
@@ -44,7 +45,7 @@ def test_in_training_the_decoder_sees_what_is_not_masked_as_it_is_unknown_tokens
     plain = model._fill_in
     model._fill_in = lambda written, memory: seen.append(written.values.tolist()) or plain(written, memory)
     model._draw_masks = lambda layout: torch.tensor([False, True, False, False])
-    model.loss(make_batch([[5, 6]], [[0, 7, 8]]), smoothing=0.0)
+    model(make_batch([[5, 6]], [[0, 7, 8]]), smoothing=0.0)
     assert seen == [[0, 1, 8, 2]]
 
 
@@ -70,7 +71,7 @@ def test_ctc_costs_the_sum_over_all_ways_to_say_it():
     for first in range(4):
         for last in range(first, 4):  # the token stands from first to last, blanks (BOS) around it
             ways += torch.stack([said[at, 4 if first <= at <= last else 1] for at in range(4)]).prod().item()
-    assert model.loss(batch, smoothing=0.0).item() == pytest.approx(-torch.tensor(ways).log().item(), rel=1e-4)
+    assert model(batch, smoothing=0.0).item() == pytest.approx(-torch.tensor(ways).log().item(), rel=1e-4)
 
 
 def test_ctc_leaves_out_repeats_and_blanks():
@@ -107,11 +108,12 @@ def test_convolutions_that_look_back_only_are_refused(kind):
 def test_the_source_is_copied_as_often_as_its_fertilities_say():
     model = small("nat").eval()
     plain = make_batch([[5, 6, 7]], [[4, 8, 9, 10]])
-    batch = Batch(plain.source, plain.target, plain.labels, plain.num_tokens, torch.tensor([3, 0, 1, 1]))
+    extras = {FERTILITIES: Ragged(torch.tensor([3, 0, 1, 1]), plain.source.layout)}
+    batch = Batch(plain.source, plain.target, plain.labels, plain.num_tokens, extras)
     seen = []
     rewrite = model._rewrite
     model._rewrite = lambda copies, layout, memory: seen.append(copies.tolist()) or rewrite(copies, layout, memory)
-    model.loss(batch, smoothing=0.0)
+    model(batch, smoothing=0.0)
     assert seen == [[5, 5, 5, 7, 2]]
 
 

@@ -5,9 +5,8 @@ import pytest
 import torch
 
 from regard.data.batch_sampler import Position
-from regard.data.column import IdColumn
-from regard.data.columns import EncodedPairs
-from regard.data.loader import gather
+from regard.data.collate import ADDED, collate_pairs
+from regard.data.columns import Column, pair_columns
 from regard.data.packing import PackedLoader
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
@@ -15,7 +14,6 @@ from regard.models import build_model
 from regard.nn.alignment import Alignment, Annotations
 from regard.nn.dropout import Noise
 from regard.nn.recurrent import Recurrent, TimeOrder, ends_of, top
-from regard.training.loss import sequence_loss
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
@@ -62,19 +60,21 @@ def test_a_rectangle_of_lengths_the_host_does_not_know_gives_the_same(table, cel
     random = np.random.default_rng(0)
     lengths = random.integers(1, 12, (2, 8))
     ids = [random.integers(3, 50, one.sum()).astype(np.int32) for one in lengths]
-    sides = EncodedPairs(
-        *(IdColumn(one, np.concatenate([[0], of.cumsum()])) for one, of in zip(ids, lengths, strict=True))
+    sides = pair_columns(
+        *(Column(one, np.concatenate([[0], of.cumsum()])) for one, of in zip(ids, lengths, strict=True))
     )
-    loader = PackedLoader(lambda epoch: sides, budget=128, max_length=20, seed=1, similar_lengths=True)
+    loader = PackedLoader(
+        lambda epoch: sides, collate_pairs, added=ADDED, budget=128, max_length=20, seed=1, similar_lengths=True
+    )
     packed, _ = next(loader.batches(Position()))
     assert packed.num_tokens < packed.shape.target_tokens and packed.shape.sentences > 9
     torch.manual_seed(0)
     table = {"kind": "rnn", "width": 12, "hidden": 16, "cell": cell, "dropout": 0.0, **table}
     model = build_model(table, source_size=50, target_size=50)
     found = []
-    for batch in (packed.unpack(), gather(sides, loader.plan(0)[1][0])):
+    for batch in (packed.unpack(), collate_pairs(sides, loader.plan(0)[1][0])):
         model.zero_grad()
-        loss = sequence_loss(model, batch, smoothing=0.1).total
+        loss = model(batch, smoothing=0.1)
         loss.backward()
         found.append((loss.detach(), {name: one.grad.clone() for name, one in model.named_parameters()}))
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)

@@ -48,8 +48,8 @@ def test_a_store_holds_the_ids_of_the_text_pair_by_pair(make, folder, overrides)
     tokenizers = load_tokenizers(Folder(store.folder / "tokenizer"))
     sides, (rows,) = store.encoded(tokenizers).read([np.arange(PAIRS)])
     for row, pair in zip(rows, read_pairs(folder / "train.tsv"), strict=True):
-        assert sides.source[row] == tokenizers.source.encode(pair.source)
-        assert sides.target[row] == tokenizers.target.encode(pair.target)
+        assert sides["source"][row] == tokenizers.source.encode(pair.source)
+        assert sides["target"][row] == tokenizers.target.encode(pair.target)
 
 
 def test_ids_take_two_bytes_where_the_vocabulary_allows_it(make):

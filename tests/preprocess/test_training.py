@@ -9,6 +9,7 @@ import regard
 from regard.config import load_recipe
 from regard.data import batch_sampler
 from regard.data.batch_sampler import Position
+from regard.data.collate import ADDED, collate_pairs
 from regard.data.loader import Loader
 from regard.data.packing import PackedLoader
 from regard.data.pair_store import PairStore, StoredPairs
@@ -23,7 +24,7 @@ def train(folder, run, *overrides, **settings):
 
 
 def test_a_store_and_its_text_give_equal_weights(make, folder, monkeypatch):
-    monkeypatch.setattr(batch_sampler, "PAIRS_A_BLOCK", 400)
+    monkeypatch.setattr(batch_sampler, "EXAMPLES_PER_BLOCK", 400)
     make()
     text = train(folder, "text", "train.steps=60")
     stored = train(folder, "stored", "train.steps=60", "data.train.store=ids")
@@ -71,9 +72,9 @@ class Counted(StoredPairs):
 
 @pytest.mark.parametrize("kind", [Loader, PackedLoader])
 def test_going_on_reads_its_block_and_nothing_before(make, monkeypatch, kind):
-    monkeypatch.setattr(batch_sampler, "PAIRS_A_BLOCK", 230)
+    monkeypatch.setattr(batch_sampler, "EXAMPLES_PER_BLOCK", 230)
     sides = Counted(make())
-    loader = kind(lambda epoch: sides, budget=256, max_length=50, seed=3)
+    loader = kind(lambda epoch: sides, collate_pairs, added=ADDED, budget=256, max_length=50, seed=3)
     assert not sides.lengths and not sides.ids  # the shape of batches needs no rows
     next(loader.batches(Position(0, 7, 2)))
     assert sides.lengths == set(Shuffle(PAIRS, (3, 0))[7 * 230 : 8 * 230].tolist())
@@ -91,8 +92,8 @@ def test_one_shard_is_read_at_a_time(make, monkeypatch):
     sides, (places,) = StoredPairs(store).read([rows])
     assert opened == [0, 1, 4, 0, 1, 4]
     source, target = StoredPairs(store).lengths_of(rows)
-    assert [len(sides.source[place]) for place in places] == source.tolist()
-    assert [len(sides.target[place]) for place in places] == target.tolist()
+    assert [len(sides["source"][place]) for place in places] == source.tolist()
+    assert [len(sides["target"][place]) for place in places] == target.tolist()
 
 
 def test_lengths_are_known_without_reading_rows(make):
@@ -103,8 +104,8 @@ def test_lengths_are_known_without_reading_rows(make):
         kept = np.maximum(source, target) <= most
         found = StoredPairs(store).upto(most)
         longest = np.maximum(source, target)[kept].max(initial=0)
-        assert (found.pairs, found.longest) == (kept.sum(), longest)
-        assert (found.source_tokens, found.target_tokens) == (source[kept].sum(), target[kept].sum())
+        assert (found.examples, found.longest) == (kept.sum(), longest)
+        assert found.tokens == (source[kept].sum(), target[kept].sum())
 
 
 def test_what_does_not_go_with_a_store_is_refused(make, folder):
@@ -117,7 +118,7 @@ def test_what_does_not_go_with_a_store_is_refused(make, folder):
         train(folder, "run", "data.train.store=ids", "tokenizer.sampling=0.1")
     with pytest.raises(DataError, match=r"no store 'idz' in .*; make one with: regard data prepare"):
         train(folder, "run", "data.train.store=idz")
-    with pytest.raises(DataError, match="every pair has a side of more than 0 tokens"):
+    with pytest.raises(DataError, match="every example has a sequence of more than 0 tokens"):
         train(folder, "run", "data.train.store=ids", "data.max_length=0")
     with pytest.raises(DataError, match="holds ids to train on, not text"):
         train(folder, "run", 'data.valid={store="ids"}')

@@ -10,7 +10,7 @@ from regard.errors import CheckpointError
 from regard.models import expected_shapes
 from regard.run.checkpoint import Checkpoint
 from regard.run.folder import RunFolder
-from regard.text.tokenizer import train_tokenizers
+from regard.text.tokenizer import load_tokenizers, train_tokenizers
 
 
 def weights(value):
@@ -54,7 +54,8 @@ def damage(path, name="weights.safetensors"):
 def test_a_new_run_gives_back_its_recipe_and_its_tokenizers(run):
     assert run.exists and not run.finished
     assert run.recipe() == load_recipe("copy", ["train.steps=30"])
-    assert run.tokenizers().source.encode("a b") != run.tokenizers().source.encode("b a")
+    source = load_tokenizers(run.codec_folder()).source
+    assert source.encode("a b") != source.encode("b a")
     assert run.corpus() == {"train": {"pairs": 20_000}}
     assert str(run).endswith("mine")
 
@@ -62,7 +63,7 @@ def test_a_new_run_gives_back_its_recipe_and_its_tokenizers(run):
 def test_a_folder_without_a_recipe_is_no_run(tmp_path):
     run = RunFolder(tmp_path)
     assert not run.exists
-    for act in (run.require, run.recipe, run.tokenizers, run.weights):
+    for act in (run.require, run.recipe, run.codec_folder, run.weights):
         with pytest.raises(CheckpointError) as caught:
             act()
         assert f"{tmp_path} is not a run folder" in str(caught.value)
@@ -108,7 +109,7 @@ def test_a_damaged_vocabulary_is_named(run):
     path = next(path for path in (run.path / "tokenizer").iterdir() if path.name != "manifest.json")
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(CheckpointError) as caught:
-        run.tokenizers()
+        load_tokenizers(run.codec_folder())
     assert str(caught.value) == f"{path} is damaged: it is not what was written"
 
 

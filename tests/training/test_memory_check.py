@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import regard
+from regard.data.collate import make_batch
 from regard.errors import TrainingError
 from regard.models import build_model
 from regard.run.folder import RunFolder
@@ -13,6 +14,9 @@ from regard.training import memory_check
 
 SMALL = ["model.width=32", "model.num_layers=1", "model.hidden=64", "model.num_heads=2", "train.steps=1"]
 MIB = 2**20
+LONGEST = memory_check.longest_sentences(
+    100, lambda length, count: make_batch([[3] * length] * count, [[3] * length] * count)
+)
 
 
 @pytest.fixture
@@ -26,7 +30,7 @@ def model():
 
 def budget_within(model, monkeypatch, mebibytes):
     monkeypatch.setattr(memory_check, "memory_left", lambda: mebibytes * MIB)
-    return memory_check.largest_budget(model, memory_check.longest_sentences(100), precision=torch.float32)
+    return memory_check.largest_budget(model, LONGEST, precision=torch.float32)
 
 
 def test_twice_the_memory_holds_about_twice_the_tokens(model, monkeypatch):
@@ -37,11 +41,11 @@ def test_twice_the_memory_holds_about_twice_the_tokens(model, monkeypatch):
 def test_a_batch_that_does_not_fit_is_refused_with_the_one_that_does(model, monkeypatch):
     monkeypatch.setattr(memory_check, "memory_left", lambda: 60 * MIB)
     with pytest.raises(TrainingError, match="1000000 does not fit into memory; train") as told:
-        memory_check.check_memory(model, 1_000_000, memory_check.longest_sentences(100), precision=torch.float32)
+        memory_check.check_memory(model, 1_000_000, LONGEST, precision=torch.float32)
     best = int(re.search(r"; train.tokens=(\d+) does", str(told.value)).group(1))
-    memory_check.check_memory(model, best, memory_check.longest_sentences(100), precision=torch.float32)
+    memory_check.check_memory(model, best, LONGEST, precision=torch.float32)
     with pytest.raises(TrainingError):
-        memory_check.check_memory(model, 2 * best, memory_check.longest_sentences(100), precision=torch.float32)
+        memory_check.check_memory(model, 2 * best, LONGEST, precision=torch.float32)
 
 
 def test_a_model_that_fits_nowhere_is_told_so(model, monkeypatch):
@@ -73,7 +77,7 @@ def test_a_trial_leaves_no_trace_in_the_run(tmp_path, monkeypatch):
     for out in ("tried", "not tried"):
         regard.train("copy", out=tmp_path / out, overrides=[*SMALL, "model.dropout=0.3"])
         losses.append([one["loss"] for one in RunFolder(tmp_path / out).read_log() if one["event"] == "progress"])
-        monkeypatch.setattr("regard.assembly.check_memory", lambda *arguments, **options: None)
+        monkeypatch.setattr("regard.tasks.setup.check_memory", lambda *arguments, **options: None)
     assert losses[0] == losses[1]
 
 
@@ -81,6 +85,6 @@ def test_memory_that_runs_out_in_training_is_one_sentence(tmp_path, monkeypatch)
     def no_memory(*arguments, **options):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr("regard.training.data_parallel.sequence_loss", no_memory)
+    monkeypatch.setattr("regard.training.data_parallel.DistributedModel.loss", no_memory)
     with pytest.raises(TrainingError, match="memory ran out at step 1"):
         regard.train("copy", out=tmp_path / "run", overrides=SMALL)

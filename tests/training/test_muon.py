@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.config import TrainConfig
-from regard.data.loader import make_batch
+from regard.data.collate import make_batch
 from regard.training.data_parallel import DistributedModel
 from regard.training.muon import orthogonalize
 from regard.training.step import make_optimizer, read, training_step

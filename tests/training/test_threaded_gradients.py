@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.data.loader import make_batch
+from regard.data.collate import make_batch
 from regard.models import build_model
 from regard.nn import blas
 from regard.training.threaded_gradients import in_two_threads
@@ -27,24 +27,24 @@ def test_an_error_comes_through_and_the_threads_are_as_before(model, threads, ba
     def loss(batch):
         if batch.num_tokens == bad + 1:
             raise ValueError("no")
-        return model.loss(batch, smoothing=0.0)
+        return model(batch, smoothing=0.0)
 
     with pytest.raises(ValueError, match="no"):
         in_two_threads(model, loss, batches(3, 4))
     assert torch.get_num_threads() == 3
     assert all(parameter.grad is None for parameter in model.parameters())
-    assert in_two_threads(model, lambda batch: model.loss(batch, smoothing=0.0), batches(5, 6)) > 0
+    assert in_two_threads(model, lambda batch: model(batch, smoothing=0.0), batches(5, 6)) > 0
 
 
 def test_what_was_there_is_added_to(model, threads):
     threads(2)
     once = batches(3, 4, 5)
     for _ in range(2):
-        in_two_threads(model, lambda batch: model.loss(batch, smoothing=0.0), once)
+        in_two_threads(model, lambda batch: model(batch, smoothing=0.0), once)
     twice = [parameter.grad for parameter in model.parameters()]
     model.zero_grad(set_to_none=True)
     for _, batch in once:
-        model.loss(batch, smoothing=0.0).backward()
+        model(batch, smoothing=0.0).backward()
     for parameter, gradient in zip(model.parameters(), twice, strict=True):
         torch.testing.assert_close(gradient, 2 * parameter.grad, rtol=1e-4, atol=1e-5)
 

@@ -41,7 +41,7 @@ def demo(
     [result] = api.evaluate(out)
     exact = next(score for score in result.scores if score.name == "exact")
     say(f"{exact.value:.2f} % of {result.num_pairs:,} dates never seen in training come out right\n")
-    outputs = api.load(out).translate(EXAMPLES)
+    outputs = api.load(out).predict(EXAMPLES)
     width = max(cell_len(text) for text in EXAMPLES)
     for text, output in zip(EXAMPLES, outputs, strict=True):
         console.print(f"  {set_cell_size(text, width)}  [dim]→[/]  [bold green]{escape(printable(output))}[/]")

@@ -50,9 +50,9 @@ def train(
     overrides = overrides or []
     resolved = load_recipe(recipe, overrides)  # a mistake in it is told before torch takes its seconds to import
     from regard import api
-    from regard.assembly import resolve
     from regard.cli.display import make_display
     from regard.cli.track import Board
+    from regard.tasks.setup import resolve
     from regard.training.events import Event
 
     if show:

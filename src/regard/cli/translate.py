@@ -86,7 +86,7 @@ def translate(
     from regard.nn.device import use_threads
 
     use_threads(threads)
-    translator = api.load(run, device=device, warn=warn, rescorer=rescorer, int8=int8)
+    translator = api.load_translator(run, "translate", device=device, warn=warn, rescorer=rescorer, int8=int8)
     options = search_options(translator.config, **search)
     for number, found in enumerate(translator.stream(_lines(file), options=options)):
         for one in found[:nbest]:

@@ -32,7 +32,7 @@ class PackedModel:
             for path, content in self.files.items():
                 *below, name = path.split("/")
                 Folder(folder, *below).make().save_bytes(name, content)
-            return api.load(folder, device=device)
+            return api.load_translator(folder, "translate", device=device)
 
 
 def pack_model(run: Path | str) -> PackedModel:

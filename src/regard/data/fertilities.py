@@ -8,15 +8,15 @@ Shapes: P pairs of a target and a source token of one sentence.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.column import IdColumn
-from regard.data.columns import Encoded, EncodedPairs
+from regard.data.collate import FERTILITIES
+from regard.data.columns import Column, Columns
 from regard.data.ragged import Layout
 
 DIAGONAL = 4.0  # how sharply places off the diagonal are disliked: fast_align's first guess
@@ -36,12 +36,12 @@ class Aligner:
     max_length: int  # of a side; what is longer is left out, as it is of training
 
     @classmethod
-    def learn(cls, sides: EncodedPairs, *, max_length: int = 256) -> Aligner:
+    def learn(cls, pairs: Columns, *, max_length: int = 256) -> Aligner:
         """From the first pairs of a corpus, as many as are enough."""
-        rows = _short_enough(sides, max_length)
-        sizes = np.cumsum(sides.source.lengths[rows] * sides.target.lengths[rows])
-        width = int(sides.target.ids.max(initial=0)) + 1
-        grid = _Grid(sides, rows[: max(1, int(np.searchsorted(sizes, MOST_PAIRS, side="right")))])
+        rows = _short_enough(pairs, max_length)
+        sizes = np.cumsum(pairs["source"].lengths[rows] * pairs["target"].lengths[rows])
+        width = int(pairs["target"].values.max(initial=0)) + 1
+        grid = _Grid(pairs, rows[: max(1, int(np.searchsorted(sizes, MOST_PAIRS, side="right")))])
         seen, key = np.unique(grid.source * width + grid.target, return_inverse=True)
         probability = np.full(len(seen), 1.0)
         for _ in range(ITERATIONS):
@@ -51,36 +51,35 @@ class Aligner:
             probability = counts / totals[seen // width]
         return cls(seen, probability, width, max_length)
 
-    def add_to(self, sides: Encoded) -> EncodedPairs:
-        """The pairs, with the fertilities of their source tokens."""
-        assert isinstance(sides, EncodedPairs), "an aligner learns from pairs in memory"
-        return replace(sides, fertilities=self.fertilities(sides))
+    def add_to(self, pairs: Columns) -> Columns:
+        """Return the pairs, with the fertilities of their source tokens."""
+        return pairs.with_column(FERTILITIES, self.fertilities(pairs))
 
-    def fertilities(self, sides: EncodedPairs) -> IdColumn:
+    def fertilities(self, pairs: Columns) -> Column:
         """For each source token the number of target tokens that come from it; they add up to the target's length."""
-        found = np.zeros(len(sides.source.ids), dtype=np.int32)
-        rows = _short_enough(sides, self.max_length)
-        part = np.cumsum(sides.source.lengths[rows] * sides.target.lengths[rows]) // AT_A_TIME
+        found = np.zeros(len(pairs["source"].values), dtype=np.int32)
+        rows = _short_enough(pairs, self.max_length)
+        part = np.cumsum(pairs["source"].lengths[rows] * pairs["target"].lengths[rows]) // AT_A_TIME
         for some in np.split(rows, np.flatnonzero(np.diff(part)) + 1):
-            grid = _Grid(sides, some)
+            grid = _Grid(pairs, some)
             if not len(grid.source):
                 continue
             key = np.searchsorted(self.seen, grid.source * self.width + grid.target).clip(max=len(self.seen) - 1)
             known = self.seen[key] == grid.source * self.width + grid.target
             best = grid.best(np.where(known, self.probability[key], 1e-9))
             np.add.at(found, grid.source_place[best], 1)
-        return IdColumn(found, sides.source.offsets)
+        return Column(found, pairs["source"].offsets)
 
 
-def _short_enough(sides: EncodedPairs, max_length: int) -> NDArray[np.int64]:
-    return np.flatnonzero(np.maximum(sides.source.lengths, sides.target.lengths) <= max_length)
+def _short_enough(pairs: Columns, max_length: int) -> NDArray[np.int64]:
+    return np.flatnonzero(np.maximum(pairs["source"].lengths, pairs["target"].lengths) <= max_length)
 
 
 class _Grid:
     """Every target token of some sentences with every source token of its own, target token by target token."""
 
-    def __init__(self, sides: EncodedPairs, rows: NDArray[np.int64]) -> None:
-        m, n = sides.source.lengths[rows], sides.target.lengths[rows]
+    def __init__(self, pairs: Columns, rows: NDArray[np.int64]) -> None:
+        m, n = pairs["source"].lengths[rows], pairs["target"].lengths[rows]
         keep = (m > 0) & (n > 0)
         rows, m, n = rows[keep], m[keep], n[keep]
         of_target = np.repeat(np.arange(len(rows)), n)  # the sentence of each target token
@@ -90,9 +89,9 @@ class _Grid:
         target = np.repeat(np.arange(len(of_target)), widths)
         j = np.arange(widths.sum()) - np.repeat(self.begins, widths)
         sentence = of_target[target]
-        self.source_place = sides.source.offsets[rows][sentence] + j
-        self.source = sides.source.ids[self.source_place].astype(np.int64)
-        self.target = sides.target.ids[(sides.target.offsets[rows][of_target] + i)[target]].astype(np.int64)
+        self.source_place = pairs["source"].offsets[rows][sentence] + j
+        self.source = pairs["source"].values[self.source_place].astype(np.int64)
+        self.target = pairs["target"].values[(pairs["target"].offsets[rows][of_target] + i)[target]].astype(np.int64)
         self.token = target
         self.prior = np.exp(-DIAGONAL * np.abs((i[target] + 0.5) / n[sentence] - (j + 0.5) / m[sentence]))
 

@@ -23,12 +23,12 @@ import numpy as np
 
 from regard.config import TokenizerConfig
 from regard.data.batching import Indices
-from regard.data.column import IdColumn
-from regard.data.columns import EncodedPairs
+from regard.data.columns import Column, Columns, pair_columns
 from regard.data.lengths import LengthTable, LengthTotals
 from regard.data.shard_file import OFFSETS, ShardSide, check_size
 from regard.errors import ConfigError, DataError
 from regard.storage.folder import Folder
+from regard.text.corpus import Pair
 from regard.text.tokenizer import Tokenizers, load_tokenizers
 
 VERSION = 1
@@ -119,6 +119,10 @@ class PairStore:
         """Number and hash of the pairs."""
         return {"pairs": self.info.pairs, "sha256": self.info.sha256}
 
+    def examples(self) -> list[Pair]:
+        """Raise DataError: a store has no text."""
+        raise DataError(f"{self.folder} holds ids and no text")
+
     def tokenizers(self, config: TokenizerConfig) -> Tokenizers:
         """Those that made the ids; the recipe must name them as they are."""
         for key, value in self.info.tokenizer.items():
@@ -144,25 +148,25 @@ class StoredPairs:
     def __len__(self) -> int:
         return len(self.store)
 
-    def lengths_of(self, rows: Indices) -> tuple[Indices, Indices]:
+    def lengths_of(self, rows: Indices) -> tuple[Indices, ...]:
         order = np.argsort(rows)
         result = []
         for side in SIDES:
             lengths = np.empty(len(rows), dtype=np.int64)
             lengths[order] = np.concatenate(self._by_shard(side, rows[order], ShardSide.lengths_of))
             result.append(lengths)
-        return result[0], result[1]
+        return tuple(result)
 
     def upto(self, max_length: int | None) -> LengthTotals:
         return self.store.lengths.upto(max_length)
 
-    def read(self, batches: list[Indices]) -> tuple[EncodedPairs, list[Indices]]:
+    def read(self, batches: list[Indices]) -> tuple[Columns, list[Indices]]:
         rows = np.concatenate(batches)
         order = np.argsort(rows)
         places = np.empty(len(rows), dtype=np.int64)
         places[order] = np.arange(len(rows))
-        source, target = (IdColumn.join(self._by_shard(side, rows[order], ShardSide.take)) for side in SIDES)
-        return EncodedPairs(source, target), np.split(places, np.cumsum([len(batch) for batch in batches])[:-1])
+        source, target = (Column.join(self._by_shard(side, rows[order], ShardSide.take)) for side in SIDES)
+        return pair_columns(source, target), np.split(places, np.cumsum([len(batch) for batch in batches])[:-1])
 
     def _by_shard(self, side: str, rows: Indices, look: Callable[[ShardSide, Indices], Any]) -> list[Any]:
         """What `look` finds of these sorted rows in each shard that has some."""

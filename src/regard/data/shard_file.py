@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.column import IdColumn
+from regard.data.columns import Column
 from regard.errors import CheckpointError, DataError
 from regard.storage.folder import Folder
 
@@ -45,14 +45,14 @@ class ShardSide:
         begins, ends = self._bounds(rows)
         return ends - begins
 
-    def take(self, rows: Numbers) -> IdColumn:
+    def take(self, rows: Numbers) -> Column:
         """A store in memory of these sentences alone; rows ascend."""
         begins, ends = self._bounds(rows)
         offsets = np.concatenate([np.zeros(1, dtype=np.int64), (ends - begins).cumsum()])
         ids = read_ranges(self.folder, f"{self.name}.ids", self.dtype, begins, ends, size=self.tokens)
         if len(ids) and self.vocabulary is not None and not 0 <= ids.min() <= ids.max() < self.vocabulary:
             _damaged(self.folder.path / f"{self.name}.ids", f"has ids outside the vocabulary of {self.vocabulary:,}")
-        return IdColumn(ids, offsets)
+        return Column(ids, offsets)
 
     def _bounds(self, rows: Numbers) -> tuple[Numbers, Numbers]:
         """Where each sentence begins and ends among the ids."""

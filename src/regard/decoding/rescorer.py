@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.data.batching import cut_to_budget
-from regard.data.loader import make_batch, to_device
+from regard.data.collate import make_batch
 from regard.decoding.hypotheses import length_penalty
 from regard.models.base import Seq2Seq
 from regard.text.tokenizer import Tokenizers
@@ -43,10 +43,11 @@ class Rescorer:
         )
         order = np.lexsort((source_lengths, target_lengths))
         results = [0.0] * len(sources)
-        for rows in cut_to_budget(order, source_lengths, target_lengths, self.budget):
-            batch = to_device(make_batch([source_ids[n] for n in rows], [target_ids[n] for n in rows]), device)
+        for rows in cut_to_budget(order, (source_lengths, target_lengths), self.budget):
+            batch = make_batch([source_ids[n] for n in rows], [target_ids[n] for n in rows], device)
+            assert batch.target is not None
             hidden_ND = model.hidden(batch.target, model.encode(batch.source))
-            chunks = zip(hidden_ND.split(CHUNK), batch.labels.split(CHUNK), strict=True)
+            chunks = zip(hidden_ND.split(CHUNK), batch.labels.values.split(CHUNK), strict=True)
             logp_N = torch.cat([_logp(model.project(hidden), labels) for hidden, labels in chunks])
             sums = torch.zeros(len(rows), device=device).index_add(0, batch.target.layout.sentences, logp_N)
             for row, total in zip(rows.tolist(), sums.tolist(), strict=True):

@@ -69,6 +69,10 @@ class Translator:
         options = replace(options or search_options(self.config), scores=False)
         return [best[0].text for best in self.stream(texts, options=options)]
 
+    def predict(self, inputs: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
+        """Return the best translation of each text: what any task's model in use can do."""
+        return self.translate(inputs, options=options)
+
     def stream(
         self, texts: Iterable[str], *, options: SearchOptions | None = None, first: int = 1
     ) -> Iterator[list[Translation]]:
@@ -132,7 +136,7 @@ class Translator:
                 encoded[number] = encoded[number][:most]
         lengths = np.array([len(ids) + 1 for ids in encoded], dtype=np.int64)
         order = wanted[np.argsort(-lengths[wanted], kind="stable")]
-        batches = cut_to_budget(order, lengths, lengths, max(1, self.config.tokens // options.beam))
+        batches = cut_to_budget(order, (lengths,), max(1, self.config.tokens // options.beam))
         sources = [Ragged.from_lists([[*encoded[number], EOS] for number in batch], device) for batch in batches]
         decode = self.tokenizers.target.decode
         for batch, found in search_all(self.model, sources, options=options, check=check):

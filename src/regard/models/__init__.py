@@ -32,6 +32,7 @@ class Family(NamedTuple):
     config: type[Struct]
     build: Callable[..., Model]
     presets: Mapping[str, Mapping[str, object]]
+    task: str = "translation"
 
 
 MODELS: dict[str, Family] = {
@@ -58,16 +59,16 @@ def model_config(table: Mapping[str, Any]) -> tuple[str, Struct]:
     return kind, decode(family.config, {**chosen, **values}, where="model")
 
 
-def build_model(table: Mapping[str, Any], *, source_size: int, target_size: int) -> Model:
-    """A model with fresh weights, as a recipe's `[model]` table describes it."""
+def build_model(table: Mapping[str, Any], **sizes: int) -> Model:
+    """Return a model with fresh weights, as a recipe's `[model]` table describes it. Its task names the sizes it needs."""
     kind, config = model_config(table)
-    return MODELS[kind].build(config, source_size=source_size, target_size=target_size)
+    return MODELS[kind].build(config, **sizes)
 
 
-def expected_shapes(table: Mapping[str, Any], *, source_size: int, target_size: int) -> dict[str, torch.Size]:
+def expected_shapes(table: Mapping[str, Any], **sizes: int) -> dict[str, torch.Size]:
     """The shape of every parameter of the model that the table describes, tied ones once, without any memory for them."""
     with torch.device("meta"), _WithoutInitialization():
-        model = build_model(table, source_size=source_size, target_size=target_size)
+        model = build_model(table, **sizes)
     return {name: parameter.shape for name, parameter in model.named_parameters()}
 
 

@@ -1,7 +1,7 @@
 """What a model is: the contract that training and search rely on, and nothing else.
 
     memory = model.encode(source)                once a sentence
-    loss = model.loss(batch, smoothing=0.1)      training
+    loss = model(batch, smoothing=0.1)           training
 
 A `Seq2Seq` writes token by token:
 
@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard import kernels
+from regard.data.batch import Batch
 from regard.data.batching import Indices
-from regard.data.loader import Batch
 from regard.data.ragged import Ragged
 from regard.nn.cross_entropy import cross_entropy, linear_cross_entropy
 from regard.nn.dropout import Noise
@@ -47,7 +47,7 @@ class Model(nn.Module, ABC):
     similar_lengths = (
         False  # whether packed batches should be of sentences of like length, because they become rectangles
     )
-    wants_fertilities = False  # whether batches must say how many target tokens each source token became
+    extras: tuple[str, ...] = ()  # names of what else a batch must hold (`Batch.extras`)
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,8 +58,8 @@ class Model(nn.Module, ABC):
         """What the decoder gets to know of the source; opaque to training and search."""
 
     @abstractmethod
-    def loss(self, batch: Batch, *, smoothing: float) -> Tensor:
-        """What training makes small, summed over the target tokens of the batch."""
+    def forward(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
+        """Return the loss of a batch, summed over the labels that count (`batch.num_tokens`)."""
 
     def cannot_write(self, source_lengths: Indices, target_lengths: Indices) -> NDArray[np.bool_]:
         """For pairs of so many tokens (EOS not counted), True where the model has no room for the target."""
@@ -125,9 +125,10 @@ class Seq2Seq(Model):
         """Logits of the token that follows each target prefix: [N, V]."""
         return self.project(self.hidden(target, memory))
 
-    def loss(self, batch: Batch, *, smoothing: float) -> Tensor:
+    def forward(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
+        assert batch.target is not None, "a decoder reads a target"
         hidden_ND = self.hidden(batch.target, self.encode(batch.source))
-        labels_N, weight_VD = batch.labels, self.output_weight
+        labels_N, weight_VD = batch.labels.values, self.output_weight
         if weight_VD is None or not kernels.usable(hidden_ND):
             # these know no dummy tokens: they get the real ones, in front
             hidden_ND, labels_N = hidden_ND[: batch.num_tokens], labels_N[: batch.num_tokens]

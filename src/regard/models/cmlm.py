@@ -15,8 +15,7 @@ from torch import Tensor
 
 from regard import kernels
 from regard.config import between
-from regard.data.loader import Batch
-from regard.data.packing import NO_LABEL
+from regard.data.batch import NO_LABEL, Batch
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
 from regard.models.base import NonAutoregressive, Output
@@ -49,8 +48,8 @@ class Cmlm(EncoderDecoder, NonAutoregressive):
 
     # Training
 
-    def loss(self, batch: Batch, *, smoothing: float) -> Tensor:
-        memory, layout, labels_N = self.encode(batch.source), batch.target.layout, batch.labels
+    def forward(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
+        memory, layout, labels_N = self.encode(batch.source), batch.labels.layout, batch.labels.values
         masked_N = self._draw_masks(layout) if self.training else torch.ones_like(labels_N, dtype=torch.bool)
         written = Ragged(labels_N.masked_fill(masked_N, MASK).clamp(min=0), layout)  # dummies have no label
         hidden_ND = self._fill_in(written, memory)
@@ -63,10 +62,11 @@ class Cmlm(EncoderDecoder, NonAutoregressive):
         return of_tokens + self._loss_of_lengths(batch, memory)
 
     def _loss_of_lengths(self, batch: Batch, memory: Ragged) -> Tensor:
-        offsets, farthest = batch.target.layout.offsets.long(), self.config.farthest
+        labels_N, offsets = batch.labels.values, batch.labels.layout.offsets.long()
+        farthest = self.config.farthest
         changes_B = offsets.diff() - self._source_lengths(memory)
         classes_B = changes_B.clamp(-farthest, farthest) + farthest
-        real_B = batch.labels[offsets[:-1].clamp(max=batch.labels.size(0) - 1)] != NO_LABEL
+        real_B = labels_N[offsets[:-1].clamp(max=labels_N.size(0) - 1)] != NO_LABEL
         real_B &= offsets.diff() > 0
         losses_B = F.cross_entropy(self._length_logits(memory).float(), classes_B, reduction="none")
         return losses_B.masked_fill(~real_B, 0.0).sum()

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.config import between
+from regard.data.batch import Batch
 from regard.data.batching import Indices
-from regard.data.loader import Batch
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
 from regard.models.base import NonAutoregressive, Output
@@ -54,16 +54,16 @@ class Ctc(EncoderDecoder, NonAutoregressive):
         if self.max_length is not None:
             self.max_length //= config.places
 
-    def loss(self, batch: Batch, *, smoothing: float) -> Tensor:
+    def forward(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
         """Without smoothing: what the blank gets is the model's own choice. A target with too few places costs nothing."""
         hidden = self._fill_places(self.encode(batch.source))
         said = Ragged(self.project(hidden.values), hidden.layout)
         logp_TBV = said.layout.pad(said.values.float().log_softmax(dim=-1)).transpose(0, 1)
-        words = batch.labels != UNSAYABLE
-        lengths = [length - 1 for length in batch.target.layout.lengths]
+        labels_N = batch.labels.values
+        lengths = [length - 1 for length in batch.labels.layout.lengths]
         return F.ctc_loss(
             logp_TBV,
-            batch.labels[words],
+            labels_N[labels_N != UNSAYABLE],
             torch.tensor(said.layout.lengths),
             torch.tensor(lengths),
             blank=BLANK,

@@ -17,9 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.config import between
+from regard.data.batch import NO_LABEL, Batch
+from regard.data.collate import FERTILITIES
 from regard.data.fertilities import spread_evenly
-from regard.data.loader import Batch
-from regard.data.packing import NO_LABEL
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
 from regard.models.base import NonAutoregressive, Output
@@ -76,7 +76,7 @@ class Nat(EncoderDecoder, NonAutoregressive):
     """A Transformer whose decoder reads copies of the source."""
 
     config: NatConfig
-    wants_fertilities = True
+    extras = (FERTILITIES,)
 
     def __init__(self, config: NatConfig, *, source_size: int, target_size: int) -> None:
         if config.tie == "none":
@@ -89,13 +89,14 @@ class Nat(EncoderDecoder, NonAutoregressive):
 
     # Training
 
-    def loss(self, batch: Batch, *, smoothing: float) -> Tensor:
-        memory, layout = self.encode(batch.source), batch.target.layout
-        fertilities_M = batch.fertilities
-        if fertilities_M is None:
+    def forward(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
+        memory, layout = self.encode(batch.source), batch.labels.layout
+        if FERTILITIES in batch.extras:
+            fertilities_M = batch.extras[FERTILITIES].values
+        else:
             fertilities_M = spread_evenly(batch.source.layout, layout)
         hidden_ND = self._rewrite(_copies(batch.source.values, fertilities_M, layout.total), layout, memory)
-        of_tokens = linear_cross_entropy(hidden_ND, self.output_weight, batch.labels, smoothing=smoothing)
+        of_tokens = linear_cross_entropy(hidden_ND, self.output_weight, batch.labels.values, smoothing=smoothing)
         logits_ML = self.fertility(memory.values).float()
         classes_M = fertilities_M.long().clamp(max=self.config.fertilities - 1)
         return of_tokens + F.cross_entropy(logits_ML, classes_M, reduction="sum", ignore_index=NO_LABEL)

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from regard.config import Bitext, Recipe, TokenizerConfig, flat_table, to_table
-from regard.data.column import IdColumn
+from regard.data.columns import Column
 from regard.data.lengths import LengthTable
 from regard.data.pair_store import SETTINGS, STORE, VERSION, PairStore, Shard, StoreInfo, shard_name
 from regard.errors import CheckpointError, ConfigError, DataError
@@ -176,7 +176,7 @@ def _encode(
     def encode(chunk: list[Pair]) -> EncodedChunk:
         source = tokenizers.source.encode_all([pair.source for pair in chunk])
         target = tokenizers.target.encode_all([pair.target for pair in chunk])
-        return EncodedChunk(chunk, IdColumn.from_lists(source, source_ids), IdColumn.from_lists(target, target_ids))
+        return EncodedChunk(chunk, Column.from_lists(source, source_ids), Column.from_lists(target, target_ids))
 
     number, before, started = len(done), sum(shard.pairs for shard in done), time.monotonic()
     count = before
@@ -204,7 +204,8 @@ def _finish(out: Folder, tokenizers: Tokenizers, tokenizer: dict[str, Any]) -> N
     """Writes store.json, which makes the folder a store."""
     shards = finished_shards(out)
     lengths = sum((LengthTable.from_rows(shard.lengths) for shard in shards), LengthTable.from_rows([]))
-    everything = lengths.upto()
+    totals = lengths.upto()
+    source_tokens, target_tokens = totals.tokens
     source_ids, target_ids = id_types(tokenizers)
     entries = [
         Shard(shard.pairs, shard.source_tokens, shard.target_tokens, manifest_digest(out / shard_name(number)))
@@ -212,9 +213,9 @@ def _finish(out: Folder, tokenizers: Tokenizers, tokenizer: dict[str, Any]) -> N
     ]
     info = StoreInfo(
         version=VERSION,
-        pairs=everything.pairs,
-        source_tokens=everything.source_tokens,
-        target_tokens=everything.target_tokens,
+        pairs=totals.examples,
+        source_tokens=source_tokens,
+        target_tokens=target_tokens,
         source_ids=source_ids,
         target_ids=target_ids,
         tokenizer=tokenizer,

@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from regard.data.column import IdColumn
+from regard.data.columns import Column
 from regard.data.lengths import LengthTable
 from regard.data.pair_store import SIDES, shard_name
 from regard.data.shard_file import OFFSETS
@@ -65,8 +65,8 @@ class EncodedChunk:
     """A chunk of pairs and its ids."""
 
     pairs: list[Pair]
-    source: IdColumn
-    target: IdColumn
+    source: Column
+    target: Column
 
 
 class ShardWriter:
@@ -101,9 +101,9 @@ class ShardWriter:
     def add(self, chunk: EncodedChunk) -> None:
         for side, store in enumerate((chunk.source, chunk.target)):
             ids, offsets = self._files[side]
-            ids.write(store.ids.astype(store.ids.dtype.newbyteorder("<"), copy=False).tobytes())
+            ids.write(store.values.astype(store.values.dtype.newbyteorder("<"), copy=False).tobytes())
             offsets.write((store.offsets[1:] + self.tokens[side]).astype(OFFSETS).tobytes())
-            self.tokens[side] += len(store.ids)
+            self.tokens[side] += len(store.values)
         self._lengths += LengthTable.of(chunk.source.lengths, chunk.target.lengths)
         self._text.update(chunk.pairs)
         self.pairs += len(chunk.pairs)

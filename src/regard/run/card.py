@@ -10,16 +10,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from regard.config import Recipe, dump_toml, flat_table, load_recipe, shipped_recipes, to_table
+from regard.run.checkpoint import Checkpoint
 from regard.run.folder import CARD_JSON, CARD_PAGE, RunFolder
 
 
-def make_card(run: RunFolder, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Everything known of a run. `results` are its evaluations: name, pairs, scores with signatures, search."""
+def make_card(
+    run: RunFolder, checkpoint: Checkpoint, name: str, results: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return everything known of a run whose weights are `checkpoint`, called `name`.
+
+    `results` are its evaluations: name, pairs, scores with signatures, search.
+    """
     recipe, log = run.recipe(), run.read_log()
     progress = [event for event in log if event["event"] == "progress"]
     started = [event for event in log if event["event"] == "started"]
     speeds = [event["tokens_per_second"] for event in progress if event["tokens_per_second"] is not None]
-    checkpoint, name = run.weights()
     return {
         "name": recipe.name,
         "weights": name,

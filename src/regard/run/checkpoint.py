@@ -133,11 +133,16 @@ def model_weights(model: nn.Module) -> dict[str, Tensor]:
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
+def weight_shapes(model: nn.Module) -> dict[str, torch.Size]:
+    """Return the shape of each parameter by name, tied ones once."""
+    return {name: parameter.shape for name, parameter in model.named_parameters()}
+
+
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], *, origin: str) -> None:
     """Copies weights into the model; refuses any that are missing, left over or of another shape."""
-    own = model_weights(model)
+    own, shapes = model_weights(model), weight_shapes(model)
     given = {name: weight.shape for name, weight in weights.items()}
-    refuse_other_shapes({name: weight.shape for name, weight in own.items()}, given, origin=origin)
+    refuse_other_shapes(shapes, given, origin=origin)
     with torch.no_grad():
         for name, parameter in own.items():
             parameter.copy_(weights[name])

@@ -19,13 +19,12 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from regard.config import Recipe, decode, dump_toml, parse_toml, to_table
 from regard.errors import CheckpointError, ConfigError
-from regard.models import expected_shapes
 from regard.run.checkpoint import Checkpoint, Shapes, read_checkpoint, write_checkpoint
 from regard.run.log import log_line, parse_event
 from regard.run.quantize import WeightKind
@@ -42,11 +41,16 @@ from regard.storage.manifest import (
     staged,
     sweep,
 )
-from regard.text.tokenizer import Tokenizers, load_tokenizers
 
 RECIPE, CORPUS, LOG = "recipe.toml", "corpus.json", "log.jsonl"
 CARD_JSON, CARD_PAGE, REPORT = "card.json", "card.md", "report.html"
 MAX_RECIPE = 2**17  # bytes; parsers of TOML are slow
+
+
+class Saveable(Protocol):
+    """What writes its own files, such as tokenizers."""
+
+    def save(self, folder: Folder) -> None: ...
 
 
 class RunFolder:
@@ -76,7 +80,7 @@ class RunFolder:
         return self
 
     def create(
-        self, recipe: Recipe, tokenizers: Tokenizers, corpus: Mapping[str, Any], extras: Mapping[str, str] | None = None
+        self, recipe: Recipe, codec: Saveable, corpus: Mapping[str, Any], extras: Mapping[str, str] | None = None
     ) -> None:
         """Begins the folder. The recipe goes in last, with `extras` such as cards: a folder with a recipe is a run."""
         if self.checkpoints():
@@ -84,7 +88,7 @@ class RunFolder:
         if self.folder.make().has_file(MANIFEST):  # of an attempt that was killed before it wrote a recipe
             self.folder.remove(MANIFEST)
         with staged(self.folder, "tokenizer") as folder:
-            tokenizers.save(folder)
+            codec.save(folder)
         self.folder.save_json(CORPUS, corpus)
         contents = {name: text.encode() for name, text in (extras or {}).items()}
         replace_files(self.folder, {**contents, RECIPE: _as_toml(recipe)}, covered=[CORPUS])
@@ -120,10 +124,11 @@ class RunFolder:
         except ConfigError as error:
             raise CheckpointError(f"{self.path / RECIPE} is damaged: {error}") from error
 
-    def tokenizers(self) -> Tokenizers:
+    def codec_folder(self) -> Folder:
+        """Return the intact folder of the tokenizers, labels or whatever else turns text into numbers."""
         folder = self.require().folder / "tokenizer"
         check_folder(folder)
-        return load_tokenizers(folder)
+        return folder
 
     def corpus(self) -> dict[str, dict[str, int | str]]:
         """Sizes and hashes of the text that this run is trained on."""
@@ -219,33 +224,28 @@ class RunFolder:
             self.sync_log()
         write_checkpoint(self.folder, "final", checkpoint, kind=kind)
 
-    def read_checkpoint(self, name: str, *, training: bool = False) -> Checkpoint:
-        """A checkpoint by its name, or the final weights ("final"); refused before they are read if they do not fit."""
+    def read_checkpoint(self, name: str, expected: Shapes | None = None, *, training: bool = False) -> Checkpoint:
+        """Return a checkpoint by its name, or the final weights ("final").
+
+        Weights that do not have the expected shapes, where some are given, are refused before they are read.
+        """
         folder = self.folder / "final" if name == "final" else self._checkpoints / name
-        return read_checkpoint(folder, training=training, expected=self._expected_shapes())
+        return read_checkpoint(folder, training=training, expected=expected)
 
-    def checkpoint_at(self, step: int) -> Checkpoint:
-        return self.read_checkpoint(_step_name(step))
+    def checkpoint_at(self, step: int, expected: Shapes | None = None) -> Checkpoint:
+        return self.read_checkpoint(_step_name(step), expected)
 
-    def _expected_shapes(self) -> Shapes:
-        recipe, tokenizers = self.recipe(), self.tokenizers()
-        sizes = {"source_size": tokenizers.source.size, "target_size": tokenizers.target.size}
-        try:
-            return expected_shapes(recipe.model, **sizes)
-        except ConfigError as error:
-            raise CheckpointError(f"{self.path / RECIPE} describes no model: {error}") from error
-
-    def weights(self) -> tuple[Checkpoint, str]:
-        """The weights to translate with, and their name: the final ones, or while training lasts the newest."""
+    def weights(self, expected: Shapes | None = None) -> tuple[Checkpoint, str]:
+        """Return the weights to use, and their name: the final ones, or the newest while training lasts."""
         if self.require().finished:
-            return self.read_checkpoint("final"), "final"
+            return self.read_checkpoint("final", expected), "final"
         problem = CheckpointError(f"{self.path} has no checkpoint yet; let it train until the first one is written")
         for _ in range(5):  # training may remove a checkpoint between our finding and our reading it
             newest, _ = self.latest()
             if newest is None:
                 break
             try:
-                return self.read_checkpoint(newest), newest
+                return self.read_checkpoint(newest, expected), newest
             except CheckpointError as error:
                 problem = error
         raise problem

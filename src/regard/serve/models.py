@@ -94,7 +94,7 @@ def load_all(
         if name in found:
             raise ConfigError(f"two runs are called {name!r}; rename the folder of one")
         say(f"loading {name} ...")
-        translator = api.load(run, device="cpu")
+        translator = api.load_translator(run, "serve", device="cpu")
         found[name] = Served(name, folder, translator, languages_of(name, folder), folder.card())
     if not found:
         raise ConfigError("there is no model to serve; name a run folder")

@@ -117,7 +117,7 @@ def serve(device: str, numbers: str, threads: int, runs: list[str]) -> None:
     from regard.errors import RegardError
 
     torch.set_num_threads(threads)
-    translators = [api.load(run, device=device, int8=numbers == "int8") for run in runs]
+    translators = [api.load_translator(run, "serve", device=device, int8=numbers == "int8") for run in runs]
     channel.send({"loaded": True})
     while True:
         task = channel.tasks.get()

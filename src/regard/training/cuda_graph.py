@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regard import kernels
 from regard.config import TrainConfig
-from regard.data.packed_shapes import Shape
+from regard.data.packed_shapes import PackedShape
 from regard.data.packing import PackedBatch, unpack
 from regard.training.data_parallel import DistributedModel
 from regard.training.step import Optimizer, change_weights
@@ -53,7 +53,7 @@ class CudaGraphStep:
         self.numbers = torch.zeros(3, device=self.device)
         alone = distributed.world.size == 1  # a recording does not hold what processes tell each other
         self.records = config.graph and alone
-        self.recordings: dict[tuple[Shape, ...], CapturedStep] = {}
+        self.recordings: dict[tuple[PackedShape, ...], CapturedStep] = {}
 
     def __call__(self, batches: Sequence[PackedBatch], *, rate: float) -> Tensor:
         shapes = tuple(batch.shape for batch in batches)
@@ -72,7 +72,7 @@ class CudaGraphStep:
             self._run(found.rows, shapes)
         return self.numbers.clone()
 
-    def _run(self, rows: list[Tensor], shapes: Sequence[Shape]) -> None:
+    def _run(self, rows: list[Tensor], shapes: Sequence[PackedShape]) -> None:
         assert kernels.usable(rows[0]), "only our kernels leave dummy tokens out of the loss"
         batches = [unpack(row, shape, shape.target_tokens) for row, shape in zip(rows, shapes, strict=True)]
         tokens = torch.cat([row[-1:] for row in rows]).sum().float()
@@ -80,7 +80,7 @@ class CudaGraphStep:
             change_weights(self.distributed, self.optimizer, batches, tokens, self.config, self.precision)
         )
 
-    def _record(self, found: CapturedStep, shapes: Sequence[Shape]) -> None:
+    def _record(self, found: CapturedStep, shapes: Sequence[PackedShape]) -> None:
         started = time.monotonic()
         torch.cuda.empty_cache()
         graph = torch.cuda.CUDAGraph()

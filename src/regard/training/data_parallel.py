@@ -1,6 +1,6 @@
 """A model spread over several processes: copies whose gradients are averaged (DDP), or shards of its weights (FSDP2).
 
-Both are PyTorch's. They want one call from inputs to loss, so the model is wrapped in that call.
+Both are PyTorch's. They wrap the call from a batch to its loss, which is a model's `forward`.
 """
 
 from __future__ import annotations
@@ -14,41 +14,34 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from regard import kernels
-from regard.data.loader import Batch
+from regard.data.batch import Batch
 from regard.kernels.weight_cast import rounded
 from regard.models.base import Model
 from regard.nn.device import autocast
-from regard.training.loss import sequence_loss
 from regard.training.threaded_gradients import Numbered, in_two_threads
 from regard.training.world import ALONE, World
 
 Parallel = Literal["copies", "shards"]
 
 
-class LossOf(nn.Module):
-    """The summed loss of a model on a batch, as a module."""
-
-    def __init__(self, model: Model, *, smoothing: float) -> None:
-        super().__init__()
-        self.model, self.smoothing = model, smoothing
-
-    def forward(self, batch: Batch) -> Tensor:
-        return sequence_loss(self.model, batch, smoothing=self.smoothing).total
-
-
 class DistributedModel:
     """The loss of a model, computed by all processes of a world, each on batches of its own."""
 
     def __init__(self, model: Model, *, smoothing: float, world: World = ALONE, parallel: Parallel = "copies") -> None:
-        self.model, self.world = model, world
+        self.model, self.world, self.smoothing = model, world, smoothing
         self.sharded = world.size > 1 and parallel == "shards"
-        self.loss: nn.Module = LossOf(model, smoothing=smoothing)
+        self.wrapped: nn.Module = model
         if self.sharded:
             from regard.training.fsdp import shard
 
-            shard(self.loss)
+            shard(self.wrapped)
         elif world.size > 1:
-            self.loss = DistributedDataParallel(self.loss, gradient_as_bucket_view=True)
+            self.wrapped = DistributedDataParallel(model, gradient_as_bucket_view=True)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return the summed loss of a batch, smoothed as in training."""
+        total: Tensor = self.wrapped(batch, smoothing=self.smoothing)
+        return total
 
     def backward(self, batches: Sequence[Numbered], tokens: Tensor, *, precision: torch.dtype) -> Tensor:
         """Adds the gradient of the batches' share of the mean loss; shared with the others after the last one.
@@ -63,7 +56,7 @@ class DistributedModel:
             self.model.noise.part(number)
             with self._sharing(last=place == len(batches)):
                 with autocast(tokens.device, precision), rounded(self._in_products(), precision):
-                    one: Tensor = self.loss(batch)
+                    one = self.loss(batch)
                 (one * (self.world.size / tokens)).backward()  # sharing takes the mean over processes
             total += one.detach()
         return total
@@ -80,14 +73,14 @@ class DistributedModel:
 
     @contextmanager
     def _sharing(self, last: bool) -> Iterator[None]:
-        if isinstance(self.loss, DistributedDataParallel) and not last:
-            with self.loss.no_sync():
+        if isinstance(self.wrapped, DistributedDataParallel) and not last:
+            with self.wrapped.no_sync():
                 yield
             return
         if self.sharded:
             from regard.training.fsdp import share_gradients
 
-            share_gradients(self.loss, last)
+            share_gradients(self.wrapped, last)
         yield
 
     @contextmanager
@@ -98,7 +91,7 @@ class DistributedModel:
             return
         from regard.training.fsdp import gathered
 
-        with gathered(self.loss):
+        with gathered(self.wrapped):
             yield
 
     def whole(self, tensor: Tensor) -> Tensor:

@@ -82,3 +82,17 @@ class Noted:
 
 Event = Started | Progress | Validated | Saved | Noted
 Listener = Callable[[Event], None]
+
+
+def log_entry(event: Event) -> dict[str, Any]:
+    """Return an event as the run's log holds it, one JSON object per line."""
+    match event:
+        case Progress() | Started():
+            return {"event": type(event).__name__.lower(), **vars(event)}
+        case Validated(step, metrics, examples, best, details):
+            lines = [vars(example) for example in examples]
+            return {"event": "validated", "step": step, "best": best, **metrics, "examples": lines, **details}
+        case Saved(step, folder):
+            return {"event": "saved", "step": step, "checkpoint": folder.name}
+        case Noted(step, text):
+            return {"event": "noted", "step": step, "text": text}

@@ -11,41 +11,41 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from regard.data.columns import Encoded
-from regard.data.loader import Batch, make_batch, to_device
+from regard.data.batch import Batch
+from regard.data.columns import Dataset
 from regard.data.packed_shapes import shapes_by_length
 from regard.data.packing import largest_rectangle
 from regard.errors import TrainingError
 from regard.models.base import Model
 from regard.nn.device import autocast
 from regard.run.machine import memory_left
-from regard.training.loss import sequence_loss
 
 SMALL = 8  # a CPU tries this many times the smallest budget
 PASSING = 1.5  # what is held for a moment, beside what is kept: gradients of activations, chunks of logits
 SPARE = 0.9  # of the memory that is left may be planned with
 SMALLEST, LARGEST = 256, 65_536  # budgets that "auto" chooses from
 
-MakeBatch = Callable[[int], Batch]
+MakeBatch = Callable[[int], Batch]  # a batch of so many tokens
+Probe = Callable[[int, int], Batch]  # a batch of examples of a length, so many of them
 
 
-def longest_sentences(max_length: int) -> MakeBatch:
-    """Batches of sentences as long as may be: with padded attention, the most that a token budget can cost."""
+def longest_sentences(max_length: int, probe: Probe) -> MakeBatch:
+    """Return a maker of batches of the longest sentences: with padded attention, the most that a token budget can cost."""
 
     def batch_of(budget: int) -> Batch:
-        sentence = [3] * min(max_length, max(budget - 1, 1))
-        count = max(1, budget // (len(sentence) + 1))
-        return make_batch([sentence] * count, [sentence] * count)
+        length = min(max_length, max(budget - 1, 1))
+        return probe(length, max(1, budget // (length + 1)))
 
     return batch_of
 
 
-def rectangles(ids: Encoded, max_length: int) -> MakeBatch:
-    """Batches of the largest shape for these pairs, twice: while recorded steps keep their memory another may run."""
-    longest = ids.upto(max_length).longest + 1
+def rectangles(pairs: Dataset, max_length: int, probe: Probe) -> MakeBatch:
+    """Return a maker of batches of twice the largest shape: captured steps keep their memory while another runs."""
+    longest = pairs.upto(max_length).longest + 1
 
     def batch_of(budget: int) -> Batch:
-        return largest_rectangle(shapes_by_length(ids, max_length, max(budget, longest)), times=2)
+        shapes = shapes_by_length(pairs, max_length, max(budget, longest))
+        return largest_rectangle(shapes, lambda length: probe(length, 1), times=2)
 
     return batch_of
 
@@ -102,7 +102,7 @@ def _fits_on_gpu(model: Model, batch: Batch, precision: torch.dtype) -> bool:
         moments = torch.empty(2 * _size(model), dtype=torch.uint8, device=device)
         model.train()
         with autocast(device, precision):
-            loss = sequence_loss(model, to_device(batch, device), smoothing=0.1).total
+            loss = model(batch.to(device), smoothing=0.1)
         loss.backward()
         torch.cuda.synchronize(device)
         del moments
@@ -142,7 +142,7 @@ def _kept(model: Model, batch: Batch, precision: torch.dtype) -> int:
         torch.autograd.graph.saved_tensors_hooks(look, lambda tensor: tensor),
         autocast(torch.device("cpu"), precision),
     ):
-        loss = sequence_loss(model, batch, smoothing=0.1).total
+        loss = model(batch, smoothing=0.1)
     size = sum(one.untyped_storage().nbytes() for one in kept.values())
     del loss
     kept.clear()  # the hook holds them and they hold the hook, out of the garbage collector's sight

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.config import TrainConfig
-from regard.data.loader import Batch, to_device
+from regard.data.batch import Batch
 from regard.errors import ConfigError
 from regard.nn.blas import own_blas
 from regard.training.adam import Adam
@@ -68,7 +68,7 @@ def training_step(
     device = next(distributed.model.parameters()).device
     tokens = torch.tensor(sum(batch.num_tokens for batch in batches), dtype=torch.float32, device=device)
     optimizer.rate.fill_(rate)
-    on_device = [to_device(batch, device) for batch in batches]
+    on_device = [batch.to(device) for batch in batches]
     return change_weights(distributed, optimizer, on_device, tokens, config, precision)
 
 
@@ -99,7 +99,7 @@ def _numbered(batches: Sequence[Batch], world: World) -> list[Numbered]:
     By however many threads and processes, so that they make no difference to the noise, and all compute as many.
     """
     numbered = [(number * world.size + world.rank, batch) for number, batch in enumerate(batches)]
-    if batches[0].labels.is_cuda:
+    if batches[0].labels.values.is_cuda:
         return numbered
     halves = [batch.halves() for batch in batches]
     if world.add(torch.tensor(sum(len(parts) < 2 for parts in halves))):

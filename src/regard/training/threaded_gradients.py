@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import torch
 from torch import Tensor
 
-from regard.data.loader import Batch
+from regard.data.batch import Batch
 from regard.models.base import Model
 
 Numbered = tuple[int, Batch]  # a micro-batch, and its number among all of the step, for its noise

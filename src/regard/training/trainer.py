@@ -21,7 +21,7 @@ from regard.data.packing import PackedLoader
 from regard.errors import TrainingError
 from regard.models.base import Model
 from regard.nn.device import pick_precision
-from regard.run.checkpoint import Checkpoint, load_weights, model_weights
+from regard.run.checkpoint import Checkpoint, load_weights, model_weights, weight_shapes
 from regard.run.folder import RunFolder
 from regard.run.machine import describe_machine
 from regard.training.averaging import mean_weights
@@ -254,7 +254,7 @@ class Trainer:
         if newest is None:
             self.state.begin()
             return
-        checkpoint = self.run.read_checkpoint(newest, training=True)
+        checkpoint = self.run.read_checkpoint(newest, weight_shapes(self.model), training=True)
         self.state.restore(checkpoint, origin=f"{self.run}/checkpoints/{newest}")
         self.saved_step, self.best_on_disk = self.counters.step, self.counters.best_step
 
@@ -288,13 +288,13 @@ class Trainer:
         self.world.wait()  # whoever is done first would end the others' connection
 
     def _write_final(self, current: dict[str, Tensor]) -> None:
-        config, counters = self.config, self.counters
+        config, counters, shapes = self.config, self.counters, weight_shapes(self.model)
         best = counters.best_step if counters.best_step in self.run.steps() else self.best_on_disk
         if config.final == "best" and best is not None:
-            weights, of = self.run.checkpoint_at(best).weights, [best]
+            weights, of = self.run.checkpoint_at(best, shapes).weights, [best]
         elif config.average > 1 and self.run.steps():
             of = sorted({*self._regular_steps(self.run.steps()), self.run.steps()[-1]})[-config.average :]
-            weights = mean_weights(self.run.checkpoint_at(step).weights for step in of)
+            weights = mean_weights(self.run.checkpoint_at(step, shapes).weights for step in of)
         else:
             weights, of = current, [counters.step]
         try:
