@@ -36,7 +36,7 @@ def test_sentences_are_those_of_an_array_in_memory(side, gap, buffer, monkeypatc
     for count in (1, 2, 30, 200, 400):
         rows = np.sort(generator.choice(400, size=count, replace=False))
         expected, found = store.take(rows), one.take(rows)
-        assert np.array_equal(found.values, expected.ids) and found.values.dtype == expected.ids.dtype
+        assert np.array_equal(found.values, expected.values) and found.values.dtype == expected.values.dtype
         assert np.array_equal(found.offsets, expected.offsets)
         assert np.array_equal(one.lengths_of(rows), store.lengths_of(rows))
 
@@ -44,7 +44,7 @@ def test_sentences_are_those_of_an_array_in_memory(side, gap, buffer, monkeypatc
 def test_empty_sentences_alone_have_no_ids(side):
     one, store = side
     empty = np.flatnonzero(store.lengths == 0)
-    assert len(empty) and len(one.take(empty[:1]).ids) == 0
+    assert len(empty) and len(one.take(empty[:1]).values) == 0
 
 
 def test_near_ranges_are_read_at_once_and_far_ones_alone(side, monkeypatch):
