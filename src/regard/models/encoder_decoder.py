@@ -29,27 +29,25 @@ from regard.nn.positions import PositionKind, Positions, Rotation
 from regard.nn.stack import Stack
 
 
-class TransformerConfig(Struct, frozen=True):
-    """Defaults are the paper's base model."""
+class EncoderConfig(Struct, frozen=True):
+    """The layers of a Transformer. Defaults are the paper's base model."""
 
     width: int = 512  # d_model
     num_layers: int = 6  # N, of the encoder, and of the decoder unless decoder_layers says otherwise
-    decoder_layers: int | None = None
     num_heads: int = 8  # h
     key_width: int | None = None  # d_k; width / num_heads if unset
-    value_width: int | None = None  # d_v; likewise
+    value_width: int | None = None  # d_v; width / num_heads if unset
     hidden: int = 2048  # d_ff
     dropout: float = 0.1  # on each sub-layer's output and on the sums of embeddings and positions (section 5.4)
     attention_dropout: float = 0.0  # on attention weights, where tensor2tensor adds it
-    activation_dropout: float = 0.0  # inside the feed-forward layer, likewise
+    activation_dropout: float = 0.0  # inside the feed-forward layer, where tensor2tensor adds it
     positions: PositionKind = "sinusoid"
     max_positions: int = 1024  # of "learned" positions
     norm: NormKind = "layer"
     norm_order: NormOrder = "post"
     feed_forward: FeedForwardKind = "relu"
-    qk_norm: bool = False  # queries and keys normed before they meet
+    qk_norm: bool = False  # queries and keys are normed before their product
     window: int | None = None  # self-attention sees this many positions on each side; None: all
-    tie: Tie = "all"
     attention: Backend = "auto"  # which backend of attend() computes it
 
     @property
@@ -64,7 +62,7 @@ class TransformerConfig(Struct, frozen=True):
     def check(self) -> None:
         between(self, 1, MAX_WIDTH, "width", "num_heads", "key_width", "value_width")
         between(self, 1, 8 * MAX_WIDTH, "hidden")
-        between(self, 0, MAX_LAYERS, "num_layers", "decoder_layers")
+        between(self, 0, MAX_LAYERS, "num_layers")
         between(self, 1, MAX_POSITIONS, "max_positions")
         between(self, 0, MAX_POSITIONS, "window")
         for name in ("dropout", "attention_dropout", "activation_dropout"):
@@ -78,6 +76,17 @@ class TransformerConfig(Struct, frozen=True):
             raise ValueError("attention is 'varlen', which has no attention_dropout; set one of them otherwise")
 
 
+class TransformerConfig(EncoderConfig, frozen=True):
+    """An encoder and a decoder. Defaults are the paper's base model."""
+
+    decoder_layers: int | None = None  # num_layers if unset
+    tie: Tie = "all"
+
+    def check(self) -> None:
+        super().check()
+        between(self, 0, MAX_LAYERS, "decoder_layers")
+
+
 PRESETS: dict[str, dict[str, object]] = {
     "base": {},
     "big": {"width": 1024, "hidden": 4096, "num_heads": 16, "dropout": 0.3},
@@ -89,7 +98,7 @@ PRESETS: dict[str, dict[str, object]] = {
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward."""
 
-    def __init__(self, config: TransformerConfig, noise: Noise) -> None:
+    def __init__(self, config: EncoderConfig, noise: Noise) -> None:
         super().__init__()
         self.attention = SelfAttention(
             config.width, config.heads, dropout=config.attention_dropout, noise=noise, backend=config.attention
@@ -106,7 +115,7 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Masked self-attention, attention to the encoder's output, then feed-forward."""
 
-    def __init__(self, config: TransformerConfig, noise: Noise) -> None:
+    def __init__(self, config: EncoderConfig, noise: Noise) -> None:
         super().__init__()
         options = {"dropout": config.attention_dropout, "noise": noise, "backend": config.attention}
         self.attention = SelfAttention(config.width, config.heads, **options)  # type: ignore[arg-type]
@@ -210,12 +219,12 @@ class EncoderDecoder(TiedEmbeddings):
         return Rotation(positions, self.config.heads.key_width) if self.config.positions == "rotary" else None
 
 
-def residual(config: TransformerConfig, noise: Noise) -> Residual:
+def residual(config: EncoderConfig, noise: Noise) -> Residual:
     """The wrapping of one sub-layer."""
     return Residual(config.width, kind=config.norm, order=config.norm_order, dropout=config.dropout, noise=noise)
 
 
-def _feed_forward(config: TransformerConfig, noise: Noise, *, causal: bool) -> FeedForward | ConvFeedForward:
+def _feed_forward(config: EncoderConfig, noise: Noise, *, causal: bool) -> FeedForward | ConvFeedForward:
     dropout = config.activation_dropout
     if config.feed_forward == "conv":
         return ConvFeedForward(config.width, config.hidden, causal=causal, dropout=dropout, noise=noise)
