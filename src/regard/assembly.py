@@ -33,7 +33,7 @@ from regard.run.folder import RunFolder
 from regard.storage.folder import Folder
 from regard.text.bitext import find_store, load_bitext, pairs_fingerprint
 from regard.text.corpus import Pair
-from regard.text.tokenizer import UNK, Tokenizers, load_tokenizers, train_tokenizers
+from regard.text.tokenizer import TOKENIZERS, UNK, Tokenizers, load_tokenizers, train_tokenizers
 from regard.training.events import Event, Example, Listener, Noted, Progress, Saved, Started, Validated, Validation
 from regard.training.loss import sequence_loss
 from regard.training.memory_check import check_memory, largest_budget, longest_sentences, rectangles
@@ -103,6 +103,7 @@ class Corpus:
 def resolve(recipe: Recipe) -> Recipe:
     """The recipe with its model's preset spelled out, so that the run folder says everything."""
     kind, config = model_config(recipe.model)
+    TOKENIZERS.get(recipe.tokenizer.kind, where="tokenizer.kind")
     return msgspec.structs.replace(recipe, model={"kind": kind, **to_table(config)})
 
 

@@ -97,7 +97,7 @@ class DataConfig(Struct, frozen=True):
 
 
 class TokenizerConfig(Struct, frozen=True):
-    kind: Literal["bpe", "unigram", "char", "word"] = "bpe"
+    kind: str = "bpe"  # a name in `text.tokenizer.TOKENIZERS`
     size: int = 8000  # the most entries a vocabulary may have
     joint: bool = True  # one vocabulary for both sides, needed to tie all three embeddings
     coverage: float = 1.0  # share of running characters (or words) that get an entry; the rarest beyond it are unknown

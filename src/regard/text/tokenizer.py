@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
-from regard.errors import CheckpointError, ConfigError, did_you_mean
+from regard.errors import CheckpointError, ConfigError
+from regard.registry import Registry
 from regard.storage.folder import SMALL, Folder
 from regard.text.resampling import Resampled
 from regard.text.subwords import load_subwords, train_subwords
 from regard.text.symbols import BOS, EOS, RESERVED, UNK, load_symbols, train_symbols
 
-__all__ = ["BOS", "EOS", "KINDS", "UNK", "Tokenizer", "Tokenizers", "load_tokenizers", "train_tokenizers"]
+__all__ = [
+    "BOS",
+    "EOS",
+    "TOKENIZERS",
+    "UNK",
+    "Tokenizer",
+    "TokenizerKind",
+    "Tokenizers",
+    "load_tokenizers",
+    "register_tokenizer",
+    "train_tokenizers",
+]
 
 TOKENIZER = "tokenizer.json"
 _MIN_COVERAGE = 0.98  # SentencePiece accepts no less
@@ -52,21 +64,35 @@ class Tokenizer(Protocol):
         """Writes one file into the folder, called by the name and its own ending."""
 
 
-class _Trainer(Protocol):
-    def __call__(self, texts: Sequence[str], *, kind: str, size: int, coverage: float) -> Tokenizer: ...
+class TrainTokenizer(Protocol):
+    def __call__(self, texts: Sequence[str], *, kind: str, size: int, coverage: float) -> Tokenizer:
+        """Return a tokenizer learned from the texts, of at most `size` ids. `coverage` is `tokenizer.coverage`."""
 
 
-class _Loader(Protocol):
-    def __call__(self, folder: Folder, name: str, *, kind: str) -> Tokenizer: ...
+class LoadTokenizer(Protocol):
+    def __call__(self, folder: Folder, name: str, *, kind: str) -> Tokenizer:
+        """Return the tokenizer that `Tokenizer.save` wrote under that name. Raise CheckpointError if it is damaged."""
 
 
-_KINDS: dict[str, tuple[_Trainer, _Loader]] = {
-    "bpe": (train_subwords, load_subwords),
-    "unigram": (train_subwords, load_subwords),
-    "char": (train_symbols, load_symbols),
-    "word": (train_symbols, load_symbols),
-}
-KINDS = tuple(_KINDS)
+class TokenizerKind(NamedTuple):
+    """How tokenizers of one kind are trained and loaded. Both functions receive the name they are registered under."""
+
+    train: TrainTokenizer
+    load: LoadTokenizer
+
+
+TOKENIZERS: Registry[TokenizerKind] = Registry("tokenizer")
+
+
+def register_tokenizer(name: str, kind: TokenizerKind, *, replace: bool = False) -> None:
+    """Let recipes choose the tokenizer as `tokenizer.kind`."""
+    TOKENIZERS.register(name, kind, replace=replace)
+
+
+register_tokenizer("bpe", TokenizerKind(train_subwords, load_subwords))
+register_tokenizer("unigram", TokenizerKind(train_subwords, load_subwords))
+register_tokenizer("char", TokenizerKind(train_symbols, load_symbols))
+register_tokenizer("word", TokenizerKind(train_symbols, load_symbols))
 
 
 class _Saved(msgspec.Struct):
@@ -108,9 +134,7 @@ def load_tokenizers(folder: Folder) -> Tokenizers:
         saved = msgspec.json.decode(folder.load_bytes(TOKENIZER, limit=SMALL), type=_Saved)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointError(f"{path} is damaged ({error}); restore it from a copy of the run") from error
-    if saved.kind not in KINDS:
-        raise CheckpointError(f"{path} is of kind {saved.kind!r}; {did_you_mean(saved.kind, KINDS)}")
-    _, load = _KINDS[saved.kind]
+    load = TOKENIZERS.get(saved.kind, where=f"the kind in {path}", error=CheckpointError).load
     if saved.joint:
         both = load(folder, "joint", kind=saved.kind)
         return Tokenizers(both, both)
@@ -124,13 +148,11 @@ def train_tokenizers(
 
     `joint` learns one from both sides together. `coverage` below 1 lets the rarest symbols be unknown.
     """
-    if kind not in KINDS:
-        raise ConfigError(f"tokenizer.kind is {kind!r}; {did_you_mean(kind, KINDS)}")
+    train = TOKENIZERS.get(kind, where="tokenizer.kind").train
     if size <= len(RESERVED):
         raise ConfigError(f"tokenizer.size is {size}; {len(RESERVED)} ids are reserved, so it must be more than that")
     if not _MIN_COVERAGE <= coverage <= 1:
         raise ConfigError(f"tokenizer.coverage is {coverage}; it must be from {_MIN_COVERAGE} to 1")
-    train, _ = _KINDS[kind]
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
     if joint:
         both = train(sources + targets, kind=kind, size=size, coverage=coverage)
