@@ -115,7 +115,7 @@ def pace(task: Task) -> dict[str, Any]:
 def score(task: Task) -> dict[str, Any]:
     """BLEU of the test set, its interval, and BLEU by length."""
     from regard.decoding.translator import search_options
-    from regard.evaluation.metrics import METRICS
+    from regard.evaluation.metrics import bleu as corpus_bleu
     from regard.run.folder import RunFolder
     from regard.text.bitext import load_bitext
 
@@ -123,10 +123,9 @@ def score(task: Task) -> dict[str, Any]:
     pairs = load_bitext(config.data.test["test2016"], folders=[task.data])
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     outputs = translator.translate(sources, options=search_options(config.decode, beam=task.rival.beam))
-    metric = METRICS["bleu"]
 
     def bleu(rows: Sequence[int]) -> float:
-        return metric([outputs[n] for n in rows], [references[n] for n in rows], config.evaluate).value
+        return corpus_bleu([outputs[n] for n in rows], [references[n] for n in rows], config.evaluate)[0]
 
     everything, draw = range(len(pairs)), random.Random(1)
     resampled = sorted(bleu(draw.choices(everything, k=len(pairs))) for _ in range(RESAMPLES))
@@ -137,7 +136,7 @@ def score(task: Task) -> dict[str, Any]:
     return {
         "bleu": bleu(everything),
         "interval": [resampled[int(0.025 * len(resampled))], resampled[int(0.975 * len(resampled))]],
-        "signature": metric(outputs, references, config.evaluate).signature,
+        "signature": corpus_bleu(outputs, references, config.evaluate)[1],
         "by_length": by_length,
         "parameters": translator.model.num_parameters(),
     }

@@ -120,7 +120,7 @@ def _worker(recipe: str, data: str, beam: int, overrides: Sequence[str]) -> dict
         outputs = translator.translate(
             [pair.source for pair in pairs], options=search_options(config.decode, beam=beam)
         )
-        bleu = METRICS["bleu"](outputs, [pair.target for pair in pairs], config.evaluate)
+        bleu = METRICS.get("bleu", where="metric").score(outputs, [pair.target for pair in pairs], config.evaluate)
     late = progress[len(progress) // 4 :]
     speeds = sorted(one.tokens_per_second for one in late)
     return {

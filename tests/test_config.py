@@ -194,6 +194,18 @@ def test_a_value_that_does_not_fit_is_named_with_what_fits(small, override, sent
     assert refusal(load_recipe, small, [override]) == sentence
 
 
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("tokenizer.kind=bpee", "tokenizer.kind is 'bpee'; did you mean 'bpe'?"),
+        ("train.metric=blue", "train.metric is 'blue'; did you mean 'bleu'?"),
+        ("model.kind=transfomer", "model.kind is 'transfomer'; did you mean 'transformer'?"),
+    ],
+)
+def test_a_name_that_is_not_registered_is_refused_before_training(small, override, sentence):
+    assert refusal(resolve, load_recipe(small, [override])) == sentence
+
+
 def test_a_missing_table_is_named():
     table = {"name": "x", "data": {"train": {"generate": "copy/train"}}}
     assert refusal(decode, Recipe, table, where="") == "the recipe: object missing required field 'model'"

@@ -30,7 +30,7 @@ from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.rescorer import Rescorer
 from regard.decoding.translator import Translator, search_options
 from regard.errors import ConfigError, DataError
-from regard.evaluation.metrics import Score, score_all
+from regard.evaluation.metrics import Score, deciding_metric, score_all
 from regard.explain.report import write_report
 from regard.models import build_model
 from regard.models.base import Seq2Seq
@@ -133,7 +133,17 @@ def _train(
     loader = make_loader(recipe, corpus.train, ids, tokenizers, model, world, hear)
     validate = make_validator(recipe, corpus.valid, tokenizers, world, aligner) if corpus.valid else None
     try_one_pair(model.eval(), world.device, pick_precision(recipe.train.precision, world.device))
-    trainer = Trainer(model, loader, recipe.train, run, world=world, validate=validate, listen=hear, stop=stop)
+    trainer = Trainer(
+        model,
+        loader,
+        recipe.train,
+        run,
+        world=world,
+        validate=validate,
+        higher_is_better=deciding_metric(recipe.train.metric).higher_is_better,
+        listen=hear,
+        stop=stop,
+    )
     if world.any(stop()):
         return TrainResult(run, finished=False, trained=True)
     with run.locked() if world.writes else nullcontext():

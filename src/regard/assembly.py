@@ -24,7 +24,7 @@ from regard.data.packing import PackedLoader
 from regard.data.pair_store import PairStore
 from regard.decoding.translator import Translator, search_options
 from regard.errors import ConfigError, DataError, did_you_mean
-from regard.evaluation.metrics import METRICS, histograms, score_all
+from regard.evaluation.metrics import deciding_metric, histograms, score_all
 from regard.explain.trace import attention_between
 from regard.models import build_model, model_config
 from regard.models.base import Model, Seq2Seq
@@ -104,6 +104,7 @@ def resolve(recipe: Recipe) -> Recipe:
     """The recipe with its model's preset spelled out, so that the run folder says everything."""
     kind, config = model_config(recipe.model)
     TOKENIZERS.get(recipe.tokenizer.kind, where="tokenizer.kind")
+    deciding_metric(recipe.train.metric)
     return msgspec.structs.replace(recipe, model={"kind": kind, **to_table(config)})
 
 
@@ -326,7 +327,7 @@ def make_validator(
         outputs = [""] * len(sources)
         for rank, theirs in enumerate(world.gather(own)):
             outputs[rank :: world.size] = theirs
-        metrics |= {name: metric(outputs, references, recipe.evaluate).value for name, metric in METRICS.items()}
+        metrics |= {score.name: score.value for score in score_all(outputs, references, recipe.evaluate)}
         examples = [Example(*three) for three in zip(sources, outputs, references, strict=True)]
         examples_shown = tuple(examples[:: -(-len(examples) // EXAMPLES_SHOWN)])
         details: dict[str, Any] = {"histograms": histograms(outputs, references)}
