@@ -114,7 +114,6 @@ def pace(task: Task) -> dict[str, Any]:
 
 def score(task: Task) -> dict[str, Any]:
     """BLEU of the test set, its interval, and BLEU by length."""
-    from regard.decoding.translator import search_options
     from regard.evaluation.metrics import bleu as corpus_bleu
     from regard.run.folder import RunFolder
     from regard.text.bitext import load_bitext
@@ -122,7 +121,7 @@ def score(task: Task) -> dict[str, Any]:
     config, translator = RunFolder(task.run).recipe(), _loaded(task)
     pairs = load_bitext(config.data.test["test2016"], folders=[task.data])
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    outputs = translator.translate(sources, options=search_options(config.decode, beam=task.rival.beam))
+    outputs = translator.translate(sources, options=config.decode.replace(beam=task.rival.beam))
 
     def bleu(rows: Sequence[int]) -> float:
         return corpus_bleu([outputs[n] for n in rows], [references[n] for n in rows], config.evaluate)[0]
@@ -166,9 +165,8 @@ def _loaded(task: Task) -> Any:
 
 def _speed(translator: Any, sources: Sequence[str], size: int, beam: int) -> float:
     """Target tokens a second, this many sentences at a time."""
-    from regard.decoding.translator import search_options
 
-    options = search_options(translator.config, beam=beam)
+    options = translator.config.replace(beam=beam)
     groups = [sources[at : at + size] for at in range(0, len(sources), size)]
     translator.translate(groups[0], options=options)
     began, tokens = time.perf_counter(), 0

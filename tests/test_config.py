@@ -11,8 +11,8 @@ from regard.assembly import resolve
 from regard.config import (
     Bitext,
     DataConfig,
-    DecodeConfig,
     Recipe,
+    SearchOptions,
     TrainConfig,
     apply_override,
     decode,
@@ -24,7 +24,7 @@ from regard.config import (
     shipped_recipes,
     to_table,
 )
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DecodeError
 from regard.models import MODELS, model_config
 
 SMALL = """
@@ -292,6 +292,65 @@ def test_what_is_unset_is_not_written():
     assert table == {"train": {"generate": "copy/train"}, "test": {}, "max_length": 256}
 
 
+def test_options_of_single_searches_are_no_part_of_a_recipe(small):
+    assert refusal(load_recipe, small, ["decode.nbest=2"]).startswith("decode has no field 'nbest'; ")
+    recipe = load_recipe(small)
+    assert to_table(recipe)["decode"].keys() == {
+        *("beam", "length_penalty", "max_extra", "tokens", "max_source", "iterations"),
+    }
+    with pytest.raises(ValueError, match=r"decode\.nbest cannot be set in a recipe"):
+        msgspec.structs.replace(recipe, decode=SearchOptions(nbest=2))
+
+
+# Search options
+
+
+@pytest.mark.parametrize("name", SearchOptions.BOUNDS)
+def test_a_search_option_has_the_same_bounds_in_a_recipe_and_in_python(name):
+    least, most = SearchOptions.BOUNDS[name]
+    beside = {"beam": 1000} if name == "nbest" else {}
+    for value in (least, most):
+        assert getattr(SearchOptions(**{**beside, name: value}), name) == value
+    number = type(getattr(SearchOptions(), name) or 0)
+    for value in (number(least - 1), number(most + 1)):
+        with pytest.raises(DecodeError) as caught:
+            SearchOptions(**{**beside, name: value})
+        if name not in SearchOptions.per_call:
+            assert refusal(decode, SearchOptions, {name: value}, where="decode") == f"decode: {caught.value}"
+
+
+def test_a_request_to_the_server_is_bounded_by_the_same_options():
+    schema = pytest.importorskip("regard.serve.schema", reason="needs the extra serve")
+    fields = schema.TranslateRequest.model_fields
+    shared = fields.keys() & SearchOptions.BOUNDS.keys()
+    assert shared == {"beam", "nbest", "length_penalty", "max_extra", "iterations"}
+    for name in shared:
+        least, most = SearchOptions.BOUNDS[name]
+        bounds = {type(one).__name__: one for one in fields[name].metadata}
+        assert bounds["Ge"].ge == least and bounds["Le"].le <= most, name
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_search_option_that_is_not_finite_is_refused(value):
+    with pytest.raises(DecodeError, match="numbers must be finite"):
+        SearchOptions(length_penalty=value)
+
+
+def test_options_are_changed_one_by_one_and_checked_again():
+    recipe = SearchOptions(beam=2, length_penalty=1.0)
+    assert recipe.replace(beam=3, nbest=3, length_penalty=None) == SearchOptions(beam=3, nbest=3, length_penalty=1.0)
+    with pytest.raises(DecodeError, match="nbest is 3, but beam is 2; ask for at most 2, or for a wider beam"):
+        recipe.replace(nbest=3)
+
+
+@pytest.mark.parametrize(
+    ("options", "longest"),
+    [({}, 60), ({"max_extra": 0}, 10), ({"max_length": 7}, 7), ({"max_length": 99}, 60)],
+)
+def test_the_output_is_limited_by_the_source_and_by_max_length(options, longest):
+    assert SearchOptions(**options).limit(10) == longest
+
+
 def test_written_recipes_keep_what_the_command_line_changed(small):
     recipe = load_recipe(small, ["data.test.hard.pairs=hard set.tsv", "train.betas=[0.5, 0.75]", "model.dropout=0.25"])
     again = decode(Recipe, tomllib.loads(dump_toml(to_table(recipe))), where="")
@@ -321,7 +380,7 @@ def test_equal_recipes_do_not_differ(small):
 
 def test_the_defaults_are_the_papers():
     # Vaswani et al. 2017, sections 5.3, 5.4 and 6.1
-    train, decoding = TrainConfig(), DecodeConfig()
+    train, decoding = TrainConfig(), SearchOptions()
     assert (train.betas, train.eps, train.warmup_steps, train.label_smoothing) == ((0.9, 0.98), 1e-9, 4000, 0.1)
     assert (decoding.beam, decoding.length_penalty, decoding.max_extra) == (4, 0.6, 50)
 

@@ -28,7 +28,7 @@ from regard.config import Recipe, find_recipe, load_recipe
 from regard.decoding.cuda_graph_model import with_cuda_graphs
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.rescorer import Rescorer
-from regard.decoding.translator import Translator, search_options
+from regard.decoding.translator import Translator
 from regard.errors import ConfigError, DataError
 from regard.evaluation.metrics import Score, deciding_metric, score_all
 from regard.explain.report import write_report
@@ -244,7 +244,7 @@ def card(run: Path | str, *, data: Path | str | None = None, evaluated: bool = T
     folder = RunFolder(run).require()
     results = []
     if evaluated and folder.recipe().data.test:
-        options = search_options(folder.recipe().decode)
+        options = folder.recipe().decode
         search = f"beam {options.beam}, length penalty {options.length_penalty:g}" if options.beam > 1 else "greedy"
         found = evaluate(run, data=data, device=device)
         results = [{**msgspec.to_builtins(one), "search": search} for one in found]

@@ -22,7 +22,7 @@ from regard.data.fertilities import Aligner
 from regard.data.loader import Batch, Loader, in_order, make_batch, to_device
 from regard.data.packing import PackedLoader
 from regard.data.pair_store import PairStore
-from regard.decoding.translator import Translator, search_options
+from regard.decoding.translator import Translator
 from regard.errors import ConfigError, DataError, did_you_mean
 from regard.evaluation.metrics import deciding_metric, histograms, score_all
 from regard.explain.trace import attention_between
@@ -316,7 +316,7 @@ def make_validator(
     batches = in_order(encoded, budget=recipe.train.budget, max_length=recipe.data.max_length)[mine]
     shown = pairs[: recipe.train.validate_pairs]
     sources, references = [pair.source for pair in shown], [pair.target for pair in shown]
-    options = search_options(recipe.decode, beam=1)
+    options = recipe.decode.replace(beam=1)
     precision = pick_precision(recipe.train.precision, device)
 
     def validate(model: Model) -> Validation:

@@ -11,17 +11,19 @@ import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
-from regard.errors import ConfigError, did_you_mean
+from regard.errors import ConfigError, OptionError, did_you_mean
 
 LARGEST = 2**53  # integer in a recipe that has no bound of its own; larger ones are not exact in JSON
 
 
 class Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A frozen bundle of typed options. Every number in it is finite and bounded; `check` refuses what does not fit."""
+
+    per_call: ClassVar[tuple[str, ...]] = ()  # fields that a recipe neither sets nor stores
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -172,22 +174,55 @@ class TrainConfig(Struct, frozen=True):
         return self.tokens
 
 
-class DecodeConfig(Struct, frozen=True):
-    """How text is produced; the paper's values (section 6.1)."""
+class SearchOptions(Struct, frozen=True):
+    """How to search. The defaults are the paper's values (section 6.1)."""
 
     beam: int = 4
     length_penalty: float = 0.6  # alpha of Wu et al. 2016; 0: none
-    max_extra: int = 50  # most output tokens: those of the source, and these
-    tokens: int = 8192  # source tokens a batch, times the beam
+    max_extra: int = 50  # the longest output has the tokens of the source and this many more
+    tokens: int = 8192  # source tokens per batch, times the beam
     max_source: int = 1024  # longer sources are cut, with a warning
-    iterations: int = 10  # times that mask-predict goes over what it wrote
+    iterations: int = 10  # of models that refine their output (mask-predict)
+    nbest: int = 1  # hypotheses per source
+    min_length: int = 0  # fewest output tokens, without EOS
+    max_length: int | None = None  # most output tokens for any source
+    scores: bool = True  # False lets greedy search skip them, which saves a pass over the vocabulary
+
+    per_call: ClassVar[tuple[str, ...]] = ("nbest", "min_length", "max_length", "scores")
+    BOUNDS: ClassVar[dict[str, tuple[int, int]]] = {
+        "beam": (1, 1000),
+        "length_penalty": (0, 100),
+        "max_extra": (0, 10_000),
+        "tokens": (1, 2**24),
+        "max_source": (1, 100_000),
+        "iterations": (1, 1000),
+        "nbest": (1, 1000),
+        "min_length": (0, LARGEST),
+        "max_length": (1, LARGEST),
+    }
+
+    def __post_init__(self) -> None:
+        try:
+            super().__post_init__()
+        except ValueError as error:
+            raise OptionError(str(error)) from error
 
     def check(self) -> None:
-        between(self, 1, 1000, "beam", "iterations")
-        between(self, 1, 2**24, "tokens")
-        between(self, 1, 100_000, "max_source")
-        between(self, 0, 10_000, "max_extra")
-        between(self, 0, 100, "length_penalty")
+        for name, (least, most) in self.BOUNDS.items():
+            between(self, least, most, name)
+        if self.nbest > self.beam:
+            raise ValueError(
+                f"nbest is {self.nbest}, but beam is {self.beam}; ask for at most {self.beam}, or for a wider beam"
+            )
+
+    def replace(self, **changes: int | float | None) -> SearchOptions:
+        """Return a copy with these options changed. An option that is given as None stays as it is."""
+        return msgspec.structs.replace(self, **{name: value for name, value in changes.items() if value is not None})
+
+    def limit(self, source_length: int) -> int:
+        """Return the most output tokens, without EOS, for a source of this many tokens."""
+        limit = source_length + self.max_extra
+        return max(1, limit if self.max_length is None else min(limit, self.max_length))
 
 
 class EvaluateConfig(Struct, frozen=True):
@@ -203,15 +238,19 @@ class Recipe(Struct, frozen=True):
     model: dict[str, Any]
     tokenizer: TokenizerConfig = TokenizerConfig()
     train: TrainConfig = TrainConfig()
-    decode: DecodeConfig = DecodeConfig()
+    decode: SearchOptions = SearchOptions()
     evaluate: EvaluateConfig = EvaluateConfig()
 
     def check(self) -> None:
         if not self.name.isprintable() or not 0 < len(self.name) <= 200:
             raise ValueError("name must be one line of at most 200 printable characters")
+        default = SearchOptions()
+        changed = [name for name in default.per_call if getattr(self.decode, name) != getattr(default, name)]
+        if changed:
+            raise ValueError(f"decode.{changed[0]} cannot be set in a recipe; give it with each search")
 
 
-S = TypeVar("S", bound=msgspec.Struct)
+S = TypeVar("S", bound=Struct)
 
 
 def decode(cls: type[S], values: Mapping[str, Any], *, where: str) -> S:
@@ -245,8 +284,8 @@ def _choices(kind: Any, path: list[str]) -> list[str]:
     ]
 
 
-def _refuse_unknown(cls: type[msgspec.Struct], values: Mapping[str, Any], where: str) -> None:
-    fields = {field.name: field.type for field in msgspec.structs.fields(cls)}
+def _refuse_unknown(cls: type[Struct], values: Mapping[str, Any], where: str) -> None:
+    fields = {field.name: field.type for field in msgspec.structs.fields(cls) if field.name not in cls.per_call}
     for key, value in values.items():
         if key not in fields:
             raise ConfigError(f"{where or 'the recipe'} has no field {key!r}; {did_you_mean(key, fields)}")
@@ -256,10 +295,10 @@ def _refuse_unknown(cls: type[msgspec.Struct], values: Mapping[str, Any], where:
                 _refuse_unknown(inner, value[name] if name else value, path)
 
 
-def _structs_inside(kind: Any, value: Mapping[str, Any]) -> list[tuple[str, type[msgspec.Struct]]]:
+def _structs_inside(kind: Any, value: Mapping[str, Any]) -> list[tuple[str, type[Struct]]]:
     """The nested structs to check: the value itself (name ""), or each entry of a table of structs."""
     for option in (kind, *get_args(kind)):
-        if isinstance(option, type) and issubclass(option, msgspec.Struct):
+        if isinstance(option, type) and issubclass(option, Struct):
             if get_origin(kind) is dict:
                 return [(name, option) for name, entry in value.items() if isinstance(entry, Mapping)]
             return [("", option)]
@@ -354,17 +393,21 @@ def apply_override(table: dict[str, Any], override: str) -> None:
     table[parts[-1]] = value
 
 
-def to_table(struct: msgspec.Struct) -> dict[str, Any]:
-    """The struct as plain tables, lists and scalars, without what is unset."""
+def to_table(struct: Struct) -> dict[str, Any]:
+    """Return the struct as tables, lists and scalars, without what is unset and what a recipe does not store."""
+    return {
+        name: _to_plain(value)
+        for name in struct.__struct_fields__
+        if (value := getattr(struct, name)) is not None and name not in struct.per_call
+    }
 
-    def clean(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: clean(entry) for key, entry in value.items() if entry is not None}
-        return [clean(entry) for entry in value] if isinstance(value, list | tuple) else value
 
-    table = clean(msgspec.to_builtins(struct))
-    assert isinstance(table, dict), type(table)
-    return table
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, Struct):
+        return to_table(value)
+    if isinstance(value, Mapping):
+        return {key: _to_plain(entry) for key, entry in value.items() if entry is not None}
+    return [_to_plain(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def dump_toml(table: Mapping[str, Any], *, prefix: str = "") -> str:

@@ -65,13 +65,12 @@ def look(
             "--attention, --layer, --head, --word, --heatmap go with --svg or --png; the page has all"
         )
     from regard import api
-    from regard.decoding.translator import search_options
     from regard.explain.figures import Choice, draw
     from regard.explain.page import as_page
     from regard.explain.trace import trace_translation
 
     translator = api.load(run, device=device)
-    options = search_options(translator.config, beam=beam)
+    options = translator.config.replace(beam=beam)
     shown = alternatives if ending == "html" else 0
     trace = trace_translation(translator, sentence, options=options, alternatives=shown, name=str(run))
     path = out or Path(f"look.{ending}")
