@@ -1,13 +1,19 @@
 """Registries of named entries, and plug-ins: what they add, and what a broken one does."""
 
+import json
+import os
+import shutil
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
 from regard.errors import CheckpointError, ConfigError
 from regard.registry import Registry
+from regard.storage.folder import Folder
+from regard.text.tokenizer import load_tokenizers
 
 
 @pytest.fixture
@@ -26,8 +32,8 @@ def test_names_are_listed_in_the_order_of_registration(colours):
 def test_an_unknown_name_answers_with_its_nearest_neighbour(colours):
     with pytest.raises(ConfigError, match=r"^paint\.kind is 'gren'; did you mean 'green'\?$"):
         colours.get("gren", where="paint.kind")
-    with pytest.raises(CheckpointError, match=r"^the kind in x\.json is 7; known: green, red$"):
-        colours.get(7, where="the kind in x.json", error=CheckpointError)
+    with pytest.raises(ConfigError, match=r"^paint\.kind is 7; known: green, red$"):
+        colours.get(7, where="paint.kind")
 
 
 def test_a_name_is_registered_once_unless_it_is_to_be_replaced(colours):
@@ -115,3 +121,115 @@ except ConfigError as error:
     found, _ = answers(tmp_path, ASK + ask)
     sentence = " ".join(found)
     assert sentence.startswith("tokenizer.kind is 'mine'; known: bpe, char, unigram, word (the plug-in 'bad' of ")
+
+
+# The example: a package of its own, installed as pip installs it
+
+
+PLUGIN = Path(__file__).parents[1] / "examples" / "plugin"
+RECIPE = """
+[data]
+train = { pairs = "pairs.tsv" }
+valid = { pairs = "pairs.tsv" }
+test = { easy = { pairs = "pairs.tsv" } }
+
+[model]
+kind = "transformer"
+width = 16
+num_heads = 2
+num_layers = 1
+
+[tokenizer]
+kind = "bytes"
+
+[train]
+steps = 4
+checkpoint_every = 2
+tokens = 256
+metric = "char_errors"
+final = "best"
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """Return a folder that holds a recipe for the plug-in, and the environment of a process that has it installed."""
+    folder = tmp_path_factory.mktemp("plugin")
+    shutil.copytree(PLUGIN, folder / "source")
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-index",
+        "--no-deps",
+    ]
+    command += ["--no-build-isolation", "--target", str(folder / "site"), str(folder / "source")]
+    subprocess.run(command, check=True, capture_output=True)
+    (folder / "mine.toml").write_text(RECIPE)
+    (folder / "pairs.tsv").write_text("".join(f"Größe {n}\tsize {n}\n" for n in range(40)), encoding="utf-8")
+    path = os.pathsep.join([str(folder / "site"), os.environ.get("PYTHONPATH", "")])
+    return folder, {**os.environ, "PYTHONPATH": path}
+
+
+@pytest.fixture(scope="module")
+def trained(installed):
+    folder, environment = installed
+    command = [sys.executable, "-m", "regard", "train", "mine.toml", "--out", "run"]
+    subprocess.run(command, check=True, capture_output=True, cwd=folder, env=environment)
+    return folder / "run"
+
+
+def test_a_run_trains_with_the_tokenizer_and_the_metric_of_a_plug_in(trained):
+    log = [json.loads(line) for line in (trained / "log.jsonl").read_text().splitlines()]
+    validated = [event for event in log if event["event"] == "validated"]
+    assert len(validated) == 2
+    assert all(event["char_errors"] >= 0 for event in validated)
+    counters = json.loads((trained / "final" / "counters.json").read_text())
+    assert counters["best"] == min(event["char_errors"] for event in validated)
+    assert json.loads((trained / "tokenizer" / "tokenizer.json").read_text())["kind"] == "bytes"
+
+
+def test_evaluation_scores_by_the_metric_of_a_plug_in(installed, trained):
+    folder, environment = installed
+    command = [sys.executable, "-m", "regard", "evaluate", str(trained), "--json"]
+    ran = subprocess.run(command, check=True, capture_output=True, text=True, cwd=folder, env=environment)
+    [result] = json.loads(ran.stdout)
+    scores = {score["name"]: score for score in result["scores"]}
+    assert scores["char_errors"]["signature"] == "Levenshtein over characters"
+    assert ran.stderr == ""
+
+
+def test_a_worker_of_the_server_loads_plug_ins_too(installed, trained):
+    folder, environment = installed
+    command = [sys.executable, "-m", "regard.serve.worker", "cpu", "float32", "1", str(trained)]
+    task = {"id": 1, "kind": "translate", "model": 0, "seconds": 60, "options": {"beam": 1}, "sentences": ["Größe 3"]}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder, env=environment
+    ) as worker:
+        worker.stdin.write(json.dumps(task) + "\n")
+        worker.stdin.flush()
+        messages = (json.loads(line) for line in worker.stdout)
+        answer = next(message for message in messages if "ready" in message or "end" in message)
+        worker.stdin.close()
+    assert [place for place, _ in answer["ready"]] == [0]
+
+
+def test_without_the_plug_in_its_run_is_refused_in_one_sentence(trained):
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json is 'bytes'; .* install the plug-in\)$"):
+        load_tokenizers(Folder(trained / "tokenizer"))
+
+
+def test_an_unknown_byte_is_shown_and_bytes_come_back_as_text(installed):
+    _, environment = installed
+    code = """
+from regard_plugin_example import train_bytes
+tokenizer = train_bytes(["größe"], kind="bytes", size=99, coverage=1.0)
+print(tokenizer.size, tokenizer.decode([1, *tokenizer.encode("größe"), 2]), tokenizer.decode(tokenizer.encode("gx")))
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment, encoding="utf-8"
+    )
+    assert ran.stdout.split() == ["9", "größe", "g⁇"]  # g, r, e, the 3 bytes of ö and ß, and 3 reserved ids

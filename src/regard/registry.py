@@ -31,13 +31,13 @@ class Registry(Generic[T]):
             raise ConfigError(f"a {self.kind} called {name!r} is registered already; choose another name")
         self._entries[name] = entry
 
-    def get(self, name: object, *, where: str, error: type[RegardError] = ConfigError) -> T:
+    def get(self, name: object, *, where: str) -> T:
         """Return the entry of that name. `where` says in the error what has the value, as in `model.kind`."""
         if not isinstance(name, str) or name not in self._entries:
             load_plugins()
         if not isinstance(name, str) or name not in self._entries:
             broken = "".join(f" ({problem})" for problem in _problems)
-            raise error(f"{where} is {name!r}; {did_you_mean(str(name), self._entries)}{broken}")
+            raise ConfigError(f"{where} is {name!r}; {did_you_mean(str(name), self._entries)}{broken}")
         return self._entries[name]
 
     def names(self) -> tuple[str, ...]:

@@ -134,7 +134,10 @@ def load_tokenizers(folder: Folder) -> Tokenizers:
         saved = msgspec.json.decode(folder.load_bytes(TOKENIZER, limit=SMALL), type=_Saved)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointError(f"{path} is damaged ({error}); restore it from a copy of the run") from error
-    load = TOKENIZERS.get(saved.kind, where=f"the kind in {path}", error=CheckpointError).load
+    try:
+        load = TOKENIZERS.get(saved.kind, where=f"the kind in {path}").load
+    except ConfigError as error:
+        raise CheckpointError(f"{error} (if it is from a plug-in, install the plug-in)") from error
     if saved.joint:
         both = load(folder, "joint", kind=saved.kind)
         return Tokenizers(both, both)
