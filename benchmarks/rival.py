@@ -75,7 +75,7 @@ class Task:
 
     @property
     def steps(self) -> int:
-        from regard.config import load_recipe
+        from regard.recipe_files import load_recipe
 
         return load_recipe(self.rival.recipe, self.overrides).train.steps
 

@@ -8,24 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.assembly import resolve
-from regard.config import (
-    Bitext,
-    DataConfig,
-    Recipe,
-    SearchOptions,
-    TrainConfig,
-    apply_override,
-    decode,
-    differences,
-    dump_toml,
-    find_recipe,
-    load_recipe,
-    read_toml,
-    shipped_recipes,
-    to_table,
-)
+from regard.config import Bitext, DataConfig, Recipe, SearchOptions, TrainConfig
 from regard.errors import ConfigError, DecodeError
 from regard.models import MODELS, model_config
+from regard.recipe_files import apply_override, differences, find_recipe, load_recipe, shipped_recipes
+from regard.toml import decode, dump_toml, read_toml, to_table
 
 SMALL = """
 model = { kind = "transformer", width = 64 }
@@ -405,7 +392,7 @@ def test_a_recipe_is_laid_over_its_base(tmp_path):
 def test_a_base_that_leads_back_is_refused(tmp_path):
     write(tmp_path, "a.toml", 'base = "b.toml"\n')
     name = write(tmp_path, "b.toml", f'base = "../{tmp_path.name}/a.toml"\n')
-    with pytest.raises(ConfigError, match="not itself in the end"):
+    with pytest.raises(ConfigError, match="not lead back to this one"):
         load_recipe(name)
     with pytest.raises(ConfigError, match="must name another recipe"):
         load_recipe(write(tmp_path, "c.toml", "base = 3\n"))

@@ -24,7 +24,7 @@ from regard.assembly import (
     tokenizers_for_all,
     try_one_pair,
 )
-from regard.config import Recipe, find_recipe, load_recipe
+from regard.config import Recipe
 from regard.decoding.cuda_graph_model import with_cuda_graphs
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.rescorer import Rescorer
@@ -36,6 +36,7 @@ from regard.models import build_model
 from regard.models.base import Seq2Seq
 from regard.nn.device import pick_device, pick_precision, use_device, use_threads
 from regard.nn.int8 import refuse_without_int8
+from regard.recipe_files import find_recipe, load_recipe
 from regard.run.card import make_card, write_card
 from regard.run.checkpoint import load_weights
 from regard.run.folder import CARD_JSON, CARD_PAGE, RunFolder

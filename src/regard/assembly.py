@@ -15,7 +15,7 @@ import msgspec
 import torch
 
 from regard import kernels
-from regard.config import Recipe, TokenizerConfig, differences, to_table
+from regard.config import Recipe, TokenizerConfig
 from regard.data.column import IdColumn
 from regard.data.columns import Encoded, EncodedPairs
 from regard.data.fertilities import Aligner
@@ -29,11 +29,13 @@ from regard.explain.trace import attention_between
 from regard.models import build_model, model_config
 from regard.models.base import Model, Seq2Seq
 from regard.nn.device import autocast, pick_precision
+from regard.recipe_files import differences
 from regard.run.folder import RunFolder
 from regard.storage.folder import Folder
 from regard.text.bitext import find_store, load_bitext, pairs_fingerprint
 from regard.text.corpus import Pair
 from regard.text.tokenizer import TOKENIZERS, UNK, Tokenizers, load_tokenizers, train_tokenizers
+from regard.toml import to_table
 from regard.training.events import Event, Example, Listener, Noted, Progress, Saved, Started, Validated, Validation
 from regard.training.loss import sequence_loss
 from regard.training.memory_check import check_memory, largest_budget, longest_sentences, rectangles

@@ -5,7 +5,6 @@ RegardError
 ├── DataError          text that cannot be read, or does not line up
 ├── CheckpointError    a run folder that is missing, damaged or busy
 ├── DecodeError        a search that cannot be carried out as asked
-│   ├── OptionError        a search option that is out of range
 │   ├── Cancelled          a search that nobody waits for any more
 │   └── DeadlineExceeded   a search that took longer than it may
 ├── TrainingError      training that cannot go on
@@ -44,10 +43,6 @@ class CheckpointError(RegardError):
 
 class DecodeError(RegardError):
     """A search that cannot be carried out as asked."""
-
-
-class OptionError(DecodeError, ValueError):
-    """A search option that is out of range. It is a ValueError so that a recipe with such a value is a ConfigError."""
 
 
 class Cancelled(DecodeError):

@@ -11,7 +11,8 @@ import typer
 
 from regard.cli.say import own_name, say, warn
 from regard.cli.stopping import StopRequest
-from regard.config import dump_toml, load_recipe, to_table
+from regard.recipe_files import load_recipe
+from regard.toml import dump_toml, to_table
 
 
 def train(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from regard.config import Struct, decode
+from regard.config import Struct
 from regard.errors import ConfigError, did_you_mean
 from regard.models.base import Model
 from regard.models.bytenet import PRESETS as BYTENET_PRESETS
@@ -25,6 +25,7 @@ from regard.models.rnn import PRESETS as RNN_PRESETS
 from regard.models.rnn import Rnn, RnnConfig
 from regard.models.transformer import Transformer
 from regard.registry import Registry
+from regard.toml import decode
 
 
 class Family(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from regard.config import Bitext, Recipe, TokenizerConfig, flat_table, to_table
+from regard.config import Bitext, Recipe, TokenizerConfig
 from regard.data.column import IdColumn
 from regard.data.lengths import LengthTable
 from regard.data.pair_store import SETTINGS, STORE, VERSION, PairStore, Shard, StoreInfo, shard_name
@@ -28,6 +28,7 @@ from regard.storage.manifest import check_folder, manifest_digest, staged
 from regard.text.bitext import STDIN, stream_bitext, text_files
 from regard.text.corpus import Pair
 from regard.text.tokenizer import TOKENIZERS, Tokenizers, load_tokenizers, train_tokenizers
+from regard.toml import flat_table, to_table
 
 PAIRS_A_SHARD = 2**20
 TOKENS_A_SHARD = 2**27  # of a side; at most two bytes each for most vocabularies
