@@ -1,13 +1,16 @@
 """Recipes: what is laid over what, and the one sentence that a wrong key or value gets."""
 
+import re
 import tomllib
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from regard.assembly import resolve
+from regard.cli import app
 from regard.config import Bitext, DataConfig, Recipe, SearchOptions, TrainConfig
 from regard.errors import ConfigError, DecodeError
 from regard.models import MODELS, model_config
@@ -238,6 +241,11 @@ def test_every_shipped_recipe_is_read_builds_a_model_config_and_survives_being_w
     assert recipe.name == name
     model_config(recipe.model)
     assert decode(Recipe, tomllib.loads(dump_toml(to_table(recipe))), where="") == recipe
+
+
+def test_the_help_of_train_lists_every_shipped_recipe():
+    shown = CliRunner().invoke(app, ["train", "--help"], env={"COLUMNS": "400"}).output
+    assert set(shipped_recipes()) <= set(re.findall(r"[\w-]+", shown))
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x7f"), max_size=20)
