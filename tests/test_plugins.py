@@ -13,7 +13,7 @@ import pytest
 from regard.errors import CheckpointError, ConfigError
 from regard.registry import Registry
 from regard.storage.folder import Folder
-from regard.text.tokenizer import load_tokenizers
+from regard.text.tokenizer import TOKENIZERS, TokenizerKind, load_tokenizers, register_tokenizer, train_tokenizers
 
 
 @pytest.fixture
@@ -41,6 +41,16 @@ def test_a_name_is_registered_once_unless_it_is_to_be_replaced(colours):
         colours.register("red", 3)
     colours.register("red", 3, replace=True)
     assert colours.get("red", where="paint") == 3
+
+
+def test_a_tokenizer_must_have_the_kind_it_is_registered_under(monkeypatch):
+    monkeypatch.setattr(TOKENIZERS, "_entries", dict(TOKENIZERS._entries))
+    words = TOKENIZERS.get("word", where="kind")
+    register_tokenizer(
+        "mine", TokenizerKind(lambda texts, kind, **rest: words.train(texts, kind="word", **rest), words.load)
+    )
+    with pytest.raises(ConfigError, match="the tokenizer registered as 'mine' has the kind 'word'; they must be equal"):
+        train_tokenizers([("a", "b")], kind="mine", size=10, joint=True)
 
 
 # Plug-ins. Each test writes a distribution as pip leaves it in site-packages, and asks in a process of its own.

@@ -1,4 +1,4 @@
-"""Scores: perfect, by hand, and as sacreBLEU itself gives them."""
+"""Metrics: perfect and worst scores, values by hand and by sacreBLEU, and the registry."""
 
 from functools import cache
 from itertools import chain
@@ -34,7 +34,7 @@ def value(name, outputs, references, config=PLAIN):
 
 
 @pytest.mark.parametrize(("name", "perfect"), [("bleu", 100), ("chrf", 100), ("exact", 100), ("token_errors", 0)])
-def test_references_themselves_score_perfectly(name, perfect):
+def test_outputs_equal_to_the_references_score_perfectly(name, perfect):
     assert value(name, REFERENCES, REFERENCES) == pytest.approx(perfect)
 
 
@@ -102,7 +102,7 @@ def test_token_errors_are_summed_before_they_are_divided():
     assert value("token_errors", ["x", "a b c"], ["a", "a b c"]) == 25
 
 
-def test_a_different_number_of_references_is_refused_with_both():
+def test_a_different_number_of_references_is_refused():
     with pytest.raises(DataError, match="there are 2 outputs but 3 references"):
         score_all(["a", "b"], ["a", "b", "c"], PLAIN)
 
@@ -180,11 +180,11 @@ def test_edit_distance_by_hand(left, right, edits):
 
 
 @given(WORDS, WORDS)
-def test_edit_distance_is_that_of_its_definition(left, right):
+def test_edit_distance_equals_its_recursive_definition(left, right):
     assert edit_distance(left, right) == by_recursion(left, right)
 
 
 @given(WORDS, WORDS, WORDS)
-def test_a_detour_is_never_shorter(left, middle, right):
+def test_edit_distance_obeys_the_triangle_inequality(left, middle, right):
     assert edit_distance(left, right) == edit_distance(right, left)
     assert edit_distance(left, right) <= edit_distance(left, middle) + edit_distance(middle, right)

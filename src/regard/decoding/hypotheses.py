@@ -1,4 +1,4 @@
-"""What search returns, what it may be asked for, and how hypotheses of different lengths are compared."""
+"""What search takes and returns, and how hypotheses of different lengths are compared."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ __all__ = ["Check", "Hypothesis", "SearchOptions", "SearchResults", "length_pena
 
 
 class Hypothesis(NamedTuple):
-    """Tokens without BOS and EOS, and their score: log-probability over the length penalty, larger is better."""
+    """Output ids without BOS and EOS, and their score: log-probability divided by the length penalty."""
 
     ids: list[int]
     score: float
 
 
-# Called between the steps of a search; raises `Cancelled` or `DeadlineExceeded` to stop it.
+# Called between the steps of a search. Raises `Cancelled` or `DeadlineExceeded` to stop it.
 Check = Callable[[], None]
 
 
 def never_stop() -> None:
-    """The check of a search that runs to its end."""
+    """Let the search run to its end."""
 
 
-SearchResults = list[tuple[int, list[Hypothesis]]]  # sentences by their numbers, and the best hypotheses of each
+SearchResults = list[tuple[int, list[Hypothesis]]]  # the index of a source, and its best hypotheses
 
 
 def length_penalty(length: int, alpha: float) -> float:
-    """((5 + length) / 6)^alpha (Wu et al. 2016, equation 14); EOS counts."""
+    """Return ((5 + length) / 6)^alpha (Wu et al. 2016, equation 14), where the length includes EOS."""
     return float(((5 + length) / 6) ** alpha)

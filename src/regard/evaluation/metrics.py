@@ -16,8 +16,8 @@ from regard.registry import Registry
 Output = TypeVar("Output")
 TEXT, ANY = "text", "any"
 
-# Takes outputs, their references and the recipe's `[evaluate]` table. Returns the score and its signature: what a reader
-# needs to know to reproduce it.
+# Takes outputs, references and the recipe's `[evaluate]` table. Returns the value and its signature: what one needs to know
+# to reproduce it.
 MetricFunction = Callable[[Sequence[Output], Sequence[Output], EvaluateConfig], tuple[float, str]]
 
 
@@ -32,15 +32,15 @@ class Score:
 
 @dataclass(frozen=True)
 class Metric(Generic[Output]):
-    """A metric by its name. Without a function it is computed during validation and not from outputs: the loss."""
+    """A named metric. One without a function, the loss, is computed by validation itself and not from outputs."""
 
     name: str
     function: MetricFunction[Output] | None
     higher_is_better: bool
-    label: str  # for people
+    label: str  # shown to the user
     unit: str = ""
     decimals: int = 1
-    compares: str = TEXT  # what outputs must be: TEXT (strings), another word that a task uses, or ANY
+    compares: str = TEXT  # what the outputs are: TEXT (strings), a name that a task uses for its own, or ANY
 
     def score(self, outputs: Sequence[Output], references: Sequence[Output], config: EvaluateConfig) -> Score:
         """Return the score of the outputs."""
@@ -75,7 +75,7 @@ def deciding_metric(name: str, *, compares: str = TEXT) -> Metric[Any]:
 def score_all(
     outputs: Sequence[Any], references: Sequence[Any], config: EvaluateConfig, *, compares: str = TEXT
 ) -> list[Score]:
-    """Return the scores of outputs by every metric that fits them."""
+    """Return the score of every metric that can be computed from such outputs."""
     if len(outputs) != len(references):
         raise DataError(f"there are {len(outputs)} outputs but {len(references)} references")
     if not references:
@@ -84,7 +84,7 @@ def score_all(
 
 
 def describe_score(name: str, value: float) -> str:
-    """Return a score as people read it, as in `exact match 98.2 %`."""
+    """Return a score with its label and unit, as in `exact match 98.2 %`."""
     if name not in METRICS.names():
         return f"{name} {value:.1f}"
     metric = METRICS.get(name, where="metric")
@@ -93,9 +93,8 @@ def describe_score(name: str, value: float) -> str:
 
 def bleu(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> tuple[float, str]:
     """Return corpus BLEU (Papineni et al. 2002)."""
-    from sacrebleu.metrics import (
-        BLEU,
-    )  # imported here because it takes a tenth of a second, and most commands do not score
+    # Importing sacreBLEU takes a tenth of a second, and most commands do not score.
+    from sacrebleu.metrics import BLEU
 
     try:
         metric = BLEU(tokenize=config.bleu_tokenize, lowercase=config.lowercase, force=True)

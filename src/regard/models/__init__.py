@@ -1,4 +1,4 @@
-"""Model families by name, and models built from a recipe's `[model]` table. `tests/laws` tests every family of ours."""
+"""Model families by name, and models built from a recipe's `[model]` table. `tests/laws` covers every built-in family."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One protocol for every tokenizer, the pair of them a model needs, and how a pair is trained, saved and loaded."""
+"""The protocol of tokenizers, their kinds by name, and the pair of tokenizers that a model has."""
 
 from __future__ import annotations
 
@@ -33,35 +33,37 @@ _MIN_COVERAGE = 0.98  # SentencePiece accepts no less
 
 
 class Tokenizer(Protocol):
-    """Text to ids and back. Ids are 0 .. size-1; UNK, BOS, EOS keep their places, and no text encodes to BOS or EOS."""
+    """Converts text to ids and back. Ids are below `size`. UNK, BOS and EOS are fixed; no text encodes to BOS or EOS."""
 
     @property
-    def kind(self) -> str: ...
+    def kind(self) -> str:
+        """The name it is registered under."""
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """The number of ids, reserved ones included."""
 
     def encode(self, text: str) -> list[int]:
-        """The ids of one text, without BOS and EOS."""
+        """Return the ids of a text, without BOS and EOS."""
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text."""
+        """Return the ids of each text."""
 
     def resampled(self, texts: Sequence[str], rate: float) -> Resampled:
-        """The texts, to be split differently at each draw, as training noise.
+        """Return the texts as an object that splits them differently at each draw, as noise for training.
 
-        For BPE the rate is the probability that a merge fails; for unigram the power of a split's probability, where
-        *smaller* is more varied.
+        For BPE the rate is the probability that a merge is dropped. For unigram it is the exponent of a split's
+        probability: *smaller* values give more variety. Raise ConfigError if this kind has one split only.
         """
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of the ids; BOS and EOS say nothing, UNK shows as a mark."""
+        """Return the text of the ids. BOS and EOS are left out, UNK becomes `RESERVED[UNK]`."""
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """What a person sees for each id."""
+        """Return each id as a printable string."""
 
     def save(self, folder: Folder, name: str) -> None:
-        """Writes one file into the folder, called by the name and its own ending."""
+        """Write one file into the folder, called `name` with a suffix of the kind's own."""
 
 
 class TrainTokenizer(Protocol):
@@ -75,7 +77,7 @@ class LoadTokenizer(Protocol):
 
 
 class TokenizerKind(NamedTuple):
-    """How tokenizers of one kind are trained and loaded. Both functions receive the name they are registered under."""
+    """How tokenizers of one kind are trained and loaded. Both functions receive the registered name as `kind`."""
 
     train: TrainTokenizer
     load: LoadTokenizer
@@ -102,7 +104,7 @@ class _Saved(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Tokenizers:
-    """The two sides of a model; joint when one tokenizer serves both, so that embeddings can be shared."""
+    """The tokenizers of a model's source and target. Joint: one tokenizer for both, so that embeddings can be shared."""
 
     source: Tokenizer
     target: Tokenizer
@@ -115,7 +117,7 @@ class Tokenizers:
         return self.source is self.target
 
     def save(self, folder: Folder) -> None:
-        """Writes tokenizer.json and one model file, or two; `load_tokenizers` reads them back."""
+        """Write tokenizer.json and a file per tokenizer, which `load_tokenizers` reads."""
         if self.joint:
             self.source.save(folder, "joint")
         else:
@@ -126,7 +128,7 @@ class Tokenizers:
 
 
 def load_tokenizers(folder: Folder) -> Tokenizers:
-    """The pair that `Tokenizers.save` wrote into the folder."""
+    """Return the pair that `Tokenizers.save` wrote into the folder."""
     path = folder.path / TOKENIZER
     if TOKENIZER not in folder.names():
         raise CheckpointError(f"{path} is missing; {folder} does not hold a trained tokenizer")
@@ -147,9 +149,9 @@ def load_tokenizers(folder: Folder) -> Tokenizers:
 def train_tokenizers(
     pairs: Sequence[tuple[str, str]], *, kind: str, size: int, joint: bool, coverage: float = 1.0
 ) -> Tokenizers:
-    """Tokenizers learnt from the pairs, each of at most `size` ids (the reserved ones included).
+    """Return tokenizers trained on the pairs, each of at most `size` ids, reserved ones included.
 
-    `joint` learns one from both sides together. `coverage` below 1 lets the rarest symbols be unknown.
+    With `joint` one is trained on both sides together. With `coverage` below 1 the rarest symbols become unknown.
     """
     train = TOKENIZERS.get(kind, where="tokenizer.kind").train
     if size <= len(RESERVED):
@@ -157,9 +159,10 @@ def train_tokenizers(
     if not _MIN_COVERAGE <= coverage <= 1:
         raise ConfigError(f"tokenizer.coverage is {coverage}; it must be from {_MIN_COVERAGE} to 1")
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-    if joint:
-        both = train(sources + targets, kind=kind, size=size, coverage=coverage)
-        return Tokenizers(both, both)
-    return Tokenizers(
-        train(sources, kind=kind, size=size, coverage=coverage), train(targets, kind=kind, size=size, coverage=coverage)
-    )
+    trained = [
+        train(texts, kind=kind, size=size, coverage=coverage)
+        for texts in ([sources + targets] if joint else [sources, targets])
+    ]
+    if trained[0].kind != kind:
+        raise ConfigError(f"the tokenizer registered as {kind!r} has the kind {trained[0].kind!r}; they must be equal")
+    return Tokenizers(trained[0], trained[-1])
