@@ -62,7 +62,6 @@ def accuracy(outputs: list[str], references: list[str]) -> float:
 
 def run_family(family: Family, folder: Path, steps: int, lengths: list[int]) -> dict[str, Any]:
     from regard import api
-    from regard.decoding.translator import search_options
 
     overrides = [
         *family.overrides.split(),
@@ -74,7 +73,7 @@ def run_family(family: Family, folder: Path, steps: int, lengths: list[int]) -> 
     run = folder / "run" / family.name.replace(" ", "-")
     api.train("copy", out=run, overrides=overrides)
     translator = api.load(run)
-    options = search_options(translator.config, beam=1, max_extra=10)
+    options = translator.config.replace(beam=1, max_extra=10)
     scores = {}
     for length in lengths:
         texts = rows(100, range(length, length + 1), seed=length + 1000)

@@ -16,7 +16,7 @@ import studies
 from harness import say
 from machine import machine_seconds, process_seconds
 from regard import api
-from regard.decoding.translator import Translator, search_options
+from regard.decoding.translator import Translator
 from regard.run.folder import RunFolder
 from regard.text.bitext import load_bitext
 
@@ -40,7 +40,7 @@ def ways(run: Path, rescorer: Path, device: str) -> dict[str, tuple[Translator, 
 
 def seconds_of(translator: Translator, options: dict[str, int], groups: list[list[str]]) -> list[float]:
     """Return the seconds that the translation of each group takes."""
-    chosen, times = search_options(translator.config, **options), []
+    chosen, times = translator.config.replace(**options), []
     for group in groups:
         began = time.perf_counter()
         translator.translate(group, options=chosen)

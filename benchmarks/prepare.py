@@ -92,8 +92,8 @@ def job_generate(folder: Path, pairs: int, longest: int) -> dict[str, Any]:
 
 
 def job_prepare(folder: Path, pairs: int) -> dict[str, Any]:
-    from regard.config import load_recipe
-    from regard.preprocess.prepare import PrepareProgress, prepare  # what the command calls, without the display
+    from regard.preprocess.prepare import PrepareProgress, prepare  # what the command calls, without its display
+    from regard.recipe_files import load_recipe
 
     began, last = time.perf_counter(), PrepareProgress("", 0, None)
     marks: dict[str, float] = {}

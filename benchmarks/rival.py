@@ -75,7 +75,7 @@ class Task:
 
     @property
     def steps(self) -> int:
-        from regard.config import load_recipe
+        from regard.recipe_files import load_recipe
 
         return load_recipe(self.rival.recipe, self.overrides).train.steps
 
@@ -114,19 +114,17 @@ def pace(task: Task) -> dict[str, Any]:
 
 def score(task: Task) -> dict[str, Any]:
     """Return the test BLEU, its confidence interval, and BLEU by length."""
-    from regard.decoding.translator import search_options
-    from regard.evaluation.metrics import METRICS
+    from regard.evaluation.metrics import bleu as corpus_bleu
     from regard.run.folder import RunFolder
     from regard.text.bitext import load_bitext
 
     config, translator = RunFolder(task.run).recipe(), _loaded(task)
     pairs = load_bitext(config.data.test["test2016"], folders=[task.data])
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    outputs = translator.translate(sources, options=search_options(config.decode, beam=task.rival.beam))
-    metric = METRICS["bleu"]
+    outputs = translator.translate(sources, options=config.decode.replace(beam=task.rival.beam))
 
     def bleu(rows: Sequence[int]) -> float:
-        return metric([outputs[n] for n in rows], [references[n] for n in rows], config.evaluate).value
+        return corpus_bleu([outputs[n] for n in rows], [references[n] for n in rows], config.evaluate)[0]
 
     everything, draw = range(len(pairs)), random.Random(1)
     resampled = sorted(bleu(draw.choices(everything, k=len(pairs))) for _ in range(RESAMPLES))
@@ -137,7 +135,7 @@ def score(task: Task) -> dict[str, Any]:
     return {
         "bleu": bleu(everything),
         "interval": [resampled[int(0.025 * len(resampled))], resampled[int(0.975 * len(resampled))]],
-        "signature": metric(outputs, references, config.evaluate).signature,
+        "signature": corpus_bleu(outputs, references, config.evaluate)[1],
         "by_length": by_length,
         "parameters": translator.model.num_parameters(),
     }
@@ -167,9 +165,8 @@ def _loaded(task: Task) -> Any:
 
 def _speed(translator: Any, sources: Sequence[str], size: int, beam: int) -> float:
     """Return target tokens per second with `size` sentences per call."""
-    from regard.decoding.translator import search_options
 
-    options = search_options(translator.config, beam=beam)
+    options = translator.config.replace(beam=beam)
     groups = [sources[at : at + size] for at in range(0, len(sources), size)]
     translator.translate(groups[0], options=options)
     began, tokens = time.perf_counter(), 0

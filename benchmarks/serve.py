@@ -30,10 +30,9 @@ class InOneGo:
     """Call `Translator.translate` on all sentences, as `regard translate` does, without the time for loading."""
 
     def __init__(self, beam: int | None) -> None:
-        from regard.decoding.translator import search_options
 
         self.translator = api.load("de-en", device="cpu")
-        self.options = search_options(self.translator.config, beam=beam)
+        self.options = self.translator.config.replace(beam=beam)
 
     def __call__(self, sentences: list[str]) -> tuple[list[str], float]:
         """Return the translations and the seconds."""

@@ -96,7 +96,6 @@ def draw_lines(
 
 def _worker(recipe: str, data: str, beam: int, overrides: Sequence[str]) -> dict[str, Any]:
     from regard import api
-    from regard.decoding.translator import search_options
     from regard.evaluation.metrics import METRICS
     from regard.text.bitext import load_bitext
     from regard.training.events import Progress, Validated
@@ -115,10 +114,8 @@ def _worker(recipe: str, data: str, beam: int, overrides: Sequence[str]) -> dict
         config = run.recipe()
         translator = api.load(run.path)
         pairs = load_bitext(config.data.valid, folders=[Path(data)])
-        outputs = translator.translate(
-            [pair.source for pair in pairs], options=search_options(config.decode, beam=beam)
-        )
-        bleu = METRICS["bleu"](outputs, [pair.target for pair in pairs], config.evaluate)
+        outputs = translator.translate([pair.source for pair in pairs], options=config.decode.replace(beam=beam))
+        bleu = METRICS.get("bleu", where="metric").score(outputs, [pair.target for pair in pairs], config.evaluate)
     late = progress[len(progress) // 4 :]
     speeds = sorted(one.tokens_per_second for one in late)
     return {

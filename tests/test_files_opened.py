@@ -26,12 +26,12 @@ ALLOWED = {
         "glob": "a pattern that the user named",
         "iterdir": "a folder of text that the user named",
     },
-    "config.py": {"read_bytes": "a recipe that the user named", "glob": "recipes in the package"},
     "explain/figures.py": {"savefig": "the picture that the user named"},
     "explain/page.py": {"read_text": "a part of the page, in the package"},
     "explain/paper.py": {"savefig": "the picture that the user named"},
     "kernels/cpu/build.py": {"read_text": "sources in the package, and /proc"},
     "kernels/cpu/cache.py": None,  # has rules of its own, for a folder that is the user's alone
+    "recipe_files.py": {"glob": "recipes in the package"},
     "run/machine.py": {"read_text": "/proc and /sys"},
     "run/pretrained.py": {"glob": "models in the package"},
     "serve/access.py": {"read_text": "the file of keys that the user named"},
@@ -40,6 +40,7 @@ ALLOWED = {
     "serve/worker.py": {"fdopen": "a pipe"},
     "storage/folder.py": None,
     "text/corpus.py": {"open": "text that the user named"},
+    "toml.py": {"read_bytes": "a recipe that the user named"},
 }
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 from regard import api
 from regard.config import Bitext
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.translator import READ_AHEAD, Translation, Translator, search_options
+from regard.decoding.translator import READ_AHEAD, Translation, Translator
 from regard.errors import ConfigError, DataError
 from regard.run.log import log_line, parse_line
 from regard.run.pretrained import find_run
@@ -53,8 +52,8 @@ def distill(
         raise ConfigError(f"{run} is still being trained; a corpus is to come from one model, so let it finish first")
     pairs = _pairs(str(run), run.recipe().data.train, source, reference, data)
     translator = api.load_translator(teacher, "distill", device=device)
-    options = search_options(translator.config, beam=beam)
-    options = replace(options, nbest=options.beam if closest else 1)
+    options = translator.config.replace(beam=beam)
+    options = options.replace(nbest=options.beam if closest else 1)
     about = {
         "teacher": run.recipe().name,
         "weights": run.weights_digest(),

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from regard import api, distilling
-from regard.config import load_recipe
 from regard.data.pair_store import PairStore
 from regard.preprocess import check, chunks, prepare
+from regard.recipe_files import load_recipe
 from regard.run.folder import RunFolder
 from regard.training.events import Saved
 from tests.preparing.conftest import lines

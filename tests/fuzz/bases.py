@@ -15,9 +15,9 @@ from typing import Any
 import regard
 from regard.api import card, export
 from regard.cluster import corpus as cluster_corpus
-from regard.config import load_recipe
 from regard.distilling import distill
 from regard.preprocess import chunks, prepare
+from regard.recipe_files import load_recipe
 from regard.run.folder import RunFolder
 from regard.training.events import Event, Progress
 from tests.fuzz.ray_stub import without_ray

@@ -101,7 +101,8 @@ def _draw_tree(random: Random, file: str, base: Base) -> Mutation:
 @cache
 def _known_keys() -> list[str]:
     """Return options that a recipe may have."""
-    options = [option.name for family in MODELS.values() for option in msgspec.structs.fields(family.config)]
+    families = [MODELS.get(name, where="model.kind") for name in MODELS.names()]
+    options = [option.name for family in families for option in msgspec.structs.fields(family.config)]
     return sorted({*options, "preset", "kind", "base", "store", "pairs", "step", "seconds", "best", "event"})
 
 

@@ -21,7 +21,6 @@ from regard.cli.export import export as export_command
 from regard.cli.look import look as look_command
 from regard.cli.report import report as report_command
 from regard.cluster.corpus import translate_corpus
-from regard.config import load_recipe
 from regard.data.batch_sampler import Position
 from regard.data.collate import ADDED, collate_pairs
 from regard.data.loader import Loader
@@ -30,6 +29,7 @@ from regard.decoding.hypotheses import SearchOptions
 from regard.distilling import distill
 from regard.preprocess.check import problems
 from regard.preprocess.prepare import prepare
+from regard.recipe_files import load_recipe
 from regard.run.folder import RunFolder
 from regard.serve.models import load_all
 from regard.serve.schema import Model

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any
 
-from regard.config import dump_toml
+from regard.toml import dump_toml
 from tests.fuzz.odd_values import JSON_VALUES, NAMES, RARE, TOML_VALUES
 
 Edit = dict[str, Any]

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from regard.config import load_recipe
 from regard.preprocess import chunks, prepare
+from regard.recipe_files import load_recipe
 
 WORDS = ["haus", "hund", "katze", "rot", "und", "ist", "klein", "groß", "baum", "wald", "see", "berg"]
 PAIRS = 2_300

@@ -25,7 +25,7 @@ from tests.preparing.conftest import PAIRS, lines
 KILLED = """
 import sys, time
 from pathlib import Path
-from regard.config import load_recipe
+from regard.recipe_files import load_recipe
 from regard.preprocess import chunks, prepare
 prepare.PAIRS_A_SHARD, chunks.CHUNK_PAIRS = 500, 100
 folder = Path(sys.argv[1])

@@ -6,7 +6,6 @@ import torch
 from safetensors.torch import load_file
 
 import regard
-from regard.config import load_recipe
 from regard.data import batch_sampler
 from regard.data.batch_sampler import Position
 from regard.data.collate import ADDED, collate_pairs
@@ -15,6 +14,7 @@ from regard.data.packing import PackedLoader
 from regard.data.pair_store import PairStore, StoredPairs
 from regard.data.shuffle import Shuffle
 from regard.errors import ConfigError, DataError
+from regard.recipe_files import load_recipe
 from tests.preparing.conftest import PAIRS
 
 

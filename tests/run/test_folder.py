@@ -5,9 +5,9 @@ import json
 import pytest
 import torch
 
-from regard.config import load_recipe
 from regard.errors import CheckpointError
 from regard.models import expected_shapes
+from regard.recipe_files import load_recipe
 from regard.run.checkpoint import Checkpoint
 from regard.run.folder import RunFolder
 from regard.text.tokenizer import load_tokenizers, train_tokenizers

@@ -14,15 +14,16 @@ import torch
 import regard
 from regard import api
 from regard.cli.doctor import check_run
-from regard.config import dump_toml, load_recipe, to_table
 from regard.distilling import distill
 from regard.errors import CheckpointError, ConfigError, DataError, RegardError, TrainingError
 from regard.explain.report import as_report, write_report
+from regard.recipe_files import load_recipe
 from regard.run.checkpoint import Checkpoint, write_checkpoint
 from regard.run.folder import RunFolder
 from regard.run.log import log_line
 from regard.storage.folder import Folder
 from regard.storage.manifest import replace_files, staged
+from regard.toml import dump_toml, to_table
 from regard.training.events import Noted
 from regard.training.training_state import State
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.config import load_recipe
+from regard.recipe_files import load_recipe
 from regard.text.bitext import load_bitext
 
 

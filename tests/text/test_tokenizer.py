@@ -22,7 +22,7 @@ from regard.text.symbols import train_symbols
 from regard.text.tokenizer import (
     BOS,
     EOS,
-    KINDS,
+    TOKENIZERS,
     UNK,
     Tokenizer,
     Tokenizers,
@@ -40,6 +40,7 @@ PAIRS = [
     for n in range(200)
 ]
 TEXTS = [text for pair in PAIRS for text in pair]
+KINDS = TOKENIZERS.names()
 SUBWORD_KINDS = ("bpe", "unigram")
 SYMBOL_KINDS = ("char", "word")
 

@@ -34,10 +34,9 @@ def translate_with_ray(run: Path, source: str, output: Path | None, search: dict
             f"{own_name()} translate {run} INPUT OUTPUT --ray"
         )
     from regard.cluster.corpus import translate_corpus
-    from regard.decoding.translator import search_options
     from regard.run.pretrained import find_run
 
-    options = search_options(find_run(run).recipe().decode, **search)
+    options = find_run(run).recipe().decode.replace(**search)
     given = {name: value for name, value in others.items() if value is not None}
     try:
         with Display() as display:

@@ -14,8 +14,8 @@ from rich.markup import escape
 from regard.cli.clock import clock
 from regard.cli.say import console, own_name, say
 from regard.cli.streams import printable
-from regard.config import find_recipe, load_recipe
 from regard.errors import ConfigError
+from regard.recipe_files import find_recipe, load_recipe
 
 if TYPE_CHECKING:
     from regard.preprocess.prepare import PrepareProgress

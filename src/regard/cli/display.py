@@ -11,27 +11,13 @@ from rich.text import Text
 from regard.cli.clock import clock
 from regard.cli.say import console, say
 from regard.cli.streams import printable
+from regard.evaluation.metrics import describe_score
 from regard.training.events import Event, Noted, Progress, Saved, Started, Validated
-
-METRIC_NAMES = {
-    "loss": "dev loss",
-    "bleu": "BLEU",
-    "chrf": "chrF",
-    "exact": "exact match",
-    "token_errors": "token errors",
-}
 
 
 def describe_metrics(metrics: dict[str, float]) -> str:
     """The dev metrics on one line."""
-    percent = {"exact", "token_errors"}
-    parts = [
-        f"{METRIC_NAMES.get(name, name)} {value:.1f}{' %' if name in percent else ''}"
-        if name != "loss"
-        else f"{METRIC_NAMES[name]} {value:.3f}"
-        for name, value in metrics.items()
-    ]
-    return ", ".join(parts)
+    return ", ".join(describe_score(name, value) for name, value in metrics.items())
 
 
 def time_left(started: Started, now: Progress) -> float:

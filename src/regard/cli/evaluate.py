@@ -47,10 +47,9 @@ def evaluate(
       regard evaluate runs/mine --source my.test.de --reference my.test.en --json
     """
     from regard import api
-    from regard.decoding.translator import search_options
     from regard.run.pretrained import find_run
 
-    options = search_options(find_run(run).recipe().decode, beam=beam, iterations=iterations)
+    options = find_run(run).recipe().decode.replace(beam=beam, iterations=iterations)
     results = api.evaluate(
         run,
         source=source,

@@ -11,11 +11,16 @@ import typer
 
 from regard.cli.say import own_name, say, warn
 from regard.cli.stopping import StopRequest
-from regard.config import dump_toml, load_recipe, to_table
+from regard.recipe_files import load_recipe, shipped_recipes
+from regard.toml import dump_toml, to_table
+
+RECIPES = ", ".join(shipped_recipes())
 
 
 def train(
-    recipe: Annotated[str, typer.Argument(help="A shipped recipe's name, or a .toml file.", show_default=False)],
+    recipe: Annotated[
+        str, typer.Argument(help=f"A .toml file, or the name of a shipped recipe: {RECIPES}.", show_default=False)
+    ],
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings laid over the recipe.")
     ] = None,
@@ -27,8 +32,6 @@ def train(
     show: Annotated[bool, typer.Option("--show", help="Print the resolved recipe and do nothing.")] = False,
 ) -> None:
     """Train a recipe; go on where it stopped if the run folder holds an unfinished run.
-
-    Shipped recipes: dates, copy, reverse, sort, multi30k-en-de, multi30k-en-fr, tatoeba-de-en, tatoeba-en-de.
 
     Examples:
 

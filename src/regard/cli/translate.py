@@ -82,12 +82,11 @@ def translate(
         return
     refuse_without_ray(output=output, **own)
     from regard import api
-    from regard.decoding.translator import search_options
     from regard.nn.device import use_threads
 
     use_threads(threads)
     translator = api.load_translator(run, "translate", device=device, warn=warn, rescorer=rescorer, int8=int8)
-    options = search_options(translator.config, **search)
+    options = translator.config.replace(**search)
     for number, found in enumerate(translator.stream(_lines(file), options=options)):
         for one in found[:nbest]:
             print(one.text if nbest == 1 else f"{number} ||| {one.text} ||| {one.score:.4f}")

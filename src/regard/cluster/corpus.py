@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from regard.cluster.formats import ParquetFormat, pick_format
 from regard.cluster.output import OutputFolder, Plan
@@ -13,7 +16,7 @@ from regard.cluster.pool import Job, Pool, connected
 from regard.cluster.source import cut, find_files, read_shards, survey
 from regard.cluster.worker import Answer, pack_model
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.translator import READ_AHEAD, search_options
+from regard.decoding.translator import READ_AHEAD
 from regard.errors import ConfigError, require
 from regard.run.pretrained import find_run
 
@@ -50,6 +53,13 @@ class ClusterResult:
     pattern: str  # the names of all parts
 
 
+def _search_settings(options: SearchOptions, recipe: SearchOptions) -> dict[str, Any]:
+    """Return the options that the output depends on, without those that the hash of the model covers."""
+    settings = msgspec.structs.asdict(options)
+    left_out = {"tokens", "max_source"} if options.max_source == recipe.max_source else {"tokens"}
+    return {name: value for name, value in settings.items() if name not in left_out}
+
+
 def translate_corpus(
     run: Path | str,
     source: str,
@@ -73,7 +83,8 @@ def translate_corpus(
             f"a shard of {shard_lines} lines, {workers} workers: use 1 line or more, and 0 workers or more"
         )
     require("ray", extra="ray")
-    options = options or search_options(find_run(run).recipe().decode)
+    recipe = find_run(run).recipe()
+    options = options or recipe.decode
     if options.nbest > 1:
         raise ConfigError(
             f"{options.nbest} best were asked for, but shards hold one translation a line; leave --nbest out"
@@ -87,7 +98,11 @@ def translate_corpus(
         shards = cut(files, shard_lines)
         model = pack_model(run)
         named = column if isinstance(layout, ParquetFormat) else None
-        folder.begin(Plan(files, named, shard_lines, str(run), model.sha256, asdict(options)), before, len(shards))
+        folder.begin(
+            Plan(files, named, shard_lines, str(run), model.sha256, _search_settings(options, recipe.decode)),
+            before,
+            len(shards),
+        )
         todo = {shard.number: shard.size for shard in shards if not folder.is_done(shard)}
         began, translated = time.monotonic(), 0
 

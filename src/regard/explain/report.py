@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from string import Template
 from typing import Any
 
-from regard.config import dump_toml, to_table
 from regard.explain.page import as_one_script, asset, inside_a_script
 from regard.run.folder import CARD_PAGE, REPORT, RunFolder
+from regard.toml import dump_toml, to_table
 
 MOST_POINTS = 2000  # of a curve; of more every second, third, ... is kept
 CURVES = ("loss", "rate", "gradient_norm", "tokens_per_second")

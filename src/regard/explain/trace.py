@@ -15,7 +15,7 @@ from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import Check, SearchOptions, never_stop
 from regard.decoding.non_autoregressive import refine
 from regard.decoding.search import search
-from regard.decoding.translator import Translator, search_options
+from regard.decoding.translator import Translator
 from regard.errors import DecodeError
 from regard.explain.trace_types import Alternative, Attention, Side, Text, Trace
 from regard.explain.words import between_words, group, shown
@@ -48,7 +48,7 @@ def trace_translation(
     model, tokenizers = translator.model, translator.tokenizers
     source_ids = _source_ids(translator, text)
     source = Ragged.from_lists([source_ids], next(model.parameters()).device)
-    options = options or search_options(translator.config)
+    options = options or translator.config
     if isinstance(model, NonAutoregressive):
         if prefix:
             raise DecodeError("this model writes all tokens at once; it cannot go on from given ones")
@@ -123,7 +123,7 @@ def _written_at_once(
     """What it writes, and what attention did where its likeliest candidate is what it writes."""
     best = refine(model, source, options=options, check=check)[0][0].ids
     with capture_attention() as seen:
-        alone = refine(model, source, options=replace(options, beam=1, nbest=1), check=check)[0][0].ids
+        alone = refine(model, source, options=options.replace(beam=1, nbest=1), check=check)[0][0].ids
     return [*best, EOS], seen if alone == best else AttentionLog()
 
 
@@ -166,7 +166,7 @@ def _continued(
         return ["" for _ in prefixes]
     model, decode = translator.model, translator.tokenizers.target.decode
     assert isinstance(model, Seq2Seq)
-    greedy = replace(options, beam=1, nbest=1, scores=False)
+    greedy = options.replace(beam=1, nbest=1, scores=False)
     texts: list[str] = []
     for chunk in _chunks(prefixes, sizes):
         source = Ragged.from_lists([source_ids] * len(chunk), next(model.parameters()).device)

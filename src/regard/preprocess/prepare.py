@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from regard.config import Bitext, Recipe, TokenizerConfig, flat_table, to_table
+from regard.config import Bitext, Recipe, TokenizerConfig
 from regard.data.columns import Column
 from regard.data.lengths import LengthTable
 from regard.data.pair_store import SETTINGS, STORE, VERSION, PairStore, Shard, StoreInfo, shard_name
@@ -27,7 +27,8 @@ from regard.storage.folder import Folder, is_temporary
 from regard.storage.manifest import check_folder, manifest_digest, staged
 from regard.text.bitext import STDIN, stream_bitext, text_files
 from regard.text.corpus import Pair
-from regard.text.tokenizer import Tokenizers, load_tokenizers, train_tokenizers
+from regard.text.tokenizer import TOKENIZERS, Tokenizers, load_tokenizers, train_tokenizers
+from regard.toml import flat_table, to_table
 
 PAIRS_A_SHARD = 2**20
 TOKENS_A_SHARD = 2**27  # of a side; at most two bytes each for most vocabularies
@@ -79,6 +80,7 @@ def _settings(recipe: Recipe, folders: list[Path]) -> dict[str, Any]:
     if not names:
         raise ConfigError("data.train names a store but no text to make it of; name source and target, or pairs")
     files = [] if STDIN in names or text.generate is not None else text_files(text, folders)
+    TOKENIZERS.get(recipe.tokenizer.kind, where="tokenizer.kind")
     tokenizer = to_table(recipe.tokenizer)
     if tokenizer.pop("sampling"):
         raise ConfigError("ids on disk are the same every epoch; set tokenizer.sampling=0 to prepare a store")

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from regard.config import Recipe, decode, dump_toml, parse_toml, to_table
+from regard.config import Recipe
 from regard.errors import CheckpointError, ConfigError
 from regard.run.checkpoint import Checkpoint, Shapes, read_checkpoint, write_checkpoint
 from regard.run.log import log_line, parse_event
@@ -41,6 +41,7 @@ from regard.storage.manifest import (
     staged,
     sweep,
 )
+from regard.toml import decode, dump_toml, parse_toml, to_table
 
 RECIPE, CORPUS, LOG = "recipe.toml", "corpus.json", "log.jsonl"
 CARD_JSON, CARD_PAGE, REPORT = "card.json", "card.md", "report.html"

@@ -6,8 +6,9 @@ import itertools
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any, Protocol
+
+import msgspec
 
 from regard.decoding.translator import Translation
 from regard.errors import DecodeError
@@ -154,7 +155,7 @@ class Executor:
             "kind": work.kind,
             "model": self.source.models[work.model],
             "sentences": [item.text for item in items],
-            "options": asdict(work.options),
+            "options": msgspec.structs.asdict(work.options),
             "arguments": work.arguments,
             "seconds": ends - time.monotonic(),
         }

@@ -10,7 +10,6 @@ from urllib.parse import parse_qs
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 
-from regard.decoding.translator import search_options
 from regard.serve.caller import Caller
 from regard.serve.models import Served, known_languages
 from regard.serve.service import Service
@@ -33,7 +32,7 @@ def add_libre(app: FastAPI, service: Service) -> None:
             source = detected["language"]
         served = _between(service, source, target)
         beam = max(served.translator.config.beam, alternatives + 1)
-        options = search_options(served.translator.config, beam=min(beam, service.limits.beam), nbest=alternatives + 1)
+        options = served.translator.config.replace(beam=min(beam, service.limits.beam), nbest=alternatives + 1)
         answers: list[str] = []
         others: list[list[str]] = []
         for cut, found in await service.translate(caller, served, texts, options):
@@ -150,7 +149,7 @@ async def _detect(service: Service, caller: Caller, text: str) -> list[dict[str,
     scores: dict[str, float] = {}
     for served in service.models.values():
         if served.languages and text.strip():
-            options = search_options(served.translator.config, beam=1, length_penalty=1.0)
+            options = served.translator.config.replace(beam=1, length_penalty=1.0)
             ((_, found),) = await service.translate(caller, served, [text[:300]], options)
             score = sum(best[0].score for best in found) / max(1, len(found))
             scores[served.languages[0]] = max(score, scores.get(served.languages[0], -math.inf))

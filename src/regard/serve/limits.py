@@ -25,6 +25,8 @@ class Limits:
     sentences: int = 4096  # of a request
     sentence_tokens: int = 256  # longer sentences are split
     beam: int = 16
+    max_extra: int = 1000
+    iterations: int = 100
     streamed_characters: int = 5000
     looked_characters: int = 4096  # of a sentence whose attention is asked for
     looked_tokens: int = 256  # likewise

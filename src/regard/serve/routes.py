@@ -9,7 +9,6 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.translator import search_options
 from regard.serve.models import Served
 from regard.serve.schema import (
     BaseRequest,
@@ -29,7 +28,7 @@ from regard.text.tokenizer import BOS, EOS
 
 def options_of(served: Served, asked: BaseRequest, **more: int) -> SearchOptions:
     """The recipe's options with those given on top."""
-    return search_options(served.translator.config, **asked.search(), **more)
+    return served.translator.config.replace(**asked.search(), **more)
 
 
 def add_api(app: FastAPI, service: Service) -> None:
@@ -40,9 +39,7 @@ def add_api(app: FastAPI, service: Service) -> None:
         """Translate a text or several."""
         caller, served = service.enter(request), service.find(asked.model)
         beam = max(asked.beam or served.translator.config.beam, asked.nbest)
-        options = options_of(
-            served, asked.model_copy(update={"beam": min(beam, service.limits.beam)}), nbest=asked.nbest
-        )
+        options = options_of(served, asked.model_copy(update={"beam": min(beam, service.limits.beam)}))
         texts = asked.text if isinstance(asked.text, list) else [asked.text]
         return TranslateResponse(
             model=served.name,

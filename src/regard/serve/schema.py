@@ -6,9 +6,16 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from regard.config import SearchOptions
 from regard.serve.limits import Limits
 
 LIMITS = Limits()
+
+
+def option(name: str, description: str = "", *, most: int | None = None) -> Any:
+    """Return the field of a search option, within the bounds of `SearchOptions` and up to `most`."""
+    least, largest = SearchOptions.BOUNDS[name]
+    return Field(ge=least, le=largest if most is None else min(most, largest), description=description or None)
 
 
 Text = Annotated[str, Field(max_length=LIMITS.text_characters)]
@@ -22,27 +29,29 @@ class BaseRequest(BaseModel):
     model: Annotated[str | None, Field(max_length=200, description="A name of /v1/models; the first if not given.")] = (
         None
     )
-    max_extra: Annotated[int | None, Field(ge=0, le=1000, description="Most output tokens beyond the input's.")] = None
+    max_extra: Annotated[
+        int | None, option("max_extra", "Most output tokens beyond the input's.", most=LIMITS.max_extra)
+    ] = None
 
     def search(self) -> dict[str, Any]:
-        """The options for search that were given."""
-        names = {"beam", "length_penalty", "max_extra", "iterations"}
-        return self.model_dump(include=names & set(type(self).model_fields), exclude_none=True)
+        """Return the search options that were given."""
+        names = set(SearchOptions.__struct_fields__) & set(type(self).model_fields)
+        return self.model_dump(include=names, exclude_none=True)
 
 
 class SearchRequest(BaseRequest):
-    """What can be said of search."""
+    """Search options that a request may change."""
 
-    beam: Annotated[int | None, Field(ge=1, le=LIMITS.beam, description="1 is greedy.")] = None
-    length_penalty: Annotated[float | None, Field(ge=0, le=10)] = None
-    iterations: Annotated[int | None, Field(ge=1, le=100, description="Of mask-predict.")] = None
+    beam: Annotated[int | None, option("beam", "1 is greedy.", most=LIMITS.beam)] = None
+    length_penalty: Annotated[float | None, option("length_penalty")] = None
+    iterations: Annotated[int | None, option("iterations", "Of mask-predict.", most=LIMITS.iterations)] = None
 
 
 class TranslateRequest(SearchRequest):
     """One text or several. Long ones are cut into sentences and put together again."""
 
     text: Text | Annotated[list[Text], Field(max_length=LIMITS.texts)]
-    nbest: Annotated[int, Field(ge=1, le=LIMITS.beam, description="Translations of each sentence.")] = 1
+    nbest: Annotated[int, option("nbest", "Translations of each sentence.", most=LIMITS.beam)] = 1
 
 
 class Candidate(BaseModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import Request
@@ -103,7 +103,7 @@ class Service:
         self, caller: Caller, served: Served, text: str, options: SearchOptions, **arguments: Any
     ) -> dict[str, Any]:
         """How one sentence is translated, as the page shows it."""
-        options = replace(options, max_length=self.limits.looked_output)
+        options = options.replace(max_length=self.limits.looked_output)
         (sentence,) = self.priced(served, [text], options)
         continued = MOST_CONTINUED if arguments["alternatives"] else 0
         sentence = Sentence(text, sentence.cost + min(continued, arguments["alternatives"] * sentence.cost))

@@ -48,7 +48,7 @@ class Task(ABC, Generic[C]):
 
     name: ClassVar[str]
     added: ClassVar[tuple[int, ...]]  # tokens that `collate` adds to an example, per column that limits a batch
-    metrics: ClassVar[tuple[str, ...]]  # names of the metrics that score it
+    compares: ClassVar[str]  # kind of its outputs, by which metrics are chosen (`Metric.compares`)
     packs: ClassVar[bool] = False  # whether its batches are sequence pairs, which can be packed to static shapes
 
     def __init__(self, recipe: Recipe) -> None:

@@ -20,18 +20,20 @@ from regard.data.collate import gathered
 from regard.data.columns import Column, Columns
 from regard.data.ragged import Layout, Ragged
 from regard.decoding.hypotheses import SearchOptions
-from regard.errors import CheckpointError, ConfigError, DataError
-from regard.explain.trace import trace_labels
-from regard.explain.trace_types import Trace
+from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
+from regard.evaluation.metrics import LABELS, TAGS
+from regard.explain.attention import Axis, recorded_attentions
+from regard.explain.trace import Alternative, Trace
 from regard.models.base import Model
 from regard.models.tagger import Labeller
+from regard.nn.attention_log import capture_attention
 from regard.storage.folder import SMALL, Folder
 from regard.tasks.base import Task
 from regard.tasks.corpus import TrainingData
 from regard.text.corpus import Pair
 from regard.text.tokenizer import Tokenizer, Tokenizers, load_tokenizers, train_tokenizers
 
-LABELS = "labels.json"
+LABELS_FILE = "labels.json"
 MOST_LABELS = 100_000
 
 
@@ -44,7 +46,7 @@ class LabelCodec:
 
     def save(self, folder: Folder) -> None:
         Tokenizers(self.tokenizer, self.tokenizer).save(folder)
-        folder.save_json(LABELS, list(self.labels))
+        folder.save_json(LABELS_FILE, list(self.labels))
 
     def label_ids(self, names: Sequence[str]) -> list[int]:
         """Return the number of each label; NO_LABEL for one that training did not have."""
@@ -74,9 +76,9 @@ class _LabelTask(Task[LabelCodec]):
 
     def load_codec(self, folder: Folder) -> LabelCodec:
         try:
-            labels = msgspec.convert(folder.load_json(LABELS, limit=SMALL), tuple[str, ...])
+            labels = msgspec.convert(folder.load_json(LABELS_FILE, limit=SMALL), tuple[str, ...])
         except msgspec.ValidationError as error:
-            raise CheckpointError(f"{folder.path / LABELS} is damaged: {error}") from error
+            raise CheckpointError(f"{folder.path / LABELS_FILE} is damaged: {error}") from error
         return LabelCodec(load_tokenizers(folder).source, labels)
 
     def sizes(self, codec: LabelCodec) -> dict[str, int]:
@@ -86,19 +88,34 @@ class _LabelTask(Task[LabelCodec]):
         source, labels = gathered(columns["source"], rows), gathered(columns["labels"], rows)
         return Batch(source, None, labels, int((labels.values != NO_LABEL).sum()))
 
+    @torch.inference_mode()
     def trace(
         self, predictor: LabelPredictor, text: str, *, name: str = "", beam: int | None = None, alternatives: int = 0
     ) -> Trace:
         model, codec = predictor.model, predictor.codec
-        source = Ragged.from_lists([codec.tokenizer.encode(text)], next(model.parameters()).device)
-        return trace_labels(model, codec.tokenizer, source, codec.labels, alternatives=alternatives, name=name)
+        ids, _ = encode_words(codec.tokenizer, text.split())
+        if not ids:
+            raise DecodeError("the text is empty; give one with words in it")
+        with capture_attention() as log:
+            scores = model.scores(Ragged.from_lists([ids], next(model.parameters()).device)).values.float()
+        best = scores.softmax(dim=-1).topk(min(1 + alternatives, scores.size(-1)), dim=-1)
+        found = [
+            [(number, round(p, 6)) for number, p in zip(numbers, ps, strict=True)]
+            for numbers, ps in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        ]
+        axes = {
+            "source": Axis.from_ids("input", codec.tokenizer, ids),
+            "target": Axis.from_tokens("labels", [codec.labels[row[0][0]] for row in found]),
+        }
+        others = [[Alternative(number, codec.labels[number], p, "") for number, p in row[1:]] for row in found]
+        return Trace(name, axes, recorded_attentions(model, log, axes), [row[0][1] for row in found], others)
 
 
 class Tagging(_LabelTask):
     """A label per token."""
 
     name = "tagging"
-    metrics = ("accuracy", "span_f1", "exact")
+    compares = TAGS
 
     def names(self, pair: Pair) -> list[str]:
         return pair.target.split()
@@ -138,7 +155,7 @@ class Classification(_LabelTask):
     """A label per sequence."""
 
     name = "classification"
-    metrics = ("accuracy",)
+    compares = LABELS
 
     def names(self, pair: Pair) -> list[str]:
         return [pair.target.strip()]

@@ -12,7 +12,7 @@ import msgspec
 import torch
 
 from regard import kernels
-from regard.config import Recipe, differences, to_table
+from regard.config import Recipe
 from regard.data.batch_sampler import too_long
 from regard.data.columns import Dataset
 from regard.data.loader import Loader
@@ -21,9 +21,12 @@ from regard.errors import ConfigError, did_you_mean
 from regard.models import build_model, model_config
 from regard.models.base import Model
 from regard.nn.device import autocast, pick_precision
+from regard.recipe_files import differences
 from regard.run.folder import RunFolder
 from regard.storage.folder import Folder
 from regard.tasks.base import Codec, Task
+from regard.text.tokenizer import TOKENIZERS
+from regard.toml import to_table
 from regard.training.events import Listener, Noted
 from regard.training.memory_check import check_memory, largest_budget, longest_sentences, rectangles
 from regard.training.world import World
@@ -45,6 +48,7 @@ MAY_CHANGE = (
 def resolve(recipe: Recipe) -> Recipe:
     """Return the recipe with its model's preset spelled out, so that the run folder says everything."""
     kind, config = model_config(recipe.model)
+    TOKENIZERS.get(recipe.tokenizer.kind, where="tokenizer.kind")
     return msgspec.structs.replace(recipe, model={"kind": kind, **to_table(config)})
 
 
