@@ -96,6 +96,7 @@ class CudaGraphModel(Seq2Seq):
         super().__init__()
         self.model: Any = model  # one that has a fixed state
         self.width, self.max_length = model.width, model.max_length
+        self.bos, self.eos, self.never = model.bos, model.eos, model.never
         self._recordings: OrderedDict[Size, StepGraph] = OrderedDict()
 
     def encode(self, source: Ragged) -> Any:
