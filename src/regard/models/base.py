@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,10 @@ from regard.nn.dropout import Noise
 from regard.nn.int8 import Int8Matrix
 from regard.nn.linear import Linear, for_search
 from regard.text.tokenizer import BOS, EOS
+
+Loaded = TypeVar("Loaded", bound="GrowingState", contravariant=True)
+Growing = TypeVar("Growing", bound="GrowingState")
+Static = TypeVar("Static", bound="LoadableState[Any]")
 
 
 class Model(nn.Module, ABC):
@@ -139,15 +143,6 @@ class Seq2Seq(Model):
             return cross_entropy(self.project(hidden_ND), labels_N, smoothing=smoothing)
         return linear_cross_entropy(hidden_ND, weight_VD, labels_N, smoothing=smoothing)
 
-    @property
-    def has_static_state(self) -> bool:
-        """Whether a step can be recorded: whether there is a `static_state(like, sentences, slots, steps)`.
-
-        That is a state for `step` that never changes its shape, with room for so many of each; it is made in the likeness
-        of a state of `start`, and can `load` one (`models.static_state`).
-        """
-        return False
-
     @abstractmethod
     def start(self, memory: Any, *, beams: int) -> DecoderState:
         """Return the state before the first token, with one row per sentence; `expand_beams` makes it `beams` rows."""
@@ -158,6 +153,52 @@ class Seq2Seq(Model):
 
         V may differ between batches; columns that a sentence does not have are minus infinity.
         """
+
+
+class GrowingState(DecoderState, Protocol):
+    """A state that says how much it holds, so that a static state can be made for it."""
+
+    num_sentences: int
+
+    @property
+    def num_slots(self) -> int:
+        """Source slots per sentence, unused ones included."""
+        ...
+
+
+class LoadableState(Protocol[Loaded]):
+    """A state whose tensors never change their shapes, and whose steps therefore always compute all of its rows."""
+
+    def load(self, state: Loaded) -> None:
+        """Start over with the source of a fresh state."""
+        ...
+
+    def take_over(self, other: Self, steps: int) -> None:
+        """Continue from a state with room for fewer steps, after so many of them."""
+        ...
+
+    def reorder(self, rows: Tensor, *, dropped: bool) -> None:
+        """Make row i continue row rows[i], for all rows. `dropped`: whether sentences move, because some were dropped."""
+        ...
+
+
+class StaticSeq2Seq(Seq2Seq, Generic[Growing, Static]):
+    """A model whose steps also work on a state of static shapes, so that a CUDA graph can record them."""
+
+    @property
+    def has_static_state(self) -> bool:
+        """Whether this configuration of the model has one."""
+        return True
+
+    @abstractmethod
+    def start(self, memory: Any, *, beams: int) -> Growing: ...
+
+    @abstractmethod
+    def step(self, tokens: Tensor, state: Growing | Static) -> Tensor: ...
+
+    @abstractmethod
+    def static_state(self, like: Growing | Static, *, sentences: int, slots: int, steps: int) -> Static:
+        """Return a state for as many beams, of the same data type and on the same device, with room for so many of each."""
 
 
 class Output(NamedTuple):
