@@ -23,7 +23,7 @@ from regard.models.base import Model, NonAutoregressive, Seq2Seq
 from regard.nn.alignment import Alignment
 from regard.nn.attention import CrossAttention, PositionalAttention
 from regard.nn.attention_log import AttentionLog, capture_attention
-from regard.text.tokenizer import BOS, EOS, Tokenizer, Tokenizers
+from regard.text.tokenizer import EOS, Tokenizer, Tokenizers
 
 # Source and output tokens of all alternatives that are continued: enough for a sentence of everyday length.
 MOST_CONTINUED = 32_768
@@ -56,7 +56,7 @@ def trace_translation(
         probabilities, others = [], []
     else:
         assert isinstance(model, Seq2Seq)
-        target_ids = [*search(model, source, options=options, prefixes=[prefix], check=check)[0][0].ids, EOS]
+        target_ids = [*search(model, source, options=options, prefixes=[prefix], check=check)[0][0].ids, model.eos]
         check()
         seen, logp = _written_again(model, source, target_ids)
         probabilities = [round(float(logp[place, token].exp()), 6) for place, token in enumerate(target_ids)]
@@ -76,7 +76,7 @@ def trace_translation(
 
 def attention_between(model: Seq2Seq, tokenizers: Tokenizers, source: str, target: str) -> dict[str, Any]:
     """What the words of a translation drew on, in percent of the source's words; for a log."""
-    source_ids, target_ids = [*tokenizers.source.encode(source), EOS], [*tokenizers.target.encode(target), EOS]
+    source_ids, target_ids = [*tokenizers.source.encode(source), EOS], [*tokenizers.target.encode(target), model.eos]
     model_side = Ragged.from_lists([source_ids], next(model.parameters()).device)
     with torch.inference_mode():
         seen, _ = _written_again(model, model_side, target_ids)
@@ -110,10 +110,10 @@ def _text(tokenizer: Tokenizer, ids: list[int]) -> Text:
 def _written_again(model: Seq2Seq, source: Ragged, target_ids: list[int]) -> tuple[AttentionLog, Tensor]:
     """What attention did while these tokens were read in one go, and all log-probabilities: [tokens, V]."""
     with capture_attention() as seen:
-        target = Ragged.from_lists([[BOS, *target_ids[:-1]]], source.layout.device)
+        target = Ragged.from_lists([[model.bos, *target_ids[:-1]]], source.layout.device)
         logits = model.project(model.hidden(target, model.encode(source))).float()
     logp = logits.log_softmax(dim=-1)
-    logp[:, BOS] = float("-inf")  # never written
+    logp[:, list(model.never)] = float("-inf")
     return seen, logp
 
 
@@ -170,10 +170,10 @@ def _continued(
     texts: list[str] = []
     for chunk in _chunks(prefixes, sizes):
         source = Ragged.from_lists([source_ids] * len(chunk), next(model.parameters()).device)
-        open_ones = [prefix[:-1] if prefix[-1] == EOS else prefix for prefix in chunk]
+        open_ones = [prefix[:-1] if prefix[-1] == model.eos else prefix for prefix in chunk]
         found = search(model, source, options=greedy, prefixes=open_ones, check=check)
         texts += [
-            decode(prefix if prefix[-1] == EOS else hypotheses[0].ids)
+            decode(prefix if prefix[-1] == model.eos else hypotheses[0].ids)
             for prefix, hypotheses in zip(chunk, found, strict=True)
         ]
     return texts

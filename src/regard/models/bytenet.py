@@ -93,12 +93,12 @@ class ByteNetState:
 
     recent: list[Tensor]
     places: Tensor  # the encoder's output, zeros behind its end: [B, places, D]
-    wide: int  # beams that there will be
+    max_beams: int  # after `expand_beams`
     beams: int = 1
     length: int = 0
 
     def expand_beams(self) -> None:
-        self.beams = self.wide
+        self.beams = self.max_beams
         self.recent = [one.repeat_interleave(self.beams, dim=0) for one in self.recent]
 
     def reorder(self, rows: Tensor) -> None:

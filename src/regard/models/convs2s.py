@@ -129,12 +129,12 @@ class ConvState:
 
     recent: list[Tensor]
     source: Annotations
-    wide: int  # beams that there will be
+    max_beams: int  # after `expand_beams`
     beams: int = 1
     length: int = 0
 
     def expand_beams(self) -> None:
-        self.beams = self.wide
+        self.beams = self.max_beams
         self.recent = [one.repeat_interleave(self.beams, dim=0) for one in self.recent]
 
     def reorder(self, rows: Tensor) -> None:

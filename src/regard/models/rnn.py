@@ -108,11 +108,11 @@ class RnnState:
     cells: Tensor  # [L, P, R, D]
     fed: Tensor  # what the next step is told: [R, A] or [R, E]
     annotations: Annotations | None
-    wide: int  # beams that there will be
+    max_beams: int  # after `expand_beams`
     beams: int = 1
 
     def expand_beams(self) -> None:
-        self.beams = self.wide
+        self.beams = self.max_beams
         self.cells = self.cells.repeat_interleave(self.beams, dim=2)
         self.fed = self.fed.repeat_interleave(self.beams, dim=0)
 

@@ -19,7 +19,7 @@ from regard.errors import ConfigError, DataError
 from regard.evaluation.metrics import TEXT, histograms
 from regard.explain.trace import attention_between, trace_translation
 from regard.explain.trace_types import Trace
-from regard.models.base import Model, Seq2Seq
+from regard.models.base import Model, NonAutoregressive, Seq2Seq
 from regard.storage.folder import Folder
 from regard.tasks.base import Task
 from regard.tasks.corpus import Corpus, TextPairs, TrainingData, read_corpus, read_valid
@@ -98,7 +98,7 @@ class Translation(Task[Tokenizers]):
         return Aligner.learn(dataset, max_length=self.recipe.data.max_length).add_to
 
     def check(self, dataset: Dataset, model: Model, listen: Listener) -> None:
-        if not isinstance(dataset, Columns):
+        if not isinstance(dataset, Columns) or not isinstance(model, NonAutoregressive):
             return
         count = int(model.cannot_write(dataset["source"].lengths, dataset["target"].lengths).sum())
         if count == len(dataset):
