@@ -9,17 +9,12 @@ regard.evaluate("runs/dates")
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.api import evaluate, load, train
-
-# PyTorch's allocator on Arm gives memory back after 10 ms, and the next step wants it again (LOG.md, "On a Neoverse N1").
-# In milliseconds; it is read when torch is imported, which is later for our commands.
-os.environ.setdefault("MIMALLOC_PURGE_DELAY", "1000")
 
 __version__ = "0.1.0"
 __all__ = ["RegardError", "__version__", "evaluate", "load", "train"]

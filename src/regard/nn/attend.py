@@ -12,7 +12,8 @@ Shapes: N query tokens, M key tokens, H heads, K width of a key, V width of a va
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import cache, cached_property, partial
 from typing import Any, Literal
 
@@ -28,10 +29,6 @@ from regard.nn.banded import attend_banded, block_size
 from regard.nn.dropout import Dropout
 
 Backend = Literal["auto", "explicit", "sdpa", "varlen", "tiled"]
-
-if torch.backends.cuda.is_built():
-    # cuDNN's masked backward can return NaN on H100/H200 since PyTorch 2.11 (pytorch issue 196678).
-    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 class AttentionMask:
@@ -192,9 +189,25 @@ def _attend_sdpa(q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, mask: AttentionMas
 
 
 def _sdpa(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, bias: Tensor | None, *, drop: Dropout | None) -> Tensor:
-    if drop is None:
+    if drop is not None:
+        # The fused kernel would draw its own randomness.
+        return _written_out(q_BHTK, k_BHSK, v_BHSV, bias, drop=drop)
+    with _without_cudnn() if q_BHTK.is_cuda else nullcontext():
         return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSV, attn_mask=bias)
-    return _written_out(q_BHTK, k_BHSK, v_BHSV, bias, drop=drop)  # the fused kernel draws its own randomness
+
+
+@contextmanager
+def _without_cudnn() -> Iterator[None]:
+    """Disable PyTorch's cuDNN attention inside the context.
+
+    Its masked backward pass can return NaN on H100 and H200 since PyTorch 2.11 (pytorch issue 196678).
+    """
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
 
 
 def _written_out(
