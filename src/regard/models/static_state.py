@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from regard.models.encoder_decoder import LayerState
 from regard.nn.cache import StaticCache, of_sentences
+from regard.nn.layers import LayerState
 
 if TYPE_CHECKING:
     from regard.models.transformer import TransformerState

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from regard.data.ragged import Layout, Ragged
 from regard.models.base import Seq2Seq
-from regard.models.encoder_decoder import EncoderDecoder, LayerState
+from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.static_state import StaticState
 from regard.nn.cache import Ancestry, KeyValueCache, fill_up, fill_up_slots, of_sentences
+from regard.nn.layers import LayerState
 
 
 class TransformerState:

@@ -27,6 +27,7 @@ from regard.errors import ConfigError
 from regard.kernels.ranges import Ranges
 from regard.nn.banded import attend_banded, block_size
 from regard.nn.dropout import Dropout
+from regard.nn.positions import Rotation
 
 Backend = Literal["auto", "explicit", "sdpa", "varlen", "tiled"]
 
@@ -44,6 +45,7 @@ class AttentionMask:
         self.keys = queries if keys is None else keys
         self.causal = causal
         self.window = window  # positions seen on each side of a query's own; None: all
+        self._rotations: dict[int, Rotation] = {}
         assert self.queries.num_sentences == self.keys.num_sentences, "queries and keys of different batches"
 
     def allowed(self, num_queries: int, num_keys: int) -> Tensor | None:
@@ -95,6 +97,12 @@ class AttentionMask:
             seen = _narrow(seen, place, before, after)
             seen_by = _narrow(seen_by, place, after, before)
         return Ranges(*seen, *seen_by)
+
+    def rotation(self, head_width: int) -> Rotation:
+        """Return the rotary positions of the queries, for self-attention. Computed once per head width."""
+        if head_width not in self._rotations:
+            self._rotations[head_width] = Rotation(self.queries.positions, head_width)
+        return self._rotations[head_width]
 
 
 def _range_of_each(tokens: Layout, others: Layout) -> tuple[Tensor, Tensor]:
