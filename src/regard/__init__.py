@@ -10,7 +10,6 @@ regard.evaluate("runs/dates")
 from __future__ import annotations
 
 import importlib
-import os
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import RegardError
@@ -20,10 +19,6 @@ if TYPE_CHECKING:
     from regard.evaluation.metrics import Metric, register_metric
     from regard.models import Family, register_model
     from regard.text.tokenizer import TokenizerKind, register_tokenizer
-
-# PyTorch's allocator on Arm gives memory back after 10 ms, and the next step wants it again (LOG.md, "On a Neoverse N1").
-# In milliseconds; it is read when torch is imported, which is later for our commands.
-os.environ.setdefault("MIMALLOC_PURGE_DELAY", "1000")
 
 __version__ = "0.1.0"
 __all__ = [

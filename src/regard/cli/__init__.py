@@ -32,6 +32,9 @@ app.add_typer(bench.app, name="bench")
 
 def main() -> None:
     """The `regard` command: our errors are one sentence and exit code 1; wrong usage is 2; a signal 128 plus its number."""
+    # In milliseconds. PyTorch's allocator on Arm returns memory after 10 ms and needs it again in the next step (LOG.md,
+    # "On a Neoverse N1"). Torch reads the variable when it is imported, which happens later.
+    os.environ.setdefault("MIMALLOC_PURGE_DELAY", "1000")
     open_closed_streams()
     exit_on_signals()
     code = _run()

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from regard.data.ragged import Layout
-from regard.models.encoder_decoder import LayerState
+from regard.nn.layers import LayerState
 from regard.nn.cache import Ancestry, StaticCache, fill_up, of_sentences
 
 MASKED = float("-inf")

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from regard.data.ragged import Ragged
 from regard.models.base import StaticSeq2Seq
-from regard.models.encoder_decoder import EncoderDecoder, LayerState
+from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.states import StaticState, StepState, TransformerState
 from regard.nn.cache import KeyValueCache, fill_up_slots
+from regard.nn.layers import LayerState
 
 
 class Transformer(EncoderDecoder, StaticSeq2Seq[TransformerState, StaticState]):
