@@ -66,7 +66,7 @@ def look(
         )
     from regard import api
     from regard.decoding.translator import search_options
-    from regard.explain.figures import Choice, draw
+    from regard.explain.figures import FigureOptions, draw
     from regard.explain.page import as_page
     from regard.explain.trace import trace_translation
 
@@ -78,13 +78,15 @@ def look(
     if ending == "html":
         path.write_text(as_page(trace), encoding="utf-8")
     else:
-        draw(trace, path, Choice(name=attention, layer=layer, heads=tuple(head or ()), word=word, heatmap=heatmap))
+        draw(
+            trace, path, FigureOptions(name=attention, layer=layer, heads=tuple(head or ()), word=word, heatmap=heatmap)
+        )
     print(trace.target.text)
     say(f"written to {path}")
 
 
 def _draw_the_papers(name: str, path: Path) -> None:
-    from regard.explain.paper import draw_masks, draw_positions, draw_schedule
+    from regard.explain.paper_figures import draw_masks, draw_positions, draw_schedule
 
     if name == "positions":
         draw_positions(path)
