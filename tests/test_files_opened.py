@@ -16,7 +16,7 @@ OPENING = {
 # What is opened elsewhere, and why it is no file of such a folder.
 ALLOWED = {
     "bench/report.py": {"savefig": "the picture that the user named"},
-    "cli/streams.py": {"open": "/dev/null", "fdopen": "the standard streams"},
+    "cli/terminal.py": {"open": "/dev/null", "fdopen": "the standard streams"},
     "cli/card.py": {"read_text": "what was just written"},
     "cli/bench.py": {"mkdir": "the folder of the file that the user named", "write_text": "that file"},
     "cli/look.py": {"write_text": "the file that the user named"},
