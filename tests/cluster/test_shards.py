@@ -126,8 +126,8 @@ def test_two_commands_do_not_write_one_folder(tmp_path, plan):
 
 def test_options_of_ray_without_it_are_a_mistake(tmp_path):
     result = regard("translate", "run", "in.txt", "out", cwd=tmp_path)
-    assert result.returncode == 1 and "OUTPUT goes with --ray" in result.stderr
+    assert result.returncode == 1 and "OUTPUT needs --ray" in result.stderr
     result = regard("translate", "run", "in.txt", "--shard-lines", "3", cwd=tmp_path)
-    assert result.returncode == 1 and "--shard-lines goes with --ray" in result.stderr
+    assert result.returncode == 1 and "--shard-lines needs --ray" in result.stderr
     result = regard("translate", "run", "--ray", cwd=tmp_path)
     assert result.returncode == 1 and "OUTPUT folder" in result.stderr

@@ -11,11 +11,11 @@ from typing import Any
 
 from regard import api, distilling
 from regard.data.pair_store import PairStore
-from regard.preprocess import check, chunks, prepare
+from regard.preprocess import pair_stream, prepare
 from regard.recipe_files import load_recipe
 from regard.run.folder import RunFolder
 from regard.training.events import Saved
-from tests.preparing.conftest import lines
+from tests.preprocess.conftest import lines
 
 Mark = Callable[[str], None]
 
@@ -134,7 +134,7 @@ def lost_checkpoint(out: Path, marks: list[str]) -> str:
 
 
 def prepare_store(home: Path, out: Path, mark: Mark) -> None:
-    prepare.PAIRS_A_SHARD, chunks.CHUNK_PAIRS = 8, 4
+    prepare.PAIRS_PER_SHARD, pair_stream.CHUNK_PAIRS = 8, 4
 
     def report(progress: prepare.Progress) -> None:
         mark(f"{progress.doing} {progress.pairs}")
@@ -143,11 +143,14 @@ def prepare_store(home: Path, out: Path, mark: Mark) -> None:
 
 
 def look_at_store(home: Path, out: Path) -> None:
-    list(check.problems(PairStore(out)))
+    list(prepare.store_problems(PairStore(out)))
 
 
 def store_result(out: Path) -> dict[str, Any]:
-    return {**files(out), "problems": list(check.problems(PairStore(out))) if (out / "store.json").exists() else None}
+    return {
+        **files(out),
+        "problems": list(prepare.store_problems(PairStore(out))) if (out / "store.json").exists() else None,
+    }
 
 
 # Exporting and distilling

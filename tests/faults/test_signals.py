@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 import regard
 from regard.data.pair_store import PairStore
-from regard.preprocess.check import problems
+from regard.preprocess.prepare import store_problems
 from regard.run.folder import RunFolder
 from tests.faults.test_kills import SETTINGS
 
@@ -61,7 +61,7 @@ def test_a_stopped_run_saves_has_a_status_of_its_own_and_resumes_to_the_same_bit
     process.send_signal(number)
     found, said = end(process)
     assert found == status
-    assert "stopped; go on with: " in said
+    assert "stopped; resume with: " in said
     [step] = RunFolder(tmp_path / "run").steps()
     assert 7 <= step < 60
     regard.train("reverse", out=tmp_path / "run", overrides=TRAIN)
@@ -98,7 +98,7 @@ def test_preparing_ends_with_a_status_of_its_own_and_goes_on(tmp_path, number, s
     again.communicate("".join(lines), timeout=60)
     assert again.returncode == 0
     store = PairStore(tmp_path / "ids")
-    assert len(store) == 3000 and not list(problems(store))
+    assert len(store) == 3000 and not list(store_problems(store))
 
 
 def test_distilling_ends_with_a_status_of_its_own_and_goes_on(tmp_path):

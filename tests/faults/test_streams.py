@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from regard.cli import say
-from regard.cli.streams import printable
+from regard.cli import terminal
+from regard.cli.terminal import printable
 from regard.run.folder import RunFolder
 from tests.faults.test_kills import SETTINGS
 
@@ -71,7 +71,7 @@ def test_control_characters_are_escaped_and_nothing_else():
     assert printable("Größe\t水曜日\n٢٥ 🙂") == "Größe\t水曜日\n٢٥ 🙂"
 
 
-@pytest.mark.parametrize("speak", [say.say, say.say_error, say.warn])
+@pytest.mark.parametrize("speak", [terminal.print_message, terminal.print_error, terminal.print_warning])
 def test_what_is_said_cannot_control_a_terminal(speak, capfd):
     speak("a folder called \x1b[2J\x9b1m\x08")
     assert "a folder called \\x1b[2J\\x9b1m\\x08" in capfd.readouterr().err
@@ -89,4 +89,4 @@ class Broken(io.StringIO):
 @pytest.mark.parametrize("number", [errno.EPIPE, errno.EIO, errno.ENOSPC, errno.EAGAIN])
 def test_what_cannot_be_said_is_dropped(number, monkeypatch):
     monkeypatch.setattr(sys, "stderr", Broken(number))
-    say.say("hello")
+    terminal.print_message("hello")

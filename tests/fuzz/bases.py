@@ -16,7 +16,7 @@ import regard
 from regard.api import card, export
 from regard.cluster import corpus as cluster_corpus
 from regard.distilling import distill
-from regard.preprocess import chunks, prepare
+from regard.preprocess import pair_stream, prepare
 from regard.recipe_files import load_recipe
 from regard.run.folder import RunFolder
 from regard.training.events import Event, Progress
@@ -116,8 +116,8 @@ def write_text(folder: Path) -> None:
 
 def use_small_shards() -> None:
     """Make `regard data prepare` cut this small text into several shards."""
-    prepare.PAIRS_A_SHARD = 20
-    chunks.CHUNK_PAIRS = 10
+    prepare.PAIRS_PER_SHARD = 20
+    pair_stream.CHUNK_PAIRS = 10
 
 
 def make_bases(folder: Path, data: Path) -> None:

@@ -27,8 +27,7 @@ from regard.data.loader import Loader
 from regard.data.pair_store import PairStore
 from regard.decoding.hypotheses import SearchOptions
 from regard.distilling import distill
-from regard.preprocess.check import problems
-from regard.preprocess.prepare import prepare
+from regard.preprocess.prepare import prepare, store_problems
 from regard.recipe_files import load_recipe
 from regard.run.folder import RunFolder
 from regard.serve.models import load_all
@@ -147,7 +146,7 @@ def distill_into(place: Place) -> str:
 def open_store(place: Place) -> str:
     recipe = load_recipe(str(place.data / "bpe.toml"))
     store = PairStore(place.run)
-    said = "\n".join(problems(store))
+    said = "\n".join(store_problems(store))
     tokenizers = store.tokenizers(recipe.tokenizer)
     encoded = store.encoded(tokenizers)
     said += repr(encoded.upto(256))

@@ -1,4 +1,4 @@
-"""The shipped recipes' files, where the real data is at hand (REGARD_DATA)."""
+"""The data files of the shipped recipes, if they are available (REGARD_DATA)."""
 
 import pytest
 

@@ -17,7 +17,7 @@ from regard.decoding.translator import Translator
 from regard.errors import ConfigError
 from regard.nn.int8 import refuse_without_int8
 from regard.run.folder import RunFolder
-from regard.run.pretrained import find_run, shipped_models
+from regard.run.pretrained import find_run, pretrained_models
 from regard.serve.limits import sentence_cost
 from regard.serve.sentences import Cut, cut
 from regard.serve.work import Sentence
@@ -88,7 +88,7 @@ def load_all(
     if int8:
         refuse_without_int8(device)
     found: dict[str, Served] = {}
-    for run in runs or list(map(Path, shipped_models())):
+    for run in runs or list(map(Path, pretrained_models())):
         folder = find_run(run)
         name = folder.path.resolve().name
         if name in found:

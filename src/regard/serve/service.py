@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.translator import Translation
-from regard.explain.trace import MOST_CONTINUED
+from regard.explain.trace import MAX_CONTINUED_TOKENS
 from regard.serve.access import Access, client_address
 from regard.serve.caller import Caller
 from regard.serve.engine import ClientFull, Closed, Engine, QueueFull
@@ -105,7 +105,7 @@ class Service:
         """How one sentence is translated, as the page shows it."""
         options = options.replace(max_length=self.limits.looked_output)
         (sentence,) = self.priced(served, [text], options)
-        continued = MOST_CONTINUED if arguments["alternatives"] else 0
+        continued = MAX_CONTINUED_TOKENS if arguments["alternatives"] else 0
         sentence = Sentence(text, sentence.cost + min(continued, arguments["alternatives"] * sentence.cost))
         work = Work(caller.client, served.name, options, [sentence], caller.deadline, "look", arguments)
         (found,) = await self.run(caller, work)

@@ -1,7 +1,8 @@
-"""Tensors in a safetensors file, written and read by ourselves.
+"""Reading and writing of safetensors files.
 
-The format: the length of a header in 8 bytes, the header (JSON: each tensor's type, shape and place), then all bytes. The
-header alone says how much memory the tensors take, so `read_header` is asked first whether they are the ones expected.
+The format: 8 bytes with the length of the header, the header (JSON with the type, shape and position of each tensor), then
+the bytes of all tensors. `read_header` reads shapes without allocating the tensors, so that callers can check them first.
+The safetensors library does not work on an open file, and untrusted files are opened by `regard.storage` only.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ MAX_HEADER = 64 * MIB
 MAX_DIMENSIONS = 8
 
 
-class Entry(NamedTuple):
-    """What a header says of one tensor."""
+class TensorInfo(NamedTuple):
+    """The entry of one tensor in a header."""
 
     dtype: torch.dtype
     shape: torch.Size
-    begin: int  # bytes behind the header
+    begin: int  # byte offsets after the header
     end: int
 
 
 def write_tensors(folder: Folder, name: str, tensors: Mapping[str, Tensor]) -> None:
-    """Writes the tensors, those of wide types first, so that all lie aligned; without holding up other threads."""
+    """Write the tensors, wide types first so that all are aligned. Writing does not hold the interpreter lock."""
     plain = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
     keys = sorted(plain, key=lambda key: (-plain[key].element_size(), key))
     header, end = {}, 0
@@ -57,40 +58,41 @@ def write_tensors(folder: Folder, name: str, tensors: Mapping[str, Tensor]) -> N
             "shape": list(plain[key].shape),
             "data_offsets": [begin, end],
         }
-    words = json.dumps(header, separators=(",", ":")).encode()
-    words += b" " * (-len(words) % 8)
+    encoded = json.dumps(header, separators=(",", ":")).encode()
+    encoded += b" " * (-len(encoded) % 8)
     with folder.create_file(name) as file:
-        file.write(len(words).to_bytes(8, "little") + words)
+        file.write(len(encoded).to_bytes(8, "little") + encoded)
         for key in keys:
             file.write(plain[key].flatten().view(torch.uint8).numpy().data)
 
 
-def read_header(folder: Folder, name: str) -> dict[str, Entry]:
-    """What the file holds, by name; every byte of it is part of one tensor, or CheckpointError."""
+def read_header(folder: Folder, name: str) -> dict[str, TensorInfo]:
+    """Return the entries of a file by name. Raise CheckpointError unless every byte belongs to exactly one tensor."""
     with folder.open_file(name) as file:
         return _header(file, origin=folder.path / name)[0]
 
 
 def read_tensors(folder: Folder, name: str) -> dict[str, Tensor]:
-    """The tensors of a file, by name."""
+    """Return the tensors of a file by name."""
     with folder.open_file(name) as file:
         origin = folder.path / name
         entries, start = _header(file, origin=origin)
         return {key: _read(file, start, entry, origin) for key, entry in entries.items()}
 
 
-def _read(file: BufferedReader, start: int, entry: Entry, origin: object) -> Tensor:
+def _read(file: BufferedReader, start: int, entry: TensorInfo, origin: object) -> Tensor:
     raw = torch.empty(entry.end - entry.begin, dtype=torch.uint8)
     file.seek(start + entry.begin)
     if raw.numel() and file.readinto(raw.numpy().data) != raw.numel():
-        raise CheckpointError(f"{origin} was cut off while it was read")
-    if entry.dtype is torch.bool:  # any other byte than 0 and 1 would be neither
+        raise CheckpointError(f"{origin} became shorter while it was read")
+    if entry.dtype is torch.bool:
+        # Bytes other than 0 and 1 would be invalid booleans.
         return raw.ne(0).view(entry.shape)
     return raw.view(entry.dtype).view(entry.shape)
 
 
-def _header(file: BufferedReader, *, origin: object) -> tuple[dict[str, Entry], int]:
-    """The entries, and where their bytes begin."""
+def _header(file: BufferedReader, *, origin: object) -> tuple[dict[str, TensorInfo], int]:
+    """Return the entries, and the position of the first byte after the header."""
     size = os.fstat(file.fileno()).st_size
     length = int.from_bytes(file.read(8), "little")
     if not 0 < length <= min(MAX_HEADER, size - 8):
@@ -103,19 +105,19 @@ def _header(file: BufferedReader, *, origin: object) -> tuple[dict[str, Entry], 
     end = 0
     for entry in sorted(entries.values(), key=lambda entry: (entry.begin, entry.end)):
         if entry.begin != end:
-            raise CheckpointError(f"{origin} cannot be read: its tensors overlap, or leave gaps")
+            raise CheckpointError(f"{origin} cannot be read: its tensors overlap or leave gaps")
         end = entry.end
     if 8 + length + end != size:
         raise CheckpointError(
-            f"{origin} cannot be read: it has {size:,} bytes, not the {8 + length + end:,} of its header"
+            f"{origin} cannot be read: it has {size:,} bytes, but its header needs {8 + length + end:,}"
         )
     return entries, 8 + length
 
 
-def _entry(value: Any, origin: str) -> Entry:
+def _entry(value: Any, origin: str) -> TensorInfo:
     match value:
         case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [int(begin), int(end)]} if dtype in _DTYPES:
-            whole = all(type(size) is int and 0 <= size < 2**48 for size in shape) and len(shape) <= MAX_DIMENSIONS
-            if whole and end - begin == math.prod(shape) * _DTYPES[dtype].itemsize and 0 <= begin <= end:
-                return Entry(_DTYPES[dtype], torch.Size(shape), begin, end)
-    raise CheckpointError(f"{origin} is not described as a tensor")
+            valid = all(type(size) is int and 0 <= size < 2**48 for size in shape) and len(shape) <= MAX_DIMENSIONS
+            if valid and end - begin == math.prod(shape) * _DTYPES[dtype].itemsize and 0 <= begin <= end:
+                return TensorInfo(_DTYPES[dtype], torch.Size(shape), begin, end)
+    raise CheckpointError(f"{origin} does not describe a tensor")

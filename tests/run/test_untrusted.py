@@ -1,4 +1,4 @@
-"""A run folder that somebody gave you: nothing outside of it is read or written, and whatever is in it is one sentence."""
+"""Untrusted run folders: nothing outside of them is read or written, and odd content is at most a CheckpointError."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def secret(tmp_path):
 
 
 def with_recipe(run, *overrides):
-    """The run with another recipe, resealed as a stranger would."""
+    """Replace the recipe of a run, with a valid manifest as an attacker would."""
     table = {"name": "reverse", **to_table(api.resolve(load_recipe("reverse", [*SETTINGS, *overrides])))}
     reseal(run, **{"recipe.toml": dump_toml(table)})
 
@@ -67,7 +67,7 @@ def reseal(run, **contents):
 
 @contextmanager
 def little_memory(mebibytes=600):
-    """What is asked for beyond this is refused by the system."""
+    """A context in which the process can allocate only this much memory."""
     with open("/proc/self/statm") as file:
         taken = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     before = resource.getrlimit(resource.RLIMIT_AS)
@@ -82,7 +82,7 @@ def little_memory(mebibytes=600):
 
 
 @pytest.mark.parametrize("name", [".card.md.tmp", ".card.json.tmp", ".manifest.json.tmp", "card.md", "card.json"])
-def test_writing_a_card_writes_through_no_link(run, secret, name):
+def test_writing_a_card_does_not_follow_links(run, secret, name):
     (run / name).unlink(missing_ok=True)
     (run / name).symlink_to(secret)
     api.card(run, evaluated=False)
@@ -90,7 +90,7 @@ def test_writing_a_card_writes_through_no_link(run, secret, name):
     assert (run / "card.md").read_text().startswith("# reverse") and not (run / "card.md").is_symlink()
 
 
-def test_writing_a_report_writes_through_no_link(run, secret):
+def test_writing_a_report_does_not_follow_links(run, secret):
     (run / "report.html").unlink()
     (run / "report.html").symlink_to(secret)
     done = subprocess.run([sys.executable, "-m", "regard", "report", str(run)], capture_output=True, text=True)
@@ -98,7 +98,7 @@ def test_writing_a_report_writes_through_no_link(run, secret):
     assert secret.read_text() == SECRET and "<html" in (run / "report.html").read_text()
 
 
-def test_training_writes_through_no_link(original, tmp_path, secret):
+def test_training_does_not_follow_links(original, tmp_path, secret):
     for name in (".lock", "log.jsonl", "checkpoints", "final", "tokenizer"):
         run = tmp_path / f"linked {name}"
         shutil.copytree(original, run)
@@ -120,7 +120,7 @@ def test_training_writes_through_no_link(original, tmp_path, secret):
 
 
 @pytest.mark.parametrize("name", ["card.md", "card.json"])
-def test_a_linked_card_comes_out_nowhere(run, secret, tmp_path, name):
+def test_the_target_of_a_linked_card_is_never_shown(run, secret, tmp_path, name):
     from regard.serve.models import load_all
 
     (run / name).unlink()
@@ -132,7 +132,7 @@ def test_a_linked_card_comes_out_nowhere(run, secret, tmp_path, name):
     assert SECRET not in json.dumps([one.describe() for one in served.values()])
 
 
-def test_a_link_in_place_of_weights_or_a_folder_of_them_is_named(run, tmp_path):
+def test_links_to_weights_and_folders_are_refused(run, tmp_path):
     shutil.copytree(run / "final", tmp_path / "elsewhere")
     (run / "final" / "weights.safetensors").unlink()
     (run / "final" / "weights.safetensors").symlink_to(tmp_path / "elsewhere" / "weights.safetensors")
@@ -163,7 +163,7 @@ def test_a_name_that_is_not_one_printable_line_is_refused(name):
 
 
 def use(run, tmp_path):
-    """Everything that is promised of a folder from a stranger."""
+    """Call everything that must be safe on an untrusted folder. Only CheckpointError may be raised."""
     folder = RunFolder(run)
     for act in (
         lambda: regard.load(run, device="cpu").translate(["a b"]),
@@ -215,14 +215,14 @@ ODD_EVENTS = [
 
 
 @pytest.mark.parametrize("event", ODD_EVENTS, ids=range(len(ODD_EVENTS)))
-def test_an_odd_event_with_a_right_checksum_is_named_as_damage(run, tmp_path, event):
+def test_an_odd_event_with_a_correct_checksum_is_at_most_damage(run, tmp_path, event):
     with (run / "log.jsonl").open("a") as file:
         file.write(log_line(event))
     use(run, tmp_path)
 
 
 @pytest.mark.parametrize("body", [DEEP, '{"event": ' * 9999, "1" * 5000])
-def test_a_line_that_no_parser_takes_is_named_as_damage(run, tmp_path, body):
+def test_a_line_that_cannot_be_parsed_is_reported_as_damage(run, tmp_path, body):
     import zlib
 
     crc = zlib.crc32((body + "}").encode())
@@ -240,7 +240,7 @@ def test_a_line_that_no_parser_takes_is_named_as_damage(run, tmp_path, body):
         *("decode.max_source=100000000000", "train.lr=inf", "train.eps=nan", "tokenizer.size=10000000000"),
     ],
 )
-def test_sizes_that_the_weights_do_not_have_cost_no_memory(run, tmp_path, override):
+def test_huge_sizes_in_a_recipe_do_not_allocate_memory(run, tmp_path, override):
     text = (run / "recipe.toml").read_text()
     key, _, value = override.partition("=")
     lines = [line for line in text.splitlines() if not line.startswith(key.partition(".")[2] + " ")]
@@ -257,17 +257,17 @@ def test_weights_far_larger_than_the_model_are_refused_before_they_are_read(run)
         regard.load(run, device="cpu")
 
 
-# Numbers that are not finite
+# Values that are not finite
 
 
 def test_weights_that_are_not_finite_are_neither_written_nor_loaded(run):
     found = RunFolder(run).weights()[0]
     name = next(iter(found.weights))
     bad = {**found.weights, name: torch.full_like(found.weights[name], float("nan"))}
-    with pytest.raises(CheckpointError, match=r"is not written: .* not finite, so training has diverged"):
+    with pytest.raises(CheckpointError, match=r"was not written: .* not finite, so training has diverged"):
         write_checkpoint(Folder(run), "final", Checkpoint(bad))
-    assert RunFolder(run).finished, "what was there before stays"
-    from regard.run.tensors import write_tensors
+    assert RunFolder(run).finished, "the earlier weights were removed"
+    from regard.run.tensor_file import write_tensors
 
     with staged(Folder(run), "final") as folder:
         write_tensors(folder, "weights.safetensors", bad)
@@ -290,14 +290,14 @@ def test_a_run_whose_weights_are_not_finite_ends_with_an_error(tmp_path, monkeyp
     assert not RunFolder(tmp_path / "run").finished and not RunFolder(tmp_path / "run").steps()
 
 
-def test_a_run_that_left_out_most_of_its_steps_is_not_finished(tmp_path):
+def test_a_run_that_skipped_most_of_its_steps_does_not_finish(tmp_path):
     huge = ["train.optimizer=adamw", "train.lr=1e15", "train.weight_decay=1e6", "train.schedule=inverse-sqrt"]
     with pytest.raises(TrainingError, match=r"of 6 steps had a gradient that is not finite"):
         regard.train("reverse", out=tmp_path / "run", overrides=[*SETTINGS, *huge, "train.steps=6"])
     assert not RunFolder(tmp_path / "run").finished
 
 
-def test_dev_output_that_is_empty_is_reported(tmp_path, monkeypatch):
+def test_empty_dev_outputs_are_reported(tmp_path, monkeypatch):
     from regard.decoding.translator import Translator
 
     monkeypatch.setattr(Translator, "translate", lambda self, texts, *, options=None: ["" for _ in texts])
@@ -313,7 +313,7 @@ def name_test_set(run, path):
     reseal(run, **{"recipe.toml": (run / "recipe.toml").read_text() + f'\n[data.test.theirs]\npairs = "{path}"\n'})
 
 
-def test_a_recipe_in_a_folder_reads_no_file_that_the_user_did_not_name(run, tmp_path, monkeypatch):
+def test_the_recipe_of_a_run_reads_only_files_that_the_user_named(run, tmp_path, monkeypatch):
     private = tmp_path / "private" / "pairs.tsv"
     private.parent.mkdir()
     private.write_text("a b\tb a\n")
@@ -323,7 +323,7 @@ def test_a_recipe_in_a_folder_reads_no_file_that_the_user_did_not_name(run, tmp_
     for path in (private, "../private/pairs.tsv", "/dev/stdin", "-"):
         name_test_set(run, path)
         for read in (api.evaluate, api.card):
-            with pytest.raises(DataError, match=r"outside of the folders that you named|reads the standard input"):
+            with pytest.raises(DataError, match=r"outside of the folders that you named|reads standard input"):
                 read(run)
         shutil.copy(run.parent / "run" / "recipe.toml", tmp_path / "kept")
         reseal(run, **{"recipe.toml": (tmp_path / "kept").read_text().partition("\n[data.test.theirs]")[0] + "\n"})
@@ -331,7 +331,7 @@ def test_a_recipe_in_a_folder_reads_no_file_that_the_user_did_not_name(run, tmp_
     assert any(one.name == "theirs" for one in api.evaluate(run, data=private.parent))
 
 
-def test_a_teacher_from_elsewhere_reads_no_file_that_the_user_did_not_name(run, tmp_path, monkeypatch):
+def test_an_untrusted_teacher_reads_only_files_that_the_user_named(run, tmp_path, monkeypatch):
     monkeypatch.delenv("REGARD_DATA", raising=False)
     text = (run / "recipe.toml").read_text()
     train = next(line for line in text.splitlines() if line.startswith("generate"))

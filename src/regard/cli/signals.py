@@ -1,7 +1,7 @@
-"""SIGINT (Ctrl-C), SIGTERM and SIGHUP: how a command ends, and with which exit status.
+"""How SIGINT (Ctrl-C), SIGTERM and SIGHUP end a command, and its exit status.
 
-A command that was stopped exits with 128 plus the signal's number, as a shell reports it: 130, 143 or 129. So a scheduler
-can tell a run that is unfinished from one that is done.
+A stopped command exits with 128 plus the number of the signal, as shells do: 130, 143 or 129. A scheduler can therefore
+tell an unfinished run from a finished one.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import signal
 from types import FrameType, TracebackType
 
-from regard.cli.say import say
+from regard.cli.terminal import print_message
 
 
 class Terminated(SystemExit):
-    """Ends a command that was sent SIGTERM or SIGHUP, with its `finally` blocks."""
+    """Raised by SIGTERM and SIGHUP, so that `finally` blocks run before the command ends."""
 
     def __init__(self, number: int) -> None:
         super().__init__(128 + number)
@@ -22,7 +22,7 @@ class Terminated(SystemExit):
 
 
 def exit_on_signals() -> None:
-    """From now on SIGTERM and SIGHUP raise Terminated. One that is ignored stays so: that is what nohup asks for."""
+    """Make SIGTERM and SIGHUP raise Terminated. A signal that is ignored stays ignored, which nohup relies on."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise Terminated(number)
@@ -33,9 +33,9 @@ def exit_on_signals() -> None:
 
 
 class StopRequest:
-    """A context in which the signals ask training to stop after its step; calling the object tells whether one has.
+    """A context in which a signal asks training to stop after the current step. Call it to ask whether one arrived.
 
-    A second Ctrl-C ends it at once.
+    A second Ctrl-C stops at once.
     """
 
     def __init__(self) -> None:
@@ -47,14 +47,14 @@ class StopRequest:
 
     @property
     def status(self) -> int:
-        """The exit status of a run that was stopped. Without a signal of its own it was stopped by another process's."""
+        """The exit status of a stopped run. Without a signal here, another process of the run received one."""
         return 128 + (self.number or signal.SIGTERM)
 
     def __enter__(self) -> StopRequest:
         for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if one == signal.SIGHUP and signal.getsignal(one) == signal.SIG_IGN:
                 continue
-            self._before[one] = signal.signal(one, self._ask)
+            self._before[one] = signal.signal(one, self._request)
         return self
 
     def __exit__(
@@ -63,10 +63,10 @@ class StopRequest:
         for name, handler in self._before.items():
             signal.signal(name, handler)  # type: ignore[arg-type]
 
-    def _ask(self, number: int, frame: FrameType | None) -> None:
+    def _request(self, number: int, frame: FrameType | None) -> None:
         if self.number is not None:
             if number == signal.SIGINT:
                 raise KeyboardInterrupt
             return
         self.number = number
-        say("stopping after this step (Ctrl-C again to stop at once) ...")
+        print_message("stopping after this step (press Ctrl-C again to stop at once) ...")

@@ -1,4 +1,4 @@
-"""The paper's own pictures, drawn from the running code: positions, the learning rate, masks."""
+"""Figures of the paper drawn from the running code: position encodings, learning rate, attention masks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CPU = torch.device("cpu")
 
 
 def draw_positions(path: Path, *, width: int = 128, length: int = 100) -> None:
-    """The sinusoids of section 3.5, and how the product of two of them falls with their distance."""
+    """Draw the sinusoids of section 3.5, and the product of two of them against their distance."""
     plt = pyplot()
     table = sinusoids(length, width)
     products = (table @ table.T / width).numpy()
@@ -27,40 +27,40 @@ def draw_positions(path: Path, *, width: int = 128, length: int = 100) -> None:
     middle = length // 2
     for start in (0, middle // 2, middle):
         right.plot(range(-start, length - start), products[start], label=f"position {start}")
-    right.set(xlabel="distance", ylabel="product / width", title="PE(a) · PE(b) depends on b - a alone")
+    right.set(xlabel="distance", ylabel="product / width", title="PE(a) · PE(b) depends only on b - a")
     right.legend()
     figure.savefig(path, bbox_inches="tight", dpi=160)
     plt.close(figure)
 
 
 def draw_schedule(path: Path, *, steps: int = 100_000) -> None:
-    """The learning rate of section 5.3 for several warm-ups and widths."""
+    """Draw the learning rate of section 5.3 for several widths and warm-up lengths."""
     plt = pyplot()
     figure, axes = plt.subplots(figsize=(7, 4))
     at = range(1, steps + 1, max(1, steps // 2000))
-    for width, warm_up in ((512, 4000), (512, 8000), (256, 4000)):
-        axes.plot(at, [noam(step, width=width, warmup=warm_up) for step in at], label=f"{width}:{warm_up}")
-    axes.set(xlabel="step", ylabel="learning rate", title="lrate = width^-0.5 · min(step^-0.5, step · warm-up^-1.5)")
-    axes.legend(title="width : warm-up")
+    for width, warmup in ((512, 4000), (512, 8000), (256, 4000)):
+        axes.plot(at, [noam(step, width=width, warmup=warmup) for step in at], label=f"{width}:{warmup}")
+    axes.set(xlabel="step", ylabel="learning rate", title="lrate = width^-0.5 · min(step^-0.5, step · warmup^-1.5)")
+    axes.legend(title="width : warmup")
     figure.savefig(path, bbox_inches="tight", dpi=160)
     plt.close(figure)
 
 
 def draw_masks(path: Path, *, length: int = 16, window: int = 3) -> None:
-    """Who may look at whom: all at all, at the past only, at what is near."""
+    """Draw which keys each query may attend to: encoder and decoder, with and without a window."""
     plt = pyplot()
     layout = Layout([length], CPU)
-    patterns = {
+    masks = {
         "encoder": AttentionMask(layout),
-        "decoder (no looking ahead)": AttentionMask(layout, causal=True),
+        "decoder (causal)": AttentionMask(layout, causal=True),
         f"encoder, window {window}": AttentionMask(layout, window=window),
         f"decoder, window {window}": AttentionMask(layout, causal=True, window=window),
     }
-    figure, panels = plt.subplots(1, len(patterns), figsize=(3 * len(patterns), 3.2))
-    for axes, (name, mask) in zip(panels, patterns.items(), strict=True):
+    figure, panels = plt.subplots(1, len(masks), figsize=(3 * len(masks), 3.2))
+    for axes, (name, mask) in zip(panels, masks.items(), strict=True):
         allowed = mask.allowed(length, length)
-        seen = torch.ones(length, length) if allowed is None else allowed.float()
-        axes.imshow(seen.numpy(), cmap="Oranges", vmin=0, vmax=1.3)
+        visible = torch.ones(length, length) if allowed is None else allowed.float()
+        axes.imshow(visible.numpy(), cmap="Oranges", vmin=0, vmax=1.3)
         axes.set(title=name, xlabel="key", ylabel="query")
     figure.tight_layout()
     figure.savefig(path, bbox_inches="tight", dpi=160)
