@@ -21,7 +21,7 @@ ALLOWED = {
     "cli/bench.py": {"mkdir": "the folder of the file that the user named", "write_text": "that file"},
     "cli/look.py": {"write_text": "the file that the user named"},
     "cli/report.py": {"write_text": "the file that the user named"},
-    "cluster/source.py": {
+    "cluster/shards.py": {
         "open": "text that the user named",
         "glob": "a pattern that the user named",
         "iterdir": "a folder of text that the user named",

@@ -41,7 +41,7 @@ def translate_with_ray(run: Path, source: str, output: Path | None, search: dict
     given = {name: value for name, value in others.items() if value is not None}
     try:
         with Display() as display:
-            outcome = translate_corpus(run, source, output, options=options, listen=display, warn=warn, **given)
+            outcome = translate_corpus(run, source, output, options=options, on_event=display, warn=warn, **given)
     except (KeyboardInterrupt, Terminated):
         say(f"finished shards are kept; go on with: {own_name()} {shlex.join(sys.argv[1:])}")
         raise
