@@ -1,4 +1,4 @@
-"""What our API takes and gives."""
+"""Requests and responses of our API."""
 
 from __future__ import annotations
 
@@ -15,34 +15,36 @@ Text = Annotated[str, Field(max_length=LIMITS.text_characters)]
 
 
 class BaseRequest(BaseModel):
-    """What all requests for a translation have in common."""
+    """The fields that all translation requests share."""
 
     model_config = ConfigDict(extra="forbid")
 
-    model: Annotated[str | None, Field(max_length=200, description="A name of /v1/models; the first if not given.")] = (
-        None
-    )
-    max_extra: Annotated[int | None, Field(ge=0, le=1000, description="Most output tokens beyond the input's.")] = None
+    model: Annotated[
+        str | None, Field(max_length=200, description="A name from /v1/models; the first model if not given.")
+    ] = None
+    max_extra: Annotated[
+        int | None, Field(ge=0, le=1000, description="Maximum number of output tokens beyond those of the input.")
+    ] = None
 
     def search(self) -> dict[str, Any]:
-        """The options for search that were given."""
+        """Return the search options that were given."""
         names = {"beam", "length_penalty", "max_extra", "iterations"}
         return self.model_dump(include=names & set(type(self).model_fields), exclude_none=True)
 
 
 class SearchRequest(BaseRequest):
-    """What can be said of search."""
+    """The search options of a request."""
 
-    beam: Annotated[int | None, Field(ge=1, le=LIMITS.beam, description="1 is greedy.")] = None
+    beam: Annotated[int | None, Field(ge=1, le=LIMITS.beam, description="1 is greedy search.")] = None
     length_penalty: Annotated[float | None, Field(ge=0, le=10)] = None
-    iterations: Annotated[int | None, Field(ge=1, le=100, description="Of mask-predict.")] = None
+    iterations: Annotated[int | None, Field(ge=1, le=100, description="Mask-predict iterations.")] = None
 
 
 class TranslateRequest(SearchRequest):
-    """One text or several. Long ones are cut into sentences and put together again."""
+    """One text or several. Long texts are split into sentences and joined again."""
 
     text: Text | Annotated[list[Text], Field(max_length=LIMITS.texts)]
-    nbest: Annotated[int, Field(ge=1, le=LIMITS.beam, description="Translations of each sentence.")] = 1
+    nbest: Annotated[int, Field(ge=1, le=LIMITS.beam, description="Translations per sentence.")] = 1
 
 
 class Candidate(BaseModel):
@@ -67,13 +69,13 @@ class TranslateResponse(BaseModel):
 
 
 class StreamRequest(BaseRequest):
-    """A text whose translation is sent token by token, as server-sent events; greedy."""
+    """A text to translate by greedy search; the translation is sent token by token as server-sent events."""
 
     text: Annotated[str, Field(max_length=LIMITS.streamed_characters)]
 
 
 class LookRequest(SearchRequest):
-    """A sentence, and the tokens that its translation is to begin with."""
+    """A sentence to trace, and the token ids that its translation must begin with."""
 
     text: Text
     prefix: Annotated[list[Annotated[int, Field(ge=0, le=2**31)]], Field(max_length=LIMITS.prefix_tokens)] = []
