@@ -3,15 +3,18 @@
 import contextlib
 import itertools
 import json
+import re
 import socket
 import subprocess
 import sys
 import time
+from importlib import resources
 
 import httpx
 import pytest
 
 import regard
+from regard.serve.schema import ModelInfo
 
 TEXT = "Wo ist der Bahnhof? Ich habe Hunger.\n\nGuten Morgen!"
 
@@ -74,6 +77,12 @@ def test_models_are_listed_with_their_languages_and_cards(server):
     assert models.keys() == {"de-en", "en-de"}
     assert (models["de-en"]["source"], models["de-en"]["target"]) == ("de", "en")
     assert models["de-en"]["card"]["results"]
+
+
+def test_the_page_reads_only_existing_fields_of_a_model():
+    script = (resources.files("regard.serve") / "assets" / "page.js").read_text(encoding="utf-8")
+    read = set(re.findall(r"(?:current\(\)|\bmodel)\.(\w+)", script))
+    assert {"name", "non_autoregressive"} <= read <= set(ModelInfo.model_fields)
 
 
 def test_health_readiness_and_metrics(server):
