@@ -1,4 +1,4 @@
-"""`regard translate --ray` without Ray: the same code around a pool that returns its input."""
+"""`regard translate --ray` without Ray: the real code with a pool that returns its input."""
 
 from __future__ import annotations
 
