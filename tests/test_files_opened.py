@@ -21,7 +21,7 @@ ALLOWED = {
     "cli/bench.py": {"mkdir": "the folder of the file that the user named", "write_text": "that file"},
     "cli/look.py": {"write_text": "the file that the user named"},
     "cli/report.py": {"write_text": "the file that the user named"},
-    "cluster/source.py": {
+    "cluster/shards.py": {
         "open": "text that the user named",
         "glob": "a pattern that the user named",
         "iterdir": "a folder of text that the user named",
@@ -35,7 +35,7 @@ ALLOWED = {
     "run/machine.py": {"read_text": "/proc and /sys"},
     "run/pretrained.py": {"glob": "models in the package"},
     "serve/access.py": {"read_text": "the file of keys that the user named"},
-    "serve/page_files.py": {"read_text": "a part of the page, in the package"},
+    "serve/app.py": {"read_text": "a part of the page, in the package"},
     "serve/worker_process.py": {"read_text": "/proc"},
     "serve/worker.py": {"fdopen": "a pipe"},
     "storage/folder.py": None,

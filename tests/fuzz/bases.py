@@ -1,4 +1,4 @@
-"""Small valid folders of every kind, from which the fuzzer makes damaged ones."""
+"""Small valid folders of every kind, which the fuzzer mutates."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def write_text(folder: Path) -> None:
 
 
 def use_small_shards() -> None:
-    """Make `regard data prepare` cut this small text into several shards."""
+    """Make `regard data prepare` split this small text into several shards."""
     prepare.PAIRS_PER_SHARD = 20
     pair_stream.CHUNK_PAIRS = 10
 

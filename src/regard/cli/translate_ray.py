@@ -40,7 +40,7 @@ def translate_with_ray(run: Path, source: str, output: Path | None, search: dict
     try:
         with RayDisplay() as display:
             outcome = translate_corpus(
-                run, source, output, options=options, listen=display, warn=print_warning, **given
+                run, source, output, options=options, on_event=display, warn=print_warning, **given
             )
     except (KeyboardInterrupt, Terminated):
         print_message(f"finished shards are kept; resume with: {command_name()} {shlex.join(sys.argv[1:])}")

@@ -1,4 +1,4 @@
-"""What our API takes and gives."""
+"""Requests and responses of our API."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ Text = Annotated[str, Field(max_length=LIMITS.text_characters)]
 
 
 class BaseRequest(BaseModel):
-    """What all requests for a translation have in common."""
+    """The fields that all translation requests share."""
 
     model_config = ConfigDict(extra="forbid")
 
-    model: Annotated[str | None, Field(max_length=200, description="A name of /v1/models; the first if not given.")] = (
+    model: Annotated[str | None, Field(max_length=200, description="A name from /v1/models; the first model if not given.")] = (
         None
     )
     max_extra: Annotated[
-        int | None, option("max_extra", "Most output tokens beyond the input's.", most=LIMITS.max_extra)
+        int | None, option("max_extra", "Maximum number of output tokens beyond those of the input.", most=LIMITS.max_extra)
     ] = None
 
     def search(self) -> dict[str, Any]:
@@ -40,18 +40,18 @@ class BaseRequest(BaseModel):
 
 
 class SearchRequest(BaseRequest):
-    """Search options that a request may change."""
+    """The search options of a request."""
 
-    beam: Annotated[int | None, option("beam", "1 is greedy.", most=LIMITS.beam)] = None
+    beam: Annotated[int | None, option("beam", "1 is greedy search.", most=LIMITS.beam)] = None
     length_penalty: Annotated[float | None, option("length_penalty")] = None
-    iterations: Annotated[int | None, option("iterations", "Of mask-predict.", most=LIMITS.iterations)] = None
+    iterations: Annotated[int | None, option("iterations", "Mask-predict iterations.", most=LIMITS.iterations)] = None
 
 
 class TranslateRequest(SearchRequest):
-    """One text or several. Long ones are cut into sentences and put together again."""
+    """One text or several. Long texts are split into sentences and joined again."""
 
     text: Text | Annotated[list[Text], Field(max_length=LIMITS.texts)]
-    nbest: Annotated[int, option("nbest", "Translations of each sentence.", most=LIMITS.beam)] = 1
+    nbest: Annotated[int, option("nbest", "Translations per sentence.", most=LIMITS.beam)] = 1
 
 
 class Candidate(BaseModel):
@@ -76,13 +76,13 @@ class TranslateResponse(BaseModel):
 
 
 class StreamRequest(BaseRequest):
-    """A text whose translation is sent token by token, as server-sent events; greedy."""
+    """A text to translate by greedy search; the translation is sent token by token as server-sent events."""
 
     text: Annotated[str, Field(max_length=LIMITS.streamed_characters)]
 
 
 class LookRequest(SearchRequest):
-    """A sentence, and the tokens that its translation is to begin with."""
+    """A sentence to trace, and the token ids that its translation must begin with."""
 
     text: Text
     prefix: Annotated[list[Annotated[int, Field(ge=0, le=2**31)]], Field(max_length=LIMITS.prefix_tokens)] = []

@@ -1,4 +1,4 @@
-"""LibreTranslate's own client, unchanged, and the forms and JSON that others send."""
+"""The LibreTranslate API with its own client, and with plain forms and JSON."""
 
 import pytest
 
@@ -9,17 +9,17 @@ def client(server):
     return libretranslatepy.LibreTranslateAPI(server.url + "/")
 
 
-def test_its_client_translates(client):
+def test_the_client_translates(client):
     assert client.translate("Guten Morgen!", "de", "en") == "Good morning!"
 
 
-def test_its_client_lists_languages(client):
+def test_the_client_lists_languages(client):
     found = {one["code"]: one for one in client.languages()}
     assert found["de"]["targets"] == ["en"] and found["en"]["name"] == "English"
 
 
 @pytest.mark.parametrize(("text", "language"), [("Wo ist der Bahnhof?", "de"), ("Where is the station?", "en")])
-def test_its_client_detects(client, text, language):
+def test_the_client_detects_languages(client, text, language):
     found = client.detect(text)
     assert found[0]["language"] == language
     assert sum(one["confidence"] for one in found) == pytest.approx(100, abs=0.3)
@@ -32,7 +32,7 @@ def test_several_texts_and_alternatives_as_json(server):
     assert [len(one) for one in answer["alternatives"]] == [2, 2]
 
 
-def test_the_language_can_be_left_to_us(server):
+def test_the_source_language_can_be_detected(server):
     answer = server.post("/translate", data={"q": "Where is the station?", "source": "auto", "target": "de"}).json()
     assert answer["detectedLanguage"]["language"] == "en"
     assert "Bahnhof" in answer["translatedText"]
@@ -41,13 +41,13 @@ def test_the_language_can_be_left_to_us(server):
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"q": "a", "source": "de", "target": "xx"}, "is not translated here"),
+        ({"q": "a", "source": "de", "target": "xx"}, "there is no model for de-xx"),
         ({"source": "de", "target": "en"}, "q must be"),
         ({"q": "a", "target": "en"}, "source is missing"),
-        ({"q": "a", "source": "de", "target": "en", "alternatives": "many"}, "whole number"),
+        ({"q": "a", "source": "de", "target": "en", "alternatives": "many"}, "integer"),
         ({"q": "a", "source": "de", "target": "en", "alternatives": "99"}, "from 0 to"),
     ],
 )
-def test_mistakes_are_told(server, asked, words):
+def test_an_invalid_request_gets_an_explanation(server, asked, words):
     answer = server.post("/translate", data=asked)
     assert answer.status_code == 400 and words in answer.json()["error"]

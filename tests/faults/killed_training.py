@@ -1,7 +1,7 @@
-"""A training run that is killed again and again: `python tests/faults/lives.py RUN KILLS SEED [KEY=VALUE ...]`.
+"""A training run that is killed repeatedly: `python tests/faults/killed_training.py RUN KILLS SEED [KEY=VALUE ...]`.
 
-Each life is a forked process that trains as `regard train` would, and is ended by SIGKILL at a random moment; the last one
-may finish. Forking saves the seconds that importing PyTorch takes. The last line of output is a report, as JSON.
+Each attempt is a forked process that trains as `regard train` would. It is killed by SIGKILL at a random moment; the last
+attempt may finish. Forking saves the seconds that importing PyTorch takes. The last line of output is a report in JSON.
 """
 
 import json
@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def live(run: Path, overrides: list[str]) -> None:
-    """One life, in a process of its own."""
+def attempt(run: Path, overrides: list[str]) -> None:
+    """Train until the end or until this process is killed."""
     from regard import api
 
     try:
@@ -31,8 +31,8 @@ def being_written(run: Path) -> bool:
     return any((run / "checkpoints").glob(".*.tmp")) or any(run.glob(".final.*.tmp"))
 
 
-def wait_to_die(run: Path, child: int, generator: random.Random) -> None:
-    """Until a random moment: in one life of eight before training begins, else in it, half the time in a checkpoint."""
+def wait_randomly(run: Path, child: int, generator: random.Random) -> None:
+    """Wait for a random moment: for one attempt in eight before training starts, for half of the others in a checkpoint."""
 
     def wait_until(condition: Callable[[], bool], seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -44,34 +44,34 @@ def wait_to_die(run: Path, child: int, generator: random.Random) -> None:
     if generator.random() < 1 / 8:
         wait_until(lambda: False, generator.uniform(0.0, 1.0))
         return
-    before = written(run)
-    wait_until(lambda: written(run) != before, 60)
+    before = log_time(run)
+    wait_until(lambda: log_time(run) != before, 60)
     wait_until(lambda: False, generator.uniform(0.0, 0.5))
     if generator.random() < 0.5:
         wait_until(lambda: being_written(run), 2)
         wait_until(lambda: False, generator.uniform(0.0, 0.01))
 
 
-def written(run: Path) -> int:
-    """When the log was last written: training begins with that."""
+def log_time(run: Path) -> int:
+    """Return when the log was last written; training starts with that."""
     path = run / "log.jsonl"
     return path.stat().st_mtime_ns if path.exists() else 0
 
 
 def main() -> None:
     run, kills, seed, *overrides = sys.argv[1:]
-    import regard.api  # imported once, here: the lives inherit it
+    import regard.api  # imported once and inherited by the attempts
 
     assert regard.api
     generator, folder = random.Random(int(seed)), Path(run)
-    report = {"kills": 0, "while_writing": 0, "lives": 0, "steps": []}
+    report = {"kills": 0, "while_writing": 0, "attempts": 0, "steps": []}
     while True:
-        report["lives"] += 1
+        report["attempts"] += 1
         child = os.fork()
         if child == 0:
-            live(folder, overrides)
+            attempt(folder, overrides)
         if report["kills"] < int(kills):
-            wait_to_die(folder, child, generator)
+            wait_randomly(folder, child, generator)
             writing = being_written(folder)
             os.kill(child, signal.SIGKILL)
             _, status = os.waitpid(child, 0)
@@ -84,7 +84,7 @@ def main() -> None:
         else:
             _, status = os.waitpid(child, 0)
         if os.waitstatus_to_exitcode(status) != 0:
-            raise SystemExit(f"a life ended with {os.waitstatus_to_exitcode(status)}")
+            raise SystemExit(f"an attempt exited with {os.waitstatus_to_exitcode(status)}")
         break
     print(json.dumps(report))
 

@@ -1,4 +1,4 @@
-"""The endpoints of LibreTranslate, so that its clients work unchanged."""
+"""A LibreTranslate-compatible API, so that clients of LibreTranslate work unchanged."""
 
 from __future__ import annotations
 
@@ -10,36 +10,35 @@ from urllib.parse import parse_qs
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 
-from regard.serve.caller import Caller
-from regard.serve.models import Served, known_languages
-from regard.serve.service import Service
+from regard.serve.models import ServedModel, known_languages
+from regard.serve.service import RequestContext, Service
 
 
-def add_libre(app: FastAPI, service: Service) -> None:
-    """Adds /translate, /detect and /languages."""
+def add_libretranslate(app: FastAPI, service: Service) -> None:
+    """Add /translate, /detect and /languages to an application."""
 
     @app.post("/translate", tags=["LibreTranslate"], openapi_extra=_BODY)
     async def translate(request: Request) -> dict[str, Any]:
-        """As LibreTranslate's: q, source, target, alternatives, api_key; form or JSON."""
-        asked = await _read(request)
-        caller = service.enter(request, _text(asked, "api_key", ""))
-        texts, several = _texts(asked)
-        source, target = _text(asked, "source"), _text(asked, "target")
-        alternatives = _number(asked, "alternatives", most=service.limits.beam - 1)
+        """Translate as LibreTranslate does: q, source, target, alternatives, api_key; form or JSON."""
+        fields = await _read_fields(request)
+        context = service.authorize(request, _text(fields, "api_key", ""))
+        texts, several = _texts(fields)
+        source, target = _text(fields, "source"), _text(fields, "target")
+        alternatives = _number(fields, "alternatives", maximum=service.limits.beam - 1)
         detected = None
         if source == "auto":
-            detected = (await _detect(service, caller, " ".join(texts)))[0]
+            detected = (await _detect(service, context, " ".join(texts)))[0]
             source = detected["language"]
-        served = _between(service, source, target)
+        served = _find_model(service, source, target)
         beam = max(served.translator.config.beam, alternatives + 1)
         options = served.translator.config.replace(beam=min(beam, service.limits.beam), nbest=alternatives + 1)
-        answers: list[str] = []
+        translations: list[str] = []
         others: list[list[str]] = []
-        for cut, found in await service.translate(caller, served, texts, options):
-            answers.append(cut.joined([best[0].text for best in found]))
-            ways = range(1, min(map(len, found), default=1))
-            others.append([cut.joined([best[way].text for best in found]) for way in ways])
-        result: dict[str, Any] = {"translatedText": answers if several else answers[0]}
+        for split_text, found in await service.translate(context, served, texts, options):
+            translations.append(split_text.join([best[0].text for best in found]))
+            ranks = range(1, min(map(len, found), default=1))
+            others.append([split_text.join([best[rank].text for best in found]) for rank in ranks])
+        result: dict[str, Any] = {"translatedText": translations if several else translations[0]}
         if alternatives:
             result["alternatives"] = others if several else others[0]
         if detected:
@@ -48,15 +47,15 @@ def add_libre(app: FastAPI, service: Service) -> None:
 
     @app.post("/detect", tags=["LibreTranslate"], openapi_extra=_BODY)
     async def detect(request: Request) -> list[dict[str, Any]]:
-        """Which of the languages that are translated from a text is most likely in."""
-        asked = await _read(request)
-        caller = service.enter(request, _text(asked, "api_key", ""))
-        texts, _ = _texts(asked)
-        return await _detect(service, caller, " ".join(texts))
+        """Detect the language of a text, among the source languages of the models."""
+        fields = await _read_fields(request)
+        context = service.authorize(request, _text(fields, "api_key", ""))
+        texts, _ = _texts(fields)
+        return await _detect(service, context, " ".join(texts))
 
     @app.get("/languages", tags=["LibreTranslate"])
     async def languages() -> list[dict[str, Any]]:
-        """The languages that are translated from, and into which."""
+        """List the source languages and the target languages of each."""
         targets: dict[str, list[str]] = {}
         for served in service.models.values():
             if served.languages:
@@ -84,41 +83,41 @@ _BODY = {
 }
 
 
-async def _read(request: Request) -> dict[str, Any]:
-    """The fields of a form or of JSON."""
+async def _read_fields(request: Request) -> dict[str, Any]:
+    """Return the fields of a form or a JSON object."""
     body, kind = await request.body(), request.headers.get("content-type", "")
     try:
         if "json" in kind:
-            asked = json.loads(body)
+            fields = json.loads(body)
         else:
             form = parse_qs(body.decode("utf-8"), keep_blank_values=True, max_num_fields=2000)
-            asked = {key: values if key == "q" and len(values) > 1 else values[-1] for key, values in form.items()}
+            fields = {key: values if key == "q" and len(values) > 1 else values[-1] for key, values in form.items()}
     except (ValueError, RecursionError) as error:
-        raise HTTPException(400, "the body is neither a form nor JSON") from error
-    if not isinstance(asked, dict):
-        raise HTTPException(400, "the body must be an object")
-    return asked
+        raise HTTPException(400, "the request body is neither a form nor JSON") from error
+    if not isinstance(fields, dict):
+        raise HTTPException(400, "the request body must be a JSON object")
+    return fields
 
 
-def _texts(asked: dict[str, Any]) -> tuple[list[str], bool]:
-    q = asked.get("q")
+def _texts(fields: dict[str, Any]) -> tuple[list[str], bool]:
+    q = fields.get("q")
     texts: list[Any] = q if isinstance(q, list) else [q]
     if not texts or not all(isinstance(text, str) for text in texts) or len(texts) > 1000:
-        raise HTTPException(400, "q must be a text, or a list of up to 1,000")
+        raise HTTPException(400, "q must be a string, or a list of up to 1,000 strings")
     if not all(map(_encodable, texts)):
-        raise HTTPException(400, "q holds half of a surrogate pair")
+        raise HTTPException(400, "q contains an unpaired surrogate")
     return texts, isinstance(q, list)
 
 
-def _text(asked: dict[str, Any], key: str, default: str | None = None) -> str:
-    value = asked.get(key) or default
+def _text(fields: dict[str, Any], key: str, default: str | None = None) -> str:
+    value = fields.get(key) or default
     if not isinstance(value, str) or not _encodable(value):
-        raise HTTPException(400, f"{key} is missing, or is no text")
+        raise HTTPException(400, f"{key} is missing, or is not a string")
     return value
 
 
 def _encodable(text: str) -> bool:
-    """Whether it is whole: JSON can write half of a surrogate pair, UTF-8 cannot."""
+    """Return whether UTF-8 can encode a text: JSON allows unpaired surrogates, UTF-8 does not."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -126,35 +125,35 @@ def _encodable(text: str) -> bool:
     return True
 
 
-def _number(asked: dict[str, Any], key: str, *, most: int) -> int:
+def _number(fields: dict[str, Any], key: str, *, maximum: int) -> int:
     try:
-        value = int(asked.get(key, 0) or 0)
+        value = int(fields.get(key, 0) or 0)
     except (TypeError, ValueError, OverflowError) as error:
-        raise HTTPException(400, f"{key} must be a whole number") from error
-    if not 0 <= value <= most:
-        raise HTTPException(400, f"{key} must be from 0 to {most}")
+        raise HTTPException(400, f"{key} must be an integer") from error
+    if not 0 <= value <= maximum:
+        raise HTTPException(400, f"{key} must be from 0 to {maximum}")
     return value
 
 
-def _between(service: Service, source: str, target: str) -> Served:
+def _find_model(service: Service, source: str, target: str) -> ServedModel:
     for served in service.models.values():
         if served.languages == (source, target):
             return served
     pairs = ", ".join("-".join(served.languages) for served in service.models.values() if served.languages)
-    raise HTTPException(400, f"{source[:20]} to {target[:20]} is not translated here; there is {pairs or 'nothing'}")
+    raise HTTPException(400, f"there is no model for {source[:20]}-{target[:20]}; available: {pairs or 'none'}")
 
 
-async def _detect(service: Service, caller: Caller, text: str) -> list[dict[str, Any]]:
-    """The languages translated from, likeliest first: a model is least surprised by what it writes for its own language."""
+async def _detect(service: Service, context: RequestContext, text: str) -> list[dict[str, Any]]:
+    """Return source languages, most likely first. A model scores its output highest for input in its own language."""
     scores: dict[str, float] = {}
     for served in service.models.values():
         if served.languages and text.strip():
             options = served.translator.config.replace(beam=1, length_penalty=1.0)
-            ((_, found),) = await service.translate(caller, served, [text[:300]], options)
+            ((_, found),) = await service.translate(context, served, [text[:300]], options)
             score = sum(best[0].score for best in found) / max(1, len(found))
             scores[served.languages[0]] = max(score, scores.get(served.languages[0], -math.inf))
     if not scores:
-        raise HTTPException(400, "no language is known here, or there is no text")
+        raise HTTPException(400, "the text is empty, or no model has known languages")
     total = sum(math.exp(score) for score in scores.values())
     shares = {code: round(100 * math.exp(score) / total, 1) if total else 0.0 for code, score in scores.items()}
     return sorted(
