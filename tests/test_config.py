@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from regard.tasks.setup import resolve
 from regard.cli import app
 from regard.config import Bitext, DataConfig, Recipe, SearchOptions, TrainConfig
 from regard.errors import ConfigError, DecodeError
 from regard.models import MODELS, model_config
 from regard.recipe_files import apply_override, differences, find_recipe, load_recipe, shipped_recipes
+from regard.tasks.setup import resolve
 from regard.toml import decode, dump_toml, read_toml, to_table
 
 SMALL = """

@@ -20,7 +20,7 @@ from regard.decoding.translator import Translator
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.evaluation.metrics import Score, deciding_metric, score_all
 from regard.explain.report import write_report
-from regard.explain.trace_types import Trace
+from regard.explain.trace import Trace
 from regard.models import build_model, expected_shapes
 from regard.models.base import Model, Seq2Seq
 from regard.nn.device import pick_device, pick_precision, use_device, use_threads
@@ -131,13 +131,13 @@ def _train(
     codec = task.load_codec(run.codec_folder()) if begun else share_codec(task, fitted, world)
     model = fresh_model(recipe, task.sizes(codec)).to(world.device)
     dataset = task.dataset(corpus.train, codec)
-    recipe = choose_budget(task, dataset, model, world, hear)
+    recipe = choose_budget(task, codec, dataset, model, world, hear)
     task = task_of(recipe)
     extras = task.extras(model, dataset)
     dataset = extras(dataset) if isinstance(dataset, Columns) else dataset
     loader = make_loader(task, dataset, task.epochs(corpus.train, dataset, codec), model, world, hear)
     validate = make_validator(task, corpus.valid, codec, world, extras) if corpus.valid else None
-    try_one_example(task, model.eval(), world.device, pick_precision(recipe.train.precision, world.device))
+    try_one_example(task, codec, model.eval(), world.device, pick_precision(recipe.train.precision, world.device))
     trainer = Trainer(
         model,
         loader,

@@ -62,7 +62,15 @@ def _refuse_markup(page: str) -> None:
 def open_run(place: Place) -> str:
     run = RunFolder(place.run)
     output = []
-    for read in (run.recipe, lambda: load_tokenizers(run.codec_folder()), run.corpus, run.read_log, run.problems, run.latest, run.steps):
+    for read in (
+        run.recipe,
+        lambda: load_tokenizers(run.codec_folder()),
+        run.corpus,
+        run.read_log,
+        run.problems,
+        run.latest,
+        run.steps,
+    ):
         try:
             output.append(repr(read()))
         except regard.RegardError as error:

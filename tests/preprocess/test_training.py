@@ -14,6 +14,7 @@ from regard.data.packing import PackedLoader
 from regard.data.pair_store import PairStore, StoredPairs
 from regard.data.shuffle import Shuffle
 from regard.errors import ConfigError, DataError
+from regard.recipe_files import load_recipe
 from tests.preprocess.conftest import PAIRS
 
 

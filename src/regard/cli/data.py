@@ -12,7 +12,6 @@ import typer
 from rich.markup import escape
 
 from regard.cli.terminal import command_name, console, format_duration, print_message, printable
-from regard.recipe_files import find_recipe, load_recipe
 from regard.errors import ConfigError
 from regard.recipe_files import find_recipe, load_recipe
 

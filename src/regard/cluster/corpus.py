@@ -96,7 +96,8 @@ def translate_corpus(
         shards = split_into_shards(files, shard_lines)
         model = pack_model(run)
         named = column if isinstance(layout, ParquetFormat) else None
-        settings = OutputSettings(files, named, shard_lines, str(run), model.sha256, _search_settings(options, recipe.decode))
+        search = _search_settings(options, recipe.decode)
+        settings = OutputSettings(files, named, shard_lines, str(run), model.sha256, search)
         folder.begin(settings, stored, len(shards))
         todo = {shard.number: shard.size for shard in shards if not folder.is_done(shard)}
         began, translated = time.monotonic(), 0

@@ -72,7 +72,8 @@ def deciding_metric(name: str, *, compares: str = TEXT) -> Metric[Any]:
     metric = METRICS.get(name, where="train.metric")
     if metric.function is not None and not metric.scores(compares):
         fit = ", ".join(one.name for one in metrics_of(compares))
-        raise ConfigError(f"train.metric is {name!r}, which compares {' and '.join(metric.compares)}; for {compares} use loss, {fit}")
+        kinds = " and ".join(metric.compares)
+        raise ConfigError(f"train.metric is {name!r}, which compares {kinds}; for {compares} use loss, {fit}")
     return metric
 
 
@@ -144,11 +145,49 @@ def edit_distance(left: Sequence[str], right: Sequence[str]) -> int:
     return row[-1]
 
 
+def accuracy(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> tuple[float, str]:
+    """Return the share of reference labels that the output has at the same place."""
+    right = total = 0
+    for output, reference in zip(outputs, references, strict=True):
+        own, theirs = output.split(), reference.split()
+        right += sum(one == other for one, other in zip(own, theirs, strict=False))
+        total += len(theirs)
+    return 100 * right / max(total, 1), "labels split at spaces, compared place by place"
+
+
+def span_f1(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> tuple[float, str]:
+    """Return the harmonic mean of precision and recall over spans: the same kind from the same first to last label."""
+    found = expected = right = 0
+    for output, reference in zip(outputs, references, strict=True):
+        own, theirs = set(spans(output.split())), set(spans(reference.split()))
+        found, expected, right = found + len(own), expected + len(theirs), right + len(own & theirs)
+    value = 200 * right / (found + expected) if found + expected else 100.0
+    return value, "exact spans of BIO labels, micro average, as conlleval counts them"
+
+
+def spans(labels: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Return the spans of BIO labels. As in conlleval, an I that continues no span of its kind begins one."""
+    found: list[tuple[str, int, int]] = []
+    begin, kind = 0, ""
+    for place, label in enumerate([*labels, "O"]):
+        prefix, _, name = label.partition("-")
+        continues = prefix == "I" and name == kind
+        if kind and not continues:
+            found.append((kind, begin, place))
+            kind = ""
+        if prefix in ("B", "I") and name and not continues:
+            begin, kind = place, name
+    return found
+
+
 register_metric(Metric("loss", None, higher_is_better=False, label="dev loss", decimals=3))
 register_metric(Metric("bleu", bleu, higher_is_better=True, label="BLEU"))
 register_metric(Metric("chrf", chrf, higher_is_better=True, label="chrF"))
 register_metric(Metric("exact", exact_match, higher_is_better=True, label="exact match", unit="%", compares=(ANY,)))
 register_metric(Metric("token_errors", token_error_rate, higher_is_better=False, label="token errors", unit="%"))
+EVERY_LABEL = (TAGS, LABELS, POSITIONS)
+register_metric(Metric("accuracy", accuracy, higher_is_better=True, label="accuracy", unit="%", compares=EVERY_LABEL))
+register_metric(Metric("span_f1", span_f1, higher_is_better=True, label="span F1", unit="%", compares=(TAGS,)))
 
 
 BINS = 10

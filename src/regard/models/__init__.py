@@ -19,10 +19,12 @@ from regard.models.convs2s import PRESETS as CONVS2S_PRESETS
 from regard.models.convs2s import ConvS2S, ConvS2SConfig
 from regard.models.ctc import Ctc, CtcConfig
 from regard.models.encoder_decoder import PRESETS as TRANSFORMER_PRESETS
-from regard.models.encoder_decoder import TransformerConfig
+from regard.models.encoder_decoder import EncoderConfig, TransformerConfig
 from regard.models.nat import Nat, NatConfig
+from regard.models.pointer import Pointer, PointerConfig
 from regard.models.rnn import PRESETS as RNN_PRESETS
 from regard.models.rnn import Rnn, RnnConfig
+from regard.models.tagger import Classifier, Tagger
 from regard.models.transformer import Transformer
 from regard.registry import Registry
 from regard.toml import decode
@@ -52,6 +54,9 @@ register_model("bytenet", Family(ByteNetConfig, ByteNet, BYTENET_PRESETS))
 register_model("nat", Family(NatConfig, Nat, TRANSFORMER_PRESETS))
 register_model("cmlm", Family(CmlmConfig, Cmlm, TRANSFORMER_PRESETS))
 register_model("ctc", Family(CtcConfig, Ctc, TRANSFORMER_PRESETS))
+register_model("tagger", Family(EncoderConfig, Tagger, TRANSFORMER_PRESETS, task="tagging"))
+register_model("classifier", Family(EncoderConfig, Classifier, TRANSFORMER_PRESETS, task="classification"))
+register_model("pointer", Family(PointerConfig, Pointer, TRANSFORMER_PRESETS, task="pointing"))
 
 
 def model_config(table: Mapping[str, Any]) -> tuple[str, Struct]:

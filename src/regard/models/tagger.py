@@ -15,14 +15,14 @@ from torch import Tensor, nn
 from regard.data.batch import NO_LABEL, Batch
 from regard.data.ragged import Layout, Ragged
 from regard.models.base import Model
-from regard.models.encoder_decoder import EncoderConfig, EncoderLayer
+from regard.models.encoder_decoder import EncoderConfig, layer_options
 from regard.nn.attend import AttentionMask
 from regard.nn.device import stream_dtype
 from regard.nn.dropout import Dropout
+from regard.nn.layers import Stack, TransformerEncoderLayer
 from regard.nn.linear import Linear
 from regard.nn.norms import Norm
-from regard.nn.positions import Positions, Rotation
-from regard.nn.stack import Stack
+from regard.nn.positions import Positions
 
 
 class TransformerEncoder(nn.Module):
@@ -33,18 +33,19 @@ class TransformerEncoder(nn.Module):
         self.config = config
         self.positions = Positions(config.positions, config.width, max_positions=config.max_positions)
         self.dropout = Dropout(config.dropout, model.noise)
-        self.layers: Stack[EncoderLayer] = Stack(EncoderLayer(config, model.noise) for _ in range(config.num_layers))
+        options = {**layer_options(config), "noise": model.noise}
+        self.layers: Stack[TransformerEncoderLayer] = Stack(
+            TransformerEncoderLayer(**options) for _ in range(config.num_layers)
+        )
         # Post-norm layers end in a norm of their own.
         self.norm = Norm(config.norm, config.width) if config.norm_order == "pre" else nn.Identity()
 
     def forward(self, x_MD: Tensor, layout: Layout) -> Ragged:
-        x_MD = self.positions(x_MD, layout.positions, layout.longest)
+        x_MD = self.positions.add(x_MD, layout.positions, layout.longest)
         x_MD = self.dropout(x_MD.to(stream_dtype(x_MD)))
         mask = AttentionMask(layout, window=self.config.window)
-        rotary = self.config.positions == "rotary"
-        rotation = Rotation(layout.positions, self.config.heads.key_width) if rotary else None
         for layer in self.layers:
-            x_MD = layer(x_MD, mask, rotation)
+            x_MD = layer(x_MD, mask)
         return Ragged(self.norm(x_MD), layout)
 
 

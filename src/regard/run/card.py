@@ -9,9 +9,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.run.checkpoint import Checkpoint
 from regard.config import Recipe
 from regard.recipe_files import load_recipe, shipped_recipes
+from regard.run.checkpoint import Checkpoint
 from regard.run.folder import CARD_JSON, CARD_PAGE, RunFolder
 from regard.toml import dump_toml, flat_table, to_table
 

@@ -26,11 +26,12 @@ class BaseRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    model: Annotated[str | None, Field(max_length=200, description="A name from /v1/models; the first model if not given.")] = (
-        None
-    )
+    model: Annotated[
+        str | None, Field(max_length=200, description="A name from /v1/models; the first model if not given.")
+    ] = None
     max_extra: Annotated[
-        int | None, option("max_extra", "Maximum number of output tokens beyond those of the input.", most=LIMITS.max_extra)
+        int | None,
+        option("max_extra", "Maximum number of output tokens beyond those of the input.", most=LIMITS.max_extra),
     ] = None
 
     def search(self) -> dict[str, Any]:

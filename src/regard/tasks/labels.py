@@ -67,11 +67,9 @@ class _LabelTask(Task[LabelCodec]):
         config, pairs = self.recipe.tokenizer, train.examples()
         labels = sorted({name for pair in pairs for name in self.names(pair)})
         if not 0 < len(labels) <= MOST_LABELS:
-            raise DataError(f"the training examples have {len(labels):,} different labels; 1 to {MOST_LABELS:,} can be learnt")
+            raise DataError(f"the training examples have {len(labels):,} labels; 1 to {MOST_LABELS:,} can be learnt")
         inputs = [(pair.source, pair.source) for pair in pairs]
-        tokenizers = train_tokenizers(
-            inputs, kind=config.kind, size=config.size, joint=True, coverage=config.coverage
-        )
+        tokenizers = train_tokenizers(inputs, kind=config.kind, size=config.size, joint=True, coverage=config.coverage)
         return LabelCodec(tokenizers.source, tuple(labels))
 
     def load_codec(self, folder: Folder) -> LabelCodec:
@@ -135,7 +133,7 @@ class Tagging(_LabelTask):
             labels.append(row)
         return Columns({"source": Column.from_lists(sources), "labels": Column.from_arrays(labels)}, ("source",))
 
-    def probe(self, length: int, count: int) -> Batch:
+    def probe(self, codec: LabelCodec, length: int, count: int) -> Batch:
         layout = Layout([length] * count)
         zeros = torch.zeros(layout.total, dtype=torch.int64)
         return Batch(Ragged(zeros, layout), None, Ragged(zeros, layout), layout.total)
@@ -165,7 +163,7 @@ class Classification(_LabelTask):
         labels = [codec.label_ids(self.names(pair)) for pair in examples]
         return Columns({"source": Column.from_lists(sources), "labels": Column.from_lists(labels)}, ("source",))
 
-    def probe(self, length: int, count: int) -> Batch:
+    def probe(self, codec: LabelCodec, length: int, count: int) -> Batch:
         source = Ragged(torch.zeros(length * count, dtype=torch.int64), Layout([length] * count))
         return Batch(source, None, Ragged(torch.zeros(count, dtype=torch.int64), Layout([1] * count)), count)
 

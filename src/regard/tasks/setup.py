@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -157,14 +158,16 @@ def why_not_packed(task: Task[Any], model: Model, world: World) -> str:
     return ""
 
 
-def choose_budget(task: Task[Any], dataset: Dataset, model: Model, world: World, listen: Listener) -> Recipe:
+def choose_budget(
+    task: Task[Any], codec: Codec, dataset: Dataset, model: Model, world: World, listen: Listener
+) -> Recipe:
     """Return the recipe with a token budget that fits every process: the one it names, or the largest that fits."""
-    recipe = task.recipe
+    recipe, probe = task.recipe, partial(task.probe, codec)
     precision, totals = pick_precision(recipe.train.precision, world.device), dataset.upto(recipe.data.max_length)
-    batch_of, most = longest_sentences(totals.longest, task.probe), max(totals.tokens) + totals.examples
+    batch_of, most = longest_sentences(totals.longest, probe), max(totals.tokens) + totals.examples
     if model.similar_lengths and not why_not_packed(task, model, world):
         # Rectangles are equally large for a small corpus.
-        batch_of, most = rectangles(dataset, recipe.data.max_length, task.probe), sys.maxsize
+        batch_of, most = rectangles(dataset, recipe.data.max_length, probe), sys.maxsize
     if recipe.train.tokens != "auto":
         check_memory(model, min(recipe.train.tokens, most), batch_of, precision=precision)
         return recipe
@@ -173,7 +176,7 @@ def choose_budget(task: Task[Any], dataset: Dataset, model: Model, world: World,
     return msgspec.structs.replace(recipe, train=msgspec.structs.replace(recipe.train, tokens=budget))
 
 
-def try_one_example(task: Task[Any], model: Model, device: torch.device, precision: torch.dtype) -> None:
+def try_one_example(task: Task[Any], codec: Codec, model: Model, device: torch.device, precision: torch.dtype) -> None:
     """Run a made-up example through the model, so that what cannot run on this machine fails before a folder exists."""
     with torch.inference_mode(), autocast(device, precision):
-        model(task.probe(1, 1).to(device))
+        model(task.probe(codec, 1, 1).to(device))

@@ -17,8 +17,7 @@ from regard.decoding.rescorer import Rescorer
 from regard.decoding.translator import Translator
 from regard.errors import ConfigError, DataError
 from regard.evaluation.metrics import TEXT, histograms
-from regard.explain.trace import attention_between, trace_translation
-from regard.explain.trace_types import Trace
+from regard.explain.trace import Trace, attention_between, trace_translation
 from regard.models.base import Model, NonAutoregressive, Seq2Seq
 from regard.storage.folder import Folder
 from regard.tasks.base import Task
@@ -110,7 +109,7 @@ class Translation(Task[Tokenizers]):
     def collate(self, columns: Columns, rows: Indices) -> Batch:
         return collate_pairs(columns, rows)
 
-    def probe(self, length: int, count: int) -> Batch:
+    def probe(self, codec: Tokenizers, length: int, count: int) -> Batch:
         return make_batch([[UNK] * length] * count, [[UNK] * length] * count)
 
     # Models
