@@ -1,7 +1,6 @@
 """Search in 8-bit integers, with a model in the box: by the verbs, the command and the server's worker."""
 
-from dataclasses import asdict
-
+import msgspec
 import pytest
 import torch
 
@@ -42,7 +41,14 @@ def answers_of_a_worker():
     """What a worker process of the server finds, by the number of the sentence: texts with their scores."""
     command = WorkerCommand.for_runs([find_run("de-en").path], device="cpu", int8=True, threads=1)
     worker = WorkerProcess(command)
-    task = {"id": 0, "kind": "translate", "model": 0, "sentences": TEXTS, "options": asdict(OPTIONS), "seconds": 60}
+    task = {
+        "id": 0,
+        "kind": "translate",
+        "model": 0,
+        "sentences": TEXTS,
+        "options": msgspec.structs.asdict(OPTIONS),
+        "seconds": 60,
+    }
     worker.send(task)
     found = {}
     while len(found) < len(TEXTS):
