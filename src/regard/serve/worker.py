@@ -105,9 +105,8 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
         def send_partial(ids: list[int]) -> None:
             channel.send({"id": number, "partial": decode(ids)})
 
-        send_ready(
-            [(0, decode(stream_greedy(translator.model, source_ids, options=options, hear=send_partial, check=check)))]
-        )
+        ids = stream_greedy(translator.model, source_ids, options=options, hear=send_partial, check=check)
+        send_ready([(0, decode(ids))])
 
 
 def main(device: str, precision: str, threads: int, runs: list[str]) -> None:
