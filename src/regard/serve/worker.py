@@ -89,9 +89,8 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
         from regard.explain.trace import trace_translation
 
         (text,) = task["sentences"]
-        send_ready(
-            [(0, packed(trace_translation(translator, text, options=options, check=check, **task["arguments"])))]
-        )
+        trace = trace_translation(translator, text, options=options, check=check, **task["arguments"])
+        send_ready([(0, packed(trace))])
     else:
         from regard.decoding.live import stream_greedy
         from regard.models.base import Seq2Seq
