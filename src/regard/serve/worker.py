@@ -89,9 +89,8 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
         from regard.explain.trace import trace_translation
 
         (text,) = task["sentences"]
-        send_ready(
-            [(0, packed(trace_translation(translator, text, options=options, check=check, **task["arguments"])))]
-        )
+        trace = trace_translation(translator, text, options=options, check=check, **task["arguments"])
+        send_ready([(0, packed(trace))])
     else:
         from regard.decoding.live import stream_greedy
         from regard.models.base import Seq2Seq
@@ -105,9 +104,8 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
         def send_partial(ids: list[int]) -> None:
             channel.send({"id": number, "partial": decode(ids)})
 
-        send_ready(
-            [(0, decode(stream_greedy(translator.model, source_ids, options=options, hear=send_partial, check=check)))]
-        )
+        ids = stream_greedy(translator.model, source_ids, options=options, hear=send_partial, check=check)
+        send_ready([(0, decode(ids))])
 
 
 def main(device: str, precision: str, threads: int, runs: list[str]) -> None:
