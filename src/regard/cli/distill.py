@@ -12,7 +12,9 @@ from regard.cli.terminal import format_duration, print_message
 
 
 def distill(
-    teacher: Annotated[Path, typer.Argument(help="A run folder, or de-en, en-de.", show_default=False)],
+    teacher: Annotated[
+        Path, typer.Argument(help="A run folder, or a pretrained model: de-en, en-de.", show_default=False)
+    ],
     out: Annotated[Path, typer.Argument(help="Folder of the new corpus.", show_default=False)],
     source: Annotated[
         Path | None, typer.Option(help="Sentences to translate. Default: the training text of the teacher.")

@@ -14,7 +14,10 @@ from regard.cli.terminal import print_warning, printable
 
 def evaluate(
     run: Annotated[
-        Path, typer.Argument(help="A run folder, finished or training, or de-en, en-de.", show_default=False)
+        Path,
+        typer.Argument(
+            help="A run folder, finished or training, or a pretrained model: de-en, en-de.", show_default=False
+        ),
     ],
     source: Annotated[
         Path | None, typer.Option(help="Sentences to translate. Default: the recipe's test sets.")

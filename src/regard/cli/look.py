@@ -15,7 +15,9 @@ KINDS = "encoder, decoder, encoder-decoder"
 def look(
     run: Annotated[
         Path | None,
-        typer.Argument(help="A run folder, finished or training, or de-en, en-de.", show_default=False),
+        typer.Argument(
+            help="A run folder, finished or training, or a pretrained model: de-en, en-de.", show_default=False
+        ),
     ] = None,
     sentence: Annotated[str | None, typer.Argument(help="The sentence to translate.", show_default=False)] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The file to write. Default: look.html.")] = None,

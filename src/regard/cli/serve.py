@@ -16,7 +16,9 @@ def serve(
     runs: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[RUN]...", help="Run folders, or de-en, en-de. Default: all pretrained models.", show_default=False
+            metavar="[RUN]...",
+            help="Run folders, or pretrained models: de-en, en-de. Default: all pretrained models.",
+            show_default=False,
         ),
     ] = None,
     host: Annotated[
@@ -44,7 +46,7 @@ def serve(
     allow_host: Annotated[
         list[str] | None,
         typer.Option(
-            help="Host name to accept in requests; repeatable. Others are refused. On loopback, default: its own names.",
+            help="Accept this host name in requests and refuse others; repeatable. Default on loopback: its own names.",
             show_default=False,
         ),
     ] = None,

@@ -15,7 +15,10 @@ from regard.cli.translate_ray import refuse_without_ray, translate_with_ray
 
 def translate(
     run: Annotated[
-        Path, typer.Argument(help="A run folder, finished or training, or de-en, en-de.", show_default=False)
+        Path,
+        typer.Argument(
+            help="A run folder, finished or training, or a pretrained model: de-en, en-de.", show_default=False
+        ),
     ],
     file: Annotated[
         str,
@@ -29,9 +32,11 @@ def translate(
     beam: Annotated[int | None, typer.Option(help="Beam size; 1 is greedy. Default: that of the recipe.")] = None,
     nbest: Annotated[int, typer.Option(help="Translations per line.")] = 1,
     length_penalty: Annotated[
-        float | None, typer.Option(help="alpha of Wu et al. 2016; 0 prefers short output.")
+        float | None, typer.Option(help="alpha of Wu et al. 2016; 0 prefers short output. Default: that of the recipe.")
     ] = None,
-    max_extra: Annotated[int | None, typer.Option(help="Limit of the output length: input tokens plus this.")] = None,
+    max_extra: Annotated[
+        int | None, typer.Option(help="Maximum of output tokens minus input tokens. Default: that of the recipe.")
+    ] = None,
     iterations: Annotated[
         int | None, typer.Option(help="Iterations of mask-predict. Default: that of the recipe.")
     ] = None,

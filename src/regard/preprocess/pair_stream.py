@@ -17,7 +17,7 @@ CHUNK_PAIRS = 2**14
 CHUNK_CHARS = 2**23
 READ_AHEAD = 2  # chunks that are read while one is encoded
 
-Item = TypeVar("Item")
+Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 
@@ -69,7 +69,7 @@ def chunks_of(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
         yield chunk
 
 
-def map_in_background(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+def map_in_background(work: Callable[[Argument], Result], items: Iterable[Argument]) -> Iterator[Result]:
     """Yield work(item) for each item, in order. A thread works while the next items are read.
 
     One thread is enough, because SentencePiece uses all cores and, like hashing, releases the interpreter lock.

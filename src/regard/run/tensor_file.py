@@ -2,7 +2,7 @@
 
 The format: 8 bytes with the length of the header, the header (JSON with the type, shape and position of each tensor), then
 the bytes of all tensors. `read_header` reads shapes without allocating the tensors, so that callers can check them first.
-The safetensors library does not work on an open file, and untrusted files are opened by `regard.storage` only.
+The safetensors library opens files by path, but files of a run are untrusted and opened by `regard.storage` only.
 """
 
 from __future__ import annotations
