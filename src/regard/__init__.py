@@ -9,26 +9,43 @@ regard.evaluate("runs/dates")
 
 from __future__ import annotations
 
-import os
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.api import evaluate, load, train
-
-# PyTorch's allocator on Arm gives memory back after 10 ms, and the next step wants it again (LOG.md, "On a Neoverse N1").
-# In milliseconds; it is read when torch is imported, which is later for our commands.
-os.environ.setdefault("MIMALLOC_PURGE_DELAY", "1000")
+    from regard.evaluation.metrics import Metric, register_metric
+    from regard.models import Family, register_model
+    from regard.text.tokenizer import TokenizerKind, register_tokenizer
 
 __version__ = "0.1.0"
-__all__ = ["RegardError", "__version__", "evaluate", "load", "train"]
+__all__ = [
+    "Family",
+    "Metric",
+    "RegardError",
+    "TokenizerKind",
+    "__version__",
+    "evaluate",
+    "load",
+    "register_metric",
+    "register_model",
+    "register_tokenizer",
+    "train",
+]
+
+_MODULES = {
+    "regard.api": ("evaluate", "load", "train"),
+    "regard.evaluation.metrics": ("Metric", "register_metric"),
+    "regard.models": ("Family", "register_model"),
+    "regard.text.tokenizer": ("TokenizerKind", "register_tokenizer"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    """The verbs, imported when first used: `import regard` alone does not import torch."""
-    if name in ("evaluate", "load", "train"):
-        from regard import api
-
-        return getattr(api, name)
+    """Import a public name when it is first used: `import regard` alone does not import torch."""
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(importlib.import_module(module), name)
     raise AttributeError(f"module 'regard' has no attribute {name!r}")

@@ -66,7 +66,7 @@ def test_they_are_refused_where_they_cannot_be(monkeypatch, tmp_path):
     with pytest.raises(ConfigError, match="for a CPU, and this is cuda; leave out int8"):
         api.load("de-en", int8=True)
     said = regard("translate", "de-en", "in.txt", "out", "--ray", "--int8", cwd=tmp_path)
-    assert said.returncode == 2 and "--int8 does not go with --ray" in said.stderr
+    assert said.returncode == 2 and "--int8 cannot be combined with --ray" in said.stderr
 
 
 def test_a_model_too_small_for_them_says_so(copied):

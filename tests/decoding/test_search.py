@@ -94,9 +94,9 @@ def test_the_normalizer_is_exact_to_many_digits(generator, layout, width, peak):
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"beam": 0}, "between 1 and 1000"),
+        ({"beam": 0}, "beam is 0; it must be from 1 to 1,000"),
         ({"beam": 2, "nbest": 3}, "or for a wider beam"),
-        ({"length_penalty": -1.0}, "between 0 and 100"),
+        ({"length_penalty": -1.0}, "it must be from 0 to 100"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(wrong, sentence):

@@ -59,11 +59,17 @@ VARIANTS = {
     "cmlm": {"paper": {}, "pre-norm": {"norm_order": "pre"}, "learned untied": {"positions": "learned", "tie": "none"}},
     "ctc": {"paper": {}, "two places": {"places": 2, "tie": "target"}},
 }
-assert VARIANTS.keys() == MODELS.keys(), "a new family needs its variants here"
+assert VARIANTS.keys() == set(MODELS.names()), "a new family needs its variants here"
 ALL = {
-    f"{kind}-{name}": {"kind": kind, **SMALL[kind], **keys} for kind in MODELS for name, keys in VARIANTS[kind].items()
+    f"{kind}-{name}": {"kind": kind, **SMALL[kind], **keys}
+    for kind in VARIANTS
+    for name, keys in VARIANTS[kind].items()
 }
-AT_ONCE = {name: table for name, table in ALL.items() if issubclass(MODELS[table["kind"]].build, NonAutoregressive)}
+AT_ONCE = {
+    name: table
+    for name, table in ALL.items()
+    if issubclass(MODELS.get(table["kind"], where="kind").build, NonAutoregressive)
+}
 TOKEN_BY_TOKEN = {name: table for name, table in ALL.items() if name not in AT_ONCE}
 VOCABULARY = 11
 

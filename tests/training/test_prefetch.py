@@ -24,7 +24,7 @@ def test_the_feed_gives_what_the_loader_gives():
 
 def test_an_error_in_the_thread_reaches_whoever_waits():
     loader = loader_of(sides_of(100))
-    loader.sides_of = lambda epoch: (_ for _ in ()).throw(DataError("the text is gone"))
+    loader.dataset_of = lambda epoch: (_ for _ in ()).throw(DataError("the text is gone"))
     with pytest.raises(DataError, match="the text is gone"):
         next(prefetch(loader, Position(), World()))
 

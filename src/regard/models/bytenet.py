@@ -21,9 +21,9 @@ from regard.models.base import Seq2Seq
 from regard.models.tied_embeddings import Tie, TiedEmbeddings
 from regard.nn.convolution import Convolution
 from regard.nn.dropout import Dropout, Noise
+from regard.nn.layers import Stack
 from regard.nn.linear import Linear
 from regard.nn.norms import Norm
-from regard.nn.stack import Stack
 
 
 class ByteNetConfig(Struct, frozen=True):

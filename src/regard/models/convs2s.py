@@ -24,9 +24,9 @@ from regard.nn.alignment import Alignment, Annotations
 from regard.nn.attend import AttentionMask
 from regard.nn.convolution import Convolution
 from regard.nn.dropout import Dropout, Noise
+from regard.nn.layers import Stack
 from regard.nn.linear import Linear
 from regard.nn.positions import Positions
-from regard.nn.stack import Stack
 
 HALF = math.sqrt(0.5)
 SPREAD = 0.1  # of the first embeddings: attention compares sums of them, unscaled, and should begin undecided
@@ -227,4 +227,4 @@ class ConvS2S(TiedEmbeddings, Seq2Seq):
         return self.project(self.out_of_decoder(x_RD))
 
     def _embed(self, ids: Tensor, table: Tensor, positions: Positions, places: Tensor, longest: int) -> Tensor:
-        return self.dropout(positions(F.embedding(ids, table), places, longest))
+        return self.dropout(positions.add(F.embedding(ids, table), places, longest))

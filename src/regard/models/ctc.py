@@ -76,7 +76,7 @@ class Ctc(EncoderDecoder, NonAutoregressive):
         count = self.config.places
         layout = Layout([count * length for length in memory.layout.lengths], memory.layout.device)
         x_ND = self.unfold(memory.values).view(-1, self.width)
-        x_ND = self.dropout(self.target_positions(x_ND, layout.positions, layout.longest))
+        x_ND = self.dropout(self.target_positions.add(x_ND, layout.positions, layout.longest))
         return Ragged(self._through_decoder(x_ND, layout, memory, causal=False), layout)
 
     def cannot_write(self, source_lengths: Indices, target_lengths: Indices) -> NDArray[np.bool_]:

@@ -14,9 +14,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from regard.data.ragged import Layout
-from regard.models.encoder_decoder import LayerState
-from regard.nn.cache import Ancestry, StaticCache, fill_up, of_sentences
+from regard.data.ragged import Layout, Ragged
+from regard.nn.cache import Ancestry, KeyValueCache, StaticCache, fill_up, fill_up_slots, of_sentences
+from regard.nn.layers import LayerState, Stack, TransformerDecoderLayer
 
 MASKED = float("-inf")
 
@@ -105,6 +105,22 @@ class TransformerState:
             layer.keys = of_sentences(layer.keys, sentences, before)
             layer.values = of_sentences(layer.values, sentences, before)
         self.memory_bias = of_sentences(self.memory_bias, sentences, before)
+
+
+def start_decoder(
+    decoder: Stack[TransformerDecoderLayer], memory: Ragged, *, num_heads: int, window: int | None, beams: int
+) -> TransformerState:
+    """Return the state before the first token. Keys and values of the memory are computed here, once per sentence."""
+    layers = []
+    last = None if window is None else window + 1
+    num_sentences = len(memory.layout.lengths)
+    for layer in decoder:
+        k_MHK, v_MHV = layer.cross_attention.keys_values(memory.values)
+        k_GSK = fill_up_slots(memory.layout.pad(k_MHK).transpose(1, 2).flatten(0, 1))
+        v_GSV = fill_up_slots(memory.layout.pad(v_MHV).transpose(1, 2).flatten(0, 1))
+        recent = layer.feed_forward.start(num_sentences)
+        layers.append(LayerState(KeyValueCache(num_sentences, beams=beams, last=last), k_GSK, v_GSV, recent))
+    return TransformerState(layers, memory.layout, num_heads=num_heads, beams=beams, last=last)
 
 
 class StaticState:

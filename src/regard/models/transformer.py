@@ -9,9 +9,8 @@ from torch import Tensor
 
 from regard.data.ragged import Ragged
 from regard.models.base import StaticSeq2Seq
-from regard.models.encoder_decoder import EncoderDecoder, LayerState
-from regard.models.states import StaticState, StepState, TransformerState
-from regard.nn.cache import KeyValueCache, fill_up_slots
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.states import StaticState, StepState, TransformerState, start_decoder
 
 
 class Transformer(EncoderDecoder, StaticSeq2Seq[TransformerState, StaticState]):
@@ -25,16 +24,8 @@ class Transformer(EncoderDecoder, StaticSeq2Seq[TransformerState, StaticState]):
         return self._through_decoder(x_ND, layout, memory, causal=True)
 
     def start(self, memory: Ragged, *, beams: int) -> TransformerState:
-        layers = []
-        last = None if self.config.window is None else self.config.window + 1
-        for layer in self.decoder:
-            k_MHK, v_MHV = layer.cross_attention.keys_values(memory.values)
-            k_GSK = fill_up_slots(memory.layout.pad(k_MHK).transpose(1, 2).flatten(0, 1))
-            v_GSV = fill_up_slots(memory.layout.pad(v_MHV).transpose(1, 2).flatten(0, 1))
-            num_sentences = len(memory.layout.lengths)
-            recent = layer.feed_forward.start(num_sentences)
-            layers.append(LayerState(KeyValueCache(num_sentences, beams=beams, last=last), k_GSK, v_GSV, recent))
-        return TransformerState(layers, memory.layout, num_heads=self.config.num_heads, beams=beams, last=last)
+        config = self.config
+        return start_decoder(self.decoder, memory, num_heads=config.num_heads, window=config.window, beams=beams)
 
     def step(self, tokens: Tensor, state: StepState) -> Tensor:
         position = state.position()

@@ -129,24 +129,21 @@ def _growth(model: Model, batch_of: MakeBatch, precision: torch.dtype) -> Callab
 def _kept(model: Model, batch: Batch, precision: torch.dtype) -> int:
     """Bytes that a forward pass keeps for the backward pass, weights not counted."""
     weights = {one.untyped_storage().data_ptr() for one in model.parameters()}
-    kept: dict[int, Tensor] = {}  # held, so that no place is used twice
+    storages: dict[int, torch.UntypedStorage] = {}  # held, so that no address is used twice
 
-    def look(tensor: Tensor) -> Tensor:
-        place = tensor.untyped_storage().data_ptr()
-        if place not in weights:
-            kept[place] = tensor
-        return tensor
+    def remember(tensor: Tensor) -> None:
+        # Nothing is returned: a graph that holds its own output is a cycle that Python cannot collect.
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            storages[storage.data_ptr()] = storage
+
+    def never(saved: object) -> Tensor:
+        raise AssertionError("there is no backward pass")
 
     model.train()
-    with (
-        torch.autograd.graph.saved_tensors_hooks(look, lambda tensor: tensor),
-        autocast(torch.device("cpu"), precision),
-    ):
-        loss = model(batch, smoothing=0.1)
-    size = sum(one.untyped_storage().nbytes() for one in kept.values())
-    del loss
-    kept.clear()  # the hook holds them and they hold the hook, out of the garbage collector's sight
-    return size
+    with torch.autograd.graph.saved_tensors_hooks(remember, never), autocast(torch.device("cpu"), precision):
+        model(batch, smoothing=0.1)
+    return sum(storage.nbytes() for storage in storages.values())
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -39,8 +39,6 @@ from regard.training.training_state import TrainingState
 from regard.training.watchdog import Watchdog
 from regard.training.world import World
 
-HIGHER_IS_BETTER = {"loss": False, "bleu": True, "chrf": True, "exact": True, "token_errors": False}
-
 Validate = Callable[[Model], Validation]
 Batches = Generator[tuple[Any, Position], None, None]
 
@@ -57,11 +55,13 @@ class Trainer:
         *,
         world: World,
         validate: Validate | None,
+        higher_is_better: bool = False,
         listen: Listener,
         stop: Callable[[], bool],
     ) -> None:
         self.model, self.loader, self.config, self.run = model, loader, config, run
         self.world, self.validate, self.listen, self.stop = world, validate, listen, stop
+        self.sign = 1 if higher_is_better else -1  # of `train.metric`
         self.device = next(model.parameters()).device
         self.precision = pick_precision(config.precision, self.device)
         distributed = DistributedModel(model, smoothing=config.label_smoothing, world=world, parallel=config.parallel)
@@ -195,8 +195,7 @@ class Trainer:
         if average is not None:
             load_weights(self.model, trained, origin="the trained weights")
         score = found.metrics[config.metric]
-        sign = 1 if HIGHER_IS_BETTER[config.metric] else -1
-        best = math.isfinite(score) and (counters.best is None or sign * score > sign * counters.best)
+        best = math.isfinite(score) and (counters.best is None or self.sign * score > self.sign * counters.best)
         if best:
             counters.best, counters.best_step, counters.without_better = score, counters.step, 0
         else:
