@@ -65,8 +65,7 @@ class Ours:
             self.recorded: CudaGraphStep | None = None
             self.steps = 0
         else:
-            self.model.to(DTYPES[setup.precision]).eval()
-            self.model.prepare_for_inference(int8=self.int8)
+            self.model = self.model.to(DTYPES[setup.precision]).for_inference(int8=self.int8)
         return self.model.num_parameters()
 
     def collate(self, batches: list[Sentences]) -> list[Any]:

@@ -193,7 +193,9 @@ def load(
             raise ConfigError(f"{run} is a {task.name} run; rescorer and int8 are for translation")
         predictor: Predictor = task.predictor(model, codec, warn=warn)
         return predictor
-    if not model.prepare_for_inference(int8=int8) and int8:
+    # The plain model is dropped; search has a copy of its own.
+    model = model.for_inference(int8=int8)
+    if int8 and not model.uses_int8:
         warn("no matrix of this model is so large that 8-bit integers are faster; it computes in float32")
     chooses = None if rescorer is None else _load_rescorer(rescorer, device)
     searched = with_cuda_graphs(model) if isinstance(model, Seq2Seq) else model

@@ -85,8 +85,20 @@ def small(table):
 
 
 @pytest.fixture(params=ALL.values(), ids=ALL.keys())
-def any_model(request):
-    return small(request.param)
+def any_table(request):
+    """The `[model]` table of one."""
+    return request.param
+
+
+@pytest.fixture
+def any_model(any_table):
+    return small(any_table)
+
+
+@pytest.fixture(params=MODELS)
+def family(request):
+    """One model per family, for what does not depend on the variant."""
+    return small(next(table for table in ALL.values() if table["kind"] == request.param))
 
 
 @pytest.fixture(params=TOKEN_BY_TOKEN.values(), ids=TOKEN_BY_TOKEN.keys())

@@ -22,11 +22,13 @@ Shapes: N target tokens, V columns of the scores (the vocabulary, for text), B s
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -38,6 +40,7 @@ from regard.nn.cross_entropy import cross_entropy, linear_cross_entropy
 from regard.nn.dropout import Noise
 from regard.nn.int8 import Int8Matrix
 from regard.nn.linear import Linear, for_search
+from regard.nn.packed import PackedMatrix
 from regard.text.tokenizer import BOS, EOS
 
 Loaded = TypeVar("Loaded", bound="GrowingState", contravariant=True)
@@ -73,24 +76,48 @@ class Model(nn.Module, ABC):
         """Whether training needs no sentence lengths on the host, so that one CUDA graph serves all batches of a shape."""
         return False
 
-    def prepare_for_inference(self, *, int8: bool = False) -> int:
-        """From now on matrices are multiplied as search does it fastest: for good, and without gradients.
+    def for_inference(self, *, int8: bool = False) -> Self:
+        """Return a copy for search: in evaluation mode, without gradients, and with weights laid out for fast products.
 
-        Large ones as 8-bit integers if asked to (`nn.int8`), on a CPU; how many.
+        The copy shares no memory with this model, which can still be trained. `int8` multiplies large matrices as 8-bit
+        integers (`nn.int8`), on a CPU.
         """
+        assert not any(self.packed_weights()), "this model is a copy for search; copy the model it was made from"
+        copied = copy.deepcopy(self, dict(self._transposed_weights())).eval().requires_grad_(False)
+        for module in copied.modules():
+            if isinstance(module, nn.RNNBase):
+                # cuDNN wants the weights of a layer in one piece of memory.
+                module.flatten_parameters()
+        copied.pack_weights(int8=int8)
+        return copied
+
+    def _transposed_weights(self) -> Iterator[tuple[int, Any]]:
+        """Yield, by their id, column-major copies of matrices on the CPU: a library multiplies few rows faster with them."""
         for module in self.modules():
             if isinstance(module, nn.Linear) and not module.weight.is_cuda:
-                # Column by column, which a library multiplies faster with few rows.
-                module.weight.data = module.weight.data.t().contiguous().t()
+                transposed = module.weight.detach().t().clone(memory_format=torch.contiguous_format)
+                yield id(module.weight), nn.Parameter(transposed.t(), requires_grad=False)
+
+    def pack_weights(self, *, int8: bool) -> None:
+        """Pack matrices as search multiplies them. For `for_inference`; models with further matrices pack those too."""
+        for module in self.modules():
             if isinstance(module, Linear):
                 module.for_search = for_search(module.weight, int8=int8)
-        return sum(
-            isinstance(module, Linear) and isinstance(module.for_search, Int8Matrix) for module in self.modules()
-        )
+
+    def packed_weights(self) -> Iterator[PackedMatrix | Int8Matrix]:
+        """Yield the matrices that `pack_weights` packed."""
+        for module in self.modules():
+            if isinstance(module, Linear) and module.for_search is not None:
+                yield module.for_search
+
+    @property
+    def uses_int8(self) -> bool:
+        """Whether any matrix is multiplied as 8-bit integers."""
+        return any(isinstance(packed, Int8Matrix) for packed in self.packed_weights())
 
     def num_parameters(self) -> int:
-        """Return the number of trainable values, tied ones counted once."""
-        return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
+        """Return the number of values in all parameters, tied ones counted once."""
+        return sum(parameter.numel() for parameter in self.parameters())
 
 
 class DecoderState(Protocol):
