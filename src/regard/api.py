@@ -246,6 +246,7 @@ class Evaluation:
 
     name: str
     num_pairs: int
+    search: str  # how outputs were found; empty for tasks that do not search
     scores: list[Score]
 
 
@@ -262,7 +263,11 @@ def evaluate(
     int8: bool = False,
 ) -> list[Evaluation]:
     """Scores of a run on its recipe's test sets, or on the files given."""
-    predictor, recipe = load(run, device=device, warn=warn, rescorer=rescorer, int8=int8), find_run(run).recipe()
+    task = task_of(find_run(run).recipe())
+    recipe = task.recipe
+    if options is not None and not task.searches:
+        raise ConfigError(f"{run} is a {task.name} run, whose outputs are not searched for: leave out search options")
+    predictor = load(run, device=device, warn=warn, rescorer=rescorer, int8=int8)
     if (source is None) != (reference is None):
         raise ConfigError("give both --source and --reference, or neither to use the recipe's test sets")
     if source is not None and reference is not None:
@@ -275,11 +280,17 @@ def evaluate(
     if not sets:
         raise DataError("the recipe names no test set; give --source and --reference")
     results = []
+    search = _describe_search(options or recipe.decode) if task.searches else ""
     for name, pairs in sets.items():
         outputs = predictor.predict([pair.source for pair in pairs], options=options)
-        scores = score_all(outputs, [pair.target for pair in pairs], recipe.evaluate, compares=task_of(recipe).compares)
-        results.append(Evaluation(name, len(pairs), scores))
+        references = [pair.target for pair in pairs]
+        scores = score_all(outputs, references, recipe.evaluate, compares=task.compares)
+        results.append(Evaluation(name, len(pairs), search, scores))
     return results
+
+
+def _describe_search(options: SearchOptions) -> str:
+    return f"beam {options.beam}, length penalty {options.length_penalty:g}" if options.beam > 1 else "greedy"
 
 
 def look(run: Path | str, text: str, *, beam: int | None = None, alternatives: int = 3, device: str = "auto") -> Trace:
@@ -293,10 +304,7 @@ def card(run: Path | str, *, data: Path | str | None = None, evaluated: bool = T
     folder = RunFolder(run).require()
     results = []
     if evaluated and folder.recipe().data.test:
-        options = folder.recipe().decode
-        search = f"beam {options.beam}, length penalty {options.length_penalty:g}" if options.beam > 1 else "greedy"
-        found = evaluate(run, data=data, device=device)
-        results = [{**msgspec.to_builtins(one), "search": search} for one in found]
+        results = [msgspec.to_builtins(one) for one in evaluate(run, data=data, device=device)]
     task = task_of(folder.recipe())
     checkpoint, name = _weights(folder, task, task.load_codec(folder.codec_folder()))
     write_card(folder, make_card(folder, checkpoint, name, results))

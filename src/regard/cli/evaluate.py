@@ -53,7 +53,8 @@ def evaluate(
     from regard import api
     from regard.run.pretrained import find_run
 
-    options = find_run(run).recipe().decode.replace(beam=beam, iterations=iterations)
+    given = beam is not None or iterations is not None
+    options = find_run(run).recipe().decode.replace(beam=beam, iterations=iterations) if given else None
     results = api.evaluate(
         run,
         source=source,
@@ -69,6 +70,7 @@ def evaluate(
         print(json.dumps([asdict(result) for result in results], ensure_ascii=False))
         return
     for result in results:
-        print(f"{printable(result.name)} ({result.num_pairs:,} pairs, beam {options.beam})")
+        details = ", ".join(filter(None, [f"{result.num_pairs:,} examples", result.search]))
+        print(f"{printable(result.name)} ({details})")
         for score in result.scores:
-            print(f"  {score.name:6} {score.value:7.2f}   {score.signature}")
+            print(f"  {score.name:8} {score.value:7.2f}   {score.signature}")

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard import kernels
+from regard.config import Struct
 from regard.data.batch import Batch
 from regard.data.batching import Indices
 from regard.data.ragged import Ragged
@@ -42,7 +43,9 @@ from regard.nn.int8 import Int8Matrix
 from regard.nn.linear import Linear, for_search
 from regard.nn.packed import PackedMatrix
 from regard.text.tokenizer import BOS, EOS
+from regard.toml import decode
 
+Config = TypeVar("Config", bound=Struct)
 Loaded = TypeVar("Loaded", bound="GrowingState", contravariant=True)
 Growing = TypeVar("Growing", bound="GrowingState")
 Static = TypeVar("Static", bound="LoadableState[Any]")
@@ -118,6 +121,14 @@ class Model(nn.Module, ABC):
     def num_parameters(self) -> int:
         """Return the number of values in all parameters, tied ones counted once."""
         return sum(parameter.numel() for parameter in self.parameters())
+
+
+def make_config(kind: type[Config], config: Config | None, options: Mapping[str, Any]) -> Config:
+    """Return the options of a model: those of `config`, or given as keyword arguments, as in `Transformer(width=256)`."""
+    if config is None:
+        return decode(kind, options, where=kind.__name__)
+    assert not options, f"give a {kind.__name__} or options, not both: {list(options)}"
+    return config
 
 
 class DecoderState(Protocol):

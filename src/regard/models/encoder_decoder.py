@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from regard import kernels
 from regard.config import MAX_LAYERS, MAX_POSITIONS, MAX_WIDTH, Struct, below_one, between
 from regard.data.ragged import Layout, Ragged
+from regard.models.base import make_config
 from regard.models.tied_embeddings import Tie, TiedEmbeddings
 from regard.nn.attend import AttentionMask, Backend
 from regard.nn.attention import HeadShape
@@ -100,7 +101,10 @@ class EncoderDecoder(TiedEmbeddings):
 
     config: TransformerConfig
 
-    def __init__(self, config: TransformerConfig, *, source_size: int, target_size: int) -> None:
+    def __init__(
+        self, config: TransformerConfig | None = None, *, source_size: int, target_size: int, **options: Any
+    ) -> None:
+        config = make_config(TransformerConfig, config, options)
         super().__init__(config.width, config.tie, source_size=source_size, target_size=target_size)
         self.config = config
         D = config.width

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -22,7 +23,7 @@ from regard.data.collate import FERTILITIES
 from regard.data.fertilities import spread_evenly
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
-from regard.models.base import NonAutoregressive, Output
+from regard.models.base import NonAutoregressive, Output, make_config
 from regard.models.cmlm import in_groups, refuse_causal_layers, repeated
 from regard.models.encoder_decoder import EncoderDecoder, TransformerConfig, layer_options
 from regard.nn.attend import AttentionMask
@@ -80,7 +81,8 @@ class Nat(EncoderDecoder, NonAutoregressive):
     config: NatConfig
     extras = (FERTILITIES,)
 
-    def __init__(self, config: NatConfig, *, source_size: int, target_size: int) -> None:
+    def __init__(self, config: NatConfig | None = None, *, source_size: int, target_size: int, **options: Any) -> None:
+        config = make_config(NatConfig, config, options)
         if config.tie == "none":
             raise ConfigError("model.tie is 'none', but this decoder reads no target words; set model.tie=target")
         super().__init__(config, source_size=source_size, target_size=target_size)

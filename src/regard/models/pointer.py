@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +22,7 @@ from regard.config import MAX_LAYERS, between
 from regard.data.batch import Batch
 from regard.data.ragged import Ragged
 from regard.errors import ConfigError
-from regard.models.base import Seq2Seq
+from regard.models.base import Seq2Seq, make_config
 from regard.models.encoder_decoder import EncoderConfig, layer_options
 from regard.models.states import TransformerState, start_decoder
 from regard.models.tagger import TransformerEncoder
@@ -71,7 +72,10 @@ class Pointer(Seq2Seq):
 
     bos, eos, never = END, END, ()
 
-    def __init__(self, config: PointerConfig, *, source_size: int = 0, input_width: int = 0) -> None:
+    def __init__(
+        self, config: PointerConfig | None = None, *, source_size: int = 0, input_width: int = 0, **options: Any
+    ) -> None:
+        config = make_config(PointerConfig, config, options)
         super().__init__()
         if bool(source_size) == bool(input_width):
             raise ConfigError("a pointer network reads either ids (source_size) or vectors (input_width)")

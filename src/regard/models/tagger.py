@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.data.batch import NO_LABEL, Batch
 from regard.data.ragged import Layout, Ragged
-from regard.models.base import Model
+from regard.models.base import Model, make_config
 from regard.models.encoder_decoder import EncoderConfig, layer_options
 from regard.nn.attend import AttentionMask
 from regard.nn.device import stream_dtype
@@ -52,7 +53,10 @@ class TransformerEncoder(nn.Module):
 class Labeller(Model):
     """An encoder that gives scores to labels."""
 
-    def __init__(self, config: EncoderConfig, *, source_size: int, num_labels: int) -> None:
+    def __init__(
+        self, config: EncoderConfig | None = None, *, source_size: int, num_labels: int, **options: Any
+    ) -> None:
+        config = make_config(EncoderConfig, config, options)
         super().__init__()
         self.config, self.width = config, config.width
         self.max_length = config.max_positions if config.positions == "learned" else None

@@ -20,7 +20,7 @@ from regard.data.collate import gathered
 from regard.data.columns import Column, Columns
 from regard.data.ragged import Layout, Ragged
 from regard.decoding.hypotheses import SearchOptions
-from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
+from regard.errors import CheckpointError, DataError, DecodeError
 from regard.evaluation.metrics import LABELS, TAGS
 from regard.explain.attention import Axis, recorded_attentions
 from regard.explain.trace import Alternative, Trace
@@ -58,6 +58,7 @@ class _LabelTask(Task[LabelCodec]):
     """What tagging and classification share."""
 
     added = (0,)
+    searches = False
 
     @abstractmethod
     def names(self, pair: Pair) -> list[str]:
@@ -187,9 +188,7 @@ class LabelPredictor:
 
     @torch.inference_mode()
     def predict(self, inputs: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
-        """Return the labels of each text, separated by spaces; an empty text has none."""
-        if options is not None:
-            raise ConfigError("labels are not searched for: there is no beam")
+        """Return the labels of each text, separated by spaces; an empty text has none. Search options do not apply."""
         encoded = [encode_words(self.codec.tokenizer, text.split()) for text in inputs]
         lengths = np.array([len(ids) for ids, _ in encoded], dtype=np.int64)
         order = np.flatnonzero(lengths)
