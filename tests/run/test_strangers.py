@@ -24,7 +24,7 @@ from regard.run.log import log_line
 from regard.storage.folder import Folder
 from regard.storage.manifest import replace_files, staged
 from regard.training.events import Noted
-from regard.training.training_state import State
+from regard.training.training_state import TrainingState
 
 SETTINGS = [
     *("train.steps=4", "train.checkpoint_every=2", "train.log_every=1", "train.validate_pairs=2", "train.tokens=256"),
@@ -282,8 +282,10 @@ def test_a_rate_that_is_not_finite_is_refused(value):
 
 
 def test_a_run_whose_weights_are_not_finite_ends_with_an_error(tmp_path, monkeypatch):
-    weights = State.weights
-    monkeypatch.setattr(State, "weights", lambda self: {name: one * torch.inf for name, one in weights(self).items()})
+    weights = TrainingState.weights
+    monkeypatch.setattr(
+        TrainingState, "weights", lambda self: {name: one * torch.inf for name, one in weights(self).items()}
+    )
     with pytest.raises(CheckpointError, match="not finite, so training has diverged"):
         regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS)
     assert not RunFolder(tmp_path / "run").finished and not RunFolder(tmp_path / "run").steps()
