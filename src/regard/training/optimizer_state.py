@@ -1,4 +1,4 @@
-"""The state of an optimizer and a scheduler that the caller made, as tensors and JSON and back. Nothing is pickled.
+"""The state of an optimizer and a scheduler that the caller made, as tensors and JSON and back. No code is stored.
 
 Any PyTorch optimizer and scheduler can be stored: `state_dict()` gives tensors, numbers, text, and lists, tuples and
 dicts of them. A function in it is left out, as PyTorch's schedulers do: the program that resumes the run makes it again.

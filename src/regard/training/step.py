@@ -88,7 +88,7 @@ def change_weights(
     with own_blas(tokens.device, precision):
         total = distributed.backward(_numbered(batches, world), tokens, precision=precision)
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    norm = distributed.whole(nn.utils.get_total_norm(gradients))
+    norm = distributed.full_tensor(nn.utils.get_total_norm(gradients))
     cost = torch.stack([world.add(total), norm, tokens])
     finite = cost.isfinite().all()
     if isinstance(optimizer, CapturableOptimizer):

@@ -68,7 +68,7 @@ class TrainingState:
     def weights(self) -> dict[str, Tensor]:
         """Return the weights to predict with: the moving average if there is one. All processes must call this."""
         own = model_weights(self.model) if self.average is None else self.average.average
-        return self._whole(own)
+        return self._full_tensors(own)
 
     def checkpoint(self) -> Checkpoint:
         """Return the complete state. All processes must call this."""
@@ -85,7 +85,7 @@ class TrainingState:
             training |= {f"trained/{name}": weight for name, weight in model_weights(self.model).items()}
         if self.device.type == "cuda":
             training["generator/cuda"] = torch.cuda.get_rng_state(self.device)
-        return Checkpoint(self.weights(), self._whole(training), counters)
+        return Checkpoint(self.weights(), self._full_tensors(training), counters)
 
     def restore(self, checkpoint: Checkpoint, *, origin: str) -> None:
         """Return to the state in which the checkpoint was made."""
@@ -121,20 +121,20 @@ class TrainingState:
         for name, parameter in self.model.named_parameters():
             if states[name]:
                 self.optimizer.state[parameter] = {
-                    key: self.distributed.placed(value, like=parameter) for key, value in states[name].items()
+                    key: self.distributed.distribute(value, like=parameter) for key, value in states[name].items()
                 }
 
     def load(self, weights: Mapping[str, Tensor], *, origin: str) -> None:
         """Copy weights into the model."""
         own = model_weights(self.model)
-        placed = {
-            name: self.distributed.placed(weight, like=own[name]) if name in own else weight
+        distributed = {
+            name: self.distributed.distribute(weight, like=own[name]) if name in own else weight
             for name, weight in weights.items()
         }
-        load_weights(self.model, placed, origin=origin)
+        load_weights(self.model, distributed, origin=origin)
 
-    def _whole(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {name: self.distributed.whole(tensor) for name, tensor in tensors.items()}
+    def _full_tensors(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {name: self.distributed.full_tensor(tensor) for name, tensor in tensors.items()}
 
 
 def _optimizer_states(model: nn.Module, training: Mapping[str, Tensor], *, origin: str) -> dict[str, dict[str, Tensor]]:
