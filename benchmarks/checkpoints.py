@@ -1,9 +1,10 @@
-"""What a checkpoint costs training: how long it waits, and how much processor time the writing takes beside it.
+"""Measure what a checkpoint costs training: how long training waits, and the processor time of the background write.
 
 python benchmarks/checkpoints.py --out benchmarks/results/checkpoints.json
 
-A checkpoint every minute costs the share of a minute in which training waits, and at most the share of the machine's
-processor time that writing uses. Both are measured directly: a difference of two throughputs would drown in noise.
+With one checkpoint per minute, the cost is the share of the minute that training waits, and at most the share of the
+machine's processor time that writing uses. Both are measured directly, because the difference of
+two throughputs would be lost in noise.
 """
 
 import argparse
@@ -35,7 +36,7 @@ SIZES = {
 
 
 def measure(table: dict[str, Any], vocabulary: int, saves: int, folder: Path, device: str) -> dict[str, Any]:
-    """Seconds that training waits for a checkpoint, and processor seconds of the writing."""
+    """Return the seconds that training waits for a checkpoint, and the processor seconds of the write."""
     model = build_model({"kind": "transformer", **table}, source_size=vocabulary, target_size=vocabulary).to(device)
     config = TrainConfig()
     state = TrainingState(DistributedModel(model, smoothing=0.1), config)

@@ -65,14 +65,13 @@ class Ours:
             self.recorded: CudaGraphStep | None = None
             self.steps = 0
         else:
-            self.model.to(DTYPES[setup.precision]).eval()
-            self.model.prepare_for_inference(int8=self.int8)
+            self.model = self.model.to(DTYPES[setup.precision]).for_inference(int8=self.int8)
         return self.model.num_parameters()
 
     def collate(self, batches: list[Sentences]) -> list[Any]:
         if not self.packs:
             return [make_batch(batch.sources, batch.targets, self.setup.device) for batch in batches]
-        # The same sentences in as many steps, laid into batches our way.
+        # The same sentences in the same number of steps, packed as in `regard train`.
         sides = pair_columns(
             Column.from_lists([ids for batch in batches for ids in batch.sources]),
             Column.from_lists([ids for batch in batches for ids in batch.targets]),
@@ -86,7 +85,7 @@ class Ours:
         return packed
 
     def pack(self, sides: Columns, steps: int) -> list[tuple[PackedShape, Any]]:
-        """All sentences in so many batches of the smallest shape that holds them."""
+        """Return all sentences in `steps` batches of the smallest shape that holds them."""
         source, target = sides["source"].lengths + 1, sides["target"].lengths + 1
         for spare in np.arange(1.001, 1.05, 0.001):
             tokens = [-(-int(side.sum() * spare / steps) // 64) * 64 for side in (source, target)]
@@ -97,9 +96,9 @@ class Ours:
         raise AssertionError("the sentences do not fit")
 
     def alike(self, sides: Columns, steps: int) -> list[tuple[PackedShape, Any]]:
-        """All sentences in so many batches, those of like length together, each in a shape of its own.
+        """Return all sentences in `steps` batches of sentences of similar length, each with its own shape.
 
-        Such shapes have about as many places without a token as the loader's, which are for many batches each.
+        These shapes have about as much padding as those of the loader, which serve many batches each.
         """
         source, target = sides["source"].lengths + 1, sides["target"].lengths + 1
         order = np.argsort(np.maximum(source, target), kind="stable")
@@ -114,7 +113,7 @@ class Ours:
 
     @property
     def packs(self) -> bool:
-        """Whether batches are packed and the step recorded, as `regard train` does on a GPU."""
+        """Return whether batches are packed and the step is recorded, as in `regard train` on a GPU."""
         fits = self.model.static_shapes and self.setup.device.startswith("cuda") and self.setup.precision == "bf16"
         return self.job == "train" and fits
 
@@ -141,7 +140,8 @@ class Ours:
         )
 
     def train_round(self, batches: list[Any]) -> tuple[float, float]:
-        if self.steps == 0 and self.packs:  # nobody times the first round: every shape is to be recorded in it
+        # The first round is not timed, so every shape is recorded in it.
+        if self.steps == 0 and self.packs:
             for batch in batches * STEPS_BEFORE:
                 self.step(batch)
         synchronize(self.setup.device)

@@ -11,20 +11,21 @@ from typing import Any
 import msgspec
 
 from regard import kernels
-from regard.config import Recipe, find_recipe, load_recipe
+from regard.config import Recipe
 from regard.data.columns import Columns
 from regard.decoding.cuda_graph_model import with_cuda_graphs
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.rescorer import Rescorer
-from regard.decoding.translator import Translator, search_options
+from regard.decoding.translator import Translator
 from regard.errors import CheckpointError, ConfigError, DataError
-from regard.evaluation.metrics import Score, score_all
+from regard.evaluation.metrics import Score, deciding_metric, score_all
 from regard.explain.report import write_report
-from regard.explain.trace_types import Trace
+from regard.explain.trace import Trace
 from regard.models import build_model, expected_shapes
 from regard.models.base import Model, Seq2Seq
 from regard.nn.device import pick_device, pick_precision, use_device, use_threads
 from regard.nn.int8 import refuse_without_int8
+from regard.recipe_files import find_recipe, load_recipe
 from regard.run.card import make_card, write_card
 from regard.run.checkpoint import Checkpoint, load_weights
 from regard.run.folder import CARD_JSON, CARD_PAGE, RECIPE, RunFolder
@@ -130,14 +131,24 @@ def _train(
     codec = task.load_codec(run.codec_folder()) if begun else share_codec(task, fitted, world)
     model = fresh_model(recipe, task.sizes(codec)).to(world.device)
     dataset = task.dataset(corpus.train, codec)
-    recipe = choose_budget(task, dataset, model, world, hear)
+    recipe = choose_budget(task, codec, dataset, model, world, hear)
     task = task_of(recipe)
     extras = task.extras(model, dataset)
     dataset = extras(dataset) if isinstance(dataset, Columns) else dataset
     loader = make_loader(task, dataset, task.epochs(corpus.train, dataset, codec), model, world, hear)
     validate = make_validator(task, corpus.valid, codec, world, extras) if corpus.valid else None
-    try_one_example(task, model.eval(), world.device, pick_precision(recipe.train.precision, world.device))
-    trainer = Trainer(model, loader, recipe.train, run, world=world, validate=validate, listen=hear, stop=stop)
+    try_one_example(task, codec, model.eval(), world.device, pick_precision(recipe.train.precision, world.device))
+    trainer = Trainer(
+        model,
+        loader,
+        recipe.train,
+        run,
+        world=world,
+        validate=validate,
+        higher_is_better=deciding_metric(recipe.train.metric, compares=task.compares).higher_is_better,
+        listen=hear,
+        stop=stop,
+    )
     if world.any(stop()):
         return TrainResult(run, finished=False, trained=True)
     with run.locked() if world.writes else nullcontext():
@@ -182,7 +193,9 @@ def load(
             raise ConfigError(f"{run} is a {task.name} run; rescorer and int8 are for translation")
         predictor: Predictor = task.predictor(model, codec, warn=warn)
         return predictor
-    if not model.prepare_for_inference(int8=int8) and int8:
+    # The plain model is dropped; search has a copy of its own.
+    model = model.for_inference(int8=int8)
+    if int8 and not model.uses_int8:
         warn("no matrix of this model is so large that 8-bit integers are faster; it computes in float32")
     chooses = None if rescorer is None else _load_rescorer(rescorer, device)
     searched = with_cuda_graphs(model) if isinstance(model, Seq2Seq) else model
@@ -233,6 +246,7 @@ class Evaluation:
 
     name: str
     num_pairs: int
+    search: str  # how outputs were found; empty for tasks that do not search
     scores: list[Score]
 
 
@@ -249,7 +263,11 @@ def evaluate(
     int8: bool = False,
 ) -> list[Evaluation]:
     """Scores of a run on its recipe's test sets, or on the files given."""
-    predictor, recipe = load(run, device=device, warn=warn, rescorer=rescorer, int8=int8), find_run(run).recipe()
+    task = task_of(find_run(run).recipe())
+    recipe = task.recipe
+    if options is not None and not task.searches:
+        raise ConfigError(f"{run} is a {task.name} run, whose outputs are not searched for: leave out search options")
+    predictor = load(run, device=device, warn=warn, rescorer=rescorer, int8=int8)
     if (source is None) != (reference is None):
         raise ConfigError("give both --source and --reference, or neither to use the recipe's test sets")
     if source is not None and reference is not None:
@@ -262,11 +280,17 @@ def evaluate(
     if not sets:
         raise DataError("the recipe names no test set; give --source and --reference")
     results = []
+    search = _describe_search(options or recipe.decode) if task.searches else ""
     for name, pairs in sets.items():
         outputs = predictor.predict([pair.source for pair in pairs], options=options)
-        scores = score_all(outputs, [pair.target for pair in pairs], recipe.evaluate)
-        results.append(Evaluation(name, len(pairs), scores))
+        references = [pair.target for pair in pairs]
+        scores = score_all(outputs, references, recipe.evaluate, compares=task.compares)
+        results.append(Evaluation(name, len(pairs), search, scores))
     return results
+
+
+def _describe_search(options: SearchOptions) -> str:
+    return f"beam {options.beam}, length penalty {options.length_penalty:g}" if options.beam > 1 else "greedy"
 
 
 def look(run: Path | str, text: str, *, beam: int | None = None, alternatives: int = 3, device: str = "auto") -> Trace:
@@ -280,10 +304,7 @@ def card(run: Path | str, *, data: Path | str | None = None, evaluated: bool = T
     folder = RunFolder(run).require()
     results = []
     if evaluated and folder.recipe().data.test:
-        options = search_options(folder.recipe().decode)
-        search = f"beam {options.beam}, length penalty {options.length_penalty:g}" if options.beam > 1 else "greedy"
-        found = evaluate(run, data=data, device=device)
-        results = [{**msgspec.to_builtins(one), "search": search} for one in found]
+        results = [msgspec.to_builtins(one) for one in evaluate(run, data=data, device=device)]
     task = task_of(folder.recipe())
     checkpoint, name = _weights(folder, task, task.load_codec(folder.codec_folder()))
     write_card(folder, make_card(folder, checkpoint, name, results))

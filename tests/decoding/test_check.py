@@ -91,7 +91,7 @@ def test_a_stopped_search_is_a_search_that_failed():
 
 
 def test_greedy_search_takes_memory_for_what_it_writes_and_not_for_its_limit(tiny_model, monkeypatch):
-    monkeypatch.setattr("regard.decoding.hypotheses.MAX_EXTRA", 10**13)
+    monkeypatch.setitem(SearchOptions.BOUNDS, "max_extra", (0, 10**13))
     # 80 terabytes a sentence if there were room for all
     options = SearchOptions(beam=1, max_extra=10**13)
     each = search_each(tiny_model("transformer"), Ragged.from_lists(SOURCES), options=options, check=After(200))

@@ -28,12 +28,12 @@ def test_nothing_is_recorded_on_a_cpu():
     assert with_cuda_graphs(model) is model
 
 
-def test_only_so_many_recordings_are_kept(monkeypatch):
-    monkeypatch.setattr(cuda_graph_model, "MOST_RECORDINGS", 2)
+def test_only_so_many_graphs_are_kept(monkeypatch):
+    monkeypatch.setattr(cuda_graph_model, "MAX_GRAPHS", 2)
     model = CudaGraphModel(fresh())
     for count in (1, 2, 4, 1):
         search(model, Ragged.from_lists(SOURCES[:count]), options=SearchOptions(beam=2, max_extra=2))
-    assert [size[0] for size in model._recordings] == [4, 1]
+    assert [size.sentences for size in model._graphs] == [4, 1]
 
 
 def test_a_search_whose_recording_another_one_took_is_refused():
@@ -46,10 +46,10 @@ def test_a_search_whose_recording_another_one_took_is_refused():
 
 
 def test_many_rows_take_the_models_own_steps(monkeypatch):
-    monkeypatch.setattr(cuda_graph_model, "MOST_ROWS", 8)
+    monkeypatch.setattr(cuda_graph_model, "MAX_ROWS", 8)
     model = CudaGraphModel(fresh())
     search(model, Ragged.from_lists(SOURCES[:5]), options=SearchOptions(beam=2))
-    assert not model._recordings
+    assert not model._graphs
 
 
 @pytest.mark.gpu

@@ -1,7 +1,6 @@
 """Search in 8-bit integers, with a model in the box: by the verbs, the command and the server's worker."""
 
-from dataclasses import asdict
-
+import msgspec
 import pytest
 import torch
 
@@ -42,7 +41,14 @@ def answers_of_a_worker():
     """What a worker process of the server finds, by the number of the sentence: texts with their scores."""
     command = WorkerCommand.for_runs([find_run("de-en").path], device="cpu", int8=True, threads=1)
     worker = WorkerProcess(command)
-    task = {"id": 0, "kind": "translate", "model": 0, "sentences": TEXTS, "options": asdict(OPTIONS), "seconds": 60}
+    task = {
+        "id": 0,
+        "kind": "translate",
+        "model": 0,
+        "sentences": TEXTS,
+        "options": msgspec.structs.asdict(OPTIONS),
+        "seconds": 60,
+    }
     worker.send(task)
     found = {}
     while len(found) < len(TEXTS):
@@ -66,7 +72,7 @@ def test_they_are_refused_where_they_cannot_be(monkeypatch, tmp_path):
     with pytest.raises(ConfigError, match="for a CPU, and this is cuda; leave out int8"):
         api.load("de-en", int8=True)
     said = regard("translate", "de-en", "in.txt", "out", "--ray", "--int8", cwd=tmp_path)
-    assert said.returncode == 2 and "--int8 does not go with --ray" in said.stderr
+    assert said.returncode == 2 and "--int8 cannot be combined with --ray" in said.stderr
 
 
 def test_a_model_too_small_for_them_says_so(copied):

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from regard.config import DecodeConfig
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.translator import Translator
 from regard.errors import DecodeError
@@ -19,7 +18,7 @@ def make_translator():
         table = {"kind": "transformer", "width": 16, "num_layers": 1, "num_heads": 2, "hidden": 16}
         model = build_model(table, source_size=tokenizers.source.size, target_size=tokenizers.target.size).eval()
         model.target_embedding.data *= 3  # strong opinions, so that outputs differ
-    return lambda warn=print, **keys: Translator(model, tokenizers, DecodeConfig(max_extra=5, **keys), warn=warn)
+    return lambda warn=print, **keys: Translator(model, tokenizers, SearchOptions(max_extra=5, **keys), warn=warn)
 
 
 TEXTS = ["abc", "", "hgfedcba", "a", "   "[:0], "bbbb", "ab"]
@@ -79,7 +78,7 @@ def test_a_model_with_learned_positions_cuts_what_it_never_learned_and_goes_on()
     }
     model = build_model(table, source_size=tokenizers.source.size, target_size=tokenizers.target.size).eval()
     warnings = []
-    outputs = Translator(model, tokenizers, DecodeConfig(), warn=warnings.append).translate(["ab", "ab" * 10])
+    outputs = Translator(model, tokenizers, SearchOptions(), warn=warnings.append).translate(["ab", "ab" * 10])
     assert len(outputs) == 2 and all(len(output) <= 6 for output in outputs)
     assert warnings == ["line 2 has 20 tokens; only the first 5 are translated"]
 

@@ -97,7 +97,7 @@ def test_the_best_of_a_sentences_rows(generator, beams, count, side_by_side):
     laid_out = logits.t().contiguous().t() if side_by_side else logits.clone()
     ranking = Ranking(laid_out, normalized=True)
     laid_out[:, 7] = NEVER  # forbidden after the bounds were found
-    scores, entries, rows = ranking.best(logp, beams=beams, count=count)
+    scores, entries, rows = ranking.best(logp, beams=beams, count=count, filler=2)
     allowed = torch.cat([logits[:, :7], torch.full((len(logits), 1), NEVER), logits[:, 8:]], dim=1)
     every = (allowed + logp[:, None]).view(5, -1)
     assert torch.equal(scores, every.topk(count).values)
@@ -107,7 +107,7 @@ def test_the_best_of_a_sentences_rows(generator, beams, count, side_by_side):
 
 def test_where_there_are_too_few_entries_the_rest_is_impossible():
     logits = torch.tensor([[0.0, 1.0, NEVER]])
-    scores, entries, rows = Ranking(logits, normalized=False).best(torch.zeros(1), beams=1, count=4)
+    scores, entries, rows = Ranking(logits, normalized=False).best(torch.zeros(1), beams=1, count=4, filler=2)
     assert scores.tolist() == [[1.0, 0.0, NEVER, NEVER]]
     assert entries[0, :2].tolist() == [1, 0] and rows.tolist() == [[0, 0, 0, 0]]
 

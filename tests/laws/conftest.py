@@ -59,11 +59,17 @@ VARIANTS = {
     "cmlm": {"paper": {}, "pre-norm": {"norm_order": "pre"}, "learned untied": {"positions": "learned", "tie": "none"}},
     "ctc": {"paper": {}, "two places": {"places": 2, "tie": "target"}},
 }
-assert VARIANTS.keys() == MODELS.keys(), "a new family needs its variants here"
+assert VARIANTS.keys() == set(MODELS.names()), "a new family needs its variants here"
 ALL = {
-    f"{kind}-{name}": {"kind": kind, **SMALL[kind], **keys} for kind in MODELS for name, keys in VARIANTS[kind].items()
+    f"{kind}-{name}": {"kind": kind, **SMALL[kind], **keys}
+    for kind in VARIANTS
+    for name, keys in VARIANTS[kind].items()
 }
-AT_ONCE = {name: table for name, table in ALL.items() if issubclass(MODELS[table["kind"]].build, NonAutoregressive)}
+AT_ONCE = {
+    name: table
+    for name, table in ALL.items()
+    if issubclass(MODELS.get(table["kind"], where="kind").build, NonAutoregressive)
+}
 TOKEN_BY_TOKEN = {name: table for name, table in ALL.items() if name not in AT_ONCE}
 VOCABULARY = 11
 
@@ -79,8 +85,20 @@ def small(table):
 
 
 @pytest.fixture(params=ALL.values(), ids=ALL.keys())
-def any_model(request):
-    return small(request.param)
+def any_table(request):
+    """The `[model]` table of one."""
+    return request.param
+
+
+@pytest.fixture
+def any_model(any_table):
+    return small(any_table)
+
+
+@pytest.fixture(params=MODELS)
+def family(request):
+    """One model per family, for what does not depend on the variant."""
+    return small(next(table for table in ALL.values() if table["kind"] == request.param))
 
 
 @pytest.fixture(params=TOKEN_BY_TOKEN.values(), ids=TOKEN_BY_TOKEN.keys())

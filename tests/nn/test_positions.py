@@ -42,14 +42,14 @@ def test_the_dot_product_of_two_encodings_depends_on_distance_alone_is_symmetric
 
 def test_the_table_grows_with_the_sentence():
     positions = Positions("sinusoid", 8, max_positions=4)
-    out = positions(torch.zeros(10, 8), torch.arange(10), 10)
+    out = positions.add(torch.zeros(10, 8), torch.arange(10), 10)
     torch.testing.assert_close(out, sinusoids(10, 8))
 
 
 def test_learned_positions_refuse_what_they_never_learned():
     positions = Positions("learned", 8, max_positions=4)
     with pytest.raises(DataError, match=r"5 tokens .* 4 positions"):
-        positions(torch.zeros(5, 8), torch.arange(5), 5)
+        positions.add(torch.zeros(5, 8), torch.arange(5), 5)
 
 
 def test_rotary_products_depend_on_the_distance_alone(generator):

@@ -1,11 +1,11 @@
-"""A small corpus, and shards so small that it has several."""
+"""A small corpus that is split into several small shards."""
 
 import random
 
 import pytest
 
-from regard.config import load_recipe
-from regard.preprocess import chunks, prepare
+from regard.preprocess import pair_stream, prepare
+from regard.recipe_files import load_recipe
 
 WORDS = ["haus", "hund", "katze", "rot", "und", "ist", "klein", "groß", "baum", "wald", "see", "berg"]
 PAIRS = 2_300
@@ -36,7 +36,7 @@ def lines(count=PAIRS, seed=1):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Text and a recipe of it."""
+    """A folder with text and a recipe."""
     (tmp_path / "train.tsv").write_text("".join(lines()))
     (tmp_path / "my.toml").write_text(RECIPE)
     return tmp_path
@@ -44,13 +44,13 @@ def folder(tmp_path):
 
 @pytest.fixture
 def small_shards(monkeypatch):
-    monkeypatch.setattr(prepare, "PAIRS_A_SHARD", 500)
-    monkeypatch.setattr(chunks, "CHUNK_PAIRS", 100)
+    monkeypatch.setattr(prepare, "PAIRS_PER_SHARD", 500)
+    monkeypatch.setattr(pair_stream, "CHUNK_PAIRS", 100)
 
 
 @pytest.fixture
 def make(folder, small_shards):
-    """Prepares the corpus into a folder of this name."""
+    """Return a function that prepares the corpus into a folder of a given name."""
 
     def make_store(name="ids", overrides=(), **settings):
         recipe = load_recipe(str(folder / "my.toml"), overrides)

@@ -1,4 +1,4 @@
-"""A store that is damaged while a real process trains from it ends the run with one sentence; a hostile one never starts."""
+"""A store that is damaged during training ends the run with one sentence; an inconsistent store is refused at the start."""
 
 import json
 import os
@@ -12,11 +12,11 @@ import pytest
 from regard.data.pair_store import PairStore
 from regard.errors import DataError
 from regard.run.folder import RunFolder
-from tests.preparing.test_training import train
+from tests.preprocess.test_training import train
 
 
 @pytest.mark.parametrize("damage", ["truncated", "removed"])
-def test_a_store_that_is_damaged_in_mid_run_is_one_sentence(make, folder, damage):
+def test_damage_during_training_is_one_sentence_and_keeps_the_last_checkpoint(make, folder, damage):
     make()
     path = folder / "ids" / "shard-00001" / "source.ids"
     settings = ["data.train.store=ids", "train.steps=100000", "train.log_every=1", "train.checkpoint_every=5"]
@@ -34,10 +34,10 @@ def test_a_store_that_is_damaged_in_mid_run_is_one_sentence(make, folder, damage
     assert "Traceback" not in said
     [error] = [line for line in said.splitlines() if line.startswith("error: ")]
     assert "shard-00001/source.ids " in error and "restore it, or prepare the store again" in error
-    assert RunFolder(folder / "run").steps(), "the last checkpoint is kept"
+    assert RunFolder(folder / "run").steps(), "the last checkpoint was lost"
 
 
-def test_ids_outside_the_vocabulary_are_refused_before_they_are_looked_up(make, folder):
+def test_ids_outside_the_vocabulary_are_refused(make, folder):
     make()
     path = folder / "ids" / "shard-00002" / "target.ids"
     path.write_bytes(b"\xff" * path.stat().st_size)
@@ -56,7 +56,7 @@ def test_ids_outside_the_vocabulary_are_refused_before_they_are_looked_up(make, 
         {"lengths": [[-1, 2300, 1, 1]]},
     ],
 )
-def test_numbers_that_contradict_each_other_are_refused(make, folder, changed):
+def test_inconsistent_numbers_are_refused(make, folder, changed):
     info = msgspec.structs.replace(make().info, **changed)
     info = msgspec.structs.replace(info, sha256=info.digest())
     (folder / "ids" / "store.json").write_text(json.dumps(msgspec.to_builtins(info)))

@@ -1,4 +1,4 @@
-"""Training from a store is training from its text, and reads no more of it than it needs."""
+"""Training on a store equals training on its text, and reads no more of the store than necessary."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,6 @@ import torch
 from safetensors.torch import load_file
 
 import regard
-from regard.config import load_recipe
 from regard.data import batch_sampler
 from regard.data.batch_sampler import Position
 from regard.data.collate import ADDED, collate_pairs
@@ -15,7 +14,8 @@ from regard.data.packing import PackedLoader
 from regard.data.pair_store import PairStore, StoredPairs
 from regard.data.shuffle import Shuffle
 from regard.errors import ConfigError, DataError
-from tests.preparing.conftest import PAIRS
+from regard.recipe_files import load_recipe
+from tests.preprocess.conftest import PAIRS
 
 
 def train(folder, run, *overrides, **settings):
@@ -23,7 +23,7 @@ def train(folder, run, *overrides, **settings):
     return load_file(folder / run / "final" / "weights.safetensors")
 
 
-def test_a_store_and_its_text_give_equal_weights(make, folder, monkeypatch):
+def test_a_store_and_its_text_train_to_equal_weights(make, folder, monkeypatch):
     monkeypatch.setattr(batch_sampler, "EXAMPLES_PER_BLOCK", 400)
     make()
     text = train(folder, "text", "train.steps=60")
@@ -31,13 +31,14 @@ def test_a_store_and_its_text_give_equal_weights(make, folder, monkeypatch):
     assert text.keys() == stored.keys() and all(torch.equal(text[name], stored[name]) for name in text)
 
 
-def test_a_run_goes_on_in_its_store_and_in_no_other(make, folder):
+def test_a_run_resumes_with_its_own_store_only(make, folder):
     store = make()
-    train(folder, "whole", "train.steps=6", "data.train.store=ids")
+    train(folder, "complete", "train.steps=6", "data.train.store=ids")
     run = regard.train(
         str(folder / "my.toml"), out=folder / "run", overrides=["data.train.store=ids"], data=folder, stop=lambda: True
     ).run
-    assert not run.exists  # stopped before its first step
+    # It was stopped before its first step.
+    assert not run.exists
     steps = iter([False, False, False])
     regard.train(
         str(folder / "my.toml"),
@@ -55,7 +56,7 @@ def test_a_run_goes_on_in_its_store_and_in_no_other(make, folder):
 
 
 class Counted(StoredPairs):
-    """Remembers which rows were read."""
+    """Records which rows were read."""
 
     def __init__(self, store):
         super().__init__(store)
@@ -71,11 +72,11 @@ class Counted(StoredPairs):
 
 
 @pytest.mark.parametrize("kind", [Loader, PackedLoader])
-def test_going_on_reads_its_block_and_nothing_before(make, monkeypatch, kind):
+def test_resuming_reads_only_the_current_block(make, monkeypatch, kind):
     monkeypatch.setattr(batch_sampler, "EXAMPLES_PER_BLOCK", 230)
     sides = Counted(make())
     loader = kind(lambda epoch: sides, collate_pairs, added=ADDED, budget=256, max_length=50, seed=3)
-    assert not sides.lengths and not sides.ids  # the shape of batches needs no rows
+    assert not sides.lengths and not sides.ids  # the shapes of batches do not depend on rows
     next(loader.batches(Position(0, 7, 2)))
     assert sides.lengths == set(Shuffle(PAIRS, (3, 0))[7 * 230 : 8 * 230].tolist())
     _, plan, _ = loader.plan(0, 7)
@@ -96,7 +97,7 @@ def test_one_shard_is_read_at_a_time(make, monkeypatch):
     assert [len(sides["target"][place]) for place in places] == target.tolist()
 
 
-def test_lengths_are_known_without_reading_rows(make):
+def test_totals_up_to_a_length_need_no_rows(make):
     store = make()
     everything = np.arange(PAIRS)
     source, target = StoredPairs(store).lengths_of(everything)
@@ -108,7 +109,7 @@ def test_lengths_are_known_without_reading_rows(make):
         assert found.tokens == (source[kept].sum(), target[kept].sum())
 
 
-def test_what_does_not_go_with_a_store_is_refused(make, folder):
+def test_settings_that_a_store_cannot_serve_are_refused(make, folder):
     make()
     with pytest.raises(
         ConfigError, match=r"tokenizer.size is 90, but .*ids was prepared with 80; set tokenizer.size=80"
@@ -128,14 +129,16 @@ def test_what_does_not_go_with_a_store_is_refused(make, folder):
 def test_damage_is_found_when_a_store_is_opened(make, folder):
     make()
     path = folder / "ids" / "shard-00001" / "source.ids"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-1])
-    with pytest.raises(DataError, match=rf"shard-00001/source.ids has {len(whole) - 1:,} bytes, not {len(whole):,}"):
+    content = path.read_bytes()
+    path.write_bytes(content[:-1])
+    with pytest.raises(
+        DataError, match=rf"shard-00001/source.ids has {len(content) - 1:,} bytes, not {len(content):,}"
+    ):
         PairStore(folder / "ids")
     path.unlink()
     with pytest.raises(DataError, match=r"shard-00001/source.ids is missing"):
         PairStore(folder / "ids")
-    path.write_bytes(whole)
+    path.write_bytes(content)
     info = folder / "ids" / "store.json"
     text = info.read_text()
     info.write_text(text.replace(f'"pairs": {PAIRS}', f'"pairs": {PAIRS - 1}'))
@@ -149,6 +152,6 @@ def test_damage_is_found_when_a_store_is_opened(make, folder):
         PairStore(folder / "ids")
 
 
-def test_the_recipe_may_name_text_and_store_side_by_side(folder):
+def test_a_recipe_may_name_both_text_and_store(folder):
     recipe = load_recipe(str(folder / "my.toml"), ["data.train.store=ids"])
     assert (recipe.data.train.pairs, recipe.data.train.store) == ("train.tsv", "ids")

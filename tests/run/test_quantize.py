@@ -1,9 +1,9 @@
-"""Weights in fewer bytes come back close, and say nothing wrong about what they are."""
+"""Quantized weights are close to the originals, and exact where they must be."""
 
 import torch
 
 from regard.run.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from regard.run.quantize import compact, expand
+from regard.run.quantize import dequantize, quantize
 from regard.storage.folder import Folder
 
 
@@ -12,27 +12,27 @@ def weights():
     return {"matrix": torch.randn(40, 30) * torch.logspace(-3, 1, 40)[:, None], "vector": torch.randn(30)}
 
 
-def test_float32_is_kept_to_the_bit():
+def test_float32_is_bit_equal():
     before = weights()
-    after = expand(compact(before, "float32"))
+    after = dequantize(quantize(before, "float32"))
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_int8_is_within_half_a_step_of_each_rows_own_scale():
+def test_int8_is_within_half_a_step_of_the_scale_of_each_row():
     before = weights()
-    stored = compact(before, "int8")
+    stored = quantize(before, "int8")
     assert stored["matrix"].dtype == torch.int8 and stored["vector"].dtype == torch.float16
-    after = expand(stored)
+    after = dequantize(stored)
     assert after.keys() == before.keys()
     step = before["matrix"].abs().amax(dim=1, keepdim=True) / 127
     assert ((after["matrix"] - before["matrix"]).abs() <= 0.5001 * step).all()
 
 
-def test_a_row_of_zeros_stays_one():
-    assert torch.equal(expand(compact({"m": torch.zeros(2, 3)}, "int8"))["m"], torch.zeros(2, 3))
+def test_a_row_of_zeros_stays_zero():
+    assert torch.equal(dequantize(quantize({"m": torch.zeros(2, 3)}, "int8"))["m"], torch.zeros(2, 3))
 
 
-def test_a_checkpoint_is_read_as_float32_whatever_it_was_stored_in(tmp_path):
+def test_a_checkpoint_of_any_kind_is_read_as_float32(tmp_path):
     before = weights()
     sizes = []
     for kind in ("float32", "float16", "int8"):

@@ -12,37 +12,35 @@ from safetensors.torch import load_file
 from torch.optim import SGD, AdamW
 from torch.optim import lr_scheduler as schedulers
 
+import regard
 from regard.config import TrainConfig
 from regard.data.batch_sampler import Position
 from regard.data.collate import ADDED, collate_pairs, make_batch
-from regard.data.columns import Column, pair_columns
-from regard.data.loader import Loader
+from regard.data.columns import pair_columns
 from regard.errors import CheckpointError, ConfigError
-from regard.models import build_model
 from regard.training.adam import Adam
 from regard.training.data_parallel import DistributedModel
 from regard.training.events import Progress, Validation
 from regard.training.muon import Muon
 from regard.training.optimizer_state import pack, unpack
 from regard.training.step import read, training_step
-from regard.training.trainer import Trainer
 from regard.training.training_state import TrainingState
 
-TABLE = {"kind": "transformer", "width": 16, "num_layers": 1, "num_heads": 2, "hidden": 32, "dropout": 0.1}
+SHAPE = {"width": 16, "num_layers": 1, "num_heads": 2, "hidden": 32, "dropout": 0.1}
 STEPS = 12
 
 
 def fresh_model():
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return build_model(TABLE, source_size=12, target_size=12)
+        return regard.Transformer(source_size=12, target_size=12, **SHAPE)
 
 
 def fresh_loader():
     random = np.random.default_rng(0)
     sequences = [random.integers(3, 12, length).tolist() for length in random.integers(1, 8, 200)]
-    columns = pair_columns(Column.from_lists(sequences), Column.from_lists(sequences))
-    return Loader(lambda epoch: columns, collate_pairs, added=ADDED, budget=64, max_length=10, seed=1)
+    columns = pair_columns(regard.Column.from_lists(sequences), regard.Column.from_lists(sequences))
+    return regard.Loader(lambda epoch: columns, collate_pairs, added=ADDED, budget=64, max_length=10, seed=1)
 
 
 def trainer_in(folder, make_optimizer=None, make_scheduler=None, *, steps=STEPS, stop_after=None, **options):
@@ -51,7 +49,7 @@ def trainer_in(folder, make_optimizer=None, make_scheduler=None, *, steps=STEPS,
     optimizer = None if make_optimizer is None else make_optimizer(model)
     scheduler = None if make_scheduler is None else make_scheduler(optimizer)
     config = TrainConfig(steps=steps, checkpoint_every=5, log_every=1, warmup_steps=10, clip_norm=1.0)
-    trainer = Trainer(
+    trainer = regard.Trainer(
         model,
         fresh_loader(),
         config,

@@ -222,6 +222,10 @@ class Ragged:
         layout = Layout([len(sentence) for sentence in sentences], device)
         return cls(torch.tensor(flat, dtype=torch.int64).to(device), layout)
 
+    def to(self, device: torch.device | str) -> Ragged:
+        """Return the values and their layout on another device."""
+        return Ragged(self.values.to(device), self.layout.to(device))
+
     def as_lists(self) -> list[list[int]]:
         """Return the values of each sentence that is not empty."""
         flat, offsets = self.values.tolist(), self.layout.offsets.tolist()

@@ -9,7 +9,6 @@ import torch
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import Check, SearchOptions, never_stop
 from regard.models.base import Seq2Seq
-from regard.text.tokenizer import BOS, EOS
 
 
 @torch.inference_mode()
@@ -26,14 +25,14 @@ def stream_greedy(
     source = Ragged.from_lists([source_ids], device)
     limit = options.limit(len(source_ids) - 1)
     state = model.start(model.encode(source), beams=1)
-    tokens, written = torch.full((1,), BOS, device=device), list[int]()
+    tokens, written = torch.full((1,), model.bos, device=device), list[int]()
     for _ in range(limit if model.max_length is None else min(limit, model.max_length)):
         check()
         logits = model.step(tokens, state)
-        logits[:, BOS] = float("-inf")
+        logits[:, list(model.never)] = float("-inf")
         tokens = logits.argmax(dim=-1)
         token = int(tokens)
-        if token == EOS:
+        if token == model.eos:
             break
         written.append(token)
         hear(written)

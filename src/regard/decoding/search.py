@@ -21,7 +21,6 @@ from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import Check, Hypothesis, SearchOptions, SearchResults, length_penalty, never_stop
 from regard.decoding.topk import Ranking
 from regard.models.base import Seq2Seq
-from regard.text.tokenizer import BOS, EOS
 
 Numbers = NDArray[np.int64]
 
@@ -103,31 +102,32 @@ def _greedy(
     state = model.start(memory, beams=1)
     alive = torch.arange(len(limits), device=device)  # which sentence each row writes
     room = torch.tensor(limits, device=device)  # most tokens of each row
-    tokens = torch.full((len(limits),), BOS, device=device)
+    tokens = torch.full((len(limits),), model.bos, device=device)
     # It grows with what is written: a large limit alone takes no memory.
-    output = torch.full((len(limits), min(max(limits), FIRST_COLUMNS)), EOS, device=device)
+    output = torch.full((len(limits), min(max(limits), FIRST_COLUMNS)), model.eos, device=device)
     logp, nothing = torch.zeros(2, len(limits), device=device)
     writing = torch.ones(len(limits), dtype=torch.bool, device=device)
     for step in range(max(limits)):
         check()
         logits = model.step(tokens, state)
         ranking = Ranking(logits, normalized=options.scores)
-        given.force(_forbid(logits, eos=step < options.min_length), alive, step)
+        forbid(model, logits, eos=step < options.min_length)
+        given.force(logits, alive, step)
         normalizer = nothing[: len(alive)] if ranking.normalizer is None else ranking.normalizer
-        best, places, _ = ranking.best(-normalizer, beams=1, count=1)
+        best, places, _ = ranking.best(-normalizer, beams=1, count=1, filler=model.eos)
         tokens = places[:, 0]
         if options.scores:
             logp[alive] += torch.where(writing, best[:, 0], 0.0)
         if step == output.size(1):
-            output = torch.cat([output, torch.full_like(output, EOS)], dim=1)
+            output = torch.cat([output, torch.full_like(output, model.eos)], dim=1)
         output[alive, step] = tokens
-        writing = writing & (tokens != EOS) & (room > step + 1)
+        writing = writing & (tokens != model.eos) & (room > step + 1)
         left = int(writing.sum())
         if left > COMPACT_BELOW * len(writing):
             continue
         ended = alive[~writing]
         rows = zip(ended.tolist(), output[ended].tolist(), logp[ended].tolist(), strict=True)
-        yield [(number, [_written(ids, score, limits[number], options)]) for number, ids, score in rows]
+        yield [(number, [_written(ids, score, limits[number], model.eos, options)]) for number, ids, score in rows]
         if left == 0:
             return
         left_R = writing.nonzero()[:, 0]
@@ -135,20 +135,18 @@ def _greedy(
         alive, tokens, writing, room = alive[left_R], tokens[left_R], writing[left_R], room[left_R]
 
 
-def _written(ids: list[int], score: float, limit: int, options: SearchOptions) -> Hypothesis:
+def _written(ids: list[int], score: float, limit: int, eos: int, options: SearchOptions) -> Hypothesis:
     """What greedy search wrote into a row; what stands behind its end is nobody's."""
     ids = ids[:limit]
-    ids = ids[: ids.index(EOS)] if EOS in ids else ids
+    ids = ids[: ids.index(eos)] if eos in ids else ids
     length = min(len(ids) + 1, limit)  # EOS counts where there was room for it
     return Hypothesis(ids, score / length_penalty(length, options.length_penalty))
 
 
-def _forbid(logits_RV: Tensor, *, eos: bool) -> Tensor:
-    """The logits, with BOS never and EOS not yet."""
-    logits_RV.select(1, BOS).fill_(NEVER)
-    if eos:
-        logits_RV.select(1, EOS).fill_(NEVER)
-    return logits_RV
+def forbid(model: Seq2Seq, logits_RV: Tensor, *, eos: bool) -> None:
+    """Set the columns that the model never outputs to minus infinity, and EOS too where it is not allowed yet."""
+    for column in (*model.never, model.eos) if eos else model.never:
+        logits_RV.select(1, column).fill_(NEVER)
 
 
 @dataclass(frozen=True)
@@ -159,14 +157,15 @@ class Candidates:
     tokens: Numbers
     parents: Numbers  # the rows that they continue
 
-    def at_least(self, count: int) -> Candidates:
-        """So many: of a small vocabulary filled up with candidates of no probability."""
+    def at_least(self, count: int, *, eos: int) -> Candidates:
+        """Return at least so many candidates. Those of no probability end the output: their columns may not exist."""
         missing = count - self.scores.shape[1]
-        if missing <= 0:
-            return self
-        scores = np.pad(self.scores, ((0, 0), (0, missing)), constant_values=NEVER)
-        tokens = np.pad(self.tokens, ((0, 0), (0, missing)), constant_values=EOS)
-        return Candidates(scores, tokens, np.pad(self.parents, ((0, 0), (0, missing)), mode="edge"))
+        scores, tokens, parents = self.scores, self.tokens, self.parents
+        if missing > 0:
+            scores = np.pad(scores, ((0, 0), (0, missing)), constant_values=NEVER)
+            tokens = np.pad(tokens, ((0, 0), (0, missing)), constant_values=eos)
+            parents = np.pad(parents, ((0, 0), (0, missing)), mode="edge")
+        return Candidates(scores, np.where(scores == NEVER, eos, tokens), parents)
 
     def of(self, sentences: NDArray[np.bool_]) -> Candidates:
         """Those of these sentences."""
@@ -187,7 +186,7 @@ class BeamSearch:
         self.going_on = np.ones(len(limits), dtype=np.bool_)  # whether it still does
         self.finished: list[list[Hypothesis]] = [[] for _ in limits]
         self.written: list[tuple[Numbers, Numbers]] = []  # of each step, the row before and the token of every row
-        self.tokens = torch.full((len(limits),), BOS, device=self.device)
+        self.tokens = torch.full((len(limits),), model.bos, device=self.device)
         self.logp = torch.zeros((len(limits), 1), device=self.device)  # of each row: [B, Q]
 
     def run(self, check: Check = never_stop) -> Iterator[SearchResults]:
@@ -208,20 +207,20 @@ class BeamSearch:
         Q, step = self.logp.size(1), len(self.written)
         logits_RV = self.model.step(self.tokens, self.state)
         ranking = Ranking(logits_RV, normalized=True)
-        _forbid(logits_RV, eos=step < self.options.min_length)
+        forbid(self.model, logits_RV, eos=step < self.options.min_length)
         if step < self.given.length:
             self.given.force(logits_RV, torch.tensor(self.sentences, device=self.device).repeat_interleave(Q), step)
         assert ranking.normalizer is not None
         wanted = 2 * self.beams  # at most half of them can be EOS, so enough remain to go on with
-        best = ranking.best(self.logp.view(-1) - ranking.normalizer, beams=Q, count=wanted)
+        best = ranking.best(self.logp.view(-1) - ranking.normalizer, beams=Q, count=wanted, filler=self.model.eos)
         scores_bc, tokens_bc, parents_bc = (one.cpu().numpy() for one in best)
-        return Candidates(scores_bc, tokens_bc, parents_bc).at_least(wanted)
+        return Candidates(scores_bc, tokens_bc, parents_bc).at_least(wanted, eos=self.model.eos)
 
     def _collect(self, candidates: Candidates) -> NDArray[np.bool_]:
         """Moves hypotheses that ended among the best Q to the finished ones; which sentences go on."""
         scores, tokens, length = candidates.scores, candidates.tokens, len(self.written) + 1
         there = (scores > NEVER) & self.going_on[:, None]
-        ended = (tokens == EOS) & there
+        ended = (tokens == self.model.eos) & there
         for row, column in np.argwhere(ended[:, : self.beams]).tolist():
             self._finish(row, self._ids(candidates.parents[row, column]), scores[row, column], length)
         alive = there & ~ended
@@ -267,13 +266,13 @@ class BeamSearch:
         if not self.sentences:
             return
         # The Q best candidates that do not end: EOS is pushed behind all others, order is kept.
-        order = np.argsort(candidates.tokens == EOS, axis=1, kind="stable")[:, : self.beams]
+        order = np.argsort(candidates.tokens == self.model.eos, axis=1, kind="stable")[:, : self.beams]
         tokens = np.take_along_axis(candidates.tokens, order, 1)
         parents = np.take_along_axis(candidates.parents, order, 1)
         scores = np.take_along_axis(candidates.scores, order, 1)
         self.written.append((parents.ravel(), tokens.ravel()))
         rows, self.tokens = torch.from_numpy(np.stack(self.written[-1])).to(self.device).unbind()
-        self.logp = torch.from_numpy(np.where(tokens == EOS, np.float32(NEVER), scores)).to(self.device)
+        self.logp = torch.from_numpy(np.where(tokens == self.model.eos, np.float32(NEVER), scores)).to(self.device)
         if len(self.written) == 1:
             self.state.expand_beams()
             rows = rows * self.beams

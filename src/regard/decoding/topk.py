@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from regard.kernels import cpu
-from regard.text.tokenizer import EOS
 
 GROUP = 64
 
@@ -26,14 +25,15 @@ class Ranking:
         elif normalized:
             self.normalizer = log_normalizer(logits_RV)
 
-    def best(self, more_R: Tensor, *, beams: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The best entries of a sentence's rows, each plus what its row has: scores, entries, rows, [B, C], best first.
+    def best(self, more_R: Tensor, *, beams: int, count: int, filler: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the best entries of each sentence's rows: their scores, the entries, and their rows, [B, C], best first.
 
-        Of a small vocabulary they may be fewer than wanted, or filled up with entries of no probability.
+        A score is the entry plus its row's value in `more_R`. Where a small vocabulary has too few entries, there are
+        fewer than `count`, or the rest are minus infinity; those may be reported as the entry `filler`.
         """
         R, V = self.logits.shape
         if self.bounds is not None:
-            return cpu.best_entries(self.logits, self.bounds, more_R, beams=beams, count=count, none=EOS)
+            return cpu.best_entries(self.logits, self.bounds, more_R, beams=beams, count=count, none=filler)
         each = min(count, V)
         best_RC, places_RC = top_k(self.logits, each)
         if beams == 1:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 
-from regard.config import DecodeConfig
 from regard.data.batching import cut_to_budget
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import Check, SearchOptions, never_stop
@@ -33,13 +32,6 @@ class Translation:
 Ready = list[tuple[int, list[Translation]]]  # texts by their numbers, and the translations of each
 
 
-def search_options(config: DecodeConfig, **changes: int | float | None) -> SearchOptions:
-    """A recipe's options for search, with those given on top."""
-    given = {key: value for key, value in changes.items() if value is not None}
-    defaults = {name: getattr(config, name) for name in ("beam", "length_penalty", "max_extra", "iterations")}
-    return SearchOptions(**{**defaults, **given})
-
-
 class Translator:
     """A model with its tokenizers. `warn` hears of sources that had to be cut."""
 
@@ -47,7 +39,7 @@ class Translator:
         self,
         model: Model,
         tokenizers: Tokenizers,
-        config: DecodeConfig,
+        config: SearchOptions,
         *,
         warn: Callable[[str], None] = lambda text: None,
         rescorer: Rescorer | None = None,
@@ -57,16 +49,20 @@ class Translator:
 
     @property
     def longest_source(self) -> int:
-        """Most tokens of a source."""
-        return min(
-            self.config.max_source, (self.model.max_length or self.config.max_source + 1) - 1
-        )  # EOS needs a place too
+        """The most tokens of a source that are translated, EOS not counted."""
+        return self._longest_source(self.config)
+
+    def _longest_source(self, options: SearchOptions) -> int:
+        # EOS needs a position too.
+        return (
+            options.max_source if self.model.max_length is None else min(options.max_source, self.model.max_length - 1)
+        )
 
     def translate(self, texts: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
         """The best translation of each text."""
         if isinstance(texts, str):
             raise DecodeError("translate() takes a list of texts; put the one text into brackets")
-        options = replace(options or search_options(self.config), scores=False)
+        options = (options or self.config).replace(scores=False)
         return [best[0].text for best in self.stream(texts, options=options)]
 
     def predict(self, inputs: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
@@ -98,11 +94,11 @@ class Translator:
 
         Rescored and non-autoregressive outputs arrive together, at the end. See `search_each`, also for `check`.
         """
-        options = options or search_options(self.config)
+        options = options or self.config
         if self.rescorer is None:
             yield from self._search(texts, first, options, check)
             return
-        candidates = self._search(texts, first, replace(options, nbest=options.beam), check)
+        candidates = self._search(texts, first, options.replace(nbest=options.beam), check)
         found = sorted(
             (number, best) for some in candidates for number, best in some
         )  # the rescorer's batches depend on it
@@ -128,7 +124,7 @@ class Translator:
         wanted = np.flatnonzero(there)
         if not there.all():
             yield [(number, [Translation("", 0.0)]) for number in np.flatnonzero(~there).tolist()]
-        most = self.longest_source
+        most = self._longest_source(options)
         for number in wanted:
             if len(encoded[number]) > most:
                 length = len(encoded[number])
@@ -136,7 +132,7 @@ class Translator:
                 encoded[number] = encoded[number][:most]
         lengths = np.array([len(ids) + 1 for ids in encoded], dtype=np.int64)
         order = wanted[np.argsort(-lengths[wanted], kind="stable")]
-        batches = cut_to_budget(order, (lengths,), max(1, self.config.tokens // options.beam))
+        batches = cut_to_budget(order, (lengths,), max(1, options.tokens // options.beam))
         sources = [Ragged.from_lists([[*encoded[number], EOS] for number in batch], device) for batch in batches]
         decode = self.tokenizers.target.decode
         for batch, found in search_all(self.model, sources, options=options, check=check):

@@ -1,33 +1,113 @@
-"""Translates one sentence and sees how: attention, probabilities, and what else could have been written."""
+"""How a model produced one output: attention of every layer and head, token probabilities, and alternative outputs."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import Check, SearchOptions, never_stop
 from regard.decoding.non_autoregressive import refine
 from regard.decoding.search import search
-from regard.decoding.translator import Translator, search_options
+from regard.decoding.translator import Translator
 from regard.errors import DecodeError
-from regard.explain.trace_types import Alternative, Attention, Side, Text, Trace
-from regard.explain.words import between_words, group, shown
-from regard.models.base import Model, NonAutoregressive, Seq2Seq
-from regard.nn.alignment import Alignment
-from regard.nn.attention import CrossAttention, PositionalAttention
+from regard.explain.attention import (
+    Attention,
+    AttentionWeights,
+    Axis,
+    mean_over_heads,
+    merge_words,
+    recorded_attentions,
+)
+from regard.models.base import NonAutoregressive, Seq2Seq
 from regard.nn.attention_log import AttentionLog, capture_attention
-from regard.text.tokenizer import BOS, EOS, Tokenizer, Tokenizers
+from regard.text.symbols import BOS, EOS, RESERVED
+from regard.text.tokenizer import Tokenizers
 
-# Source and output tokens of all alternatives that are continued: enough for a sentence of everyday length.
-MOST_CONTINUED = 32_768
-CHUNK = 8192  # of those that are searched together, which bounds the memory
+# Source and output tokens over all alternatives that are continued. Enough for sentences of up to about 100 tokens.
+MAX_CONTINUED_TOKENS = 32_768
+# Tokens of alternatives that are searched in one batch, which bounds the memory.
+BATCH_TOKENS = 8192
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """Another token that the model could have output at a position."""
+
+    id: int
+    token: str
+    probability: float
+    text: str  # the complete output if this token is forced; empty if it was not computed
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The axes of one example by name, and the attention between them.
+
+    The axis "source" is the input of the model and "target" is its output. In a translation both end in EOS, and "read"
+    is the decoder input: BOS, then the target without its last token. A task may add axes of its own.
+    """
+
+    model: str
+    axes: Mapping[str, Axis]
+    attentions: list[Attention]
+    probabilities: list[float] = field(default_factory=list)  # of each target token; empty if the model has none
+    alternatives: list[list[Alternative]] = field(default_factory=list)  # for each target token, most likely first
+
+    @property
+    def source(self) -> Axis:
+        return self.axes["source"]
+
+    @property
+    def target(self) -> Axis:
+        return self.axes["target"]
+
+    def axes_of(self, attention: Attention) -> tuple[Axis, Axis]:
+        """Return the query axis and the key axis of an attention."""
+        return self.axes[attention.queries], self.axes[attention.keys]
+
+    def layers(self, name: str) -> list[Attention]:
+        """Return the layers of one kind of attention, lowest first."""
+        return [one for one in self.attentions if one.name == name]
+
+    @property
+    def names(self) -> list[str]:
+        """The kinds of attention in this trace, in the order of the data flow."""
+        return list(dict.fromkeys(one.name for one in self.attentions))
+
+    @property
+    def main_name(self) -> str:
+        """The kind that is shown first: attention between two sequences if there is any."""
+        return next((one.name for one in self.attentions if not one.self_attention), self.names[0])
+
+
+# Alignment
+
+
+def soft_alignment(trace: Trace) -> AttentionWeights:
+    """Return the mean encoder-decoder attention over all layers and heads: [target tokens, source tokens]."""
+    layers = [mean_over_heads(one.weights) for one in trace.layers("encoder-decoder")]
+    if not layers:
+        return np.zeros((len(trace.target.tokens), len(trace.source.tokens)), dtype=np.float32)
+    return np.mean(layers, axis=0, dtype=np.float32)
+
+
+def moses_pairs(trace: Trace) -> list[tuple[int, int]]:
+    """Return (source word, target word) pairs as Moses counts them: for each target word its most attended source word."""
+    source, target = trace.source.words_without_eos, trace.target.words_without_eos
+    weights = soft_alignment(trace)
+    if not source or not target or not weights.any():
+        return []
+    between = merge_words(weights[None], target, source)[0]
+    return sorted((int(row.argmax()), number) for number, row in enumerate(between))
+
+
+# Translation
 
 
 @torch.inference_mode()
@@ -41,90 +121,88 @@ def trace_translation(
     name: str = "",
     check: Check = never_stop,
 ) -> Trace:
-    """How a sentence is translated, beginning with `prefix` where one is given.
+    """Translate a sentence and record how. The output begins with the ids of `prefix`.
 
-    `check` is called before every step of a search.
+    `name` is what the trace calls the model. `check` is called before every step of a search.
     """
     model, tokenizers = translator.model, translator.tokenizers
     source_ids = _source_ids(translator, text)
     source = Ragged.from_lists([source_ids], next(model.parameters()).device)
-    options = options or search_options(translator.config)
+    options = options or translator.config
+    probabilities: list[float] = []
+    others: list[list[Alternative]] = []
     if isinstance(model, NonAutoregressive):
         if prefix:
-            raise DecodeError("this model writes all tokens at once; it cannot go on from given ones")
-        target_ids, seen = _written_at_once(model, source, options, check)
-        probabilities, others = [], []
+            raise DecodeError("this model outputs all tokens at once; it cannot continue a prefix")
+        target_ids, log = _record_refinement(model, source, options, check)
     else:
         assert isinstance(model, Seq2Seq)
-        target_ids = [*search(model, source, options=options, prefixes=[prefix], check=check)[0][0].ids, EOS]
+        target_ids = [*search(model, source, options=options, prefixes=[prefix], check=check)[0][0].ids, model.eos]
         check()
-        seen, logp = _written_again(model, source, target_ids)
+        log, logp = _record_forced(model, source, target_ids)
         probabilities = [round(float(logp[place, token].exp()), 6) for place, token in enumerate(target_ids)]
         others = _alternatives(translator, source_ids, target_ids, logp, options, alternatives, check)
-    trace = Trace(
-        model=name,
-        source=_text(tokenizers.source, source_ids),
-        target=_text(tokenizers.target, target_ids),
-        attentions=[],
-        probabilities=probabilities,
-        alternatives=others,
-    )
-    # A model that writes at once may have more places than tokens came of them: those it cannot name are left out.
-    named = [one for one in _attentions(model, seen) if one.weights.shape[1:] == trace.shape_of(one)]
-    return replace(trace, attentions=named)
+    axes = _translation_axes(tokenizers, source_ids, target_ids)
+    return Trace(name, axes, recorded_attentions(model, log, axes), probabilities, others)
 
 
 def attention_between(model: Seq2Seq, tokenizers: Tokenizers, source: str, target: str) -> dict[str, Any]:
-    """What the words of a translation drew on, in percent of the source's words; for a log."""
-    source_ids, target_ids = [*tokenizers.source.encode(source), EOS], [*tokenizers.target.encode(target), EOS]
-    model_side = Ragged.from_lists([source_ids], next(model.parameters()).device)
+    """Return the mean encoder-decoder attention between the words of a translation, in percent, for the log."""
+    source_ids, target_ids = [*tokenizers.source.encode(source), EOS], [*tokenizers.target.encode(target), model.eos]
     with torch.inference_mode():
-        seen, _ = _written_again(model, model_side, target_ids)
-    across = [one.weights.mean(axis=0) for one in _attentions(model, seen) if one.name == "encoder-decoder"]
-    texts = [_text(tokenizers.source, source_ids), _text(tokenizers.target, target_ids)]
-    words = [[shown("".join(text.tokens[index] for index in word)) for word in text.words] for text in texts]
-    if not across:
-        return {"source": words[0], "target": words[1], "percent": []}
-    between = between_words(np.mean(across, axis=0)[None], texts[1].words, texts[0].words)[0]
-    return {
-        "source": words[0],
-        "target": words[1],
-        "percent": np.rint(100 * np.nan_to_num(between)).astype(int).tolist(),
-    }
+        log, _ = _record_forced(model, Ragged.from_lists([source_ids], next(model.parameters()).device), target_ids)
+    axes = _translation_axes(tokenizers, source_ids, target_ids)
+    trace = Trace("", axes, recorded_attentions(model, log, axes))
+    percent = []
+    if trace.layers("encoder-decoder"):
+        between = merge_words(soft_alignment(trace)[None], trace.target.words, trace.source.words)[0]
+        percent = np.rint(100 * np.nan_to_num(between)).astype(int).tolist()
+    return {"source": trace.source.word_texts, "target": trace.target.word_texts, "percent": percent}
 
 
 def _source_ids(translator: Translator, text: str) -> list[int]:
     ids = translator.tokenizers.source.encode(text)
     if not ids or not text.strip():
-        raise DecodeError("there is no sentence to look at; give one with words in it")
-    most = translator.longest_source
-    if len(ids) > most:
-        raise DecodeError(f"the sentence has {len(ids)} tokens; this model takes {most}")
+        raise DecodeError("the sentence is empty; give one with words in it")
+    limit = translator.longest_source
+    if len(ids) > limit:
+        raise DecodeError(f"the sentence has {len(ids)} tokens; this model takes at most {limit}")
     return [*ids, EOS]
 
 
-def _text(tokenizer: Tokenizer, ids: list[int]) -> Text:
-    return Text(tokenizer.decode(ids), ids, tokenizer.tokens(ids), group(tokenizer, ids))
+def _translation_axes(tokenizers: Tokenizers, source_ids: list[int], target_ids: list[int]) -> dict[str, Axis]:
+    target = Axis.from_ids("output", tokenizers.target, target_ids)
+    read_words = [[0], *([index + 1 for index in word] for word in target.words[:-1])]
+    read_tokens = [RESERVED[BOS], *target.tokens[:-1]]
+    return {
+        "source": Axis.from_ids("source", tokenizers.source, source_ids),
+        "target": target,
+        "read": Axis("decoder input", target.text, [BOS, *target_ids[:-1]], read_tokens, read_words),
+    }
 
 
-def _written_again(model: Seq2Seq, source: Ragged, target_ids: list[int]) -> tuple[AttentionLog, Tensor]:
-    """What attention did while these tokens were read in one go, and all log-probabilities: [tokens, V]."""
-    with capture_attention() as seen:
-        target = Ragged.from_lists([[BOS, *target_ids[:-1]]], source.layout.device)
+def _record_forced(model: Seq2Seq, source: Ragged, target_ids: list[int]) -> tuple[AttentionLog, Tensor]:
+    """Run the decoder over a known target. Return the attention, and log-probabilities: [tokens, V]."""
+    with capture_attention() as log:
+        target = Ragged.from_lists([[model.bos, *target_ids[:-1]]], source.layout.device)
         logits = model.project(model.hidden(target, model.encode(source))).float()
     logp = logits.log_softmax(dim=-1)
-    logp[:, BOS] = float("-inf")  # never written
-    return seen, logp
+    # Search never outputs these.
+    logp[:, list(model.never)] = float("-inf")
+    return log, logp
 
 
-def _written_at_once(
+def _record_refinement(
     model: NonAutoregressive, source: Ragged, options: SearchOptions, check: Check
 ) -> tuple[list[int], AttentionLog]:
-    """What it writes, and what attention did where its likeliest candidate is what it writes."""
+    """Return the output, and its attention if a search with one candidate finds the same output; otherwise an empty log."""
     best = refine(model, source, options=options, check=check)[0][0].ids
-    with capture_attention() as seen:
-        alone = refine(model, source, options=replace(options, beam=1, nbest=1), check=check)[0][0].ids
-    return [*best, EOS], seen if alone == best else AttentionLog()
+    with capture_attention() as log:
+        single = refine(model, source, options=options.replace(beam=1, nbest=1), check=check)[0][0].ids
+    return [*best, EOS], log if single == best else AttentionLog()
+
+
+# Alternatives
 
 
 def _alternatives(
@@ -136,83 +214,58 @@ def _alternatives(
     count: int,
     check: Check,
 ) -> list[list[Alternative]]:
-    """For each place the likeliest other tokens, each with the translation that would have come of it."""
+    """Return the `count` most likely other tokens at each position, with the translation that each leads to."""
     if count == 0:
         return [[] for _ in target_ids]
     tokenizer = translator.tokenizers.target
     best = logp.topk(min(count + 1, logp.size(1)), dim=-1)
-    places = [
+    positions = [
         [(token, p) for token, p in zip(tokens, ps, strict=True) if token != own and p > float("-inf")][:count]
         for own, tokens, ps in zip(target_ids, best.indices.tolist(), best.values.tolist(), strict=True)
     ]
-    prefixes = [[*target_ids[:at], token] for at, found in enumerate(places) for token, _ in found]
-    texts = iter(_continued(translator, source_ids, prefixes, options, check))
+    prefixes = [[*target_ids[:at], token] for at, found in enumerate(positions) for token, _ in found]
+    texts = iter(_continue_prefixes(translator, source_ids, prefixes, options, check))
     return [
         [
             Alternative(token, tokenizer.tokens([token])[0], round(float(np.exp(p)), 6), next(texts))
             for token, p in found
         ]
-        for found in places
+        for found in positions
     ]
 
 
-def _continued(
+def _continue_prefixes(
     translator: Translator, source_ids: list[int], prefixes: list[list[int]], options: SearchOptions, check: Check
 ) -> list[str]:
-    """The likeliest translation that begins with each prefix, greedily; empty where there are too many to search."""
+    """Return the greedy translation that begins with each prefix; empty texts if there are too many tokens to search."""
     limit = options.limit(len(source_ids) - 1)
     sizes = [len(source_ids) + max(limit, len(prefix) + 1) for prefix in prefixes]
-    if sum(sizes) > MOST_CONTINUED:
+    if sum(sizes) > MAX_CONTINUED_TOKENS:
         return ["" for _ in prefixes]
     model, decode = translator.model, translator.tokenizers.target.decode
     assert isinstance(model, Seq2Seq)
-    greedy = replace(options, beam=1, nbest=1, scores=False)
+    greedy = options.replace(beam=1, nbest=1, scores=False)
     texts: list[str] = []
-    for chunk in _chunks(prefixes, sizes):
-        source = Ragged.from_lists([source_ids] * len(chunk), next(model.parameters()).device)
-        open_ones = [prefix[:-1] if prefix[-1] == EOS else prefix for prefix in chunk]
-        found = search(model, source, options=greedy, prefixes=open_ones, check=check)
+    for batch in _batches(prefixes, sizes):
+        source = Ragged.from_lists([source_ids] * len(batch), next(model.parameters()).device)
+        unfinished = [prefix[:-1] if prefix[-1] == model.eos else prefix for prefix in batch]
+        found = search(model, source, options=greedy, prefixes=unfinished, check=check)
         texts += [
-            decode(prefix if prefix[-1] == EOS else hypotheses[0].ids)
-            for prefix, hypotheses in zip(chunk, found, strict=True)
+            decode(prefix if prefix[-1] == model.eos else hypotheses[0].ids)
+            for prefix, hypotheses in zip(batch, found, strict=True)
         ]
     return texts
 
 
-def _chunks(prefixes: list[list[int]], sizes: list[int]) -> Iterator[list[list[int]]]:
-    """The prefixes in order, as many together as fit into a chunk, and at least one."""
-    chunk: list[list[int]] = []
+def _batches(prefixes: list[list[int]], sizes: list[int]) -> Iterator[list[list[int]]]:
+    """Yield the prefixes in order, in batches of at most BATCH_TOKENS or of a single prefix."""
+    batch: list[list[int]] = []
     filled = 0
     for prefix, size in zip(prefixes, sizes, strict=True):
-        if chunk and filled + size > CHUNK:
-            yield chunk
-            chunk, filled = [], 0
-        chunk.append(prefix)
+        if batch and filled + size > BATCH_TOKENS:
+            yield batch
+            batch, filled = [], 0
+        batch.append(prefix)
         filled += size
-    if chunk:
-        yield chunk
-
-
-def _attentions(model: Model, seen: AttentionLog) -> list[Attention]:
-    """What was written down, lowest layer first, the encoder's before the decoder's."""
-    found = []
-    for name, module in model.named_modules():
-        if module not in seen.calls:
-            continue
-        calls = [call[0] for call in seen.calls[module]]
-        one_by_one = not model.non_autoregressive and len(calls) > 1 and all(call.size(1) == 1 for call in calls)
-        weights = torch.cat(calls, dim=1) if one_by_one else calls[-1]
-        kind, queries, keys = _kind(name, module, non_autoregressive=model.non_autoregressive)
-        digits = re.search(r"\d+", name)
-        layer = int(digits.group()) + 1 if digits else 1
-        found.append(Attention(kind, layer, queries, keys, weights.float().cpu().numpy()))
-    return found
-
-
-def _kind(name: str, module: nn.Module, *, non_autoregressive: bool) -> tuple[str, Side, Side]:
-    if isinstance(module, CrossAttention | Alignment):
-        return "encoder-decoder", "target", "source"
-    if "encoder" in name.split("."):
-        return "encoder", "source", "source"
-    kind = "positions" if isinstance(module, PositionalAttention) else "decoder"
-    return kind, "target", "target" if non_autoregressive else "read"
+    if batch:
+        yield batch

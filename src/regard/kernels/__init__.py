@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
+import torch
 from torch import Tensor
 
 WIDEST_HEAD = 256  # that attention is written for
@@ -52,5 +53,5 @@ def interpreted() -> bool:
 
 
 def usable(x: Tensor) -> bool:
-    """Whether kernels can work on this tensor."""
-    return are_allowed() and (x.is_cuda or interpreted()) and installed()
+    """Return whether kernels can work on this tensor. They compute in float32 at most."""
+    return are_allowed() and (x.is_cuda or interpreted()) and x.dtype is not torch.float64 and installed()

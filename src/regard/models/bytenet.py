@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,13 +18,13 @@ from torch import Tensor, nn
 
 from regard.config import MAX_WIDTH, Struct, below_one, between
 from regard.data.ragged import Layout, Ragged, StaticLayout
-from regard.models.base import Seq2Seq
+from regard.models.base import Seq2Seq, make_config
 from regard.models.tied_embeddings import Tie, TiedEmbeddings
 from regard.nn.convolution import Convolution
 from regard.nn.dropout import Dropout, Noise
+from regard.nn.layers import Stack
 from regard.nn.linear import Linear
 from regard.nn.norms import Norm
-from regard.nn.stack import Stack
 
 
 class ByteNetConfig(Struct, frozen=True):
@@ -93,12 +94,12 @@ class ByteNetState:
 
     recent: list[Tensor]
     places: Tensor  # the encoder's output, zeros behind its end: [B, places, D]
-    wide: int  # beams that there will be
+    max_beams: int  # after `expand_beams`
     beams: int = 1
     length: int = 0
 
     def expand_beams(self) -> None:
-        self.beams = self.wide
+        self.beams = self.max_beams
         self.recent = [one.repeat_interleave(self.beams, dim=0) for one in self.recent]
 
     def reorder(self, rows: Tensor) -> None:
@@ -109,7 +110,10 @@ class ByteNetState:
 class ByteNet(TiedEmbeddings, Seq2Seq):
     """Two stacks of dilated convolutions, one on top of the other."""
 
-    def __init__(self, config: ByteNetConfig, *, source_size: int, target_size: int) -> None:
+    def __init__(
+        self, config: ByteNetConfig | None = None, *, source_size: int, target_size: int, **options: Any
+    ) -> None:
+        config = make_config(ByteNetConfig, config, options)
         super().__init__(config.width, config.tie, source_size=source_size, target_size=target_size)
         self.config = config
         self.dropout = Dropout(config.dropout, self.noise)

@@ -8,6 +8,7 @@ Shapes: N target tokens, M source tokens, D width, B sentences, C candidates of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +19,7 @@ from regard.config import between
 from regard.data.batch import NO_LABEL, Batch
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
-from regard.models.base import NonAutoregressive, Output
+from regard.models.base import NonAutoregressive, Output, make_config
 from regard.models.encoder_decoder import EncoderDecoder, TransformerConfig
 from regard.nn.cross_entropy import linear_cross_entropy
 from regard.nn.linear import Linear
@@ -41,7 +42,8 @@ class Cmlm(EncoderDecoder, NonAutoregressive):
 
     config: CmlmConfig
 
-    def __init__(self, config: CmlmConfig, *, source_size: int, target_size: int) -> None:
+    def __init__(self, config: CmlmConfig | None = None, *, source_size: int, target_size: int, **options: Any) -> None:
+        config = make_config(CmlmConfig, config, options)
         super().__init__(config, source_size=source_size, target_size=target_size)
         refuse_causal_layers(config)
         self.length = Linear(config.width, [2 * config.farthest + 1], bias=True)

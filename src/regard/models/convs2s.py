@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,15 +19,15 @@ from torch import Tensor, nn
 from regard import kernels
 from regard.config import MAX_LAYERS, MAX_POSITIONS, MAX_WIDTH, Struct, below_one, between
 from regard.data.ragged import Layout, Ragged
-from regard.models.base import Seq2Seq
+from regard.models.base import Seq2Seq, make_config
 from regard.models.tied_embeddings import Tie, TiedEmbeddings
 from regard.nn.alignment import Alignment, Annotations
 from regard.nn.attend import AttentionMask
 from regard.nn.convolution import Convolution
 from regard.nn.dropout import Dropout, Noise
+from regard.nn.layers import Stack
 from regard.nn.linear import Linear
 from regard.nn.positions import Positions
-from regard.nn.stack import Stack
 
 HALF = math.sqrt(0.5)
 SPREAD = 0.1  # of the first embeddings: attention compares sums of them, unscaled, and should begin undecided
@@ -129,12 +130,12 @@ class ConvState:
 
     recent: list[Tensor]
     source: Annotations
-    wide: int  # beams that there will be
+    max_beams: int  # after `expand_beams`
     beams: int = 1
     length: int = 0
 
     def expand_beams(self) -> None:
-        self.beams = self.wide
+        self.beams = self.max_beams
         self.recent = [one.repeat_interleave(self.beams, dim=0) for one in self.recent]
 
     def reorder(self, rows: Tensor) -> None:
@@ -154,7 +155,10 @@ class ConvMemory:
 class ConvS2S(TiedEmbeddings, Seq2Seq):
     """EncoderDecoder of gated convolutions."""
 
-    def __init__(self, config: ConvS2SConfig, *, source_size: int, target_size: int) -> None:
+    def __init__(
+        self, config: ConvS2SConfig | None = None, *, source_size: int, target_size: int, **options: Any
+    ) -> None:
+        config = make_config(ConvS2SConfig, config, options)
         super().__init__(config.width, config.tie, source_size=source_size, target_size=target_size)
         self.config = config
         E = config.width
@@ -167,7 +171,7 @@ class ConvS2S(TiedEmbeddings, Seq2Seq):
         self.into_encoder = Linear(E, [widths[1]], bias=True)
         widths[0] = self.into_encoder.out_features
         self.encoder: Stack[ConvBlock] = Stack(
-            ConvBlock(before, width, kernel, causal=False, **options)  # type: ignore[arg-type]
+            ConvBlock(before, width, kernel, causal=False, **options)
             for before, (width, kernel) in zip(widths[:-1], config.encoder, strict=True)
         )
         self.out_of_encoder = Linear(widths[-1], [E], bias=True)
@@ -175,7 +179,7 @@ class ConvS2S(TiedEmbeddings, Seq2Seq):
         self.into_decoder = Linear(E, [widths[1]], bias=True)
         widths[0] = self.into_decoder.out_features
         self.decoder: Stack[DecoderBlock] = Stack(
-            DecoderBlock(before, width, kernel, E, **options)  # type: ignore[arg-type]
+            DecoderBlock(before, width, kernel, E, **options)
             for before, (width, kernel) in zip(widths[:-1], config.decoder, strict=True)
         )
         self.out_of_decoder = Linear(widths[-1], [E], bias=True)
@@ -227,4 +231,4 @@ class ConvS2S(TiedEmbeddings, Seq2Seq):
         return self.project(self.out_of_decoder(x_RD))
 
     def _embed(self, ids: Tensor, table: Tensor, positions: Positions, places: Tensor, longest: int) -> Tensor:
-        return self.dropout(positions(F.embedding(ids, table), places, longest))
+        return self.dropout(positions.add(F.embedding(ids, table), places, longest))

@@ -9,6 +9,7 @@ Shapes: N places, M source tokens, D width, V vocabulary, B sentences, T places 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from regard.data.batch import Batch
 from regard.data.batching import Indices
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
-from regard.models.base import NonAutoregressive, Output
+from regard.models.base import NonAutoregressive, Output, make_config
 from regard.models.cmlm import refuse_causal_layers
 from regard.models.encoder_decoder import EncoderDecoder, TransformerConfig
 from regard.nn.linear import Linear
@@ -45,7 +46,8 @@ class Ctc(EncoderDecoder, NonAutoregressive):
     config: CtcConfig
     static_shapes = False  # its loss wants lengths on the host
 
-    def __init__(self, config: CtcConfig, *, source_size: int, target_size: int) -> None:
+    def __init__(self, config: CtcConfig | None = None, *, source_size: int, target_size: int, **options: Any) -> None:
+        config = make_config(CtcConfig, config, options)
         if config.tie == "none":
             raise ConfigError("model.tie is 'none', but this decoder reads no target words; set model.tie=target")
         super().__init__(config, source_size=source_size, target_size=target_size)
@@ -76,7 +78,7 @@ class Ctc(EncoderDecoder, NonAutoregressive):
         count = self.config.places
         layout = Layout([count * length for length in memory.layout.lengths], memory.layout.device)
         x_ND = self.unfold(memory.values).view(-1, self.width)
-        x_ND = self.dropout(self.target_positions(x_ND, layout.positions, layout.longest))
+        x_ND = self.dropout(self.target_positions.add(x_ND, layout.positions, layout.longest))
         return Ragged(self._through_decoder(x_ND, layout, memory, causal=False), layout)
 
     def cannot_write(self, source_lengths: Indices, target_lengths: Indices) -> NDArray[np.bool_]:

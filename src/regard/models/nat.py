@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -22,16 +23,17 @@ from regard.data.collate import FERTILITIES
 from regard.data.fertilities import spread_evenly
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
-from regard.models.base import NonAutoregressive, Output
+from regard.models.base import NonAutoregressive, Output, make_config
 from regard.models.cmlm import in_groups, refuse_causal_layers, repeated
-from regard.models.encoder_decoder import DecoderLayer, EncoderDecoder, TransformerConfig, residual
+from regard.models.encoder_decoder import EncoderDecoder, TransformerConfig, layer_options
 from regard.nn.attend import AttentionMask
 from regard.nn.attention import PositionalAttention
 from regard.nn.cross_entropy import linear_cross_entropy
 from regard.nn.dropout import Noise
+from regard.nn.layers import Stack, TransformerDecoderLayer
 from regard.nn.linear import Linear
-from regard.nn.positions import Positions, Rotation
-from regard.nn.stack import Stack
+from regard.nn.norms import Residual
+from regard.nn.positions import Positions
 from regard.text.tokenizer import BOS
 
 GOLDEN = 0.6180339887498949  # multiples of it fill the space from 0 to 1 evenly
@@ -47,15 +49,17 @@ class NatConfig(TransformerConfig, frozen=True):
         between(self, 2, 1000, "fertilities")
 
 
-class NatLayer(DecoderLayer):
+class NatLayer(TransformerDecoderLayer):
     """A decoder layer with one more attention, in which queries and keys are positions: it brings back a sense of order."""
 
     def __init__(self, config: NatConfig, noise: Noise) -> None:
-        super().__init__(config, noise)
+        super().__init__(**layer_options(config), noise=noise)
         self.positional = PositionalAttention(
             config.width, config.heads, dropout=config.attention_dropout, noise=noise, backend=config.attention
         )
-        self.around_positional = residual(config, noise)
+        self.around_positional = Residual(
+            config.width, kind=config.norm, order=config.norm_order, dropout=config.dropout, noise=noise
+        )
 
     def forward(  # type: ignore[override]
         self,
@@ -63,13 +67,12 @@ class NatLayer(DecoderLayer):
         memory_MD: Tensor,
         own: AttentionMask,
         across: AttentionMask,
-        rotation: Rotation | None,
         places_ND: Tensor,
     ) -> Tensor:
-        x_ND = self.around_attention(x_ND, lambda x: self.attention(x, own, rotation))
+        x_ND = self.around_attention(x_ND, lambda x: self.attention(x, own))
         x_ND = self.around_positional(x_ND, lambda x: self.positional(x, places_ND, own))
         x_ND = self.around_cross_attention(x_ND, lambda x: self.cross_attention(x, memory_MD, across))
-        return self.around_feed_forward(x_ND, lambda x: self.feed_forward(x, own.queries))
+        return self.around_feed_forward(x_ND, lambda x: self.feed_forward(x, own.queries, with_input=True))
 
 
 class Nat(EncoderDecoder, NonAutoregressive):
@@ -78,7 +81,8 @@ class Nat(EncoderDecoder, NonAutoregressive):
     config: NatConfig
     extras = (FERTILITIES,)
 
-    def __init__(self, config: NatConfig, *, source_size: int, target_size: int) -> None:
+    def __init__(self, config: NatConfig | None = None, *, source_size: int, target_size: int, **options: Any) -> None:
+        config = make_config(NatConfig, config, options)
         if config.tie == "none":
             raise ConfigError("model.tie is 'none', but this decoder reads no target words; set model.tie=target")
         super().__init__(config, source_size=source_size, target_size=target_size)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -23,7 +23,7 @@ from torch import Tensor
 
 from regard.config import MAX_LAYERS, MAX_POSITIONS, MAX_WIDTH, Struct, below_one, between
 from regard.data.ragged import Layout, Ragged
-from regard.models.base import Seq2Seq
+from regard.models.base import Seq2Seq, make_config
 from regard.models.tied_embeddings import Tie, TiedEmbeddings
 from regard.nn.alignment import Alignment, Annotations
 from regard.nn.dropout import Dropout
@@ -108,11 +108,11 @@ class RnnState:
     cells: Tensor  # [L, P, R, D]
     fed: Tensor  # what the next step is told: [R, A] or [R, E]
     annotations: Annotations | None
-    wide: int  # beams that there will be
+    max_beams: int  # after `expand_beams`
     beams: int = 1
 
     def expand_beams(self) -> None:
-        self.beams = self.wide
+        self.beams = self.max_beams
         self.cells = self.cells.repeat_interleave(self.beams, dim=2)
         self.fed = self.fed.repeat_interleave(self.beams, dim=0)
 
@@ -128,16 +128,17 @@ class Rnn(TiedEmbeddings, Seq2Seq):
 
     similar_lengths = True
 
-    def __init__(self, config: RnnConfig, *, source_size: int, target_size: int) -> None:
+    def __init__(self, config: RnnConfig | None = None, *, source_size: int, target_size: int, **options: Any) -> None:
+        config = make_config(RnnConfig, config, options)
         super().__init__(config.width, config.tie, source_size=source_size, target_size=target_size)
         self.config = config
         E, D, A = config.width, config.hidden, config.annotation
         self.dropout = Dropout(config.dropout, self.noise)
         options = {"dropout": config.dropout, "noise": self.noise}
         both = config.bidirectional
-        self.encoder = Recurrent(config.cell, E, A, config.num_layers, **options, bidirectional=both)  # type: ignore[arg-type]
+        self.encoder = Recurrent(config.cell, E, A, config.num_layers, **options, bidirectional=both)
         fed = {"context": A, "readout": E, "summary": A, "nothing": 0}[config.feeds]
-        self.decoder = Recurrent(config.cell, E + fed, D, config.num_layers, **options)  # type: ignore[arg-type]
+        self.decoder = Recurrent(config.cell, E + fed, D, config.num_layers, **options)
         self.bridge = Linear(A, [D] * (config.num_layers * self.decoder.num_parts), bias=True)
         attends = config.attention != "none"
         self.alignment = Alignment(config.attention, D, A, window=config.window) if attends else None  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 import torch
@@ -37,9 +38,14 @@ class TiedEmbeddings(Model):
     def output_weight(self) -> Tensor:
         return self.target_embedding if self.output is None else self.output
 
-    def prepare_for_inference(self, *, int8: bool = False) -> int:
+    def pack_weights(self, *, int8: bool) -> None:
+        super().pack_weights(int8=int8)
         self.output_for_search = for_search(self.output_weight, int8=int8)
-        return super().prepare_for_inference(int8=int8) + isinstance(self.output_for_search, Int8Matrix)
+
+    def packed_weights(self) -> Iterator[PackedMatrix | Int8Matrix]:
+        yield from super().packed_weights()
+        if self.output_for_search is not None:
+            yield self.output_for_search
 
     def project(self, hidden: Tensor) -> Tensor:
         """The output layer: [N, D] to logits [N, V]."""

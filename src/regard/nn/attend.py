@@ -12,7 +12,8 @@ Shapes: N query tokens, M key tokens, H heads, K width of a key, V width of a va
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import cache, cached_property, partial
 from typing import Any, Literal
 
@@ -26,12 +27,9 @@ from regard.errors import ConfigError
 from regard.kernels.ranges import Ranges
 from regard.nn.banded import attend_banded, block_size
 from regard.nn.dropout import Dropout
+from regard.nn.positions import Rotation
 
 Backend = Literal["auto", "explicit", "sdpa", "varlen", "tiled"]
-
-if torch.backends.cuda.is_built():
-    # cuDNN's masked backward can return NaN on H100/H200 since PyTorch 2.11 (pytorch issue 196678).
-    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 class AttentionMask:
@@ -47,6 +45,7 @@ class AttentionMask:
         self.keys = queries if keys is None else keys
         self.causal = causal
         self.window = window  # positions seen on each side of a query's own; None: all
+        self._rotations: dict[int, Rotation] = {}
         assert self.queries.num_sentences == self.keys.num_sentences, "queries and keys of different batches"
 
     def allowed(self, num_queries: int, num_keys: int) -> Tensor | None:
@@ -98,6 +97,12 @@ class AttentionMask:
             seen = _narrow(seen, place, before, after)
             seen_by = _narrow(seen_by, place, after, before)
         return Ranges(*seen, *seen_by)
+
+    def rotation(self, head_width: int) -> Rotation:
+        """Return the rotary positions of the queries, for self-attention. Computed once per head width."""
+        if head_width not in self._rotations:
+            self._rotations[head_width] = Rotation(self.queries.positions, head_width)
+        return self._rotations[head_width]
 
 
 def _range_of_each(tokens: Layout, others: Layout) -> tuple[Tensor, Tensor]:
@@ -192,9 +197,25 @@ def _attend_sdpa(q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, mask: AttentionMas
 
 
 def _sdpa(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor, bias: Tensor | None, *, drop: Dropout | None) -> Tensor:
-    if drop is None:
+    if drop is not None:
+        # The fused kernel would draw its own randomness.
+        return _written_out(q_BHTK, k_BHSK, v_BHSV, bias, drop=drop)
+    with _without_cudnn() if q_BHTK.is_cuda else nullcontext():
         return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSV, attn_mask=bias)
-    return _written_out(q_BHTK, k_BHSK, v_BHSV, bias, drop=drop)  # the fused kernel draws its own randomness
+
+
+@contextmanager
+def _without_cudnn() -> Iterator[None]:
+    """Disable PyTorch's cuDNN attention inside the context.
+
+    Its masked backward pass can return NaN on H100 and H200 since PyTorch 2.11 (pytorch issue 196678).
+    """
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
 
 
 def _written_out(

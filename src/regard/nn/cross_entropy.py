@@ -7,23 +7,54 @@ Shapes: N tokens, D width, V vocabulary, C tokens of a chunk.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
 from regard import kernels
+from regard.data.ragged import Ragged
+from regard.errors import DataError
 from regard.kernels.weight_cast import dtype_of_product, half
+from regard.nn.sequences import Sequences, to_ragged
 
 
 def cross_entropy(logits_NV: Tensor, labels_N: Tensor, *, smoothing: float) -> Tensor:
-    """Summed smoothed cross-entropy of logits: the reference for `linear_cross_entropy`."""
-    logp_NV = logits_NV.float().log_softmax(dim=-1)
+    """Return the summed smoothed cross-entropy of logits: the reference for `linear_cross_entropy`."""
+    logp_NV = logits_NV.to(_wide(logits_NV)).log_softmax(dim=-1)
     right = logp_NV.gather(1, labels_N[:, None]).sum()
     return -(1 - smoothing) * right - smoothing / logits_NV.size(-1) * logp_NV.sum()
 
 
+def label_smoothed_cross_entropy(
+    logits: Sequences,
+    labels: Sequences,
+    mask: Tensor | None = None,
+    *,
+    smoothing: float = 0.0,
+    reduction: Literal["mean", "sum"] = "mean",
+) -> Tensor:
+    """Return the cross-entropy of a batch, per token or summed, without gradients of padding.
+
+    Logits are ragged, or padded [B, T, V]; labels are ragged, or [B, T]. The mask, [B, T], is True for labels that count.
+    """
+    logits_NV, labels_N = (
+        one.values if isinstance(one, Ragged) else to_ragged(one, mask).values for one in (logits, labels)
+    )
+    if logits_NV.size(0) != labels_N.size(0):
+        raise DataError(f"there are logits of {logits_NV.size(0)} tokens but labels of {labels_N.size(0)}")
+    total = cross_entropy(logits_NV, labels_N, smoothing=smoothing)
+    return total / labels_N.size(0) if reduction == "mean" else total
+
+
 def linear_cross_entropy(hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, *, smoothing: float) -> Tensor:
-    """Summed smoothed cross-entropy of hidden @ weightᵀ, a chunk of tokens at a time."""
+    """Return the summed smoothed cross-entropy of hidden @ weightᵀ, computed for one chunk of tokens at a time."""
     return _LinearCrossEntropy.apply(hidden_ND, weight_VD, labels_N, smoothing)  # type: ignore[no-untyped-call]
+
+
+def _wide(x: Tensor) -> torch.dtype:
+    """Return the precision of what is not a product: float32, or float64 for float64 numbers."""
+    return torch.promote_types(x.dtype, torch.float32)
 
 
 CHUNK_LOGITS = 2**20  # logits held at a time: they stay in a CPU's cache between the passes over them
@@ -65,24 +96,25 @@ def _loss_and_gradients(
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """The summed loss, and its gradients with respect to hidden and weight where asked for."""
     V = weight_VD.size(0)
-    total = hidden_ND.new_zeros((), dtype=torch.float32)
+    wide = _wide(hidden_ND)
+    total = hidden_ND.new_zeros((), dtype=wide)
     grad_hidden = torch.empty_like(hidden_ND) if gradients else None
-    grad_weight = torch.zeros_like(weight_VD, dtype=torch.float32) if gradients else None
+    grad_weight = torch.zeros_like(weight_VD, dtype=wide) if gradients else None
     columns_D = weight_VD.sum(dim=0)
     chunk = max(1, (CHUNK_LOGITS if hidden_ND.device.type == "cpu" else CHUNK_LOGITS_GPU) // V)
     for begin in range(0, hidden_ND.size(0), chunk):
         hidden_CD, labels_C = hidden_ND[begin : begin + chunk], labels_N[begin : begin + chunk]
-        logits_CV = torch.mm(hidden_CD, weight_VD.t()).float()
+        logits_CV = torch.mm(hidden_CD, weight_VD.t()).to(wide)
         right_C, best_C = logits_CV.gather(1, labels_C[:, None])[:, 0], logits_CV.amax(dim=1)
         p_CV = torch.softmax(logits_CV, dim=-1, out=logits_CV)
-        mean_C = (hidden_CD @ columns_D).float() / V
+        mean_C = (hidden_CD @ columns_D).to(wide) / V
         # The best token's p is exp(best - log Z). Differences first, so that a likely token's small loss keeps its digits.
         missed_C = (1 - smoothing) * (best_C - right_C) + smoothing * (best_C - mean_C)
         total += (missed_C - p_CV.amax(dim=1).log()).sum()
         if grad_hidden is None or grad_weight is None:
             continue
         out_CD = grad_hidden[begin : begin + chunk]
-        if hidden_ND.dtype == torch.float32:
+        if hidden_ND.dtype == wide:
             torch.mm(p_CV, weight_VD, out=out_CD)
             out_CD.sub_(weight_VD.index_select(0, labels_C), alpha=1 - smoothing).sub_(columns_D, alpha=smoothing / V)
             grad_weight.addmm_(p_CV.t(), hidden_CD).index_add_(0, labels_C, hidden_CD, alpha=smoothing - 1)
@@ -93,7 +125,7 @@ def _loss_and_gradients(
             gradient_CV = p_CV.to(hidden_ND.dtype)
             torch.mm(gradient_CV, weight_VD, out=out_CD)
             grad_weight += torch.mm(gradient_CV.t(), hidden_CD)
-    if grad_weight is not None and hidden_ND.dtype == torch.float32:
+    if grad_weight is not None and hidden_ND.dtype == wide:
         grad_weight.sub_(hidden_ND.sum(dim=0), alpha=smoothing / V)
     return total, grad_hidden, grad_weight
 

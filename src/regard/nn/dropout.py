@@ -94,16 +94,32 @@ class Noise:
         return kept.mul_(256 / (256 - dropped)).view(shape)
 
 
-class Dropout(nn.Module):
-    """Zeroes a share of its input in training and scales up the rest."""
+class GlobalNoise:
+    """Noise from PyTorch's global generators, for modules used on their own: `torch.manual_seed` determines it."""
 
-    def __init__(self, rate: float, noise: Noise) -> None:
+    def draw(self, rate: float, device: torch.device) -> Drop:
+        """Return a dropout with a new seed, for a kernel."""
+        return Drop(torch.randint(2**31 - 1, (1,), dtype=torch.int32, device=device), 0, rate)
+
+    def mask(self, shape: torch.Size, dropped: int) -> Tensor:
+        """Return a mask as `Noise.mask` does."""
+        kept = torch.randint(256, shape, dtype=torch.uint8) >= dropped
+        return kept.to(torch.float32).mul_(256 / (256 - dropped))
+
+
+class Dropout(nn.Module):
+    """Zero a share of the input in training and scale the rest up.
+
+    Without `noise`, the randomness comes from PyTorch's global generators.
+    """
+
+    def __init__(self, rate: float, noise: Noise | None = None) -> None:
         super().__init__()
         if not 0 <= rate < 1:
             raise ConfigError(f"a dropout rate is {rate}; it must be at least 0 and below 1")
         self.rate = rate
         self.dropped = min(max(round(rate * 256), 1), 255) if rate else 0
-        self.noise = noise
+        self.noise = GlobalNoise() if noise is None else noise
 
     @property
     def active(self) -> bool:

@@ -14,8 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import kernels
+from regard.data.ragged import Ragged
 from regard.kernels import cpu
 from regard.nn.dropout import Dropout, Noise
+from regard.nn.sequences import Sequences
 
 NormKind = Literal["layer", "rms"]
 NormOrder = Literal["post", "pre"]
@@ -31,7 +33,13 @@ class Norm(nn.Module):
         self.weight = nn.Parameter(torch.ones(width))
         self.bias = nn.Parameter(torch.zeros(width)) if kind == "layer" else None
 
-    def forward(self, x_ND: Tensor) -> Tensor:
+    def forward(self, x: Sequences) -> Sequences:
+        """Return the normalized x, in its form: a `Ragged`, or any tensor [..., D]."""
+        if isinstance(x, Ragged):
+            return Ragged(self._rows(x.values), x.layout)
+        return self._rows(x) if x.dim() == 2 else self._rows(x.reshape(-1, x.size(-1))).view(x.shape)
+
+    def _rows(self, x_ND: Tensor) -> Tensor:
         if kernels.usable(x_ND):
             from regard.kernels.residual import norm
 
@@ -55,7 +63,9 @@ class Norm(nn.Module):
 class Residual(nn.Module):
     """One sub-layer's wrapping."""
 
-    def __init__(self, width: int, *, kind: NormKind, order: NormOrder, dropout: float, noise: Noise) -> None:
+    def __init__(
+        self, width: int, *, kind: NormKind, order: NormOrder, dropout: float, noise: Noise | None = None
+    ) -> None:
         super().__init__()
         self.norm = Norm(kind, width)
         self.dropout = Dropout(dropout, noise)

@@ -10,7 +10,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from regard.data.ragged import Layout
 from regard.errors import DataError
+from regard.nn.sequences import Sequences, flatten
 
 MAX_ROWS = 1024  # of a table of sinusoids before it is seen how many are needed
 
@@ -34,7 +36,7 @@ class Positions(nn.Module):
 
     table: Tensor
 
-    def __init__(self, kind: PositionKind, width: int, *, max_positions: int) -> None:
+    def __init__(self, kind: PositionKind, width: int, *, max_positions: int = MAX_ROWS) -> None:
         super().__init__()
         self.kind = kind
         self._outgrown: list[Tensor] = []
@@ -47,8 +49,13 @@ class Positions(nn.Module):
             table = torch.empty(rows, width) if shape_only else sinusoids(rows, width)
             self.register_buffer("table", table, persistent=False)
 
-    def forward(self, x_ND: Tensor, positions_N: Tensor, longest: int) -> Tensor:
-        """x plus the encoding of each token's position; `longest` is the largest position plus one."""
+    def forward(self, x: Sequences, mask: Tensor | Layout | None = None) -> Sequences:
+        """Return x plus the encoding of each token's position, in the form of x (see `nn.sequences`)."""
+        tokens = flatten(x, mask)
+        return tokens.restore(self.add(tokens.values, tokens.layout.positions, tokens.layout.longest))
+
+    def add(self, x_ND: Tensor, positions_N: Tensor, longest: int) -> Tensor:
+        """Return x plus the encoding of each token's position. `longest` is the largest position plus one."""
         table = self.constants(longest)
         if table is not None:
             return x_ND + table.index_select(0, positions_N).to(x_ND.dtype)
@@ -80,6 +87,7 @@ class Rotation:
         self.cos, self.sin = angles.cos()[:, None, :], angles.sin()[:, None, :]
 
     def __call__(self, x_NHK: Tensor) -> Tensor:
-        even, odd = x_NHK.float().unflatten(-1, (-1, 2)).unbind(-1)
+        wide = torch.promote_types(x_NHK.dtype, torch.float32)
+        even, odd = x_NHK.to(wide).unflatten(-1, (-1, 2)).unbind(-1)
         turned = torch.stack([even * self.cos - odd * self.sin, even * self.sin + odd * self.cos], dim=-1)
         return turned.flatten(-2).to(x_NHK.dtype)

@@ -1,7 +1,7 @@
-"""A store of ids from text of any size: `regard data prepare`. Killed at any instant it goes on from its last whole shard.
+"""Conversion of text of any size to a store of ids: `regard data prepare`. A killed process resumes after its last shard.
 
-The text is read once to check it, count it and sample it for the tokenizers; then it is encoded a chunk at a time. A stream
-can be read only once: its first pairs are the sample. Nothing here imports torch.
+The text is read twice: once to check it, count it and sample it for the tokenizers, and once to encode it in chunks. A
+stream can be read only once, so its first pairs are the sample. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -15,79 +15,83 @@ from typing import Any
 
 import msgspec
 
-from regard.config import Bitext, Recipe, TokenizerConfig, flat_table, to_table
+from regard.config import Bitext, Recipe, TokenizerConfig
 from regard.data.columns import Column
 from regard.data.lengths import LengthTable
 from regard.data.pair_store import SETTINGS, STORE, VERSION, PairStore, Shard, StoreInfo, shard_name
 from regard.errors import CheckpointError, ConfigError, DataError
-from regard.preprocess.chunks import CHUNK_PAIRS, chunks_of, side_by_side
-from regard.preprocess.sample import first_sample, spread_sample
+from regard.preprocess import pair_stream
+from regard.preprocess.pair_stream import chunks_of, first_sample, map_in_background, spread_sample
 from regard.preprocess.shards import EncodedChunk, ShardInfo, ShardWriter, TextHash, finished_shards
 from regard.storage.folder import Folder, is_temporary
 from regard.storage.manifest import check_folder, manifest_digest, staged
 from regard.text.bitext import STDIN, stream_bitext, text_files
 from regard.text.corpus import Pair
-from regard.text.tokenizer import Tokenizers, load_tokenizers, train_tokenizers
+from regard.text.tokenizer import TOKENIZERS, Tokenizers, load_tokenizers, train_tokenizers
+from regard.toml import flat_table, to_table
 
-PAIRS_A_SHARD = 2**20
-TOKENS_A_SHARD = 2**27  # of a side; at most two bytes each for most vocabularies
+PAIRS_PER_SHARD = 2**20
+TOKENS_PER_SHARD = 2**27  # per side; most vocabularies need two bytes per token
 
 
 @dataclass(frozen=True)
 class PrepareProgress:
-    """How far preparing is."""
+    """How much of the text has been processed."""
 
     doing: str
-    pairs: int  # done, those of earlier attempts among them
-    total: int | None  # None: the text is a stream
+    pairs: int  # done, including those of earlier attempts
+    total: int | None  # None for a stream
     before: int = 0  # done by earlier attempts
-    seconds: float = 0.0  # since this one began on the rest
+    seconds: float = 0.0  # since this attempt began to encode
 
 
-Report = Callable[[PrepareProgress], None]
+ProgressListener = Callable[[PrepareProgress], None]
 
 
-def prepare(recipe: Recipe, out: Path, *, folders: list[Path], report: Report = lambda progress: None) -> PairStore:
-    """The store of a recipe's training pairs, made in the folder `out`, or finished there, or found finished."""
+def prepare(
+    recipe: Recipe, out: Path, *, folders: list[Path], report: ProgressListener = lambda progress: None
+) -> PairStore:
+    """Return the store of a recipe's training pairs in the folder `out`, after making or completing it if necessary."""
     text = recipe.data.train
     settings = _settings(recipe, folders)
     folder = Folder(out)
-    _refuse_other(folder, settings)
+    _refuse_other_settings(folder, settings)
     if folder.has_file(STORE):
         return PairStore(out)
-    with folder.locked(busy=f"another process is preparing {out}; wait for it, or name another --out"):
+    with folder.locked(busy=f"another process is preparing {out}; wait for it, or name another folder with --out"):
         done = finished_shards(folder)
-        _sweep(folder, len(done))
+        _remove_unfinished(folder, len(done))
         pairs: Iterator[Pair]
         if done:
             total = _read_settings(folder).get("pairs")
             tokenizers = _load_tokenizers(folder)
             pairs = stream_bitext(text, folders=folders)
         else:
-            tokenizers, pairs, total = _begin(text, recipe.tokenizer, folders, folder, report)
+            tokenizers, pairs, total = _train_tokenizers(text, recipe.tokenizer, folders, folder, report)
             folder.save_json(SETTINGS, {**settings, "pairs": total})
-        _pass_over(done, pairs, folder, report, total)
+        _skip_finished(done, pairs, folder, report, total)
         _encode(pairs, tokenizers, folder, done, report, total)
         _finish(folder, tokenizers, settings["tokenizer"])
     return PairStore(out)
 
 
 def _settings(recipe: Recipe, folders: list[Path]) -> dict[str, Any]:
-    """What a store follows from; of files their names and sizes, of their text the hashes are in the shards."""
+    """Return what determines a store, with names and sizes of the text files. Hashes of the text are in the shards."""
     text = recipe.data.train
     names = [name for name in (text.pairs, text.source, text.target, text.generate) if name is not None]
     if not names:
-        raise ConfigError("data.train names a store but no text to make it of; name source and target, or pairs")
+        raise ConfigError("data.train names a store but no text to make it from; name source and target, or pairs")
     files = [] if STDIN in names or text.generate is not None else text_files(text, folders)
+    TOKENIZERS.get(recipe.tokenizer.kind, where="tokenizer.kind")
     tokenizer = to_table(recipe.tokenizer)
     if tokenizer.pop("sampling"):
-        raise ConfigError("ids on disk are the same every epoch; set tokenizer.sampling=0 to prepare a store")
+        raise ConfigError("ids on disk are the same in every epoch; set tokenizer.sampling=0 to prepare a store")
     return {
         "version": VERSION,
         "tokenizer": tokenizer,
         "text": [Path(name).name for name in names],
         "bytes": [path.stat().st_size for path in files],
-        "pairs_a_shard": PAIRS_A_SHARD,
+        "pairs_a_shard": PAIRS_PER_SHARD,
     }
 
 
@@ -98,44 +102,44 @@ def _read_settings(out: Folder) -> dict[str, Any]:
     return found
 
 
-def _refuse_other(out: Folder, settings: dict[str, Any]) -> None:
+def _refuse_other_settings(out: Folder, settings: dict[str, Any]) -> None:
     if not out.has_file(SETTINGS):
         found = [out.name] if out.path.is_file() else out.names()
         if any(not name.startswith(".") and name != "tokenizer" for name in found):
-            raise ConfigError(f"{out} is there already and is no store; name another folder with --out")
+            raise ConfigError(f"{out} exists and is not a store; name another folder with --out")
         return
     before, now = flat_table(_read_settings(out)), flat_table(settings)
     changed = [f"{key}: {before.get(key)} -> {now[key]}" for key in now if before.get(key) != now[key]]
     if changed:
         raise ConfigError(
-            f"{out} holds a store of other settings ({'; '.join(changed)}); name another folder with --out, "
-            "or give the settings it was begun with"
+            f"{out} holds a store with other settings ({'; '.join(changed)}); name another folder with --out, "
+            "or use the settings that it was started with"
         )
 
 
-def _sweep(out: Folder, intact: int) -> None:
-    """Removes what a killed process left half written, and what comes after the shards that are intact."""
+def _remove_unfinished(out: Folder, intact: int) -> None:
+    """Remove temporary files of a killed process, and everything after the intact shards."""
     kept = {shard_name(number) for number in range(intact)}
     for name in out.names():
         if is_temporary(name) or (name.startswith("shard-") and name not in kept):
             out.remove(name)
 
 
-def _begin(
-    text: Bitext, config: TokenizerConfig, folders: list[Path], out: Folder, report: Report
+def _train_tokenizers(
+    text: Bitext, config: TokenizerConfig, folders: list[Path], out: Folder, report: ProgressListener
 ) -> tuple[Tokenizers, Iterator[Pair], int | None]:
-    """Tokenizers, written down; the pairs from the first on; and how many there are, where that can be known."""
+    """Train and save tokenizers. Return them, all pairs, and their number if it is known."""
     pairs = stream_bitext(text, folders=folders)
     total: int | None = None
     if text.pairs == STDIN:
         sample, pairs = first_sample(pairs)
     else:
 
-        def look(count: int) -> None:
-            if count % CHUNK_PAIRS == 0:
+        def count_pairs(count: int) -> None:
+            if count % pair_stream.CHUNK_PAIRS == 0:
                 report(PrepareProgress("reading and checking", count, None))
 
-        sample, total = spread_sample(pairs, look)
+        sample, total = spread_sample(pairs, count_pairs)
         pairs = stream_bitext(text, folders=folders)
     report(PrepareProgress(f"learning {config.kind} from {len(sample):,} pairs", 0, total))
     tokenizers = train_tokenizers(
@@ -151,26 +155,33 @@ def _load_tokenizers(out: Folder) -> Tokenizers:
     return load_tokenizers(out / "tokenizer")
 
 
-def _pass_over(done: list[ShardInfo], pairs: Iterator[Pair], out: Folder, report: Report, total: int | None) -> None:
-    """Reads past the pairs of finished shards, and makes sure that they are the ones those were made of."""
+def _skip_finished(
+    done: list[ShardInfo], pairs: Iterator[Pair], out: Folder, report: ProgressListener, total: int | None
+) -> None:
+    """Skip the pairs of finished shards. Raise DataError if the shards were made from other text."""
     count = 0
     for number, shard in enumerate(done):
         text = TextHash()
         for chunk in chunks_of(islice(pairs, shard.pairs)):
             text.update(chunk)
             count += len(chunk)
-            report(PrepareProgress("reading past finished shards", count, total))
+            report(PrepareProgress("skipping finished shards", count, total))
         if text.hexdigests() != (shard.source_text, shard.target_text):
             raise DataError(
-                f"the text has changed since {out / shard_name(number)} was made; put it back, or prepare it anew "
+                f"the text has changed since {out / shard_name(number)} was made; restore it, or prepare it again "
                 "in another folder (--out)"
             )
 
 
 def _encode(
-    pairs: Iterator[Pair], tokenizers: Tokenizers, out: Folder, done: list[ShardInfo], report: Report, total: int | None
+    pairs: Iterator[Pair],
+    tokenizers: Tokenizers,
+    out: Folder,
+    done: list[ShardInfo],
+    report: ProgressListener,
+    total: int | None,
 ) -> None:
-    """Writes the shards that are left."""
+    """Write the remaining shards."""
     source_ids, target_ids = id_types(tokenizers)
 
     def encode(chunk: list[Pair]) -> EncodedChunk:
@@ -180,28 +191,28 @@ def _encode(
 
     number, before, started = len(done), sum(shard.pairs for shard in done), time.monotonic()
     count = before
-    chunks = side_by_side(encode, chunks_of(pairs))
+    chunks = map_in_background(encode, chunks_of(pairs))
     for first in chunks:
         with ShardWriter(out, number) as shard:
             for chunk in chain([first], chunks):
                 shard.add(chunk)
                 count += len(chunk.pairs)
                 report(PrepareProgress("encoding", count, total, before, time.monotonic() - started))
-                if shard.pairs >= PAIRS_A_SHARD or max(shard.tokens) >= TOKENS_A_SHARD:
+                if shard.pairs >= PAIRS_PER_SHARD or max(shard.tokens) >= TOKENS_PER_SHARD:
                     break
         number += 1
     if not count:
-        raise DataError("there are no pairs to prepare; the text is empty")
+        raise DataError("the text is empty; there are no pairs to prepare")
 
 
 def id_types(tokenizers: Tokenizers) -> tuple[str, str]:
-    """The smallest numbers that hold the ids of each side."""
+    """Return the smallest integer type that holds the ids of each side."""
     source, target = ("uint16" if one.size <= 2**16 else "int32" for one in (tokenizers.source, tokenizers.target))
     return source, target
 
 
 def _finish(out: Folder, tokenizers: Tokenizers, tokenizer: dict[str, Any]) -> None:
-    """Writes store.json, which makes the folder a store."""
+    """Write store.json, which marks the store as complete."""
     shards = finished_shards(out)
     lengths = sum((LengthTable.from_rows(shard.lengths) for shard in shards), LengthTable.from_rows([]))
     totals = lengths.upto()
@@ -225,3 +236,17 @@ def _finish(out: Folder, tokenizers: Tokenizers, tokenizer: dict[str, Any]) -> N
     )
     info = msgspec.structs.replace(info, sha256=info.digest())
     out.save_json(STORE, msgspec.to_builtins(info))
+
+
+def store_problems(store: PairStore) -> Iterator[str]:
+    """Yield one sentence for each damaged part of a store, after reading all of its files."""
+    parts = [("tokenizer", store.info.tokenizer_sha256)]
+    parts += [(shard_name(number), shard.sha256) for number, shard in enumerate(store.info.shards)]
+    for name, digest in parts:
+        folder = Folder(store.folder, name)
+        try:
+            check_folder(folder)
+            if manifest_digest(folder) != digest:
+                raise CheckpointError(f"{folder} is intact, but it is not the one that this store was made with")
+        except CheckpointError as error:
+            yield str(error)

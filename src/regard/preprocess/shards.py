@@ -1,4 +1,4 @@
-"""Writing one shard of a store, and reading what a finished one says of itself."""
+"""Writing the shards of a store, and reading the descriptions of finished ones."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from regard.storage.folder import SMALL, Folder
 from regard.storage.manifest import check_folder, staged
 from regard.text.corpus import Pair
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+ShardCount = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class ShardInfo(msgspec.Struct, frozen=True):
-    """shard.json"""
+    """The content of shard.json."""
 
     pairs: int
     source_tokens: int
     target_tokens: int
-    source_text: str  # sha256 of its lines
+    source_text: str  # SHA-256 of its lines
     target_text: str
-    lengths: list[tuple[Count, Count, Count, Count]]  # rows of a LengthTable
+    lengths: list[tuple[ShardCount, ShardCount, ShardCount, ShardCount]]  # rows of a LengthTable
 
     def fits(self, folder: Folder) -> bool:
-        """Whether the numbers fit each other and the files beside them, so that arrays can be made by them."""
+        """Whether the numbers are consistent with each other and with the sizes of the files in the folder."""
         _, pairs, *tokens = map(sum, zip(*self.lengths, strict=True)) if self.lengths else [0] * 4
         sizes = [folder.file_size(f"{side}.ids") for side in SIDES]
         return (
@@ -46,7 +46,7 @@ class ShardInfo(msgspec.Struct, frozen=True):
 
 
 class TextHash:
-    """Hashes of both sides of some pairs, one sentence a line, however they are cut into chunks."""
+    """Hashes of both sides of a sequence of pairs, one sentence per line. They do not depend on the chunks."""
 
     def __init__(self) -> None:
         self._digests = [hashlib.sha256() for _ in SIDES]
@@ -62,7 +62,7 @@ class TextHash:
 
 @dataclass(frozen=True)
 class EncodedChunk:
-    """A chunk of pairs and its ids."""
+    """A chunk of pairs with its ids."""
 
     pairs: list[Pair]
     source: Column
@@ -70,7 +70,7 @@ class EncodedChunk:
 
 
 class ShardWriter:
-    """A context that writes one shard as chunks come; when it ends the shard appears, complete."""
+    """A context that writes one shard, chunk by chunk. The shard appears in its folder when the context ends."""
 
     def __init__(self, out: Folder, number: int) -> None:
         self.pairs = 0
@@ -115,7 +115,7 @@ class ShardWriter:
 
 
 def read_shard(folder: Folder) -> ShardInfo:
-    """What an intact shard says of itself; CheckpointError if it is not intact."""
+    """Return the description of a shard. Raise CheckpointError if the shard is damaged."""
     check_folder(folder)
     try:
         info = msgspec.json.decode(folder.load_bytes("shard.json", limit=SMALL), type=ShardInfo)
@@ -127,7 +127,7 @@ def read_shard(folder: Folder) -> ShardInfo:
 
 
 def finished_shards(out: Folder) -> list[ShardInfo]:
-    """The first shards of a store that are intact, up to one that is not."""
+    """Return the descriptions of the shards before the first missing or damaged one."""
     found: list[ShardInfo] = []
     while out.has_folder(shard_name(len(found))):
         try:

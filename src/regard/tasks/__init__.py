@@ -6,13 +6,26 @@ from typing import Any
 
 from regard.config import Recipe
 from regard.models import MODELS, model_config
+from regard.registry import Registry
 from regard.tasks.base import Task
+from regard.tasks.labels import Classification, Tagging
+from regard.tasks.pointing import Pointing
 from regard.tasks.translation import Translation
 
-TASKS: dict[str, type[Task[Any]]] = {task.name: task for task in (Translation,)}
+TASKS: Registry[type[Task[Any]]] = Registry("task")
+
+
+def register_task(task: type[Task[Any]], *, replace: bool = False) -> None:
+    """Let model families name this task."""
+    TASKS.register(task.name, task, replace=replace)
+
+
+for one in (Translation, Tagging, Classification, Pointing):
+    register_task(one)
 
 
 def task_of(recipe: Recipe) -> Task[Any]:
     """Return the task of a recipe, which its model family names."""
     kind, _ = model_config(recipe.model)
-    return TASKS[MODELS[kind].task](recipe)
+    family = MODELS.get(kind, where="model.kind")
+    return TASKS.get(family.task, where=f"the task of the model {kind}")(recipe)

@@ -18,7 +18,7 @@ from regard.data.batching import Indices
 from regard.data.columns import Columns, Dataset
 from regard.decoding.hypotheses import SearchOptions
 from regard.errors import ConfigError
-from regard.explain.trace_types import Trace
+from regard.explain.trace import Trace
 from regard.models.base import Model
 from regard.storage.folder import Folder
 from regard.tasks.corpus import Corpus, TrainingData, read_corpus
@@ -48,7 +48,8 @@ class Task(ABC, Generic[C]):
 
     name: ClassVar[str]
     added: ClassVar[tuple[int, ...]]  # tokens that `collate` adds to an example, per column that limits a batch
-    metrics: ClassVar[tuple[str, ...]]  # names of the metrics that score it
+    compares: ClassVar[str]  # kind of its outputs, by which metrics are chosen (`Metric.compares`)
+    searches: ClassVar[bool] = True  # whether outputs are found by search, so that `[decode]` applies
     packs: ClassVar[bool] = False  # whether its batches are sequence pairs, which can be packed to static shapes
 
     def __init__(self, recipe: Recipe) -> None:
@@ -94,7 +95,7 @@ class Task(ABC, Generic[C]):
         """Return the batch of these rows."""
 
     @abstractmethod
-    def probe(self, length: int, count: int) -> Batch:
+    def probe(self, codec: C, length: int, count: int) -> Batch:
         """Return a made-up batch of `count` examples of `length` tokens, to find out how much memory one takes."""
 
     # Models

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -12,7 +13,7 @@ import msgspec
 import torch
 
 from regard import kernels
-from regard.config import Recipe, differences, to_table
+from regard.config import Recipe
 from regard.data.batch_sampler import too_long
 from regard.data.columns import Dataset
 from regard.data.loader import Loader
@@ -21,9 +22,12 @@ from regard.errors import ConfigError, did_you_mean
 from regard.models import build_model, model_config
 from regard.models.base import Model
 from regard.nn.device import autocast, pick_precision
+from regard.recipe_files import differences
 from regard.run.folder import RunFolder
 from regard.storage.folder import Folder
 from regard.tasks.base import Codec, Task
+from regard.text.tokenizer import TOKENIZERS
+from regard.toml import to_table
 from regard.training.events import Listener, Noted
 from regard.training.memory_check import check_memory, largest_budget, longest_sentences, rectangles
 from regard.training.world import World
@@ -45,6 +49,7 @@ MAY_CHANGE = (
 def resolve(recipe: Recipe) -> Recipe:
     """Return the recipe with its model's preset spelled out, so that the run folder says everything."""
     kind, config = model_config(recipe.model)
+    TOKENIZERS.get(recipe.tokenizer.kind, where="tokenizer.kind")
     return msgspec.structs.replace(recipe, model={"kind": kind, **to_table(config)})
 
 
@@ -153,14 +158,16 @@ def why_not_packed(task: Task[Any], model: Model, world: World) -> str:
     return ""
 
 
-def choose_budget(task: Task[Any], dataset: Dataset, model: Model, world: World, listen: Listener) -> Recipe:
+def choose_budget(
+    task: Task[Any], codec: Codec, dataset: Dataset, model: Model, world: World, listen: Listener
+) -> Recipe:
     """Return the recipe with a token budget that fits every process: the one it names, or the largest that fits."""
-    recipe = task.recipe
+    recipe, probe = task.recipe, partial(task.probe, codec)
     precision, totals = pick_precision(recipe.train.precision, world.device), dataset.upto(recipe.data.max_length)
-    batch_of, most = longest_sentences(totals.longest, task.probe), max(totals.tokens) + totals.examples
+    batch_of, most = longest_sentences(totals.longest, probe), max(totals.tokens) + totals.examples
     if model.similar_lengths and not why_not_packed(task, model, world):
         # Rectangles are equally large for a small corpus.
-        batch_of, most = rectangles(dataset, recipe.data.max_length, task.probe), sys.maxsize
+        batch_of, most = rectangles(dataset, recipe.data.max_length, probe), sys.maxsize
     if recipe.train.tokens != "auto":
         check_memory(model, min(recipe.train.tokens, most), batch_of, precision=precision)
         return recipe
@@ -169,7 +176,7 @@ def choose_budget(task: Task[Any], dataset: Dataset, model: Model, world: World,
     return msgspec.structs.replace(recipe, train=msgspec.structs.replace(recipe.train, tokens=budget))
 
 
-def try_one_example(task: Task[Any], model: Model, device: torch.device, precision: torch.dtype) -> None:
+def try_one_example(task: Task[Any], codec: Codec, model: Model, device: torch.device, precision: torch.dtype) -> None:
     """Run a made-up example through the model, so that what cannot run on this machine fails before a folder exists."""
     with torch.inference_mode(), autocast(device, precision):
-        model(task.probe(1, 1).to(device))
+        model(task.probe(codec, 1, 1).to(device))

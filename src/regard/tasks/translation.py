@@ -7,8 +7,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from regard.data.batch import Batch
 from regard.data.batching import Indices
 from regard.data.collate import ADDED, FERTILITIES, collate_pairs, make_batch
@@ -16,12 +14,11 @@ from regard.data.columns import Column, Columns, Dataset, pair_columns
 from regard.data.fertilities import Aligner
 from regard.data.pair_store import PairStore
 from regard.decoding.rescorer import Rescorer
-from regard.decoding.translator import Translator, search_options
+from regard.decoding.translator import Translator
 from regard.errors import ConfigError, DataError
-from regard.evaluation.metrics import histograms
-from regard.explain.trace import attention_between, trace_translation
-from regard.explain.trace_types import Trace
-from regard.models.base import Model, Seq2Seq
+from regard.evaluation.metrics import TEXT, histograms
+from regard.explain.trace import Trace, attention_between, trace_translation
+from regard.models.base import Model, NonAutoregressive, Seq2Seq
 from regard.storage.folder import Folder
 from regard.tasks.base import Task
 from regard.tasks.corpus import Corpus, TextPairs, TrainingData, read_corpus, read_valid
@@ -36,7 +33,7 @@ class Translation(Task[Tokenizers]):
 
     name = "translation"
     added = ADDED
-    metrics = ("bleu", "chrf", "exact", "token_errors")
+    compares = TEXT
     packs = True
 
     # Data
@@ -100,7 +97,7 @@ class Translation(Task[Tokenizers]):
         return Aligner.learn(dataset, max_length=self.recipe.data.max_length).add_to
 
     def check(self, dataset: Dataset, model: Model, listen: Listener) -> None:
-        if not isinstance(dataset, Columns):
+        if not isinstance(dataset, Columns) or not isinstance(model, NonAutoregressive):
             return
         count = int(model.cannot_write(dataset["source"].lengths, dataset["target"].lengths).sum())
         if count == len(dataset):
@@ -112,7 +109,7 @@ class Translation(Task[Tokenizers]):
     def collate(self, columns: Columns, rows: Indices) -> Batch:
         return collate_pairs(columns, rows)
 
-    def probe(self, length: int, count: int) -> Batch:
+    def probe(self, codec: Tokenizers, length: int, count: int) -> Batch:
         return make_batch([[UNK] * length] * count, [[UNK] * length] * count)
 
     # Models
@@ -130,7 +127,7 @@ class Translation(Task[Tokenizers]):
         rescorer: Rescorer | None = None,
     ) -> Translator:
         decode = self.recipe.decode
-        config = msgspec.structs.replace(decode, beam=1) if greedy else decode
+        config = decode.replace(beam=1) if greedy else decode
         return Translator(model, codec, config, warn=warn, rescorer=rescorer)
 
     def details(self, model: Model, codec: Tokenizers, examples: Sequence[Example]) -> dict[str, Any]:
@@ -144,5 +141,5 @@ class Translation(Task[Tokenizers]):
     def trace(
         self, predictor: Translator, text: str, *, name: str = "", beam: int | None = None, alternatives: int = 0
     ) -> Trace:
-        options = search_options(predictor.config, beam=beam)
+        options = predictor.config.replace(beam=beam)
         return trace_translation(predictor, text, options=options, alternatives=alternatives, name=name)

@@ -10,7 +10,7 @@ import torch
 from regard.data.batch import Batch
 from regard.data.columns import Columns
 from regard.data.loader import in_order
-from regard.evaluation.metrics import METRICS, score_all
+from regard.evaluation.metrics import score_all
 from regard.models.base import Model
 from regard.nn.device import autocast, pick_precision
 from regard.tasks.base import Codec, Task
@@ -31,7 +31,7 @@ def make_validator(
     """
     recipe, device, mine = task.recipe, world.device, slice(world.rank, None, world.size)
     # Refuses a metric that cannot be computed here.
-    score_all(["a"], ["a"], recipe.evaluate)
+    score_all(["a"], ["a"], recipe.evaluate, compares=task.compares)
     columns = extras(task.encode(examples, codec))
     budget, most = recipe.train.budget, recipe.data.max_length
     batches = in_order(columns, task.collate, added=task.added, budget=budget, max_length=most)[mine]
@@ -47,7 +47,8 @@ def make_validator(
         outputs = [""] * len(inputs)
         for rank, theirs in enumerate(world.gather(own)):
             outputs[rank :: world.size] = theirs
-        metrics |= {name: metric(outputs, references, recipe.evaluate).value for name, metric in METRICS.items()}
+        scores = score_all(outputs, references, recipe.evaluate, compares=task.compares)
+        metrics |= {score.name: score.value for score in scores}
         found = [Example(*three) for three in zip(inputs, outputs, references, strict=True)]
         with autocast(device, precision):
             details = task.details(model, codec, found)

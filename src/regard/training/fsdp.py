@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from regard.nn.stack import Stack
+from regard.nn.layers import Stack
 
 
 def shard(module: nn.Module) -> None:

@@ -132,26 +132,22 @@ def _cpu_memory(model: Model, batch_of: MakeBatch, precision: torch.dtype) -> Ca
 def _saved_bytes(model: Model, batch: Batch, precision: torch.dtype) -> int:
     """Return the bytes that a forward pass saves for the backward pass, without weights."""
     weights = {one.untyped_storage().data_ptr() for one in model.parameters()}
-    # Tensors by address. They are held here, so that no address is used again.
-    saved: dict[int, Tensor] = {}
+    # Held here, so that no address is used twice.
+    storages: dict[int, torch.UntypedStorage] = {}
 
-    def record(tensor: Tensor) -> Tensor:
-        address = tensor.untyped_storage().data_ptr()
-        if address not in weights:
-            saved[address] = tensor
-        return tensor
+    def record(tensor: Tensor) -> None:
+        # Nothing is returned: a graph that holds its own output is a cycle that Python cannot collect.
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            storages[storage.data_ptr()] = storage
+
+    def restore(saved: object) -> Tensor:
+        raise AssertionError("there is no backward pass")
 
     model.train()
-    with (
-        torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor),
-        autocast(torch.device("cpu"), precision),
-    ):
-        loss = model(batch, smoothing=0.1)
-    size = sum(one.untyped_storage().nbytes() for one in saved.values())
-    del loss
-    # The hook holds the tensors and they hold the hook; the garbage collector does not see this cycle.
-    saved.clear()
-    return size
+    with torch.autograd.graph.saved_tensors_hooks(record, restore), autocast(torch.device("cpu"), precision):
+        model(batch, smoothing=0.1)
+    return sum(storage.nbytes() for storage in storages.values())
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -40,8 +40,6 @@ from regard.training.training_state import TrainingState
 from regard.training.watchdog import Watchdog
 from regard.training.world import ALONE, World
 
-HIGHER_IS_BETTER = {"loss": False, "bleu": True, "chrf": True, "exact": True, "token_errors": False}
-
 Validate = Callable[[Model], Validation]
 Batches = Generator[tuple[Any, Position], None, None]
 
@@ -49,8 +47,12 @@ Batches = Generator[tuple[Any, Position], None, None]
 class Trainer:
     """Trains a model, and writes checkpoints into a run folder. A folder with checkpoints is resumed.
 
-        columns = pair_columns(Column.from_lists(source_ids), Column.from_lists(target_ids))
-        loader = Loader(lambda epoch: columns, collate_pairs, added=ADDED, budget=4096, max_length=100, seed=1)
+        from regard.config import TrainConfig
+        from regard.data.collate import ADDED, collate_pairs
+        from regard.data.columns import pair_columns
+
+        columns = pair_columns(regard.Column.from_lists(source_ids), regard.Column.from_lists(target_ids))
+        loader = regard.Loader(lambda epoch: columns, collate_pairs, added=ADDED, budget=4096, max_length=100, seed=1)
         model = regard.Transformer(source_size=8000, target_size=8000, width=256)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
         scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-3, total_steps=1000)
@@ -63,9 +65,10 @@ class Trainer:
     constant, and otherwise follows `config`. Gradients are clipped to `config.clip_norm`, and a step with a gradient that is
     not finite is skipped.
 
-    `validate` scores the model on a dev set, `listen` gets all events (`training.events`), and `stop` is asked after every
-    step whether to stop. One process at a time may train into a folder. When training has ended, the final weights are in
-    `final/weights.safetensors`, by the names of `model.named_parameters()`.
+    `validate` scores the model on a dev set; `config.metric` names the score that decides, and `higher_is_better` tells how
+    to compare it. `listen` gets all events (`training.events`). `stop` is called after every step; True stops training. One
+    process at a time may train into a folder. When training has ended, the final weights are in `final/weights.safetensors`,
+    by the names of `model.named_parameters()`.
     """
 
     def __init__(
@@ -79,12 +82,14 @@ class Trainer:
         scheduler: Scheduler | None = None,
         world: World = ALONE,
         validate: Validate | None = None,
+        higher_is_better: bool = False,
         listen: Listener = lambda event: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self.model, self.loader, self.config = model, loader, config
         self.run = run if isinstance(run, RunFolder) else RunFolder(run)
         self.world, self.validate, self.listen, self.stop = world, validate, listen, stop
+        self.sign = 1 if higher_is_better else -1  # of `train.metric`
         self.device = next(model.parameters()).device
         self.precision = pick_precision(config.precision, self.device)
         distributed = DistributedModel(model, smoothing=config.label_smoothing, world=world, parallel=config.parallel)
@@ -232,8 +237,7 @@ class Trainer:
             load_weights(self.model, trained, origin="the trained weights")
         score = result.metrics[config.metric]
         self.schedule.after_validation(score)
-        sign = 1 if HIGHER_IS_BETTER[config.metric] else -1
-        best = math.isfinite(score) and (counters.best is None or sign * score > sign * counters.best)
+        best = math.isfinite(score) and (counters.best is None or self.sign * score > self.sign * counters.best)
         if best:
             counters.best, counters.best_step, counters.without_better = score, counters.step, 0
         else:

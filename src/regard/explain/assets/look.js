@@ -1,20 +1,19 @@
-// The page of one sentence: its translation with what else could have stood there, and attention.
-import { AttentionView, element, percent, shown } from "./attention.js";
+// The page of one example: the output with the alternatives of each token, and attention.
+import { AttentionView, element, percent, shown, tokenTexts } from "./attention.js";
 
 const trace = JSON.parse(document.getElementById("trace").textContent);
 
-function translation() {
-  const line = document.getElementById("translation"), panel = document.getElementById("others");
-  trace.target.tokens.slice(0, -1).forEach((piece, at) => {
+function output() {
+  const line = document.getElementById("output"), panel = document.getElementById("others");
+  tokenTexts(trace.target).forEach(({ text, before }, at) => {
     const sure = trace.probabilities[at] ?? 1;
-    const text = piece.replaceAll("\u2581", " ");
-    if (/^\s/.test(text) && at) line.append(" ");
+    line.append(before);
     if (!trace.alternatives[at]?.length) {
-      line.append(text.trimStart());
+      line.append(text);
       return;
     }
     line.append(
-      element("button", { type: "button", class: "token", style: `--sure: ${sure}`, title: percent(sure), "aria-expanded": "false", "aria-controls": "others", onclick: (event) => open(event.currentTarget, at, panel) }, text.trimStart()),
+      element("button", { type: "button", class: "token", style: `--sure: ${sure}`, title: percent(sure), "aria-expanded": "false", "aria-controls": "others", onclick: (event) => open(event.currentTarget, at, panel) }, text || "\u2423"),
     );
   });
 }
@@ -49,7 +48,7 @@ document.addEventListener("keydown", (event) => {
   opened?.focus();
 });
 
-translation();
+output();
 const root = document.getElementById("attention");
 if (trace.attentions.length) new AttentionView(root, trace);
-else root.append(element("p", { class: "note" }, "This model has no attention: all it knows of the source is one vector."));
+else root.append(element("p", { class: "note" }, "This model has no attention."));
