@@ -8,6 +8,7 @@ import torch
 from regard.config import TrainConfig
 from regard.data.collate import make_batch
 from regard.data.ragged import Ragged
+from regard.training.adam import CapturableOptimizer
 from regard.training.data_parallel import DistributedModel
 from regard.training.step import read, training_step
 
@@ -136,15 +137,13 @@ def test_two_threads_find_the_gradient_that_one_finds_with_dropout_too(any_model
         assert torch.equal(together[name], again[name])  # it does not matter who is done first
 
 
-class Gradients:
-    """In the place of an optimizer: keeps what it is given."""
+class Gradients(CapturableOptimizer):
+    """An optimizer that keeps the gradients and changes nothing."""
 
     def __init__(self, model):
-        self.model, self.rate = model, torch.zeros(())
+        super().__init__(model.parameters(), {"lr": 0.0})
+        self.model = model
 
-    def step(self, *, excess, skip):
+    def step(self, closure=None, *, excess=None, skip=None):
         found = {name: one.grad for name, one in self.model.named_parameters()}
         self.seen = {name: gradient.clone() for name, gradient in found.items() if gradient is not None}
-
-    def forget_gradients(self):
-        self.model.zero_grad(set_to_none=True)
