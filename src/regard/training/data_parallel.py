@@ -15,9 +15,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from regard import kernels
 from regard.data.loader import Batch
-from regard.kernels.weight_cast import rounded
 from regard.models.base import Model
-from regard.nn.device import autocast
+from regard.nn.device import autocast, precast
 from regard.training.loss import sequence_loss
 from regard.training.threaded_gradients import Numbered, in_two_threads
 from regard.training.world import ALONE, World
@@ -62,7 +61,7 @@ class DistributedModel:
         for place, (number, batch) in enumerate(batches, start=1):
             self.model.noise.part(number)
             with self._sharing(last=place == len(batches)):
-                with autocast(tokens.device, precision), rounded(self._in_products(), precision):
+                with autocast(tokens.device, precision), precast(self._in_products(), precision):
                     one: Tensor = self.loss(batch)
                 (one * (self.world.size / tokens)).backward()  # sharing takes the mean over processes
             total += one.detach()

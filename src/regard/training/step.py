@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from regard.config import TrainConfig
 from regard.data.loader import Batch, to_device
 from regard.errors import ConfigError
-from regard.nn.blas import own_blas
+from regard.nn.device import own_blas
 from regard.training.adam import Adam
 from regard.training.data_parallel import DistributedModel
 from regard.training.muon import Muon
