@@ -7,8 +7,13 @@ of it can be computed first.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ROUNDS = 6
 
@@ -35,12 +40,20 @@ class Shuffle:
         bits, mask = np.uint64(self.half_bits), np.uint64((1 << self.half_bits) - 1)
         left, right = numbers >> bits, numbers & mask
         for key in self.keys:
-            left, right = right, left ^ (_hash(right ^ key) & mask)
+            left, right = right, left ^ (splitmix64((right ^ key).view(np.int64)).view(np.uint64) & mask)
         return (left << bits) | right
 
 
-def _hash(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return 64 well-mixed bits (the finalizer of SplitMix64, Steele et al. 2014)."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+Bits = TypeVar("Bits", NDArray[np.int64], "Tensor")
+
+
+def splitmix64(bits: Bits) -> Bits:
+    """Return 64 well-mixed bits for each signed integer (the finalizer of SplitMix64, Steele et al. 2014)."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        bits = (bits ^ shift_right(bits, shift)) * (factor - 2**64)
+    return bits ^ shift_right(bits, 31)
+
+
+def shift_right(bits: Bits, by: int) -> Bits:
+    """Return signed integers shifted to the right, filled up with zeros instead of the sign."""
+    return (bits >> by) & (2 ** (64 - by) - 1)

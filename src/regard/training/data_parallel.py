@@ -15,9 +15,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from regard import kernels
 from regard.data.batch import Batch
-from regard.kernels.weight_cast import rounded
 from regard.models.base import Model
-from regard.nn.device import autocast
+from regard.nn.device import autocast, precast
 from regard.training.threaded_gradients import Numbered, backward_in_two_threads
 from regard.training.world import ALONE, World
 
@@ -56,7 +55,7 @@ class DistributedModel:
         for count, (number, batch) in enumerate(batches, start=1):
             self.model.noise.part(number)
             with self._synchronized(last=count == len(batches)):
-                with autocast(tokens.device, precision), rounded(self._matmul_weights(), precision):
+                with autocast(tokens.device, precision), precast(self._matmul_weights(), precision):
                     loss = self.loss(batch)
                 # Synchronization takes the mean over processes, so the sum is the mean times their number.
                 (loss * (self.world.size / tokens)).backward()

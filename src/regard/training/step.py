@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from regard.config import TrainConfig
 from regard.data.batch import Batch
 from regard.errors import ConfigError
-from regard.nn.blas import own_blas
+from regard.nn.device import own_blas
 from regard.training.adam import Adam, CapturableOptimizer
 from regard.training.data_parallel import DistributedModel
 from regard.training.muon import Muon
