@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from regard.data.ragged import Ragged
+from regard.decoding.greedy_search import stream_greedy
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.live import stream_greedy
-from regard.decoding.parallel_search import search_all
-from regard.decoding.search import search, search_each
+from regard.decoding.search import search, search_all, search_each
 from regard.errors import Cancelled, DeadlineExceeded, DecodeError
 from regard.models import build_model
 
@@ -80,7 +79,7 @@ def test_a_live_translation_stops_between_tokens(tiny_model):
             tiny_model("transformer"),
             SOURCES[0],
             options=SearchOptions(max_extra=50),
-            hear=heard.append,
+            on_token=heard.append,
             check=After(0),
         )
     assert heard == []
@@ -102,5 +101,5 @@ def test_greedy_search_takes_memory_for_what_it_writes_and_not_for_its_limit(tin
 def test_output_that_grows_is_that_of_a_search_with_room_for_all(tiny_model, monkeypatch):
     model, options = tiny_model("transformer"), SearchOptions(beam=1, min_length=30, max_length=33)
     with_room = search(model, Ragged.from_lists(SOURCES), options=options)
-    monkeypatch.setattr("regard.decoding.search.FIRST_COLUMNS", 2)
+    monkeypatch.setattr("regard.decoding.greedy_search.FIRST_COLUMNS", 2)
     assert search(model, Ragged.from_lists(SOURCES), options=options) == with_room

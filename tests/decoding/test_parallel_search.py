@@ -5,8 +5,7 @@ import torch
 
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.parallel_search import search_all
-from regard.decoding.search import search
+from regard.decoding.search import search, search_all
 from regard.errors import DataError
 from regard.models import build_model
 

@@ -7,10 +7,10 @@ import torch
 
 from regard import kernels
 from regard.data.ragged import Ragged
+from regard.decoding.greedy_search import stream_greedy
 from regard.decoding.hypotheses import SearchOptions, length_penalty
-from regard.decoding.live import stream_greedy
+from regard.decoding.ranking import log_normalizer, top_k
 from regard.decoding.search import search
-from regard.decoding.topk import log_normalizer, top_k
 from regard.errors import DecodeError
 from regard.models import build_model
 from regard.models.base import Seq2Seq
@@ -187,7 +187,7 @@ def test_greedy_search_and_streaming_use_the_models_own_first_token_and_end(allo
         expected.append([token for token in ids if token != 0])
     with kernels.allowed(allowed):
         found = search(model, Ragged.from_lists([[7] * length for length in lengths]), options=options)
-        streamed = [stream_greedy(model, [7] * n, options=options, hear=lambda ids: None) for n in lengths]
+        streamed = [stream_greedy(model, [7] * n, options=options, on_token=lambda ids: None) for n in lengths]
     assert [best[0].ids for best in found] == streamed == expected
     assert len({tuple(ids) for ids in expected}) > 1
 

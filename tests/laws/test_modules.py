@@ -5,7 +5,7 @@ import torch
 
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.parallel_search import search_all
+from regard.decoding.search import search_all
 from regard.models.tagger import Labeller
 from tests.laws.conftest import SOURCES, batch_for, build, small
 

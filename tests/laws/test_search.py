@@ -7,10 +7,11 @@ import torch
 
 from regard import kernels
 from regard.data.ragged import Ragged
+from regard.decoding.beam_search import BeamSearch
 from regard.decoding.cuda_graph_model import CudaGraphModel, with_cuda_graphs
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.non_autoregressive import refine
-from regard.decoding.search import BeamSearch, ForcedPrefix, search, search_each
+from regard.decoding.ranking import ForcedPrefix
+from regard.decoding.search import refine, search, search_each
 from regard.models.base import StaticSeq2Seq
 from regard.text.tokenizer import BOS, EOS
 from tests.laws.conftest import fitting

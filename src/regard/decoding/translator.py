@@ -12,8 +12,8 @@ import numpy as np
 from regard.data.batching import cut_to_budget
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import Check, SearchOptions, never_stop
-from regard.decoding.parallel_search import search_all
 from regard.decoding.rescorer import Rescorer
+from regard.decoding.search import search_all
 from regard.errors import DecodeError
 from regard.models.base import Model
 from regard.text.tokenizer import EOS, Tokenizers
