@@ -1,4 +1,4 @@
-"""Beam search against brute force, and what it does at the edges."""
+"""Beam search against brute force, models with other first and last tokens, and the parts of a step."""
 
 import itertools
 
@@ -20,7 +20,7 @@ SOURCE = [5, 4, 3, 2]
 
 @pytest.fixture(params=range(4))
 def tiny(request):
-    """A model of six words whose random opinions are strong enough to differ between prefixes."""
+    """A model with six tokens whose random scores are large enough to differ between prefixes."""
     with torch.random.fork_rng():
         torch.manual_seed(request.param)
         table = {"kind": "transformer", "width": 8, "num_layers": 1, "num_heads": 2, "hidden": 16, "tie": "none"}
@@ -31,7 +31,7 @@ def tiny(request):
 
 
 def all_hypotheses(model, limit, alpha):
-    """Every output of at most `limit` tokens with its score, best first; one that fills the limit needs no EOS."""
+    """Every output of at most `limit` tokens with its score, best first. An output of `limit` tokens needs no EOS."""
     scored = []
     for length in range(limit + 1):
         for ids in itertools.product([0, 3, 4, 5], repeat=length):
@@ -53,7 +53,7 @@ def test_a_wide_beam_finds_the_brute_force_best(tiny, alpha):
     assert [one.score for one in found] == pytest.approx([score for score, _ in expected], abs=1e-4)
 
 
-def test_a_wider_beam_is_never_worse_here(tiny):
+def test_a_wider_beam_finds_no_worse_score(tiny):
     scores = [
         search(tiny, Ragged.from_lists([SOURCE]), options=SearchOptions(beam=beam, length_penalty=0.0, max_length=4))[
             0
@@ -81,7 +81,8 @@ def test_top_k_is_torchs(generator, width, k):
 
 @pytest.mark.parametrize("layout", ["rows", "columns"])
 @pytest.mark.parametrize("width", [5, 8192, 37001])
-@pytest.mark.parametrize("peak", [0.0, 18.0, 200.0])  # even, as trained models have it, and too large for exp
+# Even, as trained models have it, and too large for exp.
+@pytest.mark.parametrize("peak", [0.0, 18.0, 200.0])
 def test_the_normalizer_is_exact_to_many_digits(generator, layout, width, peak):
     logits = torch.randn(6, width, generator=generator)
     logits[:, 3] += peak

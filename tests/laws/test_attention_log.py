@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from regard.data.ragged import Ragged
+from regard.models.base import WriteOptions
 from regard.nn.attention_log import capture_attention, current_log
 from tests.laws.conftest import SOURCES
 
@@ -39,11 +40,11 @@ def test_weights_are_not_negative_and_sum_to_one(model, source, target):
 
 def test_non_autoregressive_models_are_recorded_too(non_autoregressive):
     source = Ragged.from_lists(SOURCES[:1])
-    options = {"limits": [6], "candidates": 1, "iterations": 2}
+    options = WriteOptions(limits=[6], iterations=2)
     with torch.no_grad():
-        plain = non_autoregressive.write(non_autoregressive.encode(source), **options)
+        plain = non_autoregressive.write(non_autoregressive.encode(source), options)
         with capture_attention() as log:
-            recorded = non_autoregressive.write(non_autoregressive.encode(source), **options)
+            recorded = non_autoregressive.write(non_autoregressive.encode(source), options)
     assert [one.ids for one in recorded[0]] == [one.ids for one in plain[0]]
     for weights_HQK in weights_of(log):
         torch.testing.assert_close(weights_HQK.sum(dim=-1), torch.ones(weights_HQK.shape[:2]))

@@ -17,7 +17,7 @@ from regard.decoding.beam_search import BeamSearch
 from regard.decoding.greedy_search import greedy_search
 from regard.decoding.hypotheses import Check, Hypothesis, SearchOptions, SearchResults, never_stop
 from regard.decoding.ranking import ForcedPrefix
-from regard.models.base import Model, NonAutoregressive, Seq2Seq
+from regard.models.base import Model, NonAutoregressive, Seq2Seq, WriteOptions
 
 MAX_THREADS = 8  # more do not help: only one of them can run Python at a time
 
@@ -77,9 +77,7 @@ def refine(
     limits = [options.limit(length - 1) for length in source.layout.lengths]
     if model.max_length is not None:
         limits = [min(limit, model.max_length - 1) for limit in limits]
-    outputs = model.write(
-        model.encode(source), limits=limits, candidates=options.beam, iterations=options.iterations, check=check
-    )
+    outputs = model.write(model.encode(source), WriteOptions(limits, options.beam, options.iterations, check))
     return [
         [Hypothesis(one.ids[:limit], one.score) for one in best[: options.nbest]]
         for best, limit in zip(outputs, limits, strict=True)
