@@ -20,7 +20,7 @@ from regard.data.collate import gathered, shift_right
 from regard.data.columns import Column, Columns
 from regard.data.ragged import Layout, Ragged
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.parallel_search import search_all
+from regard.decoding.search import search_all
 from regard.errors import CheckpointError, DataError, DecodeError
 from regard.evaluation.metrics import POSITIONS
 from regard.explain.attention import Attention, Axis, recorded_attentions
