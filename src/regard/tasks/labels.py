@@ -110,7 +110,7 @@ class _LabelTask(Task[LabelCodec]):
         return Trace(name, axes, recorded_attentions(model, log, axes), [row[0][1] for row in found], others)
 
 
-class Tagging(_LabelTask):
+class TaggingTask(_LabelTask):
     """A label per token."""
 
     name = "tagging"
@@ -150,7 +150,7 @@ class Tagging(_LabelTask):
         return LabelPredictor(model, codec, self.recipe.decode.tokens, per_word=True)
 
 
-class Classification(_LabelTask):
+class ClassificationTask(_LabelTask):
     """A label per sequence."""
 
     name = "classification"

@@ -79,7 +79,7 @@ def numbers_of(element: str) -> list[float] | None:
     return numbers if np.isfinite(numbers).all() else None
 
 
-class Pointing(Task[ElementCodec]):
+class PointingTask(Task[ElementCodec]):
     """Elements in, positions out."""
 
     name = "pointing"
