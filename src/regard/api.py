@@ -1,4 +1,4 @@
-"""The verbs in Python: train, load, evaluate, card, export."""
+"""The verbs in Python: train, load, evaluate, look, card, export."""
 
 from __future__ import annotations
 
@@ -295,7 +295,10 @@ def _describe_search(options: SearchOptions) -> str:
 
 def look(run: Path | str, text: str, *, beam: int | None = None, alternatives: int = 3, device: str = "auto") -> Trace:
     """Return what a run's model did with one input: tokens, attention weights, probabilities, and other outputs."""
-    predictor, task = load(run, device=device), task_of(find_run(run).recipe())
+    task = task_of(find_run(run).recipe())
+    if beam is not None and not task.searches:
+        raise ConfigError(f"{run} is a {task.name} run, whose outputs are not searched for: leave out the beam")
+    predictor = load(run, device=device)
     return task.trace(predictor, text, name=str(run), beam=beam, alternatives=alternatives)
 
 
