@@ -1,4 +1,4 @@
-"""The verbs in Python: train, load, evaluate, card, export."""
+"""The verbs in Python: train, load, evaluate, look, card, export."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from regard.tasks.setup import (
     share_codec,
     try_one_example,
 )
-from regard.tasks.translation import Translation
+from regard.tasks.translation import TranslationTask
 from regard.tasks.validation import make_validator
 from regard.text.bitext import anchor, data_folders, load_bitext, named_folder, refuse_outside, without_folders
 from regard.text.corpus import read_pairs
@@ -188,7 +188,7 @@ def load(
     if int8:
         refuse_without_int8(pick_device(device))
     model, codec, task = _load(run, device)
-    if not isinstance(task, Translation):
+    if not isinstance(task, TranslationTask):
         if rescorer is not None or int8:
             raise ConfigError(f"{run} is a {task.name} run; rescorer and int8 are for translation")
         predictor: Predictor = task.predictor(model, codec, warn=warn)
@@ -204,8 +204,13 @@ def load(
 
 def load_translator(run: Path | str, verb: str, **options: Any) -> Translator:
     """Return a translation run's model in use; refuse runs of other tasks, which `verb` cannot serve."""
+<<<<<<< HEAD
     task = _task_of_run(find_run(run))
     if not isinstance(task, Translation):
+=======
+    task = task_of(find_run(run).recipe())
+    if not isinstance(task, TranslationTask):
+>>>>>>> r-ex
         raise ConfigError(f"{run} is a {task.name} run, and {verb} is for translation; use regard evaluate, or look")
     translator = load(run, **options)
     assert isinstance(translator, Translator)
@@ -304,7 +309,14 @@ def _describe_search(options: SearchOptions) -> str:
 
 def look(run: Path | str, text: str, *, beam: int | None = None, alternatives: int = 3, device: str = "auto") -> Trace:
     """Return what a run's model did with one input: tokens, attention weights, probabilities, and other outputs."""
+<<<<<<< HEAD
     predictor, task = load(run, device=device), _task_of_run(find_run(run))
+=======
+    task = task_of(find_run(run).recipe())
+    if beam is not None and not task.searches:
+        raise ConfigError(f"{run} is a {task.name} run, whose outputs are not searched for: leave out the beam")
+    predictor = load(run, device=device)
+>>>>>>> r-ex
     return task.trace(predictor, text, name=str(run), beam=beam, alternatives=alternatives)
 
 
