@@ -204,13 +204,8 @@ def load(
 
 def load_translator(run: Path | str, verb: str, **options: Any) -> Translator:
     """Return a translation run's model in use; refuse runs of other tasks, which `verb` cannot serve."""
-<<<<<<< HEAD
     task = _task_of_run(find_run(run))
-    if not isinstance(task, Translation):
-=======
-    task = task_of(find_run(run).recipe())
     if not isinstance(task, TranslationTask):
->>>>>>> r-ex
         raise ConfigError(f"{run} is a {task.name} run, and {verb} is for translation; use regard evaluate, or look")
     translator = load(run, **options)
     assert isinstance(translator, Translator)
@@ -309,14 +304,10 @@ def _describe_search(options: SearchOptions) -> str:
 
 def look(run: Path | str, text: str, *, beam: int | None = None, alternatives: int = 3, device: str = "auto") -> Trace:
     """Return what a run's model did with one input: tokens, attention weights, probabilities, and other outputs."""
-<<<<<<< HEAD
-    predictor, task = load(run, device=device), _task_of_run(find_run(run))
-=======
-    task = task_of(find_run(run).recipe())
+    task = _task_of_run(find_run(run))
     if beam is not None and not task.searches:
         raise ConfigError(f"{run} is a {task.name} run, whose outputs are not searched for: leave out the beam")
     predictor = load(run, device=device)
->>>>>>> r-ex
     return task.trace(predictor, text, name=str(run), beam=beam, alternatives=alternatives)
 
 

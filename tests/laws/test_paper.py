@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.data.loader import make_batch
+from regard.data.collate import make_batch
 from regard.models.encoder_decoder import TransformerConfig
 from regard.models.transformer import Transformer
 from regard.nn import sinusoids
