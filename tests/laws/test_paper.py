@@ -110,7 +110,7 @@ def test_the_same_weights_give_the_same_loss_and_gradients(models, paper, smooth
     theirs, ours = models
     source, target, labels = inputs(paper)
     expected = paper.smoothed_loss(theirs(source, target), labels, epsilon_ls=smoothing)
-    loss = ours.loss(make_batch(SOURCES, TARGETS), smoothing=smoothing)
+    loss = ours(make_batch(SOURCES, TARGETS), smoothing=smoothing)
     torch.testing.assert_close(loss, expected, **EXACT)
     expected.backward()
     loss.backward()
