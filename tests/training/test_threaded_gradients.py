@@ -5,7 +5,7 @@ import torch
 
 from regard.data.loader import make_batch
 from regard.models import build_model
-from regard.nn import blas
+from regard.nn import device as devices
 from regard.training.threaded_gradients import in_two_threads
 
 TABLE = {"kind": "transformer", "width": 16, "num_layers": 1, "num_heads": 2, "hidden": 32, "dropout": 0.0}
@@ -61,15 +61,15 @@ def test_a_gradient_that_two_parameters_share_is_added_once_to_each(threads):
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_switch_is_put_back(monkeypatch, fails):
-    monkeypatch.setattr(blas, "ON_ARM", True)
+    monkeypatch.setattr(devices, "ON_ARM", True)
     before = torch.backends.mkldnn.enabled
     try:
-        with blas.own_blas(torch.device("cpu"), torch.float32):
+        with devices.own_blas(torch.device("cpu"), torch.float32):
             assert not torch.backends.mkldnn.enabled
             if fails:
                 raise ValueError("no")
     except ValueError:
         assert fails
     assert torch.backends.mkldnn.enabled == before
-    with blas.own_blas(torch.device("cpu"), torch.bfloat16):
+    with devices.own_blas(torch.device("cpu"), torch.bfloat16):
         assert torch.backends.mkldnn.enabled == before
