@@ -1,7 +1,7 @@
 """Our kernels compute what a few lines of PyTorch compute.
 
 They run on a GPU, or in Triton's interpreter: `TRITON_INTERPRET=1 pytest tests/kernels/test_kernels.py`.
-`test_interpreter.py` does that where there is no GPU.
+`test_interpreter.py` does so if there is no GPU.
 """
 
 import numpy as np
@@ -39,7 +39,7 @@ PATTERNS = {
 
 
 def close(left, right):
-    """Within what bfloat16 operands allow on a GPU; float32 in the interpreter."""
+    """Compare within the precision of bfloat16 on a GPU, and of float32 in the interpreter."""
     error = ((left.double() - right.double()).norm() / right.double().norm().clamp(min=1e-30)).item()
     assert error < (1e-2 if DEVICE == "cuda" else 1e-5), error
 
@@ -49,9 +49,7 @@ def heads(tokens, width):
     return torch.randn(tokens, 2, width, device=DEVICE).to(dtype).requires_grad_()
 
 
-@pytest.mark.parametrize(
-    "widths", [(16, 32), (8, 24), (256, 256)], ids=["whole tiles", "filled up tiles", "wide heads"]
-)
+@pytest.mark.parametrize("widths", [(16, 32), (8, 24), (256, 256)], ids=["full tiles", "padded tiles", "wide heads"])
 @pytest.mark.parametrize("name", PATTERNS)
 def test_tiled_attention_is_the_explicit_one_forward_and_backward(name, widths):
     from regard.kernels.attention import attend_tiled
@@ -201,7 +199,7 @@ def test_a_linear_layer_and_its_gradients(relu):
 
 
 @pytest.mark.parametrize("relu", [True, False])
-def test_the_gradients_of_a_product_and_of_its_input_beside_it_meet(relu):
+def test_the_gradients_of_a_product_and_of_its_input_are_added(relu):
     from regard.kernels.linear import linear_and_input
 
     torch.manual_seed(0)
@@ -214,7 +212,7 @@ def test_the_gradients_of_a_product_and_of_its_input_beside_it_meet(relu):
         close(left, right)
 
 
-def test_one_gradient_for_both_is_not_written_over_while_it_is_read():
+def test_a_gradient_shared_by_both_results_is_not_overwritten_while_it_is_read():
     from regard.kernels.linear import linear_and_input
 
     torch.manual_seed(0)
@@ -227,7 +225,7 @@ def test_one_gradient_for_both_is_not_written_over_while_it_is_read():
 
 
 @pytest.mark.parametrize("shape", [(2, 300, 40), (1, 1, 512), (3, 128, 16)])
-def test_rows_are_added_up(shape):
+def test_rows_are_summed(shape):
     from regard.kernels.common import sum_rows
 
     partial = torch.randn(shape, device=DEVICE)
@@ -248,8 +246,8 @@ VARIANTS = {
         "dropout": 0.0,
     },
     "dilated convolutions": {"kind": "bytenet", "width": 32, "sets": 1, "dropout": 0.0, "extra": 2},
-    "recurrent, step by step": {"kind": "rnn", "width": 32, "hidden": 32, "num_layers": 2, "dropout": 0.0},
-    "recurrent, at once": {
+    "recurrent, with input feeding": {"kind": "rnn", "width": 32, "hidden": 32, "num_layers": 2, "dropout": 0.0},
+    "recurrent, without input feeding": {
         "kind": "rnn",
         "width": 32,
         "hidden": 32,
@@ -258,7 +256,7 @@ VARIANTS = {
         "input_feeding": False,
         "dropout": 0.0,
     },
-    "recurrent, told what came of it": {
+    "recurrent, local attention": {
         "kind": "rnn",
         "width": 32,
         "hidden": 32,
@@ -303,7 +301,7 @@ def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_
     torch.manual_seed(0)
     own = VARIANTS[name].get("kind") in ("convs2s", "bytenet", "rnn")  # these have no layers of attention
     model = build_model(VARIANTS[name] if own else {**table, **VARIANTS[name]}, source_size=50, target_size=50)
-    model.train(name != "mask-predict")  # all is masked then, instead of what is drawn for each batch
+    model.train(name != "mask-predict")  # then all tokens are masked, instead of random ones
     assert model.static_shapes
 
     def passed(batch, device, *, ours):
@@ -312,9 +310,8 @@ def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_
             with torch.autocast("cuda", torch.bfloat16, enabled=device == "cuda"):
                 loss = model(batch, smoothing=0.1)
             loss.backward()
-            gradients = {
-                key: one.grad.clone().cpu() for key, one in model.named_parameters()
-            }  # they move along with it
+            # Gradients move with the model when it changes its device: keep copies.
+            gradients = {key: one.grad.clone().cpu() for key, one in model.named_parameters()}
             return loss.item(), gradients
 
     loss, gradients = passed(plain, "cpu", ours=False)
@@ -325,7 +322,7 @@ def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_
     our_loss, our_gradients = passed(packed, DEVICE, ours=True)
     assert our_loss == pytest.approx(loss, rel=1e-2 if DEVICE == "cuda" else 1e-5)
     allowed = dict.fromkeys(gradients, 1e-4)
-    if DEVICE == "cuda":  # all is bfloat16 there, and may be about as far from float32 as plain PyTorch is in bfloat16
+    if DEVICE == "cuda":  # in bfloat16, which may be about as far from float32 as plain PyTorch is in bfloat16
         on_gpu = plain.to(torch.device(DEVICE))
         plainly = errors(passed(on_gpu, DEVICE, ours=False)[1])
         allowed = {key: min(0.05 + 2 * error, 0.5) for key, error in plainly.items()}

@@ -1,4 +1,4 @@
-"""The three backends of attend() compute the same, and what they compute is attention."""
+"""The backends of attend() compute the same, and what they compute is attention."""
 
 import pytest
 import torch
@@ -65,7 +65,7 @@ def test_one_query_and_two_keys_by_hand():
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_weights_of_each_query_sum_to_one_and_none_lies_where_it_may_not_look(name):
+def test_weights_of_each_query_sum_to_one_and_are_zero_for_masked_keys(name):
     mask = PATTERNS[name]("cpu")
     _, weights = attend_explicit(*random_qkv(mask), mask)
     assert len(weights) == len(mask.queries.lengths)

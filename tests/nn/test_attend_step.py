@@ -1,4 +1,4 @@
-"""One token a row: the two ways to compute it give the same."""
+"""Attention of one token per row: batched products and the fused kernel give the same."""
 
 import pytest
 import torch

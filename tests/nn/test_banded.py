@@ -1,4 +1,4 @@
-"""Restricted self-attention: the same numbers as the whole matrix with a mask, at a cost of length times window."""
+"""Attention by blocks: the same numbers as the full matrix with a mask, at a cost of length times window."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def inputs_of(total, dtype=torch.float64):
 @pytest.mark.parametrize("backend", ["explicit", "sdpa"])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("window", [0, 3, 40])
-def test_equals_the_whole_matrix_with_a_mask(backend, causal, window):
+def test_equals_the_full_matrix_with_a_mask(backend, causal, window):
     mask = AttentionMask(Layout(LENGTHS), causal=causal, window=window)
     assert mask.banded
     inputs = inputs_of(sum(LENGTHS))
@@ -49,9 +49,9 @@ def operations(length, **mask):
 
 def test_the_cost_grows_with_length_and_not_with_its_square():
     assert operations(4096, window=32) == 2 * operations(2048, window=32)
-    assert operations(2048) == 4 * operations(1024)  # the whole matrix
+    assert operations(2048) == 4 * operations(1024)  # the full matrix
     assert operations(2048, window=128) == 4 * operations(2048, window=32)
-    # 3 blocks of 32 keys a query, two products of 2 * 8 operations a key in each of 2 heads
+    # 3 blocks of 32 keys per query, two products of 2 * 8 operations per key in each of 2 heads
     assert operations(2048, window=32) == 2048 * 96 * 2 * (2 * 8) * 2
 
 

@@ -31,7 +31,7 @@ def test_shift_stays_inside_its_sentence():
 
 
 @pytest.mark.parametrize("by", [5, 6, 9, 10, 11, -5, -6, -9, -10, -11])
-def test_nothing_comes_from_beyond_a_sentence_that_stands_alone(by):
+def test_nothing_is_shifted_in_from_beyond_a_single_sentence(by):
     x = torch.arange(1.0, 6.0)[:, None]
     assert shift(x, Layout([5]), by).flatten().tolist() == [0] * 5
 

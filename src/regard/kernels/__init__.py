@@ -1,8 +1,9 @@
-"""Kernels for the GPU, in Triton: several whole sentences in one attention tile, and passes over memory joined into one.
+"""Kernels for the GPU, in Triton: attention with several sentences per tile, and several passes over memory fused into one.
 
-Each computes what a few lines of PyTorch elsewhere in the house compute (`nn`, `training.loss`), which remain the reference
-and the fallback. They run on NVIDIA GPUs where Triton is installed, and in Triton's interpreter for tests.
-Those for the CPU are in `cpu`.
+Each computes what a few lines of PyTorch in `nn` compute. Those lines remain the reference and the fallback. Kernels run on
+NVIDIA GPUs if Triton is installed, and in Triton's interpreter for tests. Kernels for the CPU are in `kernels.cpu`.
+
+Shapes: N query tokens, M key tokens.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Ranges(NamedTuple):
 
 @contextmanager
 def allowed(yes: bool) -> Iterator[None]:
-    """A context in which kernels may be used, or not."""
+    """Allow or forbid kernels inside the context."""
     global _allowed
     before, _allowed = _allowed, yes
     try:
@@ -50,13 +51,13 @@ def allowed(yes: bool) -> Iterator[None]:
 
 
 def are_allowed() -> bool:
-    """Whether they may be used here."""
+    """Return whether kernels are allowed in this context."""
     return _allowed
 
 
 @cache
 def installed() -> bool:
-    """Whether Triton can be imported here."""
+    """Return whether Triton can be imported."""
     try:
         import triton  # noqa: F401
     except ImportError:
@@ -66,7 +67,7 @@ def installed() -> bool:
 
 @cache
 def interpreted() -> bool:
-    """Whether kernels run in Triton's interpreter, on any device: slow, for tests."""
+    """Return whether kernels run in Triton's interpreter, on any device: slow, for tests."""
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 

@@ -1,7 +1,8 @@
-"""Columns of one matrix taken apart without a copy, in the backward pass too.
+"""Split a matrix by columns without a copy, also in the backward pass.
 
-Queries, keys and values come from one product, side by side. PyTorch's gradient of `split` copies the three gradients
-together again; here attention writes them side by side at once, and taking them together is a view.
+Queries, keys and values are columns of one product. In PyTorch's backward pass of `split`, their three gradients are copied
+into one matrix. Here the attention kernel writes them into one matrix from the start (`empty_columns_like`), and the
+backward pass of `split_columns` recognizes that and returns a view.
 
 Shapes: N tokens, H heads, W width of a head.
 """
@@ -16,7 +17,7 @@ from torch import Tensor
 
 
 def split_columns(x: Tensor, widths: Sequence[int]) -> tuple[Tensor, ...]:
-    """x[:, :a], x[:, a:b] and so on: views."""
+    """Return views of consecutive columns of x, with these widths."""
     if not torch.is_grad_enabled():
         return x.split_with_sizes(list(widths), dim=-1)
     return _Split.apply(x, list(widths))
@@ -31,18 +32,18 @@ class _Split(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         first, rows = gradients[0], gradients[0].size(0)
         total = sum(one.size(1) for one in gradients)
-        if _beside(gradients, total):
+        if _are_columns_of_one_matrix(gradients, total):
             return first.as_strided((rows, total), (total, 1)), None
         return torch.cat(gradients, dim=-1), None
 
 
-def empty_beside(*tensors: Tensor) -> list[Tensor]:
-    """Empty tensors shaped as these, [N, H, W] each; side by side in one matrix where these are."""
+def empty_columns_like(*tensors: Tensor) -> list[Tensor]:
+    """Return empty tensors of these shapes, each [N, H, W]. They are columns of one matrix if the given ones are."""
     results: list[Tensor] = []
-    for begin in range(len(tensors)):  # the longest run of neighbours at the end, the others alone
+    for begin in range(len(tensors)):  # the longest run of neighbours at the end shares a matrix; the others do not
         together = tensors[begin:]
         total = sum(one.size(1) * one.size(2) for one in together)
-        if begin < len(tensors) - 1 and _beside(together, total):
+        if begin < len(tensors) - 1 and _are_columns_of_one_matrix(together, total):
             rows, first = together[0].size(0), together[0]
             matrix = first.new_empty(rows, total)
             parts = matrix.split([one.size(1) * one.size(2) for one in together], dim=-1)
@@ -51,8 +52,8 @@ def empty_beside(*tensors: Tensor) -> list[Tensor]:
     return results
 
 
-def _beside(tensors: Sequence[Tensor], total: int) -> bool:
-    """Whether these are all the columns of one matrix of `total` columns, in order."""
+def _are_columns_of_one_matrix(tensors: Sequence[Tensor], total: int) -> bool:
+    """Return whether these are all columns of one matrix of `total` columns, in order."""
     place = tensors[0].storage_offset()
     storage = tensors[0].untyped_storage().data_ptr()
     for one in tensors:

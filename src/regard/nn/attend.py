@@ -1,9 +1,9 @@
-"""Attention(Q, K, V) = softmax(QKᵀ/√d) V over ragged batches: one seam, four backends that compute the same.
+"""Attention(Q, K, V) = softmax(QKᵀ/√d) V over flat batches: one function, four backends that compute the same.
 
-explicit   written out as in the paper, a sentence at a time; also returns the weights; the reference for the others
-sdpa       a rectangle inside, PyTorch's fused kernel over it; CPUs, and whatever the next one cannot do
-varlen     `torch.nn.attention.varlen`, no rectangle at all; CUDA, half precision
-tiled      our kernel, several short sentences in a tile (`kernels.attention`); likewise, where Triton is installed
+explicit   the paper's formula, one sentence at a time; also returns the weights; the reference for the others
+sdpa       PyTorch's fused kernel on a padded copy; for CPUs, and for what the next two do not support
+varlen     `torch.nn.attention.varlen`, without padding; CUDA, half precision
+tiled      our kernel, which puts several short sentences into one tile (`kernels.attention`); CUDA, half precision, Triton
 
 Shapes: N query tokens, M key tokens, H heads, K width of a key, V width of a value,
         B sentences, T longest query sentence, S longest key sentence.
@@ -33,9 +33,14 @@ Backend = Literal["auto", "explicit", "sdpa", "varlen", "tiled"]
 
 
 class AttentionMask:
-    """Who may look at whom: each query at the keys of its own sentence, less the future and what lies outside the window.
+    """Which keys each query may attend to: those of its own sentence that are not in the future or outside the window.
 
-    One mask serves all layers and heads of a stack, so its masks are built once a batch.
+    Use one AttentionMask for all layers of a stack: what is derived from it is computed once.
+
+    queries   the layout of the queries
+    keys      the layout of the keys; that of the queries if None
+    causal    whether later positions are hidden
+    window    how many positions are visible on each side of a query's own; all if None
     """
 
     def __init__(
@@ -44,12 +49,12 @@ class AttentionMask:
         self.queries = queries
         self.keys = queries if keys is None else keys
         self.causal = causal
-        self.window = window  # positions seen on each side of a query's own; None: all
+        self.window = window
         self._rotations: dict[int, Rotation] = {}
-        assert self.queries.num_sentences == self.keys.num_sentences, "queries and keys of different batches"
+        assert self.queries.num_sentences == self.keys.num_sentences, "queries and keys are from different batches"
 
     def allowed(self, num_queries: int, num_keys: int) -> Tensor | None:
-        """True where a query may look at a key of its sentence: [num_queries, num_keys]; None where it may look at all."""
+        """Return True where a query may attend to a key of its sentence: [num_queries, num_keys]; None if everywhere."""
         if not self.causal and self.window is None:
             return None
         device = self.queries.device
@@ -63,21 +68,20 @@ class AttentionMask:
 
     @property
     def banded(self) -> bool:
-        """Whether the window is so small that blocks of tokens and their neighbours are less work than whole sentences."""
+        """Whether the window is so small that attention by blocks (`nn.banded`) is less work."""
         own = self.keys is self.queries and self.window is not None
         return own and 3 * block_size(self.window or 0) < self.queries.longest
 
     @cached_property
     def bias(self) -> Tensor | None:
-        """Zero where a query of the rectangle may look, minus infinity where not: [B or 1, 1, T, S]; None for no limits."""
+        """Zero where a padded query may attend to a key, else minus infinity: [B or 1, 1, T, S]. None without limits."""
         T, S = self.queries.longest, self.keys.longest
         allowed = self.allowed(T, S)
         if not self.keys.even:
             real_keys = self.keys.mask[:, None, :]
             allowed = real_keys.expand(-1, T, -1) if allowed is None else allowed & real_keys
-            if (
-                self.window is not None
-            ):  # a hole behind a short sentence may see no key at all: let it see some, for a finite softmax
+            if self.window is not None:
+                # Padding after a short sentence may see no key at all. Let it see all, for a finite softmax.
                 allowed = allowed | ~self.queries.mask[:, :, None]
         if allowed is None:
             return None
@@ -86,7 +90,7 @@ class AttentionMask:
 
     @cached_property
     def ranges(self) -> Ranges:
-        """The mask as the range of keys each query sees, and the range of queries each key is seen by."""
+        """The range of keys that each query sees, and the range of queries that see each key."""
         seen = _range_of_each(self.queries, self.keys)
         seen_by = _range_of_each(self.keys, self.queries)
         if self.causal or self.window is not None:
@@ -106,7 +110,7 @@ class AttentionMask:
 
 
 def _range_of_each(tokens: Layout, others: Layout) -> tuple[Tensor, Tensor]:
-    """For each token, where the other side of its sentence begins and ends."""
+    """Return for each token where the sentence of the same number begins and ends in the other layout."""
     offsets, sentences = others.offsets, tokens.sentences
     return offsets.index_select(0, sentences), offsets.index_select(0, sentences + 1)
 
@@ -114,7 +118,7 @@ def _range_of_each(tokens: Layout, others: Layout) -> tuple[Tensor, Tensor]:
 def _narrow(
     limits: tuple[Tensor, Tensor], place: Tensor, before: int | None, after: int | None
 ) -> tuple[Tensor, Tensor]:
-    """The ranges without what lies more than so far before or after each token's own place."""
+    """Return the ranges limited to this many tokens before and after each token's own place."""
     first, end = limits
     first = first if before is None else torch.maximum(first, place - before)
     return first, end if after is None else torch.minimum(end, place + after + 1)
@@ -129,7 +133,7 @@ def attend(
     backend: Backend = "auto",
     drop: Dropout | None = None,
 ) -> Tensor:
-    """For each query the weighted mean of the values it may look at: [N, H, V]. `drop` is dropout on the weights."""
+    """Return for each query the weighted mean of the values that it may attend to: [N, H, V]. `drop` drops weights."""
     if backend == "auto":
         backend = pick_backend(q_NHK, v_MHV, drop)
     if backend == "tiled":
@@ -157,14 +161,14 @@ def attend(
 
 
 def pick_backend(q_NHK: Tensor, v_MHV: Tensor, drop: Dropout | None = None) -> Backend:
-    """The fastest backend that can take these."""
+    """Return the fastest backend that supports these inputs."""
     if tiled_fits(q_NHK, v_MHV):
         return "tiled"
     return "varlen" if drop is None and varlen_fits(q_NHK, v_MHV) else "sdpa"
 
 
 def tiled_fits(q_NHK: Tensor, v_MHV: Tensor) -> bool:
-    """Whether our kernel can take these."""
+    """Return whether our kernel supports these inputs."""
     half = q_NHK.dtype in (torch.bfloat16, torch.float16) or kernels.interpreted()
     return half and kernels.usable(q_NHK) and max(q_NHK.size(-1), v_MHV.size(-1)) <= kernels.WIDEST_HEAD
 
@@ -172,12 +176,14 @@ def tiled_fits(q_NHK: Tensor, v_MHV: Tensor) -> bool:
 def attend_explicit(
     q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, mask: AttentionMask, drop: Dropout | None = None
 ) -> tuple[Tensor, list[Tensor]]:
-    """What `attend` returns, and for each sentence its weights: [H, queries, keys]."""
+    """Return what `attend` returns, and the weights of each sentence: [H, queries, keys]."""
     outputs, all_weights = [], []
     queries, keys = list(mask.queries.lengths), list(mask.keys.lengths)
     for q, k, v in zip(q_NHK.split(queries), k_MHK.split(keys), v_MHV.split(keys), strict=True):
         q, k, v = q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1)
-        scores = q @ k.transpose(1, 2) * q.size(-1) ** -0.5  # variance near 1 whatever the head width (section 3.2.1)
+        scores = (
+            q @ k.transpose(1, 2) * q.size(-1) ** -0.5
+        )  # keeps the variance near 1 at any head width (section 3.2.1)
         allowed = mask.allowed(scores.size(1), scores.size(2))
         if allowed is not None:
             scores = scores.masked_fill(~allowed, float("-inf"))
@@ -227,15 +233,15 @@ def _written_out(
 
 
 def varlen_fits(q_NHK: Tensor, v_MHV: Tensor) -> bool:
-    """Whether the packed kernel can take these: CUDA, half precision, keys and values of one width."""
+    """Return whether PyTorch's varlen kernel supports these inputs: CUDA, half precision, keys and values of one width."""
     half, width = q_NHK.dtype in (torch.bfloat16, torch.float16), q_NHK.size(-1)
-    fits = width == v_MHV.size(-1) and width % 8 == 0 and width <= 256  # what flash kernels are built for
+    fits = width == v_MHV.size(-1) and width % 8 == 0 and width <= 256  # widths that flash kernels support
     return q_NHK.is_cuda and half and fits and _varlen() is not None
 
 
 @cache
 def _varlen() -> tuple[Callable[..., Any], bool] | None:
-    """The packed kernel and whether causality is told by its window; None where this PyTorch has none."""
+    """Return PyTorch's varlen kernel and whether it takes a window, or None if this PyTorch has no such kernel."""
     try:
         from torch.nn.attention.varlen import varlen_attn
     except ImportError:
@@ -251,7 +257,7 @@ def _attend_varlen(q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, mask: AttentionM
     right = 0 if mask.causal else left
     if takes_window:
         limits: dict[str, Any] = {"window_size": (left, right)}
-    else:  # PyTorch 2.10 told causality by a switch of its own and had no window
+    else:  # PyTorch 2.10 has no window, and a separate option for causal attention
         assert mask.window is None, "this PyTorch's varlen attention has no window"
         limits = {"is_causal": mask.causal}
     out: Tensor = varlen_attn(

@@ -67,7 +67,7 @@ class MultiHead(nn.Module):
         self.query_norm = Norm("rms", shape.key_width) if shape.normed else None
         self.key_norm = Norm("rms", shape.key_width) if shape.normed else None
 
-    def look(self, q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, mask: AttentionMask) -> Tensor:
+    def attend_batch(self, q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, mask: AttentionMask) -> Tensor:
         """Return the attention of a whole batch, heads joined and projected: [N, D]."""
         drop = self.dropout if self.dropout.active else None
         log = current_log()
@@ -85,10 +85,10 @@ class MultiHead(nn.Module):
         The bias may have size 1 in its first two dimensions.
         """
         if cpu.usable(q_RHK):
-            return self.output(cpu.look(q_RHK, k_GSK, v_GSV, bias_GQS))
+            return self.output(cpu.attend_step(q_RHK, k_GSK, v_GSV, bias_GQS))
         num_sentences = k_GSK.size(0) // q_RHK.size(1)
         if not BATCHED_PRODUCTS and not q_RHK.is_cuda:
-            return self.output(_look_fused(q_RHK, k_GSK, v_GSV, bias_GQS, num_sentences))
+            return self.output(_attend_step_fused(q_RHK, k_GSK, v_GSV, bias_GQS, num_sentences))
         q_GQK = by_head(q_RHK, num_sentences)
         scale = q_GQK.size(-1) ** -0.5
         scores_GQS = torch.baddbmm(bias_GQS, q_GQK, k_GSK.transpose(1, 2), alpha=scale)
@@ -133,7 +133,7 @@ class SelfAttention(MultiHead):
         """Return the output and the input."""
         rotation = mask.rotation(self.shape.key_width) if self.shape.rotary else None
         projected, x_ND = self.project.and_input(x_ND)
-        return self.look(*self._split(projected, rotation), mask), x_ND
+        return self.attend_batch(*self._split(projected, rotation), mask), x_ND
 
     def step(
         self, x_RD: Tensor, cache: KeyValueCache | StaticCache, bias_GQS: Tensor, rotation: Rotation | None = None
@@ -163,7 +163,7 @@ class CrossAttention(MultiHead):
     def forward(self, x_ND: Tensor, memory_MD: Tensor, mask: AttentionMask) -> tuple[Tensor, Tensor]:
         """Return the output and the input."""
         projected, x_ND = self.query.and_input(x_ND)
-        return self.look(self._queries(projected), *self.keys_values(memory_MD), mask), x_ND
+        return self.attend_batch(self._queries(projected), *self.keys_values(memory_MD), mask), x_ND
 
     def step(self, x_RD: Tensor, k_GSK: Tensor, v_GSV: Tensor, bias_GQS: Tensor) -> Tensor:
         """Return the output for one token per row. All beams of a sentence share its keys and values."""
@@ -186,7 +186,7 @@ class PositionalAttention(MultiHead):
         keys, _ = self._widths
         v, x_ND = self.value.and_input(x_ND)
         q, k = split_columns(self.places(places_ND), [keys, keys])
-        return self.look(self._queries(q), self._keys(k), self._values(v), mask), x_ND
+        return self.attend_batch(self._queries(q), self._keys(k), self._values(v), mask), x_ND
 
 
 class MultiHeadAttention(SelfAttention):
@@ -238,7 +238,7 @@ class MultiHeadAttention(SelfAttention):
         keys, values = self._widths
         q, kv = self._project(tokens.values, 0, keys), self._project(memory_MD, keys, 2 * keys + values)
         k, v = kv.split([keys, values], dim=-1)
-        return tokens.restore(self.look(self._queries(q), self._keys(k), self._values(v), across))
+        return tokens.restore(self.attend_batch(self._queries(q), self._keys(k), self._values(v), across))
 
     def _project(self, x_ND: Tensor, begin: int, end: int) -> Tensor:
         """Return these columns of the projection."""
@@ -273,7 +273,7 @@ def flatten_memory(
     return found.values, AttentionMask(tokens.layout, found.layout)
 
 
-def _look_fused(q_RHK: Tensor, k_GSK: Tensor, v_GSV: Tensor, bias_GQS: Tensor, num_sentences: int) -> Tensor:
+def _attend_step_fused(q_RHK: Tensor, k_GSK: Tensor, v_GSV: Tensor, bias_GQS: Tensor, num_sentences: int) -> Tensor:
     """Return what `attend_step` projects, computed by PyTorch's fused kernel."""
     R, H, K = q_RHK.shape
     q_BHQK = q_RHK.view(num_sentences, -1, H, K).transpose(1, 2)

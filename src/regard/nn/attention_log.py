@@ -1,4 +1,9 @@
-"""Record attention weights: inside `capture_attention()` every attention computes its weights as in the paper."""
+"""Capture attention weights.
+
+>>> with capture_attention() as log:
+...     model(batch)
+>>> log.calls[model.decoder[0].cross_attention][0]      # the first call: one tensor [H, queries, keys] per sentence
+"""
 
 from __future__ import annotations
 
@@ -12,27 +17,27 @@ _current: ContextVar[AttentionLog | None] = ContextVar("current_log", default=No
 
 
 class AttentionLog:
-    """The weights of each attention, call by call: for each sentence [H, queries, keys]."""
+    """The weights of each attention module, by call: for each sentence [H, queries, keys]."""
 
     def __init__(self) -> None:
         self.calls: dict[nn.Module, list[list[Tensor]]] = {}
 
     def add(self, attention: nn.Module, weights: Sequence[Tensor]) -> None:
-        """What an attention gave to each sentence of a batch."""
+        """Add the weights of one call, one tensor per sentence."""
         self.calls.setdefault(attention, []).append([one.detach() for one in weights])
 
 
 @contextmanager
 def capture_attention() -> Iterator[AttentionLog]:
-    """A context in which attention is written down, in this thread."""
-    seen = AttentionLog()
-    token = _current.set(seen)
+    """Record the weights of every attention in this thread. Attention then runs in its explicit form, which is slower."""
+    log = AttentionLog()
+    token = _current.set(log)
     try:
-        yield seen
+        yield log
     finally:
         _current.reset(token)
 
 
 def current_log() -> AttentionLog | None:
-    """Where to write weights down; None where nobody looks."""
+    """Return the log of this context, or None outside `capture_attention`."""
     return _current.get()

@@ -1,6 +1,6 @@
-"""Label-smoothed cross-entropy, summed over tokens: of logits, or of an output layer whose logits are never all held.
+"""Label-smoothed cross-entropy: of logits, or of an output layer whose logits are never all in memory.
 
-The smoothed target puts 1 - ε on the right token and ε/V on every one of the V (Szegedy et al. 2015; section 5.4).
+The smoothed target has 1 - ε for the right token, plus ε/V for each of the V tokens (Szegedy et al. 2015; section 5.4).
 
 Shapes: N tokens, D width, V vocabulary, C tokens of a chunk.
 """
@@ -57,23 +57,22 @@ def _wide(x: Tensor) -> torch.dtype:
     return torch.promote_types(x.dtype, torch.float32)
 
 
-CHUNK_LOGITS = 2**20  # logits held at a time: they stay in a CPU's cache between the passes over them
-CHUNK_LOGITS_GPU = 2**28  # large enough to fill a GPU, small enough to fit on it
+CHUNK_LOGITS = 2**20  # logits in memory at a time: they stay in a CPU's cache between the passes over them
+CHUNK_LOGITS_GPU = 2**28  # enough to fill a GPU's processors, few enough for its memory
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """Loss and both gradients in one pass over the chunks, so that no logits wait for the backward pass.
+    """Compute the loss and both gradients in one pass over the chunks, so that no logits are kept for the backward pass.
 
-    With p = softmax(logits) the gradient of the logits is p - ε/V - (1 - ε)·onehot. Only p is a full matrix; in float32 the
-    other two terms reach the gradients through a column sum and a gather, without touching V entries a token.
+    With p = softmax(logits), the gradient of the logits is p - ε/V - (1 - ε)·onehot. Only p is a full matrix: in float32
+    the other two terms enter the gradients through a column sum and a gather, without touching V entries per token.
     """
 
     @staticmethod
     def forward(ctx, hidden_ND, weight_VD, labels_N, smoothing):  # type: ignore[no-untyped-def]
         dtype = product_dtype(hidden_ND)
-        with torch.autocast(
-            hidden_ND.device.type, enabled=False
-        ):  # the casts are ours: products in `dtype`, everything else in float32
+        # The casts are explicit: products in `dtype`, everything else in float32.
+        with torch.autocast(hidden_ND.device.type, enabled=False):
             hidden, weight = hidden_ND.to(dtype), cast_weight(weight_VD, dtype)
             compute = _fused_loss_and_gradients if kernels.usable(hidden) else _loss_and_gradients
             total, grad_hidden, grad_weight = compute(
@@ -85,16 +84,16 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, scale):  # type: ignore[no-untyped-def]
-        assert ctx.gradients is not None, "the gradient of this loss can be asked for once"
+        assert ctx.gradients is not None, "the gradient of this loss can be computed only once"
         grad_hidden, grad_weight = ctx.gradients
-        ctx.gradients = None  # scaled in place: they are as large as the output layer
+        ctx.gradients = None  # they are scaled in place, because they are as large as the output layer
         return grad_hidden.mul_(scale).to(ctx.dtypes[0]), grad_weight.mul_(scale).to(ctx.dtypes[1]), None, None
 
 
 def _loss_and_gradients(
     hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float, *, gradients: bool
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The summed loss, and its gradients with respect to hidden and weight where asked for."""
+    """Return the summed loss and, if `gradients`, its gradients with respect to hidden and weight."""
     V = weight_VD.size(0)
     wide = _wide(hidden_ND)
     total = hidden_ND.new_zeros((), dtype=wide)
@@ -108,7 +107,7 @@ def _loss_and_gradients(
         right_C, best_C = logits_CV.gather(1, labels_C[:, None])[:, 0], logits_CV.amax(dim=1)
         p_CV = torch.softmax(logits_CV, dim=-1, out=logits_CV)
         mean_C = (hidden_CD @ columns_D).to(wide) / V
-        # The best token's p is exp(best - log Z). Differences first, so that a likely token's small loss keeps its digits.
+        # The best token's p is exp(best - log Z). Taking differences first keeps the digits of a likely token's small loss.
         missed_C = (1 - smoothing) * (best_C - right_C) + smoothing * (best_C - mean_C)
         total += (missed_C - p_CV.amax(dim=1).log()).sum()
         if grad_hidden is None or grad_weight is None:
@@ -118,7 +117,7 @@ def _loss_and_gradients(
             torch.mm(p_CV, weight_VD, out=out_CD)
             out_CD.sub_(weight_VD.index_select(0, labels_C), alpha=1 - smoothing).sub_(columns_D, alpha=smoothing / V)
             grad_weight.addmm_(p_CV.t(), hidden_CD).index_add_(0, labels_C, hidden_CD, alpha=smoothing - 1)
-        else:  # near p = 1 the difference must be taken before rounding to half precision
+        else:  # near p = 1 the difference must be taken before p is rounded to half precision
             p_CV.sub_(smoothing / V).scatter_add_(
                 1, labels_C[:, None], p_CV.new_full((len(labels_C), 1), smoothing - 1)
             )
@@ -133,7 +132,10 @@ def _loss_and_gradients(
 def _fused_loss_and_gradients(
     hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float, *, gradients: bool
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The same by a kernel that turns logits into their gradient in place; tokens with a negative label do not count."""
+    """Return what `_loss_and_gradients` returns, by a kernel that overwrites logits with their gradient.
+
+    Tokens with a negative label do not count.
+    """
     from regard.kernels.linear import product_float32
     from regard.kernels.loss import cross_entropy_, empty_logits
 

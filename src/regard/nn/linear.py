@@ -1,6 +1,6 @@
-"""Linear layers: several side by side in one matrix, and the output layer.
+"""Linear layers: several projections in one matrix, and the output layer.
 
-Shapes: N rows, D width, V vocabulary.
+Shapes: N rows, D width in, F width out, V vocabulary.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ FEW_ROWS = 64 if torch.backends.mkl.is_available() else 128  # measured on a Xeo
 
 
 class Linear(nn.Linear):
-    """Projections of the given widths side by side, each initialised as if it stood alone (Xavier), biases zero."""
+    """Several projections in one matrix. Each is initialized as if it stood alone (Xavier); biases are zero."""
 
     def __init__(self, width_in: int, widths_out: Sequence[int], *, bias: bool) -> None:
         self.widths_out = list(widths_out)
         super().__init__(width_in, sum(widths_out), bias=bias)
-        self.for_search: PackedMatrix | Int8Matrix | None = None  # the weight as search multiplies it
+        self.for_search: PackedMatrix | Int8Matrix | None = None  # the weight in the layout for search
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draws the first weights; PyTorch calls it."""
+        """Initialize the weights. Called by PyTorch."""
         for block in self.weight.split(self.widths_out):
             nn.init.xavier_uniform_(block)
         if self.bias is not None:
@@ -46,7 +46,11 @@ class Linear(nn.Linear):
         return F.linear(x_ND, self.weight, self.bias)
 
     def and_input(self, x_ND: Tensor, *, relu: bool = False) -> tuple[Tensor, Tensor]:
-        """xWᵀ + b, or max(0, xWᵀ + b), and x once more, for a residual connection: gradients of both meet here."""
+        """Return xWᵀ + b, or max(0, xWᵀ + b), and x.
+
+        For a residual connection, use the returned x: a kernel then adds its gradient inside the product of the backward
+        pass, instead of in a separate pass.
+        """
         if kernels.usable(x_ND) and torch.is_grad_enabled():
             from regard.kernels.linear import linear, linear_and_input
 
@@ -65,12 +69,12 @@ class Linear(nn.Linear):
 
 
 def for_search(weight_FD: Tensor, *, int8: bool) -> PackedMatrix | Int8Matrix | None:
-    """A matrix as search is to multiply it, where that is faster than as it is."""
+    """Return the matrix in a layout that search multiplies faster, or None if there is none."""
     return (Int8Matrix.of(weight_FD) if int8 else None) or PackedMatrix.of(weight_FD)
 
 
 def logits_of(hidden_ND: Tensor, weight_VD: Tensor) -> Tensor:
-    """hidden @ weightᵀ: [N, V]. For few rows on a CPU computed, and laid out, the other way round: that is faster."""
+    """Return hidden @ weightᵀ: [N, V]. For few rows on a CPU it is computed and stored transposed, which is faster."""
     if torch.is_inference_mode_enabled() and not hidden_ND.is_cuda and hidden_ND.size(0) <= FEW_ROWS:
         return torch.mm(weight_VD, hidden_ND.t().contiguous()).t()
     return F.linear(hidden_ND, weight_VD)
