@@ -1,4 +1,4 @@
-"""Fixed-shape batches: full, whole, in an order that a seed and an epoch decide."""
+"""Packed batches: full, of static shapes, and in an order that follows from seed and epoch."""
 
 from itertools import islice
 
@@ -17,7 +17,7 @@ from regard.errors import ConfigError, DataError
 
 
 def sides_of(num_pairs, *, seed=0, median=24):
-    """Lengths as of news text: log-normal, clipped to 4 and 120."""
+    """Pairs with lengths as in news text: log-normal, clipped to 4 and 120."""
     random = np.random.default_rng(seed)
     stores = []
     for _ in range(2):
@@ -34,7 +34,7 @@ def loader_of(sides, budget=8192, **settings):
 
 
 @pytest.mark.parametrize(("num_pairs", "budget"), [(20_000, 25_600), (20_000, 8_192)])
-def test_less_than_two_percent_of_either_side_is_dummies(num_pairs, budget):
+def test_less_than_two_percent_of_the_tokens_are_dummies(num_pairs, budget):
     sides = sides_of(num_pairs)
     loader = loader_of(sides, budget)
     _, plan, _ = loader.plan(0)
@@ -44,7 +44,7 @@ def test_less_than_two_percent_of_either_side_is_dummies(num_pairs, budget):
     assert sum(map(len, plan)) > 0.97 * num_pairs  # less than a batch is left out
 
 
-def test_no_sentence_comes_twice_in_an_epoch_and_every_batch_fits():
+def test_no_sentence_occurs_twice_in_an_epoch_and_every_batch_fits_its_shape():
     sides = sides_of(5_000)
     loader = loader_of(sides)
     _, plan, _ = loader.plan(3)
@@ -56,7 +56,7 @@ def test_no_sentence_comes_twice_in_an_epoch_and_every_batch_fits():
         assert len(chosen) < loader.shapes[0].sentences
 
 
-def test_a_row_holds_the_batch_that_its_pairs_make():
+def test_a_packed_row_holds_the_batch_of_its_pairs():
     sides = sides_of(1_000)
     loader = loader_of(sides)
     rows = next(loader.blocks_of_rows(Position())).rows
@@ -72,11 +72,11 @@ def test_a_row_holds_the_batch_that_its_pairs_make():
             assert torch.equal(ours.layout.positions[:tokens].long(), theirs.layout.positions)
             assert torch.equal(ours.layout.sentences[:tokens].long(), theirs.layout.sentences)
             assert torch.equal(ours.layout.offsets[: len(chosen) + 1], theirs.layout.offsets)
-            assert (ours.layout.sentences[tokens:] == len(chosen)).all()  # the dummies are a sentence of their own
+            assert (ours.layout.sentences[tokens:] == len(chosen)).all()  # dummy tokens are a sentence of their own
             assert ours.layout.offsets[-1] == len(ours.values)
 
 
-def test_batches_go_on_from_any_position():
+def test_packed_batches_resume_at_any_position():
     loader = loader_of(sides_of(2_000))
     batches = loader.batches(Position())
     first = [next(batches) for _ in range(20)]
@@ -87,12 +87,12 @@ def test_batches_go_on_from_any_position():
         assert torch.equal(batch.row, other.row) and position == other_position
 
 
-def test_a_corpus_smaller_than_a_batch_makes_one():
+def test_a_corpus_smaller_than_a_batch_makes_one_batch():
     loader = loader_of(sides_of(10))
     assert [len(chosen) for chosen in loader.plan(0)[1]] == [10]
 
 
-def test_the_smaller_side_gets_fewer_tokens():
+def test_the_shorter_side_gets_a_smaller_budget():
     shape = shape_for(LengthTable.of(np.full(100, 9), np.full(100, 19)).upto(), 1280)
     assert (shape.source_tokens, shape.target_tokens) == (640, 1280)
     shape = shape_for(LengthTable.of(np.full(100, 19), np.full(100, 9)).upto(), 1280)
@@ -100,7 +100,7 @@ def test_the_smaller_side_gets_fewer_tokens():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_no_sentence_of_a_later_batch_would_have_fitted_into_an_earlier_one(seed):
+def test_no_sentence_of_a_later_batch_fits_into_an_earlier_one(seed):
     random = np.random.default_rng(seed)
     source, target = random.integers(2, 12, 60), random.integers(2, 12, 60)
     shape = PackedShape(source_tokens=40, target_tokens=40, sentences=30, longest=12)
@@ -113,14 +113,14 @@ def test_no_sentence_of_a_later_batch_would_have_fitted_into_an_earlier_one(seed
         assert not ((source[later] <= room[0]) & (target[later] <= room[1])).any()
 
 
-def test_a_sentence_longer_than_a_batch_is_told():
+def test_a_sentence_longer_than_a_batch_is_refused():
     with pytest.raises(ConfigError, match=r"train\.tokens is 10 but a sentence has 21 tokens"):
         shape_for(LengthTable.of(np.array([20]), np.array([3])).upto(), 10)
     with pytest.raises(DataError, match="every example has a sequence of more than 2 tokens"):
         PackedLoader(lambda epoch: sides_of(5), collate_pairs, added=ADDED, budget=100, max_length=2, seed=1)
 
 
-def test_sentences_of_like_length_go_together_and_less_than_a_batch_is_left_out():
+def test_batches_hold_sentences_of_similar_length_and_less_than_one_batch_is_left_out():
     sides = sides_of(20_000)
     loader = loader_of(sides, 4096, similar_lengths=True)
     assert len(loader.shapes) > 5
@@ -132,13 +132,13 @@ def test_sentences_of_like_length_go_together_and_less_than_a_batch_is_left_out(
     batches = [batch for batch, _ in islice(loader.batches(Position()), len(plan))]
     assert {batch.shape for batch in batches} == set(loader.shapes)
     slots = sum(batch.shape.sentences * batch.shape.longest for batch in batches)
-    # Independent sides: the longer one of a pair decides, and the rectangle of the other is not full.
+    # The lengths of the two sides are independent: the longer one decides, so the rectangle of the other is not full.
     assert longer[everyone].sum() > 0.75 * slots
     for batch, chosen in zip(batches, plan, strict=True):
         assert longer[chosen].max() <= batch.shape.longest
 
 
-def test_a_shape_of_its_own_needs_a_few_batches():
+def test_a_small_corpus_has_a_single_shape():
     sides = sides_of(200)
     (shape,) = loader_of(sides, 4096, similar_lengths=True).shapes
     assert shape.longest == max(sides["source"].lengths.max(), sides["target"].lengths.max()) + 1
@@ -163,10 +163,10 @@ def test_shorter_sentences_fill_the_last_batch_of_longer_ones():
     (last,) = [batch for batch in batches if 0 < batch.count(19) < 12]
     assert last.count(19) == 3 and sum(last) + len(last) > 256 - 10
     assert sum(batch.count(9) for batch in batches) == 201
-    assert sum(map(len, batches)) > len(lengths) - 51  # of the shortest less than a batch is left out
+    assert sum(map(len, batches)) > len(lengths) - 51  # less than one batch of the shortest is left out
 
 
-def test_long_sentences_are_seen_however_many_blocks_there_are(monkeypatch):
+def test_long_sentences_are_used_with_any_number_of_blocks(monkeypatch):
     monkeypatch.setattr("regard.data.batch_sampler.EXAMPLES_PER_BLOCK", 2_000)
     sides = sides_of(20_000)
     loader = loader_of(sides, 4096, similar_lengths=True)
@@ -180,7 +180,7 @@ def test_long_sentences_are_seen_however_many_blocks_there_are(monkeypatch):
         assert np.isin(of_length, seen).mean() > (0.8 if least == 1 else 0.9999), (least, most)
 
 
-def test_the_largest_rectangle_is_one_that_a_model_can_take():
+def test_the_largest_rectangle_has_the_size_of_the_largest_shape():
     shapes = loader_of(sides_of(20_000), 4096, similar_lengths=True).shapes
     batch = largest_rectangle(shapes, lambda length: make_batch([[3] * length], [[3] * length]), times=2)
     slots = batch.target.layout.num_sentences * batch.target.layout.longest

@@ -1,4 +1,4 @@
-"""Ranges of a file, read by position: the values of a mapped array, and an error where the file is not what it was."""
+"""Ranges of a file read by position: the same values as in memory, and an error if the file has changed."""
 
 import os
 
@@ -28,7 +28,7 @@ def side(tmp_path):
 
 @pytest.mark.parametrize("gap", [0, 16, 2**15])
 @pytest.mark.parametrize("buffer", [16, 64, 2**22])
-def test_sentences_are_those_of_an_array_in_memory(side, gap, buffer, monkeypatch):
+def test_sentences_equal_those_of_an_array_in_memory(side, gap, buffer, monkeypatch):
     monkeypatch.setattr(shard_file, "LARGEST_GAP", gap)
     monkeypatch.setattr(shard_file, "BUFFER", buffer)
     one, store = side
@@ -41,13 +41,13 @@ def test_sentences_are_those_of_an_array_in_memory(side, gap, buffer, monkeypatc
         assert np.array_equal(one.lengths_of(rows), store.lengths_of(rows))
 
 
-def test_empty_sentences_alone_have_no_ids(side):
+def test_empty_sentences_have_no_ids(side):
     one, store = side
     empty = np.flatnonzero(store.lengths == 0)
     assert len(empty) and len(one.take(empty[:1]).values) == 0
 
 
-def test_near_ranges_are_read_at_once_and_far_ones_alone(side, monkeypatch):
+def test_nearby_ranges_are_read_together_and_distant_ones_separately(side, monkeypatch):
     one, _ = side
     calls, pread = [], shard_file.os.preadv
 
@@ -66,7 +66,7 @@ def test_near_ranges_are_read_at_once_and_far_ones_alone(side, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["ids", "offsets"])
-def test_a_file_that_is_shorter_longer_or_gone_is_named(side, tmp_path, name):
+def test_a_file_that_is_shorter_longer_or_missing_is_named(side, tmp_path, name):
     one, _ = side
     path, rows = tmp_path / f"a.{name}", np.arange(400)
     content = path.read_bytes()

@@ -1,4 +1,4 @@
-"""On a GPU: the recorded step is the plain step, for ten steps or more, dropout and all."""
+"""A step captured as a CUDA graph computes what the uncaptured step computes, dropout included. Needs a GPU."""
 
 from dataclasses import replace
 
@@ -28,23 +28,23 @@ TABLES = {
     "rnn local": {"kind": "rnn", "preset": "tiny", "attention": "concat", "window": 4, "cell": "gru", "dropout": 0.1},
     "rnn none": {"kind": "rnn", "preset": "tiny", "attention": "none", "bidirectional": False, "dropout": 0.1},
 }
-LIKE_LENGTHS = [kind for kind in TABLES if kind.startswith("rnn")]
+SIMILAR_LENGTHS = [kind for kind in TABLES if kind.startswith("rnn")]
 
 
 def loader_for(kind, num_pairs, budget):
     sides = sides_of(num_pairs)
     sides = Aligner.learn(sides).add_to(sides) if kind == "nat" else sides
-    return loader_of(sides, budget=budget, similar_lengths=kind in LIKE_LENGTHS)
+    return loader_of(sides, budget=budget, similar_lengths=kind in SIMILAR_LENGTHS)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
 @pytest.mark.parametrize("accumulate", [1, 2])
 @pytest.mark.parametrize("kind", TABLES)
-def test_recorded_steps_are_plain_steps(kind, optimizer, accumulate):
+def test_captured_steps_equal_uncaptured_steps(kind, optimizer, accumulate):
     loader = loader_for(kind, 4_000, budget=4096)
     block = next(loader.blocks_of_rows(Position()))
     batches = [batch for batch, _ in replace(block, rows=block.rows.cuda()).batches()]
-    assert (len({batch.shape for batch in batches}) > 1) == (kind in LIKE_LENGTHS)
+    assert (len({batch.shape for batch in batches}) > 1) == (kind in SIMILAR_LENGTHS)
     steps = 10 if len(loader.shapes) == 1 else 40
     curves, weights = [], []
     for graph in (True, False):
@@ -73,21 +73,22 @@ def test_recorded_steps_are_plain_steps(kind, optimizer, accumulate):
 
 
 @pytest.mark.parametrize("kind", TABLES)
-def test_the_tail_of_dummies_changes_nothing(kind):
-    """The same sentences with other dummies behind them have the same loss and gradients, and no NaN."""
+def test_dummy_tokens_change_neither_loss_nor_gradients(kind):
+    """The same sentences, followed by other dummy tokens, have the same loss and gradients, and no NaN."""
     from regard.data.packing import unpack
 
     loader = loader_for(kind, 40, budget=8192)  # one batch, mostly dummies
     batch, _ = next(loader.batches(Position()))
     row = batch.row.cuda()
     model = build_model({**TABLES[kind], "dropout": 0.0}, source_size=1000, target_size=1000).cuda()
-    model.train(kind in LIKE_LENGTHS)  # cuDNN has gradients in training alone; mask-predict is random in it
+    # cuDNN computes gradients only in training mode, in which mask-predict is random.
+    model.train(kind in SIMILAR_LENGTHS)
     results = []
     for dummy in (2, 7):
         other = row.clone()
         packed = unpack(other, batch.shape, batch.num_tokens)
         packed.target.values[batch.num_tokens :] = dummy
-        packed.source.values[int(packed.source.layout.offsets[40]) :] = dummy  # behind the last of the 40 sentences
+        packed.source.values[int(packed.source.layout.offsets[40]) :] = dummy  # after the 40 sentences
         model.zero_grad()
         with torch.autocast("cuda", torch.bfloat16):
             loss = model(packed, smoothing=0.1)

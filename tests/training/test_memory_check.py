@@ -1,4 +1,4 @@
-"""A batch that cannot fit is refused before the first step, with the budget that does."""
+"""A token budget that does not fit into memory is refused before the first step, and one that fits is named."""
 
 import re
 
@@ -33,22 +33,22 @@ def budget_within(model, monkeypatch, mebibytes):
     return memory_check.largest_budget(model, LONGEST, precision=torch.float32)
 
 
-def test_twice_the_memory_holds_about_twice_the_tokens(model, monkeypatch):
+def test_twice_the_memory_fits_about_twice_the_tokens(model, monkeypatch):
     few, many = (budget_within(model, monkeypatch, size) for size in (60, 120))
     assert 1.6 < many / few < 2.5, (few, many)
 
 
-def test_a_batch_that_does_not_fit_is_refused_with_the_one_that_does(model, monkeypatch):
+def test_a_budget_that_does_not_fit_is_refused_and_one_that_fits_is_named(model, monkeypatch):
     monkeypatch.setattr(memory_check, "memory_left", lambda: 60 * MIB)
-    with pytest.raises(TrainingError, match="1000000 does not fit into memory; train") as told:
+    with pytest.raises(TrainingError, match="1000000 does not fit into memory; train") as error:
         memory_check.check_memory(model, 1_000_000, LONGEST, precision=torch.float32)
-    best = int(re.search(r"; train.tokens=(\d+) does", str(told.value)).group(1))
+    best = int(re.search(r"; train.tokens=(\d+) does", str(error.value)).group(1))
     memory_check.check_memory(model, best, LONGEST, precision=torch.float32)
     with pytest.raises(TrainingError):
         memory_check.check_memory(model, 2 * best, LONGEST, precision=torch.float32)
 
 
-def test_a_model_that_fits_nowhere_is_told_so(model, monkeypatch):
+def test_a_model_that_is_too_large_for_any_batch_is_refused(model, monkeypatch):
     with pytest.raises(TrainingError, match="use a smaller model"):
         budget_within(model, monkeypatch, 1)
 
@@ -60,7 +60,7 @@ def test_nothing_is_written_when_memory_is_too_small(tmp_path, monkeypatch):
     assert not (tmp_path / "run").exists()
 
 
-def test_auto_takes_what_fits_writes_it_down_and_goes_on_with_it(tmp_path, monkeypatch):
+def test_auto_chooses_a_budget_that_fits_and_keeps_it_when_resumed(tmp_path, monkeypatch):
     monkeypatch.setattr(memory_check, "memory_left", lambda: 30 * MIB)
     regard.train("copy", out=tmp_path / "run", overrides=[*SMALL, "train.tokens=auto"])
     chosen = RunFolder(tmp_path / "run").recipe().train.tokens
@@ -72,7 +72,7 @@ def test_auto_takes_what_fits_writes_it_down_and_goes_on_with_it(tmp_path, monke
     assert RunFolder(tmp_path / "run").recipe().train.tokens == chosen
 
 
-def test_a_trial_leaves_no_trace_in_the_run(tmp_path, monkeypatch):
+def test_the_memory_check_does_not_change_the_run(tmp_path, monkeypatch):
     losses = []
     for out in ("tried", "not tried"):
         regard.train("copy", out=tmp_path / out, overrides=[*SMALL, "model.dropout=0.3"])
@@ -81,7 +81,7 @@ def test_a_trial_leaves_no_trace_in_the_run(tmp_path, monkeypatch):
     assert losses[0] == losses[1]
 
 
-def test_memory_that_runs_out_in_training_is_one_sentence(tmp_path, monkeypatch):
+def test_running_out_of_memory_in_training_is_reported_in_one_sentence(tmp_path, monkeypatch):
     def no_memory(*arguments, **options):
         raise torch.OutOfMemoryError("CUDA out of memory")
 

@@ -1,4 +1,4 @@
-"""One step: what micro-batches, clipping and bad numbers do to it."""
+"""One training step: micro-batches, clipping, and gradients that are not finite."""
 
 import math
 
@@ -48,21 +48,21 @@ def gradients(batches, smoothing):
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_gradient_of_k_micro_batches_is_that_of_the_whole_batch(smoothing):
-    whole = gradients([make_batch(SOURCES, TARGETS)], smoothing)
+def test_the_gradient_of_micro_batches_equals_that_of_one_batch(smoothing):
+    single = gradients([make_batch(SOURCES, TARGETS)], smoothing)
     parts = gradients([make_batch(SOURCES[:1], TARGETS[:1]), make_batch(SOURCES[1:], TARGETS[1:])], smoothing)
-    for name, gradient in whole.items():
+    for name, gradient in single.items():
         torch.testing.assert_close(parts[name], gradient, rtol=1e-4, atol=1e-6)
 
 
-def test_a_step_over_micro_batches_changes_the_weights_as_one_over_the_whole():
-    whole, first = weights_after([make_batch(SOURCES, TARGETS)], eps=1e-3)
+def test_a_step_with_micro_batches_equals_a_step_with_one_batch():
+    single, first = weights_after([make_batch(SOURCES, TARGETS)], eps=1e-3)
     parts, second = weights_after(
         [make_batch(SOURCES[:3], TARGETS[:3]), make_batch(SOURCES[3:], TARGETS[3:])], eps=1e-3
     )
     assert first.tokens == second.tokens == 3 + 5 + 3 + 2
     assert first.loss == pytest.approx(second.loss, rel=1e-5)
-    for name, weight in whole.items():
+    for name, weight in single.items():
         torch.testing.assert_close(parts[name], weight, rtol=1e-4, atol=1e-6)
 
 

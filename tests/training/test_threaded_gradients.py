@@ -1,4 +1,4 @@
-"""Gradients by two threads: an error in either one, and what is left behind."""
+"""Gradients by two threads: errors, existing gradients, and settings that are restored."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ def batches(*lengths):
 
 
 @pytest.mark.parametrize("bad", [3, 4])  # the first thread's batch, the second's
-def test_an_error_comes_through_and_the_threads_are_as_before(model, threads, bad):
+def test_an_error_in_either_thread_is_raised_and_the_thread_count_restored(model, threads, bad):
     threads(3)
 
     def loss(batch):
@@ -36,7 +36,7 @@ def test_an_error_comes_through_and_the_threads_are_as_before(model, threads, ba
     assert backward_in_two_threads(model, lambda batch: model(batch, smoothing=0.0), batches(5, 6)) > 0
 
 
-def test_what_was_there_is_added_to(model, threads):
+def test_gradients_are_added_to_existing_ones(model, threads):
     threads(2)
     once = batches(3, 4, 5)
     for _ in range(2):
@@ -49,7 +49,7 @@ def test_what_was_there_is_added_to(model, threads):
         torch.testing.assert_close(gradient, 2 * parameter.grad, rtol=1e-4, atol=1e-5)
 
 
-def test_a_gradient_that_two_parameters_share_is_added_once_to_each(threads):
+def test_two_parameters_with_a_shared_gradient_get_separate_memory(threads):
     threads(2)
     one, other = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
     holder = build_model(TABLE, source_size=12, target_size=12)
@@ -60,7 +60,7 @@ def test_a_gradient_that_two_parameters_share_is_added_once_to_each(threads):
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_the_switch_is_put_back(monkeypatch, fails):
+def test_own_blas_restores_the_mkldnn_switch(monkeypatch, fails):
     monkeypatch.setattr(device, "ON_ARM", True)
     before = torch.backends.mkldnn.enabled
     try:

@@ -1,7 +1,7 @@
 """Kernels for search on a CPU, in C: what a step computes besides its large products, each in one pass.
 
-Each computes what a few lines of PyTorch in `nn.attention`, `nn.norms` and `decoding.ranking` compute. Those lines remain the
-reference and the fallback. Kernels need a C compiler, and run in float32 on one thread each.
+Each computes what a few lines of PyTorch in `nn.attention`, `nn.norms` and `decoding.ranking` compute. Those lines
+remain the reference and the fallback. Kernels need a C compiler, and run in float32 on one thread each.
 
 Shapes: R rows, D width, H heads, K width of a key, W of a value, G = sentences * H, Q rows per sentence (its beams),
         S slots, V vocabulary, B sentences, C entries to find.
