@@ -81,7 +81,7 @@ def test_unknown_labels_at_evaluation_count_as_wrong_and_not_in_the_loss(recipe)
 def test_a_line_with_more_words_than_labels_is_refused_with_its_number():
     one = task("runs")
     codec = codec_of(one, ("a b", "X Y"))
-    with pytest.raises(DataError, match="^example 2 has 3 words but 2 labels; each word needs one label$"):
+    with pytest.raises(DataError, match=r"^example 2 has 3 words but 2 labels; each word needs one label$"):
         one.encode([Pair("a b", "X Y"), Pair("a b a", "X Y")], codec)
 
 

@@ -168,7 +168,7 @@ def test_elements_that_do_not_fit_are_refused():
     with pytest.raises(DataError, match="too large for float32"):
         numbers.encode("1 1e300")
     subwords = codec_of(task("tokenizer.kind=char"), ("ab c", "0"))
-    with pytest.raises(DataError, match="set tokenizer.kind=word"):
+    with pytest.raises(DataError, match=r"set tokenizer\.kind=word"):
         subwords.encode("ab c")
 
 
