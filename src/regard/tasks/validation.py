@@ -31,7 +31,8 @@ def make_validator(
     """
     recipe, device, mine = task.recipe, world.device, slice(world.rank, None, world.size)
     # Refuses a metric that cannot be computed here.
-    score_all(["a"], ["a"], recipe.evaluate, compares=task.compares)
+    reference = examples[0].target
+    score_all([reference], [reference], recipe.evaluate, compares=task.compares)
     columns = extras(task.encode(examples, codec))
     budget, most = recipe.train.budget, recipe.data.max_length
     batches = in_order(columns, task.collate, added=task.added, budget=budget, max_length=most)[mine]
