@@ -26,7 +26,7 @@ from regard.run.folder import RunFolder
 from regard.training.data_parallel import DistributedModel
 from regard.training.saver import Saver
 from regard.training.step import training_step
-from regard.training.training_state import State
+from regard.training.training_state import TrainingState
 
 MINUTE = 60.0
 SIZES = {
@@ -39,7 +39,7 @@ def measure(table: dict[str, Any], vocabulary: int, saves: int, folder: Path, de
     """Return the seconds that training waits for a checkpoint, and the processor seconds of the write."""
     model = build_model({"kind": "transformer", **table}, source_size=vocabulary, target_size=vocabulary).to(device)
     config = TrainConfig()
-    state = State(DistributedModel(model, smoothing=0.1), config)
+    state = TrainingState(DistributedModel(model, smoothing=0.1), config)
     training_step(state.distributed, state.optimizer, [make_batch([[5] * 20] * 4, [[6] * 20] * 4)], config, rate=1e-4)
     failures: list[OSError] = []
     saver = Saver(RunFolder(folder), saved=lambda step, path: None, failed=lambda step, error: failures.append(error))

@@ -15,7 +15,7 @@ from regard.data.loader import Batch, make_batch
 from regard.data.packed_shapes import SPARE_SIMILAR, PackedShape, round_lengths
 from regard.data.packing import PackedBatch, fill, write_row
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.parallel_search import search_all
+from regard.decoding.search import search_all
 from regard.models import build_model
 from regard.training.cuda_graph import STEPS_BEFORE, CudaGraphStep
 from regard.training.data_parallel import DistributedModel

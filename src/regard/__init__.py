@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     )
     from regard.config import SearchOptions as SearchOptions
     from regard.data.batch import Batch as Batch
+    from regard.data.collate import make_batch as make_batch
     from regard.data.columns import Column as Column
     from regard.data.columns import Columns as Columns
     from regard.data.loader import Loader as Loader
@@ -75,6 +76,7 @@ _PUBLIC = {
     "regard.api": ("card", "evaluate", "export", "load", "load_model", "look", "train"),
     "regard.config": ("SearchOptions",),
     "regard.data.batch": ("Batch",),
+    "regard.data.collate": ("make_batch",),
     "regard.data.columns": ("Column", "Columns"),
     "regard.data.loader": ("Loader",),
     "regard.data.ragged": ("Layout", "Ragged"),

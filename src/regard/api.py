@@ -1,4 +1,4 @@
-"""The verbs in Python: train, load, evaluate, card, export."""
+"""The verbs in Python: train, load, evaluate, look, card, export."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from regard.tasks.setup import (
     share_codec,
     try_one_example,
 )
-from regard.tasks.translation import Translation
+from regard.tasks.translation import TranslationTask
 from regard.tasks.validation import make_validator
 from regard.text.bitext import anchor, data_folders, load_bitext, named_folder, refuse_outside, without_folders
 from regard.text.corpus import read_pairs
@@ -188,7 +188,7 @@ def load(
     if int8:
         refuse_without_int8(pick_device(device))
     model, codec, task = _load(run, device)
-    if not isinstance(task, Translation):
+    if not isinstance(task, TranslationTask):
         if rescorer is not None or int8:
             raise ConfigError(f"{run} is a {task.name} run; rescorer and int8 are for translation")
         predictor: Predictor = task.predictor(model, codec, warn=warn)
@@ -204,8 +204,8 @@ def load(
 
 def load_translator(run: Path | str, verb: str, **options: Any) -> Translator:
     """Return a translation run's model in use; refuse runs of other tasks, which `verb` cannot serve."""
-    task = task_of(find_run(run).recipe())
-    if not isinstance(task, Translation):
+    task = _task_of_run(find_run(run))
+    if not isinstance(task, TranslationTask):
         raise ConfigError(f"{run} is a {task.name} run, and {verb} is for translation; use regard evaluate, or look")
     translator = load(run, **options)
     assert isinstance(translator, Translator)
@@ -215,7 +215,7 @@ def load_translator(run: Path | str, verb: str, **options: Any) -> Translator:
 def _load(run: Path | str, device: str) -> tuple[Model, Any, Task[Any]]:
     """Return a run's model on a device, its codec and its task."""
     where, folder = pick_device(device), find_run(run)
-    task = task_of(folder.recipe())
+    task = _task_of_run(folder)
     codec = task.load_codec(folder.codec_folder())
     # First: this says whether the model is as large as the recipe makes it.
     checkpoint, name = _weights(folder, task, codec)
@@ -224,12 +224,21 @@ def _load(run: Path | str, device: str) -> tuple[Model, Any, Task[Any]]:
     return model.to(use_device(where)).eval(), codec, task
 
 
+def _task_of_run(folder: RunFolder) -> Task[Any]:
+    """Return the task of a run. Its recipe may come from a stranger."""
+    recipe = folder.recipe()
+    try:
+        return task_of(recipe)
+    except ConfigError as error:
+        raise CheckpointError(f"{folder.path / RECIPE} does not describe a model: {error}") from error
+
+
 def _weights(folder: RunFolder, task: Task[Any], codec: Any) -> tuple[Checkpoint, str]:
     """Return a run's weights and their name, if they have the shapes that the recipe's model has."""
     try:
         expected = expected_shapes(task.recipe.model, **task.sizes(codec))
     except ConfigError as error:
-        raise CheckpointError(f"{folder.path / RECIPE} describes no model: {error}") from error
+        raise CheckpointError(f"{folder.path / RECIPE} does not describe a model: {error}") from error
     return folder.weights(expected)
 
 
@@ -263,7 +272,7 @@ def evaluate(
     int8: bool = False,
 ) -> list[Evaluation]:
     """Scores of a run on its recipe's test sets, or on the files given."""
-    task = task_of(find_run(run).recipe())
+    task = _task_of_run(find_run(run))
     recipe = task.recipe
     if options is not None and not task.searches:
         raise ConfigError(f"{run} is a {task.name} run, whose outputs are not searched for: leave out search options")
@@ -295,7 +304,10 @@ def _describe_search(options: SearchOptions) -> str:
 
 def look(run: Path | str, text: str, *, beam: int | None = None, alternatives: int = 3, device: str = "auto") -> Trace:
     """Return what a run's model did with one input: tokens, attention weights, probabilities, and other outputs."""
-    predictor, task = load(run, device=device), task_of(find_run(run).recipe())
+    task = _task_of_run(find_run(run))
+    if beam is not None and not task.searches:
+        raise ConfigError(f"{run} is a {task.name} run, whose outputs are not searched for: leave out the beam")
+    predictor = load(run, device=device)
     return task.trace(predictor, text, name=str(run), beam=beam, alternatives=alternatives)
 
 
@@ -305,7 +317,7 @@ def card(run: Path | str, *, data: Path | str | None = None, evaluated: bool = T
     results = []
     if evaluated and folder.recipe().data.test:
         results = [msgspec.to_builtins(one) for one in evaluate(run, data=data, device=device)]
-    task = task_of(folder.recipe())
+    task = _task_of_run(folder)
     checkpoint, name = _weights(folder, task, task.load_codec(folder.codec_folder()))
     write_card(folder, make_card(folder, checkpoint, name, results))
     return folder.path / "card.md"
@@ -316,7 +328,7 @@ def export(run: Path | str, out: Path | str, *, weights: WeightKind = "float32",
     source, target = find_run(run), RunFolder(out)
     if target.path.exists() and not (target.path.is_dir() and target.is_unfinished_export()):
         raise ConfigError(f"{target} is there already, and not an empty folder; name another one with --out")
-    task = task_of(source.recipe())
+    task = _task_of_run(source)
     codec = task.load_codec(source.codec_folder())
     checkpoint, _ = _weights(source, task, codec)
     names = (CARD_JSON, CARD_PAGE) if cards else ()

@@ -37,7 +37,8 @@ class Registry(Generic[T]):
             load_plugins()
         if not isinstance(name, str) or name not in self._entries:
             broken = "".join(f" ({problem})" for problem in _problems)
-            raise ConfigError(f"{where} is {name!r}; {did_you_mean(str(name), self._entries)}{broken}")
+            known = did_you_mean(name if isinstance(name, str) else "", self._entries)
+            raise ConfigError(f"{where} is {name!r}; {known}{broken}")
         return self._entries[name]
 
     def names(self) -> tuple[str, ...]:

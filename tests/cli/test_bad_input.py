@@ -123,7 +123,7 @@ def test_mistakes_after_training_are_one_sentence_each(folder):
     assert "there is no file gone.txt" in result.stderr
     result = regard("translate", "run", "--beam", "0", cwd=folder, text="a\n")
     assert result.returncode == 1
-    assert "between 1 and 1000" in result.stderr
+    assert "beam is 0; it must be from 1 to 1,000" in result.stderr
     result = regard("train", "my.toml", *TINY, "model.width=16", "--out", "run", cwd=folder)
     assert result.returncode == 1
     assert "model.width: 8 -> 16" in result.stderr

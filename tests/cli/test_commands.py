@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from regard.config import shipped_recipes
+from regard.recipe_files import shipped_recipes
 from tests.cli.test_bad_input import regard
 
 FAST = [

@@ -89,7 +89,7 @@ def test_a_file_that_is_truncated_while_it_is_read_is_named(side, tmp_path, monk
         return preadv(descriptor, buffers, position)
 
     monkeypatch.setattr(shard_file.os, "preadv", truncate_first)
-    with pytest.raises(DataError, match=r"ids ends at byte 100: it has become shorter; restore it"):
+    with pytest.raises(DataError, match=r"ids ends at byte 100: it was truncated; restore it"):
         one.take(np.arange(400))
 
 

@@ -1,4 +1,4 @@
-"""Steps of search played from a recording, on a GPU. The law for all models is in tests/laws/test_search.py."""
+"""Steps of search replayed from CUDA graphs. The law for all models is in tests/laws/test_search.py."""
 
 import pytest
 import torch
@@ -23,12 +23,12 @@ def fresh(device="cpu"):
     return model
 
 
-def test_nothing_is_recorded_on_a_cpu():
+def test_a_model_on_a_cpu_stays_as_it_is():
     model = fresh()
     assert with_cuda_graphs(model) is model
 
 
-def test_only_so_many_graphs_are_kept(monkeypatch):
+def test_the_least_recently_used_graph_is_dropped(monkeypatch):
     monkeypatch.setattr(cuda_graph_model, "MAX_GRAPHS", 2)
     model = CudaGraphModel(fresh())
     for count in (1, 2, 4, 1):
@@ -36,7 +36,7 @@ def test_only_so_many_graphs_are_kept(monkeypatch):
     assert [size.sentences for size in model._graphs] == [4, 1]
 
 
-def test_a_search_whose_recording_another_one_took_is_refused():
+def test_a_search_whose_graph_another_search_took_over_is_refused():
     model, options = CudaGraphModel(fresh()), SearchOptions(beam=2, max_extra=4)
     first = search_each(model, Ragged.from_lists(SOURCES[:3]), options=options)
     next(first)
@@ -45,7 +45,7 @@ def test_a_search_whose_recording_another_one_took_is_refused():
         list(first)
 
 
-def test_many_rows_take_the_models_own_steps(monkeypatch):
+def test_searches_with_many_rows_use_the_models_own_steps(monkeypatch):
     monkeypatch.setattr(cuda_graph_model, "MAX_ROWS", 8)
     model = CudaGraphModel(fresh())
     search(model, Ragged.from_lists(SOURCES[:5]), options=SearchOptions(beam=2))
@@ -54,13 +54,13 @@ def test_many_rows_take_the_models_own_steps(monkeypatch):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("beam", [1, 4])
-def test_a_recording_finds_what_the_model_finds(beam):
+def test_replayed_graphs_find_what_the_model_finds(beam):
     model, options = fresh("cuda"), SearchOptions(beam=beam, nbest=beam, max_extra=40)
-    played = with_cuda_graphs(model)
-    assert isinstance(played, CudaGraphModel)
+    replayed = with_cuda_graphs(model)
+    assert isinstance(replayed, CudaGraphModel)
     for sources in (SOURCES, SOURCES[:1], SOURCES[2:5], SOURCES):
         source = Ragged.from_lists(sources, torch.device("cuda"))
-        found, expected = search(played, source, options=options), search(model, source, options=options)
+        found, expected = search(replayed, source, options=options), search(model, source, options=options)
         for one, other in zip(found, expected, strict=True):
             assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-3)
             assert one[0].ids == other[0].ids

@@ -1,12 +1,11 @@
-"""Several batches at once give what one after the other gives, and their errors are heard."""
+"""Batches searched in parallel give the same results as one after the other, and their errors are raised."""
 
 import pytest
 import torch
 
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.parallel_search import search_all
-from regard.decoding.search import search
+from regard.decoding.search import search, search_all
 from regard.errors import DataError
 from regard.models import build_model
 
@@ -32,7 +31,7 @@ def sources():
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_batches_at_once_are_batches_one_by_one(two_threads, beam):
+def test_parallel_batches_give_what_single_batches_give(two_threads, beam):
     torch.manual_seed(0)
     model = build_model(TABLE, source_size=20, target_size=20).eval()
     options = SearchOptions(beam=beam, max_extra=3)
@@ -50,7 +49,7 @@ def test_batches_at_once_are_batches_one_by_one(two_threads, beam):
     assert torch.get_num_threads() == 2, "the caller keeps its threads"
 
 
-def test_an_error_in_one_batch_is_raised_where_results_are_waited_for(two_threads):
+def test_an_error_in_one_batch_is_raised_to_the_caller(two_threads):
     model = build_model({**TABLE, "positions": "learned", "max_positions": 8}, source_size=20, target_size=20).eval()
     too_long = Ragged.from_lists([[5] * 20 + [2]])
     results = search_all(model, [sources()[0], too_long], options=SearchOptions(beam=1, max_extra=1))

@@ -1,4 +1,4 @@
-"""Beam search against brute force, and what it does at the edges."""
+"""Beam search against brute force, models with other first and last tokens, and the parts of a step."""
 
 import itertools
 
@@ -7,10 +7,10 @@ import torch
 
 from regard import kernels
 from regard.data.ragged import Ragged
+from regard.decoding.greedy_search import stream_greedy
 from regard.decoding.hypotheses import SearchOptions, length_penalty
-from regard.decoding.live import stream_greedy
+from regard.decoding.ranking import log_normalizer, top_k
 from regard.decoding.search import search
-from regard.decoding.topk import log_normalizer, top_k
 from regard.errors import DecodeError
 from regard.models import build_model
 from regard.models.base import Seq2Seq
@@ -20,7 +20,7 @@ SOURCE = [5, 4, 3, 2]
 
 @pytest.fixture(params=range(4))
 def tiny(request):
-    """A model of six words whose random opinions are strong enough to differ between prefixes."""
+    """A model with six tokens whose random scores are large enough to differ between prefixes."""
     with torch.random.fork_rng():
         torch.manual_seed(request.param)
         table = {"kind": "transformer", "width": 8, "num_layers": 1, "num_heads": 2, "hidden": 16, "tie": "none"}
@@ -31,7 +31,7 @@ def tiny(request):
 
 
 def all_hypotheses(model, limit, alpha):
-    """Every output of at most `limit` tokens with its score, best first; one that fills the limit needs no EOS."""
+    """Every output of at most `limit` tokens with its score, best first. An output of `limit` tokens needs no EOS."""
     scored = []
     for length in range(limit + 1):
         for ids in itertools.product([0, 3, 4, 5], repeat=length):
@@ -53,7 +53,7 @@ def test_a_wide_beam_finds_the_brute_force_best(tiny, alpha):
     assert [one.score for one in found] == pytest.approx([score for score, _ in expected], abs=1e-4)
 
 
-def test_a_wider_beam_is_never_worse_here(tiny):
+def test_a_wider_beam_finds_no_worse_score(tiny):
     scores = [
         search(tiny, Ragged.from_lists([SOURCE]), options=SearchOptions(beam=beam, length_penalty=0.0, max_length=4))[
             0
@@ -81,7 +81,8 @@ def test_top_k_is_torchs(generator, width, k):
 
 @pytest.mark.parametrize("layout", ["rows", "columns"])
 @pytest.mark.parametrize("width", [5, 8192, 37001])
-@pytest.mark.parametrize("peak", [0.0, 18.0, 200.0])  # even, as trained models have it, and too large for exp
+# Even, as trained models have it, and too large for exp.
+@pytest.mark.parametrize("peak", [0.0, 18.0, 200.0])
 def test_the_normalizer_is_exact_to_many_digits(generator, layout, width, peak):
     logits = torch.randn(6, width, generator=generator)
     logits[:, 3] += peak
@@ -187,7 +188,7 @@ def test_greedy_search_and_streaming_use_the_models_own_first_token_and_end(allo
         expected.append([token for token in ids if token != 0])
     with kernels.allowed(allowed):
         found = search(model, Ragged.from_lists([[7] * length for length in lengths]), options=options)
-        streamed = [stream_greedy(model, [7] * n, options=options, hear=lambda ids: None) for n in lengths]
+        streamed = [stream_greedy(model, [7] * n, options=options, on_token=lambda ids: None) for n in lengths]
     assert [best[0].ids for best in found] == streamed == expected
     assert len({tuple(ids) for ids in expected}) > 1
 

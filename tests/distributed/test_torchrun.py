@@ -181,7 +181,8 @@ SMALL = {
     "cmlm": STACKS,
     "ctc": STACKS,
 }
-assert SMALL.keys() == set(MODELS.names()), "a new family must be spread too"
+TRANSLATORS = {name for name in MODELS.names() if MODELS.get(name, where="model.kind").task == "translation"}
+assert SMALL.keys() == TRANSLATORS, "every translation family must be listed here"
 
 
 @pytest.mark.parametrize("kind", SMALL)

@@ -120,22 +120,22 @@ def accuracy(monkeypatch):
         return 100 * sum(right) / len(right), "share of labels"
 
     monkeypatch.setattr(METRICS, "_entries", dict(METRICS._entries))
-    metric = Metric("accuracy", function, higher_is_better=True, label="accuracy", unit="%", compares="labels")
+    metric = Metric("share", function, higher_is_better=True, label="share", unit="%", compares=("kinds",))
     register_metric(metric)
     return metric
 
 
 def test_outputs_are_scored_by_the_metrics_of_their_kind(accuracy):
     outputs, references = [["A", "B"], ["B", "B"]], [["A", "B"], ["B", "A"]]
-    scores = score_all(outputs, references, PLAIN, compares="labels")
-    assert [(one.name, one.value) for one in scores] == [("exact", 50), ("accuracy", 75)]
+    scores = score_all(outputs, references, PLAIN, compares="kinds")
+    assert [(one.name, one.value) for one in scores] == [("exact", 50), ("share", 75)]
     assert accuracy not in metrics_of("text")
 
 
 def test_a_metric_of_other_outputs_cannot_decide(accuracy):
-    assert deciding_metric("accuracy", compares="labels") is accuracy
-    with pytest.raises(ConfigError, match="which compares labels; for text use loss, bleu, chrf, exact, token_errors"):
-        deciding_metric("accuracy")
+    assert deciding_metric("share", compares="kinds") is accuracy
+    with pytest.raises(ConfigError, match="which compares kinds; for text use loss, bleu, chrf, exact, token_errors"):
+        deciding_metric("share")
 
 
 def test_a_metric_that_is_not_known_answers_with_its_nearest_neighbour():

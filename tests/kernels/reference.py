@@ -6,7 +6,7 @@ BITS = 24
 
 
 def kept(entries, seed, site, rate):
-    """What `kernels.noise.kept` says of these entries (int64)."""
+    """What `kernels.common.kept` says of these entries (int64)."""
 
     def mix(h):
         h = h ^ (h >> 16)

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from regard import kernels
-from regard.decoding.topk import Ranking, log_normalizer
+from regard.decoding.ranking import Ranking, log_normalizer
 from regard.kernels import cpu
 from regard.kernels.cpu.build import built
 from regard.nn.packed import PackedMatrix

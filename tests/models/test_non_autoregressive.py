@@ -1,4 +1,4 @@
-"""Models that write all tokens at once: by hand."""
+"""Non-autoregressive models, checked by hand."""
 
 import numpy as np
 import pytest
@@ -9,6 +9,7 @@ from regard.data.collate import FERTILITIES, make_batch
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
 from regard.models import build_model
+from regard.models.base import WriteOptions
 from regard.models.cmlm import lowest
 from regard.models.nat import within
 
@@ -20,14 +21,14 @@ def small(kind, **keys):
     return build_model({"kind": kind, **SMALL, **keys}, source_size=11, target_size=11)
 
 
-def test_the_lowest_of_each_sentence():
+def test_lowest_marks_the_lowest_values_of_each_sentence():
     layout = Layout([3, 2, 1])
     values = torch.tensor([0.5, 0.1, 0.3, 0.9, 0.2, 0.4])
     found = lowest(values, torch.tensor([2, 1, 0]), layout)
     assert found.tolist() == [False, True, True, False, True, False]
 
 
-def test_in_training_some_tokens_are_masked_and_which_follows_from_the_step():
+def test_masks_in_training_are_random_but_the_same_for_the_same_step():
     model = small("cmlm").train()
     layout = Layout([5, 1, 9])
     model.noise.seed(1, 4)
@@ -37,58 +38,62 @@ def test_in_training_some_tokens_are_masked_and_which_follows_from_the_step():
     for part in first.split([5, 1, 9]):
         assert part.any()
     drawn = torch.stack([model._draw_masks(layout) for _ in range(200)]).float().mean(dim=0)
-    assert drawn[1:5].std() < 0.15 and 0.4 < drawn.mean() < 0.8  # any of them, about half of the time and once at least
+    # Each token is masked about half of the time, and one per sentence always.
+    assert drawn[1:5].std() < 0.15 and 0.4 < drawn.mean() < 0.8
 
 
-def test_in_training_the_decoder_sees_what_is_not_masked_as_it_is_unknown_tokens_too():
+def test_in_training_the_decoder_reads_unmasked_tokens_unchanged_also_unknown_ones():
     model, seen = small("cmlm").train(), []
     plain = model._fill_in
-    model._fill_in = lambda written, memory: seen.append(written.values.tolist()) or plain(written, memory)
+    model._fill_in = lambda visible, memory: seen.append(visible.values.tolist()) or plain(visible, memory)
     model._draw_masks = lambda layout: torch.tensor([False, True, False, False])
     model(make_batch([[5, 6]], [[0, 7, 8]]), smoothing=0.0)
     assert seen == [[0, 1, 8, 2]]
 
 
-def test_what_is_not_doubted_is_not_written_again():
+def test_each_pass_predicts_fewer_tokens_again():
     model = small("cmlm").eval()
     memory = model.encode(Ragged.from_lists([[5, 6, 7, 2]]))
     seen = []
     plain = model._fill_in
-    model._fill_in = lambda written, memory: seen.append(written.values.tolist()) or plain(written, memory)
+    model._fill_in = lambda visible, memory: seen.append(visible.values.tolist()) or plain(visible, memory)
     with torch.inference_mode():
-        model.write(memory, limits=[20], candidates=1, iterations=4)
+        model.write(memory, WriteOptions(limits=[20], iterations=4))
     length = len(seen[0])
-    assert seen[0] == [1] * length  # all masked at first
+    # All are masked at first.
+    assert seen[0] == [1] * length
     assert [ids.count(1) for ids in seen[1:]] == [length * left // 4 for left in (3, 2, 1) if length * left // 4]
 
 
-def test_ctc_costs_the_sum_over_all_ways_to_say_it():
+def test_the_ctc_loss_sums_over_all_alignments():
     model = small("ctc", places=2).eval()
-    batch = make_batch([[5]], [[4]])  # one source token and EOS: four places
+    # One source token and EOS: four positions.
+    batch = make_batch([[5]], [[4]])
     with torch.no_grad():
-        said = model.project(model._fill_places(model.encode(batch.source)).values).softmax(-1)
-    ways = 0.0
+        p = model.project(model._fill_places(model.encode(batch.source)).values).softmax(-1)
+    total = 0.0
     for first in range(4):
-        for last in range(first, 4):  # the token stands from first to last, blanks (BOS) around it
-            ways += torch.stack([said[at, 4 if first <= at <= last else 1] for at in range(4)]).prod().item()
-    assert model(batch, smoothing=0.0).item() == pytest.approx(-torch.tensor(ways).log().item(), rel=1e-4)
+        for last in range(first, 4):
+            # The token at the positions from first to last, and blanks (BOS) around it.
+            total += torch.stack([p[at, 4 if first <= at <= last else 1] for at in range(4)]).prod().item()
+    assert model(batch, smoothing=0.0).item() == pytest.approx(-torch.tensor(total).log().item(), rel=1e-4)
 
 
-def test_ctc_leaves_out_repeats_and_blanks():
+def test_ctc_drops_repeats_and_blanks():
     model = small("ctc", places=4).eval()
-    said = torch.tensor([1, 4, 4, 1, 4, 5, 5, 1])
-    model.likeliest = lambda hidden, without: (said, torch.zeros(8))
-    [[found]] = model.write(model.encode(Ragged.from_lists([[5, 2]])), limits=[20], candidates=1, iterations=1)
-    assert found.ids == [4, 4, 5]
+    predicted = torch.tensor([1, 4, 4, 1, 4, 5, 5, 1])
+    model.likeliest = lambda hidden, without: (predicted, torch.zeros(8))
+    [[output]] = model.write(model.encode(Ragged.from_lists([[5, 2]])), WriteOptions(limits=[20]))
+    assert output.ids == [4, 4, 5]
 
 
-def test_ctc_says_which_targets_it_has_no_room_for():
+def test_ctc_reports_targets_that_have_too_few_positions():
     model = small("ctc", places=2)
-    # one source token and EOS: four places
+    # One source token and EOS: four positions.
     assert model.cannot_write(np.array([1, 1]), np.array([4, 5])).tolist() == [False, True]
 
 
-def test_the_likeliest_token_is_never_the_one_left_out(monkeypatch):
+def test_the_likeliest_token_is_never_the_excluded_one(monkeypatch):
     monkeypatch.setattr("regard.models.tied_embeddings.CHUNK", 3)
     model = small("cmlm").eval()
     hidden = torch.randn(8, 16)
@@ -100,7 +105,7 @@ def test_the_likeliest_token_is_never_the_one_left_out(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["nat", "cmlm", "ctc"])
-def test_convolutions_that_look_back_only_are_refused(kind):
+def test_causal_convolutions_are_refused(kind):
     with pytest.raises(ConfigError, match="looks back only"):
         small(kind, feed_forward="conv")
 
@@ -117,12 +122,12 @@ def test_the_source_is_copied_as_often_as_its_fertilities_say():
     assert seen == [[5, 5, 5, 7, 2]]
 
 
-def test_copies_are_one_at_least_and_no_more_than_fit():
+def test_every_sentence_has_at_least_one_copy_and_no_more_than_fit():
     fertilities = Ragged(torch.tensor([0, 0, 0, 3, 4, 2]), Layout([3, 3]))
     assert within(fertilities, torch.tensor([9, 5])).tolist() == [0, 0, 1, 3, 2, 0]
 
 
 @pytest.mark.parametrize("kind", ["nat", "ctc"])
-def test_a_table_that_nobody_reads_is_refused(kind):
+def test_an_embedding_that_the_model_would_never_read_is_refused(kind):
     with pytest.raises(ConfigError, match="reads no target words"):
         small(kind, tie="none")

@@ -1,4 +1,4 @@
-"""Recurrent models: packing, attention and its window by hand."""
+"""Recurrent models: packing, and attention with its window, checked by hand."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from regard.nn.recurrent import Recurrent, TimeOrder, ends_of, top
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
-def test_a_layer_over_ragged_sentences_is_pytorchs_over_each_alone(kind, generator):
+def test_a_ragged_batch_gives_what_pytorch_gives_for_each_sentence_alone(kind, generator):
     layers = Recurrent(kind, 4, 6, 2, dropout=0.0, noise=Noise(), bidirectional=True)
     x = torch.randn(9, 4, generator=generator)
     layout = Layout([2, 5, 1, 1])
@@ -33,15 +33,15 @@ def test_a_layer_over_ragged_sentences_is_pytorchs_over_each_alone(kind, generat
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
-def test_stepping_is_the_layer_itself(kind, generator):
+def test_single_steps_give_what_the_layer_gives_at_once(kind, generator):
     layers = Recurrent(kind, 4, 6, 2, dropout=0.0, noise=Noise())
     x = torch.randn(7, 4, generator=generator)
-    whole = layers(x, TimeOrder(Layout([7])))
+    at_once = layers(x, TimeOrder(Layout([7])))
     state = torch.zeros(2, layers.num_parts, 1, 6)
     for place in range(7):
         out, state = layers.step(x[place : place + 1], state)
-        torch.testing.assert_close(out[0], whole[place])
-    torch.testing.assert_close(top(state), whole[-1:])
+        torch.testing.assert_close(out[0], at_once[place])
+    torch.testing.assert_close(top(state), at_once[-1:])
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
@@ -55,8 +55,8 @@ def test_stepping_is_the_layer_itself(kind, generator):
     ],
     ids=lambda table: table["attention"],
 )
-def test_a_rectangle_of_lengths_the_host_does_not_know_gives_the_same(table, cell):
-    """What a recorded step does: dummy tokens and empty sentences behind the real ones change no loss and no gradient."""
+def test_a_static_batch_gives_the_loss_and_the_gradients_of_a_ragged_one(table, cell):
+    """Dummy tokens and empty sentences at the end of a packed batch change nothing."""
     random = np.random.default_rng(0)
     lengths = random.integers(1, 12, (2, 8))
     ids = [random.integers(3, 50, one.sum()).astype(np.int32) for one in lengths]
@@ -87,7 +87,7 @@ def source_of(lengths, width, generator):
 def test_dot_attention_by_hand():
     keys = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     source = Annotations.made_of(keys, torch.tensor([[3.0, 0.0], [0.0, 5.0]]), Layout([2]))
-    # scores (log 3, 0): weights 3/4 and 1/4
+    # Scores (log 3, 0): weights 3/4 and 1/4.
     read, weights = Alignment("dot", 2, 2)(torch.tensor([[[3.0, 1.0]]]).log(), source)
     torch.testing.assert_close(weights, torch.tensor([[[0.75, 0.25]]]))
     torch.testing.assert_close(read, torch.tensor([[[2.25, 1.25]]]))
@@ -104,10 +104,10 @@ def test_additive_attention_is_bahdanaus_formula(generator):
         assert not weights[row, 0, len(annotations) :].any()
 
 
-def test_a_local_window_sees_its_place_and_no_more():
+def test_a_local_window_attends_around_its_predicted_position_only():
     alignment = Alignment("dot", 2, 2, window=2)
     source = Annotations.made_of(torch.zeros(9, 2), torch.zeros(9, 2), Layout([9]))
-    # nothing learned yet: the place is the middle, 4; equal scores, so 1/5 each, times a bell of width 1
+    # Untrained, the predicted position is the middle, 4. Equal scores give 1/5 each, times a bell of width 1.
     _, weights = alignment(torch.zeros(1, 1, 2), source)
     expected = torch.tensor([0, 0, 2.0, 1.0, 0.0, 1.0, 2.0, 0, 0]).pow(2).neg().div(2).exp() / 5
     expected[[0, 1, 7, 8]] = 0.0

@@ -148,7 +148,7 @@ def test_damage_is_found_when_a_store_is_opened(make, folder):
     with pytest.raises(DataError, match=r"store.json is damaged"):
         PairStore(folder / "ids")
     info.unlink()
-    with pytest.raises(DataError, match="ids is half prepared; go on with: regard data prepare RECIPE --out"):
+    with pytest.raises(DataError, match="ids is half prepared; resume it with: regard data prepare RECIPE --out"):
         PairStore(folder / "ids")
 
 

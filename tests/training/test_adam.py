@@ -20,8 +20,8 @@ def weights():
 @pytest.mark.parametrize(("decoupled", "theirs"), [(False, torch.optim.Adam), (True, torch.optim.AdamW)])
 def test_it_takes_the_steps_of_pytorch(decoupled, theirs):
     ours, other = weights(), weights()
-    optimizer, reference = Adam(ours, decoupled=decoupled, **SETTINGS), theirs(other, lr=0.125, **SETTINGS)
-    optimizer.rate.fill_(0.125)
+    optimizer = Adam(ours, lr=0.125, decoupled=decoupled, **SETTINGS)
+    reference = theirs(other, lr=0.125, **SETTINGS)
     draw = torch.Generator().manual_seed(2)
     for _ in range(5):
         for one, two in zip(ours, other, strict=True):
@@ -35,8 +35,7 @@ def test_it_takes_the_steps_of_pytorch(decoupled, theirs):
 
 def test_a_skipped_step_leaves_weights_moments_and_count():
     ours = weights()
-    optimizer = Adam(ours, decoupled=True, **SETTINGS)
-    optimizer.rate.fill_(0.1)
+    optimizer = Adam(ours, lr=0.1, decoupled=True, **SETTINGS)
 
     def everything():
         state = [value for one in ours for value in optimizer.state[one].values()]
@@ -55,13 +54,12 @@ def test_a_skipped_step_leaves_weights_moments_and_count():
 def test_weights_without_a_gradient_stay():
     ours = weights()
     kept = [one.clone() for one in ours]
-    optimizer = Adam(ours, decoupled=True, **SETTINGS)
-    optimizer.rate.fill_(0.1)
+    optimizer = Adam(ours, lr=0.1, decoupled=True, **SETTINGS)
     optimizer.step(excess=None, skip=GO)
     ours[0].grad = torch.ones_like(ours[0])
     optimizer.step(excess=None, skip=GO)
     assert [torch.equal(one, two) for one, two in zip(ours, kept, strict=True)] == [False, True, True]
-    optimizer.forget_gradients()
+    optimizer.zero_grad()
     assert ours[0].grad is None
 
 

@@ -66,7 +66,7 @@ def test_recorded_steps_are_plain_steps(kind, optimizer, accumulate):
             results.append(step(taken, rate=1e-3 * (number + 1) / steps))
         curves.append([cost.loss / cost.tokens for cost in read(results)])
         weights.append(torch.cat([one.detach().flatten() for one in model.parameters()]))
-        assert ("recorded as one CUDA graph" in "".join(notes)) == graph
+        assert ("captured as one CUDA graph" in "".join(notes)) == graph
     assert curves[0] == pytest.approx(curves[1], rel=1e-4)
     assert ((weights[0] - weights[1]).norm() / weights[1].norm()).item() < 1e-3
     assert curves[0][-1] < curves[0][0]

@@ -32,6 +32,6 @@ def test_an_error_in_the_thread_reaches_whoever_waits():
 def test_the_thread_ends_with_its_reader():
     batches = prefetch(loader_of(sides_of(5_000)), Position(), World())
     next(batches)
-    (thread,) = [one for one in threading.enumerate() if one.name == "feed"]
+    (thread,) = [one for one in threading.enumerate() if one.name == "prefetch"]
     batches.close()
     assert not thread.is_alive()

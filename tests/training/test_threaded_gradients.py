@@ -5,8 +5,8 @@ import torch
 
 from regard.data.collate import make_batch
 from regard.models import build_model
-from regard.nn import blas
-from regard.training.threaded_gradients import in_two_threads
+from regard.nn import device
+from regard.training.threaded_gradients import backward_in_two_threads
 
 TABLE = {"kind": "transformer", "width": 16, "num_layers": 1, "num_heads": 2, "hidden": 32, "dropout": 0.0}
 
@@ -30,17 +30,17 @@ def test_an_error_comes_through_and_the_threads_are_as_before(model, threads, ba
         return model(batch, smoothing=0.0)
 
     with pytest.raises(ValueError, match="no"):
-        in_two_threads(model, loss, batches(3, 4))
+        backward_in_two_threads(model, loss, batches(3, 4))
     assert torch.get_num_threads() == 3
     assert all(parameter.grad is None for parameter in model.parameters())
-    assert in_two_threads(model, lambda batch: model(batch, smoothing=0.0), batches(5, 6)) > 0
+    assert backward_in_two_threads(model, lambda batch: model(batch, smoothing=0.0), batches(5, 6)) > 0
 
 
 def test_what_was_there_is_added_to(model, threads):
     threads(2)
     once = batches(3, 4, 5)
     for _ in range(2):
-        in_two_threads(model, lambda batch: model(batch, smoothing=0.0), once)
+        backward_in_two_threads(model, lambda batch: model(batch, smoothing=0.0), once)
     twice = [parameter.grad for parameter in model.parameters()]
     model.zero_grad(set_to_none=True)
     for _, batch in once:
@@ -54,22 +54,22 @@ def test_a_gradient_that_two_parameters_share_is_added_once_to_each(threads):
     one, other = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
     holder = build_model(TABLE, source_size=12, target_size=12)
     holder.parameters = lambda: iter([one, other])
-    in_two_threads(holder, lambda batch: (one + other).sum() * batch.num_tokens, batches(3, 4, 5))
+    backward_in_two_threads(holder, lambda batch: (one + other).sum() * batch.num_tokens, batches(3, 4, 5))
     assert one.grad.tolist() == other.grad.tolist() == [4.0 + 5 + 6] * 2
     assert one.grad.data_ptr() != other.grad.data_ptr()
 
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_switch_is_put_back(monkeypatch, fails):
-    monkeypatch.setattr(blas, "ON_ARM", True)
+    monkeypatch.setattr(device, "ON_ARM", True)
     before = torch.backends.mkldnn.enabled
     try:
-        with blas.own_blas(torch.device("cpu"), torch.float32):
+        with device.own_blas(torch.device("cpu"), torch.float32):
             assert not torch.backends.mkldnn.enabled
             if fails:
                 raise ValueError("no")
     except ValueError:
         assert fails
     assert torch.backends.mkldnn.enabled == before
-    with blas.own_blas(torch.device("cpu"), torch.bfloat16):
+    with device.own_blas(torch.device("cpu"), torch.bfloat16):
         assert torch.backends.mkldnn.enabled == before

@@ -46,7 +46,7 @@ class Batch:
                 sources[half],
                 targets[half],
                 labels[half],
-                int((labels[half].values != NO_LABEL).sum()),
+                num_labels(labels[half]),
                 {name: extra[half] for name, extra in extras.items()},
             )
             for half in (0, 1)
@@ -77,6 +77,11 @@ class Batch:
         """Return the values of each example, for a person to look at."""
         sequences = {"source": self.source, "target": self.labels if self.target is None else self.target}
         return {name: one.as_lists() for name, one in sequences.items()}
+
+
+def num_labels(labels: Ragged) -> int:
+    """Return the number of labels that count: all but NO_LABEL. Numbers, as in regression, all count."""
+    return labels.layout.total if labels.values.is_floating_point() else int((labels.values != NO_LABEL).sum())
 
 
 Collate = Callable[[Columns, Indices], Batch]  # how a task makes a batch of some rows of its columns

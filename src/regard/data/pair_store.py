@@ -1,12 +1,12 @@
-"""Pairs on disk that are too many for memory: ids in shards, read a block of pairs at a time.
+"""Sentence pairs on disk, for corpora larger than memory: ids in shards, read one block of pairs at a time.
 
 DIR/
   settings.json     what the store is made from; written first
   tokenizer/        vocabularies, manifest.json
   shard-00000/      source.ids, source.offsets, target.ids, target.offsets, shard.json, manifest.json
-  store.json        sizes, lengths and hashes of all; written last: a folder with it is a store, and whole
+  store.json        sizes, lengths and hashes of everything; written last: a folder with it is a complete store
 
-Arrays are raw and little-endian: offsets of 64 bits, ids of 16 where the vocabulary allows it, else of 32.
+Arrays are raw and little-endian: offsets have 64 bits, ids 16 if the vocabulary allows it, else 32.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SIDES = ("source", "target")
 
 
 class Shard(msgspec.Struct, frozen=True):
-    """What store.json says of one shard."""
+    """The entry of one shard in store.json."""
 
     pairs: int
     source_tokens: int
@@ -47,7 +47,7 @@ class Shard(msgspec.Struct, frozen=True):
 
 
 class StoreInfo(msgspec.Struct, frozen=True):
-    """store.json, whose last entry is the hash of all before it and so of the whole store."""
+    """The content of store.json. Its last entry is the hash of all others, and so of the complete store."""
 
     version: int
     pairs: int
@@ -57,23 +57,24 @@ class StoreInfo(msgspec.Struct, frozen=True):
     target_ids: str
     tokenizer: dict[str, Any]
     tokenizer_sha256: str
-    lengths: list[list[int]]  # a LengthTable's rows
+    lengths: list[list[int]]  # the rows of a LengthTable
     shards: list[Shard]
     sha256: str = ""
 
     def digest(self) -> str:
-        """What sha256 must be."""
+        """Return what sha256 must be."""
         table = msgspec.to_builtins(self)
         del table["sha256"]
         return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
 
 
 def shard_name(number: int) -> str:
+    """Return the name of the folder of a shard."""
     return f"shard-{number:05d}"
 
 
 class PairStore:
-    """An opened store. Sizes are checked here, hashes by `regard data check`."""
+    """An opened store. Opening it checks the sizes of files; `regard data check` checks their hashes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -87,7 +88,7 @@ class PairStore:
                 check_size(Folder(folder, shard_name(number)), name, size)
 
     def _sizes(self, shard: Shard) -> dict[str, int]:
-        """Bytes of the files of a shard."""
+        """Return the size of each file of a shard in bytes."""
         sizes = {}
         for side in SIDES:
             sizes[f"{side}.ids"] = getattr(shard, f"{side}_tokens") * self._dtype(side).itemsize
@@ -98,7 +99,7 @@ class PairStore:
         return IDS[getattr(self.info, f"{side}_ids")]
 
     def side(self, side: str, shard: int, vocabulary: int | None = None) -> ShardSide:
-        """One side of a shard, in its files."""
+        """Return one side of a shard. Ids are checked against the size of the vocabulary, if given."""
         info = self.info.shards[shard]
         return ShardSide(
             Folder(self.folder, shard_name(shard)),
@@ -110,13 +111,13 @@ class PairStore:
             vocabulary=vocabulary,
         )
 
-    # What training asks of its pairs
+    # Training data
 
     def __len__(self) -> int:
         return self.info.pairs
 
     def fingerprint(self) -> dict[str, int | str]:
-        """Number and hash of the pairs."""
+        """Return number and hash of the pairs."""
         return {"pairs": self.info.pairs, "sha256": self.info.sha256}
 
     def examples(self) -> list[Pair]:
@@ -124,7 +125,7 @@ class PairStore:
         raise DataError(f"{self.folder} holds ids and no text")
 
     def tokenizers(self, config: TokenizerConfig) -> Tokenizers:
-        """Those that made the ids; the recipe must name them as they are."""
+        """Return the tokenizers that made the ids. Raise ConfigError if the recipe describes others."""
         for key, value in self.info.tokenizer.items():
             if getattr(config, key, None) != value:
                 raise ConfigError(
@@ -134,12 +135,12 @@ class PairStore:
         return load_tokenizers(Folder(self.folder, "tokenizer"))
 
     def encoded(self, tokenizers: Tokenizers) -> StoredPairs:
-        """The ids as they are on disk."""
+        """Return the pairs as a dataset that reads ids from the disk."""
         return StoredPairs(self, (tokenizers.source.size, tokenizers.target.size))
 
 
 class StoredPairs:
-    """Ids on disk, read where they are asked for, in the order they lie there."""
+    """A dataset of pairs on disk. Ids are read when they are needed, in the order of the files."""
 
     def __init__(self, store: PairStore, vocabularies: tuple[int, int] | None = None) -> None:
         self.store = store
@@ -168,13 +169,13 @@ class StoredPairs:
         source, target = (Column.join(self._by_shard(side, rows[order], ShardSide.take)) for side in SIDES)
         return pair_columns(source, target), np.split(places, np.cumsum([len(batch) for batch in batches])[:-1])
 
-    def _by_shard(self, side: str, rows: Indices, look: Callable[[ShardSide, Indices], Any]) -> list[Any]:
-        """What `look` finds of these sorted rows in each shard that has some."""
+    def _by_shard(self, side: str, rows: Indices, read: Callable[[ShardSide, Indices], Any]) -> list[Any]:
+        """Call `read` for each shard that contains some of these sorted rows, and return the results."""
         vocabulary = self.vocabularies.get(side)
-        return [look(self.store.side(side, shard, vocabulary), part) for shard, part in self._parts(rows)]
+        return [read(self.store.side(side, shard, vocabulary), part) for shard, part in self._parts(rows)]
 
     def _parts(self, rows: Indices) -> Iterator[tuple[int, Indices]]:
-        """Shards, and the rows of each, counted from its first."""
+        """Yield each shard that contains some of these sorted rows, and their numbers in it."""
         bounds = np.searchsorted(rows, self.store.begins)
         for shard, (begin, end) in enumerate(pairwise(bounds.tolist())):
             if begin < end:
@@ -185,7 +186,7 @@ def _read_info(folder: Path) -> StoreInfo:
     path, store = folder / STORE, Folder(folder)
     if STORE not in store.names():
         half = store.has_file(SETTINGS)
-        what = f"{folder} is half prepared; go on" if half else f"there is no store in {folder}; make one"
+        what = f"{folder} is half prepared; resume it" if half else f"there is no store in {folder}; make one"
         raise DataError(f"{what} with: regard data prepare RECIPE --out {folder}")
     try:
         info = msgspec.json.decode(store.load_bytes(STORE), type=StoreInfo)
@@ -199,7 +200,7 @@ def _read_info(folder: Path) -> StoreInfo:
 
 
 def _check_counts(path: Path, info: StoreInfo) -> None:
-    """Raises DataError unless the numbers in store.json fit each other: arrays are made and looked up by them."""
+    """Raise DataError if the numbers in store.json contradict each other: arrays are allocated and indexed by them."""
     rows, shards = info.lengths, info.shards
     tokens = max(info.source_tokens, info.target_tokens)
     fits = (

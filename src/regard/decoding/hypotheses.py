@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from regard.config import SearchOptions
 
-__all__ = ["Check", "Hypothesis", "SearchOptions", "SearchResults", "length_penalty", "never_stop"]
+__all__ = ["COMPACT_BELOW", "Check", "Hypothesis", "SearchOptions", "SearchResults", "length_penalty", "never_stop"]
+
+COMPACT_BELOW = 0.75  # finished sentences are dropped once at most this share of a batch is still being searched
 
 
 class Hypothesis(NamedTuple):

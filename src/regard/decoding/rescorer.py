@@ -1,6 +1,6 @@
-"""A model that writes token by token as the judge of what another one wrote: noisy parallel decoding (Gu et al. 2018).
+"""Rescoring the outputs of one model with another, autoregressive model: noisy parallel decoding (Gu et al. 2018).
 
-The two may have tokenizers of their own, so what is judged is text.
+The two models may have different tokenizers, so texts are scored, not ids.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from regard.decoding.hypotheses import length_penalty
 from regard.models.base import Seq2Seq
 from regard.text.tokenizer import Tokenizers
 
-CHUNK = 1024  # tokens whose logits are held at a time
+CHUNK = 1024  # tokens whose logits are in memory at a time
 
 
 @dataclass(frozen=True)
 class Rescorer:
-    """A model that says how likely a translation is."""
+    """A model that scores translations."""
 
     model: Seq2Seq
     tokenizers: Tokenizers
     alpha: float  # of the length penalty
-    budget: int  # tokens a batch
+    budget: int  # tokens per batch
 
     @torch.inference_mode()
     def scores(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
-        """Log-probability of each translation, EOS among it, over the length penalty."""
+        """Return the log-probability of each translation, EOS included, divided by the length penalty."""
         model = self.model
         device = next(model.parameters()).device
-        most = None if model.max_length is None else model.max_length - 1  # what is longer is judged by its begin
+        # Longer texts are scored by their beginnings.
+        most = None if model.max_length is None else model.max_length - 1
         source_ids = [ids[:most] for ids in self.tokenizers.source.encode_all(list(sources))]
         target_ids = [ids[:most] for ids in self.tokenizers.target.encode_all(list(targets))]
-        source_lengths, target_lengths = (
-            np.array([len(ids) + 1 for ids in side], dtype=np.int64) for side in (source_ids, target_ids)
-        )
+        source_lengths = np.array([len(ids) + 1 for ids in source_ids], dtype=np.int64)
+        target_lengths = np.array([len(ids) + 1 for ids in target_ids], dtype=np.int64)
         order = np.lexsort((source_lengths, target_lengths))
         results = [0.0] * len(sources)
         for rows in cut_to_budget(order, (source_lengths, target_lengths), self.budget):

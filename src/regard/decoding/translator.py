@@ -1,4 +1,4 @@
-"""Texts in, texts out: in the order given, whatever order they were computed in."""
+"""Translation of texts: batched by length, and returned in the order of the input."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ import numpy as np
 from regard.data.batching import cut_to_budget
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import Check, SearchOptions, never_stop
-from regard.decoding.parallel_search import search_all
 from regard.decoding.rescorer import Rescorer
+from regard.decoding.search import search_all
 from regard.errors import DecodeError
 from regard.models.base import Model
 from regard.text.tokenizer import EOS, Tokenizers
 
-READ_AHEAD = 4096  # lines sorted by length together
+READ_AHEAD = 4096  # lines that are read, sorted by length and translated together
 
 
 @dataclass(frozen=True)
 class Translation:
-    """One way to say it, and its score."""
+    """A translation of a text, and its score."""
 
     text: str
     score: float
 
 
-Ready = list[tuple[int, list[Translation]]]  # texts by their numbers, and the translations of each
+Ready = list[tuple[int, list[Translation]]]  # the index of a text, and its translations
 
 
 class Translator:
-    """A model with its tokenizers. `warn` hears of sources that had to be cut."""
+    """A model with its tokenizers. `warn` receives a message for every source that is cut."""
 
     def __init__(
         self,
@@ -59,22 +59,22 @@ class Translator:
         )
 
     def translate(self, texts: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
-        """The best translation of each text."""
+        """Return the best translation of each text."""
         if isinstance(texts, str):
             raise DecodeError("translate() takes a list of texts; put the one text into brackets")
         options = (options or self.config).replace(scores=False)
         return [best[0].text for best in self.stream(texts, options=options)]
 
     def predict(self, inputs: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
-        """Return the best translation of each text: what any task's model in use can do."""
+        """Return the best translation of each text, as the predictors of all tasks do."""
         return self.translate(inputs, options=options)
 
     def stream(
         self, texts: Iterable[str], *, options: SearchOptions | None = None, first: int = 1
     ) -> Iterator[list[Translation]]:
-        """The n best translations of each text, in order, as they become ready; an empty text gives an empty one.
+        """Yield the `nbest` best translations of each text, in order. An empty text has an empty translation.
 
-        `first` is the line number that warnings give to the first text.
+        `first` is the line number of the first text in warnings.
         """
         lines = iter(texts)
         while chunk := list(islice(lines, READ_AHEAD)):
@@ -90,40 +90,41 @@ class Translator:
         first: int = 1,
         check: Check = never_stop,
     ) -> Iterator[Ready]:
-        """As `stream`, but each text's translations as soon as they are there, by its number; not in order.
+        """Yield the translations of texts as soon as they are ready, with the index of each text, in any order.
 
-        Rescored and non-autoregressive outputs arrive together, at the end. See `search_each`, also for `check`.
+        Rescored outputs all come at the end. `check` is called before every step of a search.
         """
         options = options or self.config
         if self.rescorer is None:
             yield from self._search(texts, first, options, check)
             return
         candidates = self._search(texts, first, options.replace(nbest=options.beam), check)
-        found = sorted(
-            (number, best) for some in candidates for number, best in some
-        )  # the rescorer's batches depend on it
-        rescored = self._rescored([texts[number] for number, _ in found], [best for _, best in found], self.rescorer)
-        yield [(number, best[: options.nbest]) for (number, _), best in zip(found, rescored, strict=True)]
+        # Sorted, because the rescorer's batches depend on the order.
+        ready = sorted((number, best) for some in candidates for number, best in some)
+        rescored = self._rescored([texts[number] for number, _ in ready], [best for _, best in ready], self.rescorer)
+        yield [(number, best[: options.nbest]) for (number, _), best in zip(ready, rescored, strict=True)]
 
     def _rescored(
-        self, texts: Sequence[str], found: list[list[Translation]], rescorer: Rescorer
+        self, texts: Sequence[str], candidates: list[list[Translation]], rescorer: Rescorer
     ) -> Iterator[list[Translation]]:
-        """The translations of each text as the rescorer scores them, best first."""
-        counts = [len(translations) for translations in found]
+        """Yield the translations of each text with the rescorer's scores, best first."""
+        counts = [len(translations) for translations in candidates]
         sources = [text for text, count in zip(texts, counts, strict=True) for _ in range(count)]
-        targets = [one.text for translations in found for one in translations]
+        targets = [one.text for translations in candidates for one in translations]
         scores = iter(rescorer.scores(sources, targets))
-        for translations in found:
+        for translations in candidates:
             rescored = [Translation(one.text, next(scores)) for one in translations]
             yield sorted(rescored, key=lambda one: -one.score)
 
     def _search(self, texts: Sequence[str], first: int, options: SearchOptions, check: Check) -> Iterator[Ready]:
         device = next(self.model.parameters()).device
         encoded = self.tokenizers.source.encode_all(texts)
-        there = np.array([bool(ids and text.strip()) for ids, text in zip(encoded, texts, strict=True)], dtype=np.bool_)
-        wanted = np.flatnonzero(there)
-        if not there.all():
-            yield [(number, [Translation("", 0.0)]) for number in np.flatnonzero(~there).tolist()]
+        empty = np.array(
+            [not ids or not text.strip() for ids, text in zip(encoded, texts, strict=True)], dtype=np.bool_
+        )
+        if empty.any():
+            yield [(number, [Translation("", 0.0)]) for number in np.flatnonzero(empty).tolist()]
+        wanted = np.flatnonzero(~empty)
         most = self._longest_source(options)
         for number in wanted:
             if len(encoded[number]) > most:
@@ -135,10 +136,10 @@ class Translator:
         batches = cut_to_budget(order, (lengths,), max(1, options.tokens // options.beam))
         sources = [Ragged.from_lists([[*encoded[number], EOS] for number in batch], device) for batch in batches]
         decode = self.tokenizers.target.decode
-        for batch, found in search_all(self.model, sources, options=options, check=check):
-            if any(not best or math.isnan(best[0].score) for _, best in found):
+        for batch, results in search_all(self.model, sources, options=options, check=check):
+            if any(not best or math.isnan(best[0].score) for _, best in results):
                 raise DecodeError("the model's scores are not finite; its weights are damaged, or it has diverged")
             yield [
                 (int(batches[batch][sentence]), [Translation(decode(one.ids), one.score) for one in best])
-                for sentence, best in found
+                for sentence, best in results
             ]

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import Check, SearchOptions, never_stop
-from regard.decoding.non_autoregressive import refine
-from regard.decoding.search import search
+from regard.decoding.search import refine, search
 from regard.decoding.translator import Translator
 from regard.errors import DecodeError
 from regard.explain.attention import (

@@ -11,13 +11,31 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-WIDEST_HEAD = 256  # that attention is written for
+WIDEST_HEAD = 256  # that the attention kernel supports
 
 _allowed = True
+
+
+class Drop(NamedTuple):
+    """The dropout that a kernel applies."""
+
+    seed: Tensor  # of the training step: one int32 on the device
+    site: int  # the number of this dropout in the step
+    rate: float
+
+
+class Ranges(NamedTuple):
+    """Which keys each query sees: always one unbroken range, whose ends never move backwards. All are int32."""
+
+    first_key: Tensor  # query i sees keys first_key[i] up to, but not including, end_key[i]: [N]
+    end_key: Tensor
+    first_query: Tensor  # key j is seen by queries first_query[j] up to, but not including, end_query[j]: [M]
+    end_query: Tensor
 
 
 @contextmanager

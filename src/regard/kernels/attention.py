@@ -17,9 +17,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.kernels.drop import Drop
-from regard.kernels.noise import drop_arguments, kept
-from regard.kernels.ranges import Ranges
+from regard.kernels import Drop, Ranges
+from regard.kernels.common import drop_arguments, kept
 from regard.kernels.split_columns import empty_beside
 
 LOG2_E = 1.4426950408889634

@@ -12,8 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.kernels.drop import Drop
-from regard.kernels.noise import drop_arguments, kept
+from regard.kernels import Drop
+from regard.kernels.common import drop_arguments, kept
 
 
 def embed(

@@ -17,26 +17,26 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.kernels.sums import sum_rows
-from regard.kernels.weight_cast import dtype_of_product, half
+from regard.kernels.common import sum_rows
 
 PROGRAMS = 256  # rows of partial sums of the bias's gradient
 
 
-def linear(x_ND: Tensor, weight_FD: Tensor, bias_F: Tensor | None, *, relu: bool = False) -> Tensor:
-    """xWᵀ + b, or max(0, xWᵀ + b): [N, F]. Under autocast the product runs in its precision."""
-    assert bias_F is not None or not relu, "the activation is computed with the bias"
-    out: Tensor = _Linear.apply(x_ND.to(dtype_of_product(x_ND)), weight_FD, bias_F, relu)[0]
+Cast = tuple[Tensor, Tensor | None]  # weight and bias in the precision of x
+
+
+def linear(x_ND: Tensor, weight_FD: Tensor, bias_F: Tensor | None, cast: Cast, *, relu: bool = False) -> Tensor:
+    """Return xWᵀ + b, or max(0, xWᵀ + b): [N, F]. `cast` is multiplied; `weight` and `bias` get the gradients."""
+    out: Tensor = linear_and_input(x_ND, weight_FD, bias_F, cast, relu=relu)[0]
     return out
 
 
 def linear_and_input(
-    x_ND: Tensor, weight_FD: Tensor, bias_F: Tensor | None, *, relu: bool = False
+    x_ND: Tensor, weight_FD: Tensor, bias_F: Tensor | None, cast: Cast, *, relu: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """`linear`, and the input once more. The gradient of that one is written over: it must be nobody else's."""
-    if x_ND.dtype != dtype_of_product(x_ND):  # the stream is in another precision than products
-        return linear(x_ND, weight_FD, bias_F, relu=relu), x_ND
-    return _Linear.apply(x_ND, weight_FD, bias_F, relu)
+    """Return what `linear` returns, and the input. The gradient of the second result is overwritten in the backward pass."""
+    assert bias_F is not None or not relu, "the activation is computed with the bias"
+    return _Linear.apply(x_ND, weight_FD, bias_F, *cast, relu)
 
 
 @triton.jit
@@ -93,16 +93,23 @@ def _add_product(beside: Tensor | None, gradient: Tensor, weight: Tensor) -> Ten
 
 class _Linear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> tuple[Tensor, Tensor]:
-        rounded = half(weight, x.dtype)
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        cast_weight: Tensor,
+        cast_bias: Tensor | None,
+        relu: bool,
+    ) -> tuple[Tensor, Tensor]:
         with torch.autocast(x.device.type, enabled=False):
-            if bias is None:
-                out = torch.mm(x, rounded.t())
+            if cast_bias is None:
+                out = torch.mm(x, cast_weight.t())
             elif relu:
-                out = torch._addmm_activation(half(bias, x.dtype), x, rounded.t())
+                out = torch._addmm_activation(cast_bias, x, cast_weight.t())
             else:
-                out = torch.addmm(half(bias, x.dtype), x, rounded.t())
-        ctx.save_for_backward(x, rounded, out if relu else None)
+                out = torch.addmm(cast_bias, x, cast_weight.t())
+        ctx.save_for_backward(x, cast_weight, out if relu else None)
         ctx.biased = bias is not None
         ctx.set_materialize_grads(False)
         return out, x
@@ -114,4 +121,4 @@ class _Linear(torch.autograd.Function):
         if ctx.biased:
             gradient, to_bias = _pass_back(gradient, out)
         to_x = _add_product(beside, gradient, weight) if ctx.needs_input_grad[0] else None
-        return to_x, product_float32(gradient.t(), x), to_bias, None
+        return to_x, product_float32(gradient.t(), x), to_bias, None, None, None

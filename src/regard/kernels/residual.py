@@ -16,9 +16,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.kernels.drop import Drop
-from regard.kernels.noise import drop_arguments, kept
-from regard.kernels.sums import sum_rows
+from regard.kernels import Drop
+from regard.kernels.common import drop_arguments, kept, sum_rows
 
 PROGRAMS = 1056  # of the backward pass of a norm: each keeps its own sum of the gradient of weight and bias
 

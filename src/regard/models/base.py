@@ -15,7 +15,7 @@ A `Seq2Seq` outputs one token after another:
 
 A `NonAutoregressive` model outputs all tokens at once, and may refine them:
 
-    outputs = model.write(memory, ...)           a few candidates per sentence
+    outputs = model.write(memory, options)       a few candidates per sentence
 
 Shapes: N target tokens, V columns of the scores (the vocabulary, for text), B sentences, R rows: B, then B * beams.
 """
@@ -246,6 +246,15 @@ class Output(NamedTuple):
     score: float
 
 
+class WriteOptions(NamedTuple):
+    """What is asked of a non-autoregressive model."""
+
+    limits: Sequence[int]  # the most tokens of each sentence's outputs
+    candidates: int = 1  # outputs per sentence
+    iterations: int = 1  # passes of models that refine their output, the first included
+    check: Callable[[], None] = lambda: None  # called before each pass; raises to stop
+
+
 class NonAutoregressive(Model):
     """A model that outputs all tokens at once."""
 
@@ -256,20 +265,8 @@ class NonAutoregressive(Model):
         """Return what the decoder reads of the source; opaque to training and search."""
 
     @abstractmethod
-    def write(
-        self,
-        memory: Any,
-        *,
-        limits: Sequence[int],
-        candidates: int,
-        iterations: int,
-        check: Callable[[], None] = lambda: None,
-    ) -> list[list[Output]]:
-        """Return up to `candidates` outputs per sentence, each of at most `limits` tokens, the likeliest first.
-
-        Models that refine their output run `iterations` passes, the first included. They call `check` before each pass;
-        it raises to stop them.
-        """
+    def write(self, memory: Any, options: WriteOptions) -> list[list[Output]]:
+        """Return up to `options.candidates` outputs per sentence, the likeliest first."""
 
     def cannot_write(self, source_lengths: Indices, target_lengths: Indices) -> NDArray[np.bool_]:
         """Return True for pairs whose target is too long for the model to output. Lengths do not count EOS."""

@@ -1,6 +1,7 @@
 """Convolutional sequence to sequence learning (Gehring et al. 2017): gated convolutions, attention in every decoder layer.
 
-Sums of two are scaled by √½, so that their spread stays that of one. Their weight normalization is left out.
+Sums of two terms are scaled by √½, so that their variance stays that of one term. The weight normalization of the paper is
+left out.
 
 Shapes: N target tokens, M source tokens, E width of embeddings and attention, D width of a layer, B sentences,
         Q beams, R = B * Q rows.
@@ -30,16 +31,16 @@ from regard.nn.linear import Linear
 from regard.nn.positions import Positions
 
 HALF = math.sqrt(0.5)
-SPREAD = 0.1  # of the first embeddings: attention compares sums of them, unscaled, and should begin undecided
+SPREAD = 0.1  # of the initial embeddings: attention compares sums of them, unscaled, and should start out even
 
 
 class ConvS2SConfig(Struct, frozen=True):
     """Defaults are the paper's model for IWSLT."""
 
-    width: int = 256  # of embeddings, of attention, and of what the output layer sees
+    width: int = 256  # of embeddings, of attention, and of the output layer's input
     encoder: tuple[tuple[int, int], ...] = ((256, 3),) * 4  # (width, kernel) of each layer
     decoder: tuple[tuple[int, int], ...] = ((256, 3),) * 3
-    dropout: float = 0.2  # on embeddings, on the input of every convolution, in front of the output layer
+    dropout: float = 0.2  # on embeddings, and on the inputs of every convolution and of the output layer
     max_positions: int = 1024
     tie: Tie = "none"
 
@@ -72,16 +73,16 @@ class ConvBlock(nn.Module):
         super().__init__()
         self.dropout = Dropout(dropout, noise)
         self.convolution = Convolution(width_in, 2 * width, kernel, causal=causal)
-        # A gate halves what passes: four times the variance makes up for it and for dropout (their section 3.5).
+        # A gate halves its input: four times the variance makes up for it and for dropout (section 3.5 of the paper).
         nn.init.normal_(self.convolution.weight, std=math.sqrt(4 * (1 - dropout) / (kernel * width_in)))
         self.carry = None if width_in == width else Linear(width_in, [width], bias=True)
 
     def forward(self, x_ND: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
-        """The gated convolution, and what is to be added to it in the end."""
+        """Return the gated convolution, and the residual to be added to it."""
         return F.glu(self.convolution(self.dropout(x_ND), layout)), self._carried(x_ND)
 
     def step(self, x_RD: Tensor, recent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same for one token a row, and the new recent inputs."""
+        """Return the same for one token per row, and the new recent inputs."""
         out, recent = self.convolution.step(x_RD, recent)
         return F.glu(out), self._carried(x_RD), recent
 
@@ -90,7 +91,7 @@ class ConvBlock(nn.Module):
 
 
 class DecoderBlock(nn.Module):
-    """A causal block that looks at the source between its convolution and its residual connection."""
+    """A causal block that attends to the source between its convolution and its residual connection."""
 
     def __init__(self, width_in: int, width: int, kernel: int, width_e: int, *, dropout: float, noise: Noise) -> None:
         super().__init__()
@@ -100,7 +101,7 @@ class DecoderBlock(nn.Module):
         self.answer = Linear(width_e, [width], bias=True)
 
     def forward(self, x_ND: Tensor, g_NE: Tensor, memory: ConvMemory, mask: AttentionMask) -> Tensor:
-        """The layer's output, given its input and the target's embeddings."""
+        """Return the layer's output, given its input and the embeddings of the target."""
         gated, carried = self.block(x_ND, mask.queries)
         read_NE = self.alignment.over((self.query(gated) + g_NE) * HALF, memory.keys, memory.values, mask)
         lengths_N = mask.keys.offsets.diff().index_select(0, mask.queries.sentences)
@@ -109,7 +110,7 @@ class DecoderBlock(nn.Module):
     def step(
         self, x_RD: Tensor, g_RE: Tensor, recent: Tensor, source: Annotations, *, beams: int
     ) -> tuple[Tensor, Tensor]:
-        """The same for one token a row, and the new recent inputs."""
+        """Return the same for one token per row, and the new recent inputs."""
         gated, carried, recent = self.block.step(x_RD, recent)
         read_BQE = self._read(((self.query(gated) + g_RE) * HALF).unflatten(0, (-1, beams)), source)
         return ((gated + self.answer(read_BQE.flatten(0, 1))) * HALF + carried) * HALF, recent
@@ -120,13 +121,13 @@ class DecoderBlock(nn.Module):
 
 
 def _scale(lengths: Tensor, like: Tensor) -> Tensor:
-    """√S, by which what is read of S tokens is scaled up: a mean of S values has a spread that much smaller."""
+    """Return √S, which scales up what attention reads from S tokens: a mean of S values has 1/S of their variance."""
     return lengths.to(like.dtype).sqrt()
 
 
 @dataclass
 class ConvState:
-    """What the decoder remembers: the last inputs of every convolution."""
+    """What the decoder keeps: the last inputs of every convolution."""
 
     recent: list[Tensor]
     source: Annotations
@@ -145,15 +146,15 @@ class ConvState:
 
 @dataclass(frozen=True)
 class ConvMemory:
-    """What the decoder gets to know of a source."""
+    """What the decoder reads of a source."""
 
     keys: Tensor  # the encoder's output: [M, E]
-    values: Tensor  # the same and the embeddings: [M, E]
+    values: Tensor  # the encoder's output plus the embeddings: [M, E]
     layout: Layout
 
 
 class ConvS2S(TiedEmbeddings, Seq2Seq):
-    """EncoderDecoder of gated convolutions."""
+    """An encoder and a decoder of gated convolutions."""
 
     def __init__(
         self, config: ConvS2SConfig | None = None, *, source_size: int, target_size: int, **options: Any
@@ -198,7 +199,8 @@ class ConvS2S(TiedEmbeddings, Seq2Seq):
             gated, carried = block(x_MD, layout)
             x_MD = (gated + carried) * HALF
         z_ME = self.out_of_encoder(x_MD)
-        if self.training:  # every decoder layer sends a gradient, twice: they are to weigh as one (their section 3.5)
+        if self.training:
+            # Every decoder layer sends two gradients, which together should weigh as one (section 3.5 of the paper).
             share = 1 / (2 * len(self.decoder))
             z_ME = z_ME * share + z_ME.detach() * (1 - share)
         return ConvMemory(z_ME, (z_ME + e_ME) * HALF, layout)

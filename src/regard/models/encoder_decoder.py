@@ -97,7 +97,7 @@ PRESETS: dict[str, dict[str, object]] = {
 
 
 class EncoderDecoder(TiedEmbeddings):
-    """An encoder stack, a decoder stack, and embeddings that may be one matrix."""
+    """An encoder stack, a decoder stack, and embeddings that may share one matrix."""
 
     config: TransformerConfig
 
@@ -118,9 +118,10 @@ class EncoderDecoder(TiedEmbeddings):
             TransformerEncoderLayer(**options) for _ in range(config.num_layers)
         )
         self.decoder: Stack[TransformerDecoderLayer] = Stack(TransformerDecoderLayer(**options) for _ in range(depth))
-        last = config.norm_order == "pre"  # post-norm layers end in a norm of their own
-        self.encoder_norm = Norm(config.norm, D) if last else nn.Identity()
-        self.decoder_norm = Norm(config.norm, D) if last else nn.Identity()
+        # Post-norm layers end in a norm of their own.
+        pre_norm = config.norm_order == "pre"
+        self.encoder_norm = Norm(config.norm, D) if pre_norm else nn.Identity()
+        self.decoder_norm = Norm(config.norm, D) if pre_norm else nn.Identity()
 
     def encode(self, source: Ragged) -> Ragged:
         layout = source.layout
@@ -134,7 +135,7 @@ class EncoderDecoder(TiedEmbeddings):
 
     @property
     def static_shapes(self) -> bool:
-        """As of every model: whether our attention kernel can take these heads, which alone needs no lengths on the host."""
+        """Whether our attention kernel supports these heads: it is the only backend that needs no lengths on the host."""
         heads = self.config.heads
         return (
             self.config.attention in ("auto", "tiled")
@@ -144,7 +145,7 @@ class EncoderDecoder(TiedEmbeddings):
     def _through_decoder(
         self, x_ND: Tensor, layout: Layout, memory: Ragged, *, causal: bool, also: Sequence[Tensor] = ()
     ) -> Tensor:
-        """What the decoder makes of these vectors, looking back only or both ways: [N, D]. `also` goes to every layer."""
+        """Return the decoder's output for these vectors: [N, D]. Every layer receives `also` as further arguments."""
         own = AttentionMask(layout, causal=causal, window=self.config.window)
         across = AttentionMask(layout, memory.layout)
         for layer in self.decoder:

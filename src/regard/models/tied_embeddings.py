@@ -1,4 +1,4 @@
-"""Models whose input and output words are vectors that may be one matrix (Press and Wolf 2017; section 3.4 of the paper)."""
+"""Models whose embeddings and output layer may share one matrix (Press and Wolf 2017; section 3.4 of the paper)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from regard.nn.int8 import Int8Matrix
 from regard.nn.linear import for_search, logits_of
 from regard.nn.packed import PackedMatrix
 
-CHUNK = 4096  # vectors whose logits are held at a time
+CHUNK = 4096  # vectors whose logits are in memory at a time
 
-Tie = Literal["all", "target", "none"]  # source, target embedding and output layer; the last two; nothing
+# What shares one matrix: source embedding, target embedding and output layer; the last two of these; nothing.
+Tie = Literal["all", "target", "none"]
 
 
 class TiedEmbeddings(Model):
-    """A model with a table of vectors for each side and an output layer, each [V, D], as many of them one as `tie` says."""
+    """A model with an embedding per language and an output layer, [V, D] each; `tie` says which of them are one matrix."""
 
     def __init__(self, width: int, tie: Tie, *, source_size: int, target_size: int) -> None:
         super().__init__()
@@ -32,7 +33,8 @@ class TiedEmbeddings(Model):
         elif source_size != target_size:
             raise ConfigError("model.tie is 'all' but the two sides have separate vocabularies; set model.tie=target")
         self.output = _table(target_size, width) if tie == "none" else None
-        self.output_for_search: PackedMatrix | Int8Matrix | None = None  # the output layer as search multiplies it
+        # The output layer's matrix as search multiplies it.
+        self.output_for_search: PackedMatrix | Int8Matrix | None = None
 
     @property
     def output_weight(self) -> Tensor:
@@ -48,13 +50,13 @@ class TiedEmbeddings(Model):
             yield self.output_for_search
 
     def project(self, hidden: Tensor) -> Tensor:
-        """The output layer: [N, D] to logits [N, V]."""
+        """Apply the output layer: [N, D] to logits [N, V]."""
         if self.output_for_search is not None and self.output_for_search.fits(hidden):
             return self.output_for_search.times(hidden)
         return logits_of(hidden, self.output_weight)
 
     def likeliest(self, hidden_ND: Tensor, *, without: int) -> tuple[Tensor, Tensor]:
-        """The best token after each vector, that one excepted, and its log-probability; few logits are held at a time."""
+        """Return the likeliest token for each vector, other than `without`, and its log-probability, both [N]."""
         logp, tokens = [], []
         for hidden in hidden_ND.split(CHUNK):
             logits_CV = self.project(hidden).float()

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.ragged import Layout, Ragged
-from regard.kernels.weight_cast import dtype_of_product
 from regard.nn.attend import AttentionMask, attend, attend_explicit
 from regard.nn.attention_log import current_log
+from regard.nn.device import product_dtype
 from regard.nn.linear import Linear
 
 Score = Literal["dot", "general", "additive", "concat"]
@@ -91,7 +91,7 @@ class Alignment(nn.Module):
         """What each state of a whole batch reads, [N, E], by dot products alone: the same as `forward`, by `attend`."""
         assert self.score == "dot" and self.window is None
         q_NHK = (states_ND * math.sqrt(states_ND.size(-1)))[:, None]  # `attend` divides by it
-        q_NHK, k_MHK, v_MHV = (one.to(dtype_of_product(one)) for one in (q_NHK, keys_MD[:, None], values_ME[:, None]))
+        q_NHK, k_MHK, v_MHV = (one.to(product_dtype(one)) for one in (q_NHK, keys_MD[:, None], values_ME[:, None]))
         seen = current_log()
         if seen is None:
             return attend(q_NHK, k_MHK, v_MHV, mask)[:, 0]

@@ -24,7 +24,7 @@ from torch import Tensor
 from regard import kernels
 from regard.data.ragged import Layout
 from regard.errors import ConfigError
-from regard.kernels.ranges import Ranges
+from regard.kernels import Ranges
 from regard.nn.banded import attend_banded, block_size
 from regard.nn.dropout import Dropout
 from regard.nn.positions import Rotation

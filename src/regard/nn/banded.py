@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.kernels.ranges import Ranges
+from regard.kernels import Ranges
 
 SMALLEST_BLOCK = 32
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from regard import kernels
 from regard.data.ragged import Ragged
 from regard.errors import DataError
-from regard.kernels.weight_cast import dtype_of_product, half
+from regard.nn.device import cast_weight, product_dtype
 from regard.nn.sequences import Sequences, to_ragged
 
 
@@ -70,11 +70,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, hidden_ND, weight_VD, labels_N, smoothing):  # type: ignore[no-untyped-def]
-        dtype = dtype_of_product(hidden_ND)
+        dtype = product_dtype(hidden_ND)
         with torch.autocast(
             hidden_ND.device.type, enabled=False
         ):  # the casts are ours: products in `dtype`, everything else in float32
-            hidden, weight = hidden_ND.to(dtype), half(weight_VD, dtype)
+            hidden, weight = hidden_ND.to(dtype), cast_weight(weight_VD, dtype)
             compute = _fused_loss_and_gradients if kernels.usable(hidden) else _loss_and_gradients
             total, grad_hidden, grad_weight = compute(
                 hidden, weight, labels_N, smoothing, gradients=any(ctx.needs_input_grad[:2])

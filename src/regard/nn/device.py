@@ -1,8 +1,10 @@
-"""Which device, and which precision it is good at."""
+"""Devices, the precision of matrix products on them, and the library that computes the products."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import platform
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal
 
 import torch
@@ -11,6 +13,7 @@ from torch import Tensor
 from regard.errors import ConfigError
 
 Precision = Literal["auto", "float32", "bfloat16"]
+ON_ARM = platform.machine() == "aarch64"
 
 
 def pick_device(name: str) -> torch.device:
@@ -64,6 +67,54 @@ def stream_dtype(weight: Tensor) -> torch.dtype:
     """What the residual stream is carried in: on a GPU the precision of the products, which halves what norms move."""
     half = weight.is_cuda and torch.is_autocast_enabled("cuda")
     return torch.get_autocast_dtype("cuda") if half else weight.dtype
+
+
+def product_dtype(x: Tensor) -> torch.dtype:
+    """Return the precision of products with x: autocast's where it is enabled, else that of x."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+
+
+_casts: dict[int, Tensor] = {}  # by the identity of the weight
+
+
+@contextmanager
+def precast(weights: Sequence[Tensor], dtype: torch.dtype) -> Iterator[None]:
+    """Cast these weights to the precision of products, all in one call. Inside the context, `cast_weight` returns them."""
+    wanted = {id(one): one for one in weights if one.is_cuda and one.dtype != dtype}
+    copies = [torch.empty_like(one, dtype=dtype) for one in wanted.values()]
+    if copies:
+        with torch.no_grad():
+            torch._foreach_copy_(copies, list(wanted.values()))
+    _casts.update(zip(wanted, copies, strict=True))
+    try:
+        yield
+    finally:
+        _casts.clear()
+
+
+def cast_weight(weight: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the weight in this precision, without gradient."""
+    known = _casts.get(id(weight))
+    return weight.detach().to(dtype) if known is None else known
+
+
+@contextmanager
+def own_blas(device: torch.device, precision: torch.dtype) -> Iterator[None]:
+    """Let PyTorch's own BLAS compute all float32 products of training on an Arm CPU. A switch for the whole process.
+
+    There PyTorch gives xWᵀ to oneDNN and the Arm Compute Library, which reach 62 GFLOP/s where its own BLAS reaches 69
+    (LOG.md, "On a Neoverse N1"), and the two products of the backward pass to its own BLAS.
+    """
+    if not ON_ARM or device.type != "cpu" or precision != torch.float32:
+        yield
+        return
+    before = torch.backends.mkldnn.enabled
+    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        torch.backends.mkldnn.enabled = before
 
 
 def use_threads(count: int) -> None:

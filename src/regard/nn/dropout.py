@@ -16,24 +16,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import kernels
+from regard.data.shuffle import shift_right, splitmix64
 from regard.errors import ConfigError
-from regard.kernels.drop import Drop
+from regard.kernels import Drop
 
 _ODD = 0x9E3779B97F4A7C15 - 2**64
-_MIXING = ((30, 0xBF58476D1CE4E5B9 - 2**64), (27, 0x94D049BB133111EB - 2**64))
 
 
 def hashed(count: int, seed: Tensor, site: int) -> Tensor:
     """Numbers from 0 to below 1 that follow from a seed on a device and a number: SplitMix64 (Steele et al. 2014)."""
     bits = torch.arange(count, device=seed.device) * _ODD + (seed.long() * 2**32 + site * 2**16)
-    for shift, factor in _MIXING:
-        bits = (bits ^ _shifted(bits, shift)) * factor
-    return _shifted(bits ^ _shifted(bits, 31), 11).double() * 2.0**-53
-
-
-def _shifted(bits: Tensor, by: int) -> Tensor:
-    """To the right, with zeros coming in from the left."""
-    return (bits >> by) & (2 ** (64 - by) - 1)
+    return shift_right(splitmix64(bits), 11).double() * 2.0**-53
 
 
 class Noise:

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import kernels
+from regard.nn.device import cast_weight, product_dtype
 from regard.nn.int8 import Int8Matrix
 from regard.nn.packed import PackedMatrix
 
@@ -38,7 +39,8 @@ class Linear(nn.Linear):
         if kernels.usable(x_ND) and torch.is_grad_enabled():
             from regard.kernels.linear import linear
 
-            return linear(x_ND, self.weight, self.bias)
+            dtype = product_dtype(x_ND)
+            return linear(x_ND.to(dtype), self.weight, self.bias, self._cast(dtype))
         if self.for_search is not None and self.for_search.fits(x_ND):
             return self.for_search.times(x_ND, self.bias)
         return F.linear(x_ND, self.weight, self.bias)
@@ -46,13 +48,20 @@ class Linear(nn.Linear):
     def and_input(self, x_ND: Tensor, *, relu: bool = False) -> tuple[Tensor, Tensor]:
         """xWᵀ + b, or max(0, xWᵀ + b), and x once more, for a residual connection: gradients of both meet here."""
         if kernels.usable(x_ND) and torch.is_grad_enabled():
-            from regard.kernels.linear import linear_and_input
+            from regard.kernels.linear import linear, linear_and_input
 
-            return linear_and_input(x_ND, self.weight, self.bias, relu=relu)
+            dtype = product_dtype(x_ND)
+            if x_ND.dtype != dtype:  # the residual stream is in another precision than products
+                return linear(x_ND.to(dtype), self.weight, self.bias, self._cast(dtype), relu=relu), x_ND
+            return linear_and_input(x_ND, self.weight, self.bias, self._cast(dtype), relu=relu)
         if relu and self.for_search is not None and self.for_search.fits(x_ND):
             return self.for_search.times(x_ND, self.bias, relu=True), x_ND
         out_NF = self(x_ND)
         return torch.relu_(out_NF) if relu else out_NF, x_ND
+
+    def _cast(self, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+        """Return weight and bias in this precision, without gradients."""
+        return cast_weight(self.weight, dtype), None if self.bias is None else cast_weight(self.bias, dtype)
 
 
 def for_search(weight_FD: Tensor, *, int8: bool) -> PackedMatrix | Int8Matrix | None:

@@ -92,7 +92,7 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
         trace = trace_translation(translator, text, options=options, check=check, **task["arguments"])
         send_ready([(0, packed(trace))])
     else:
-        from regard.decoding.live import stream_greedy
+        from regard.decoding.greedy_search import stream_greedy
         from regard.models.base import Seq2Seq
         from regard.text.tokenizer import EOS
 
@@ -104,7 +104,7 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
         def send_partial(ids: list[int]) -> None:
             channel.send({"id": number, "partial": decode(ids)})
 
-        ids = stream_greedy(translator.model, source_ids, options=options, hear=send_partial, check=check)
+        ids = stream_greedy(translator.model, source_ids, options=options, on_token=send_partial, check=check)
         send_ready([(0, decode(ids))])
 
 

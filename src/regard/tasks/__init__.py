@@ -8,9 +8,9 @@ from regard.config import Recipe
 from regard.models import MODELS, model_config
 from regard.registry import Registry
 from regard.tasks.base import Task
-from regard.tasks.labels import Classification, Tagging
-from regard.tasks.pointing import Pointing
-from regard.tasks.translation import Translation
+from regard.tasks.labels import ClassificationTask, TaggingTask
+from regard.tasks.pointing import PointingTask
+from regard.tasks.translation import TranslationTask
 
 TASKS: Registry[type[Task[Any]]] = Registry("task")
 
@@ -20,7 +20,7 @@ def register_task(task: type[Task[Any]], *, replace: bool = False) -> None:
     TASKS.register(task.name, task, replace=replace)
 
 
-for one in (Translation, Tagging, Classification, Pointing):
+for one in (TranslationTask, TaggingTask, ClassificationTask, PointingTask):
     register_task(one)
 
 

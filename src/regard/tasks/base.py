@@ -119,8 +119,8 @@ class Task(ABC, Generic[C]):
         """Return what else a report shows of dev examples; by default nothing."""
         return {}
 
-    @abstractmethod
     def trace(
         self, predictor: Any, text: str, *, name: str = "", beam: int | None = None, alternatives: int = 0
     ) -> Trace:
         """Return what the model did with one input: tokens, attention weights, probabilities, and other outputs."""
+        raise ConfigError(f"{self.name} has no trace, so look cannot show its runs; use regard evaluate, or report")

@@ -1,7 +1,7 @@
 """Tagging, one label per token, and classification, one label per sequence.
 
 An example is a line of text and a line of labels. A tagger needs one label per word, where words are split at spaces; a word
-of several subwords has its label at the first one.
+of several subwords has its label at the first one. A classifier needs one label per line.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import msgspec
 import numpy as np
 import torch
 
-from regard.data.batch import NO_LABEL, Batch
+from regard.data.batch import NO_LABEL, Batch, num_labels
 from regard.data.batching import Indices, cut_to_budget
 from regard.data.collate import gathered
 from regard.data.columns import Column, Columns
@@ -31,7 +32,7 @@ from regard.storage.folder import SMALL, Folder
 from regard.tasks.base import Task
 from regard.tasks.corpus import TrainingData
 from regard.text.corpus import Pair
-from regard.text.tokenizer import Tokenizer, Tokenizers, load_tokenizers, train_tokenizers
+from regard.text.tokenizer import UNK, Tokenizer, Tokenizers, load_tokenizers, train_tokenizers
 
 LABELS_FILE = "labels.json"
 MOST_LABELS = 100_000
@@ -48,10 +49,13 @@ class LabelCodec:
         Tokenizers(self.tokenizer, self.tokenizer).save(folder)
         folder.save_json(LABELS_FILE, list(self.labels))
 
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.labels)}
+
     def label_ids(self, names: Sequence[str]) -> list[int]:
         """Return the number of each label; NO_LABEL for one that training did not have."""
-        known = {name: number for number, name in enumerate(self.labels)}
-        return [known.get(name, NO_LABEL) for name in names]
+        return [self._numbers.get(name, NO_LABEL) for name in names]
 
 
 class _LabelTask(Task[LabelCodec]):
@@ -85,19 +89,21 @@ class _LabelTask(Task[LabelCodec]):
 
     def collate(self, columns: Columns, rows: Indices) -> Batch:
         source, labels = gathered(columns["source"], rows), gathered(columns["labels"], rows)
-        return Batch(source, None, labels, int((labels.values != NO_LABEL).sum()))
+        return Batch(source, None, labels, num_labels(labels))
 
     @torch.inference_mode()
     def trace(
         self, predictor: LabelPredictor, text: str, *, name: str = "", beam: int | None = None, alternatives: int = 0
     ) -> Trace:
         model, codec = predictor.model, predictor.codec
-        ids, _ = encode_words(codec.tokenizer, text.split())
+        ids, places = predictor.encode(text)
         if not ids:
             raise DecodeError("the text is empty; give one with words in it")
+        if len(ids) > predictor.limit:
+            raise DecodeError(f"the text has {len(ids)} tokens; this model takes at most {predictor.limit}")
         with capture_attention() as log:
             scores = model.scores(Ragged.from_lists([ids], next(model.parameters()).device)).values.float()
-        best = scores.softmax(dim=-1).topk(min(1 + alternatives, scores.size(-1)), dim=-1)
+        best = scores[places].softmax(dim=-1).topk(min(1 + alternatives, scores.size(-1)), dim=-1)
         found = [
             [(number, round(p, 6)) for number, p in zip(numbers, ps, strict=True)]
             for numbers, ps in zip(best.indices.tolist(), best.values.tolist(), strict=True)
@@ -110,7 +116,7 @@ class _LabelTask(Task[LabelCodec]):
         return Trace(name, axes, recorded_attentions(model, log, axes), [row[0][1] for row in found], others)
 
 
-class Tagging(_LabelTask):
+class TaggingTask(_LabelTask):
     """A label per token."""
 
     name = "tagging"
@@ -147,17 +153,20 @@ class Tagging(_LabelTask):
         greedy: bool = False,
         warn: Callable[[str], None] = lambda text: None,
     ) -> LabelPredictor:
-        return LabelPredictor(model, codec, self.recipe.decode.tokens, per_word=True)
+        return LabelPredictor(model, codec, self.recipe.decode, warn, per_word=True)
 
 
-class Classification(_LabelTask):
+class ClassificationTask(_LabelTask):
     """A label per sequence."""
 
     name = "classification"
     compares = LABELS
 
     def names(self, pair: Pair) -> list[str]:
-        return [pair.target.strip()]
+        names = pair.target.split()
+        if len(names) != 1:
+            raise DataError(f"the label {pair.target[:80]!r} is not one word; write it as one, as in very_good")
+        return names
 
     def encode(self, examples: Sequence[Pair], codec: LabelCodec) -> Columns:
         sources = codec.tokenizer.encode_all([pair.source for pair in examples])
@@ -176,35 +185,50 @@ class Classification(_LabelTask):
         greedy: bool = False,
         warn: Callable[[str], None] = lambda text: None,
     ) -> LabelPredictor:
-        return LabelPredictor(model, codec, self.recipe.decode.tokens, per_word=False)
+        return LabelPredictor(model, codec, self.recipe.decode, warn, per_word=False)
 
 
 class LabelPredictor:
-    """A tagger or classifier in use."""
+    """A tagger or classifier in use. `warn` receives a message for each text that is cut."""
 
-    def __init__(self, model: Model, codec: LabelCodec, budget: int, *, per_word: bool) -> None:
+    def __init__(
+        self, model: Model, codec: LabelCodec, options: SearchOptions, warn: Callable[[str], None], *, per_word: bool
+    ) -> None:
         assert isinstance(model, Labeller), type(model)
-        self.model, self.codec, self.budget, self.per_word = model, codec, budget, per_word
+        self.model, self.codec, self.budget, self.warn, self.per_word = model, codec, options.tokens, warn, per_word
+        self.limit = min(options.max_source, model.max_length or options.max_source)  # tokens of a text
+
+    def encode(self, text: str) -> tuple[list[int], list[int]]:
+        """Return the ids of a text, and the rows of its scores that are output: one per word, or the only one."""
+        if self.per_word:
+            return encode_words(self.codec.tokenizer, text.split())
+        return self.codec.tokenizer.encode(text) if text.strip() else [], [0]
 
     @torch.inference_mode()
     def predict(self, inputs: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
-        """Return the labels of each text, separated by spaces; an empty text has none. Search options do not apply."""
-        encoded = [encode_words(self.codec.tokenizer, text.split()) for text in inputs]
+        """Return the labels of each text, separated by spaces; an empty text has none. Search options do not apply.
+
+        A text of more than `limit` tokens is cut, and what is cut off has no labels.
+        """
+        encoded = [self._cut(number, *self.encode(text)) for number, text in enumerate(inputs, start=1)]
         lengths = np.array([len(ids) for ids, _ in encoded], dtype=np.int64)
         order = np.flatnonzero(lengths)
         order = order[np.argsort(-lengths[order], kind="stable")]
         outputs = [""] * len(inputs)
         device = next(self.model.parameters()).device
         for rows in cut_to_budget(order, (lengths,), self.budget):
-            source = Ragged.from_lists([encoded[row][0] for row in rows], device)
-            best = self.model.scores(source)
-            labels = Ragged(best.values.argmax(dim=-1), best.layout).split()
+            scores = self.model.scores(Ragged.from_lists([encoded[row][0] for row in rows], device))
+            labels = Ragged(scores.values.argmax(dim=-1), scores.layout).split()
             for row, found in zip(rows.tolist(), labels, strict=True):
                 numbers = found.tolist()
-                if self.per_word:
-                    numbers = [numbers[start] for start in encoded[row][1]]
-                outputs[row] = " ".join(self.codec.labels[number] for number in numbers)
+                outputs[row] = " ".join(self.codec.labels[numbers[place]] for place in encoded[row][1])
         return outputs
+
+    def _cut(self, number: int, ids: list[int], places: list[int]) -> tuple[list[int], list[int]]:
+        if len(ids) <= self.limit:
+            return ids, places
+        self.warn(f"line {number} has {len(ids)} tokens; only the first {self.limit} are used")
+        return ids[: self.limit], [place for place in places if place < self.limit]
 
 
 def encode_words(tokenizer: Tokenizer, words: Sequence[str]) -> tuple[list[int], list[int]]:
@@ -213,5 +237,6 @@ def encode_words(tokenizer: Tokenizer, words: Sequence[str]) -> tuple[list[int],
     starts: list[int] = []
     for number, word in enumerate(words):
         starts.append(len(ids))
-        ids += tokenizer.encode(word if number == 0 or tokenizer.kind != "char" else f" {word}")
+        # A word of invisible characters may have no ids, but needs a place for its label.
+        ids += tokenizer.encode(word if number == 0 or tokenizer.kind != "char" else f" {word}") or [UNK]
     return ids, starts

@@ -1,11 +1,12 @@
 """Pointing: the output is a sequence of positions of the input.
 
 An example is a line of elements, split at spaces, and a line of their positions, counted from 0. Elements are numbers
-("0.25"), points ("0.25,0.5"), or words, which the recipe's tokenizer must keep whole.
+("0.25"), points ("0.25,0.5"), or words, which the recipe's tokenizer must not split.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -20,7 +21,7 @@ from regard.data.collate import gathered, shift_right
 from regard.data.columns import Column, Columns
 from regard.data.ragged import Layout, Ragged
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.parallel_search import search_all
+from regard.decoding.search import search_all
 from regard.errors import CheckpointError, DataError, DecodeError
 from regard.evaluation.metrics import POSITIONS
 from regard.explain.attention import Attention, Axis, recorded_attentions
@@ -67,19 +68,23 @@ class ElementCodec:
         rows = [numbers_of(element) for element in elements]
         if any(row is None or len(row) != self.width for row in rows):
             raise DataError(f"{text[:80]!r} is not a line of elements of {self.width} numbers each, as in 0.25,0.5")
-        return np.array(rows, dtype=np.float32).reshape(len(rows), self.width)
+        with np.errstate(over="ignore"):
+            numbers = np.array(rows, dtype=np.float32).reshape(len(rows), self.width)
+        if not np.isfinite(numbers).all():
+            raise DataError(f"{text[:80]!r} has a number that is too large for float32; scale the numbers")
+        return numbers
 
 
 def numbers_of(element: str) -> list[float] | None:
-    """Return the finite numbers of an element, or None if it is a word."""
+    """Return the numbers of an element, or None if it is a word."""
     try:
         numbers = [float(part) for part in element.split(",")]
     except ValueError:
         return None
-    return numbers if np.isfinite(numbers).all() else None
+    return numbers if all(map(math.isfinite, numbers)) else None
 
 
-class Pointing(Task[ElementCodec]):
+class PointingTask(Task[ElementCodec]):
     """Elements in, positions out."""
 
     name = "pointing"
@@ -137,22 +142,23 @@ class Pointing(Task[ElementCodec]):
         warn: Callable[[str], None] = lambda text: None,
     ) -> PositionPredictor:
         decode = self.recipe.decode
-        return PositionPredictor(model, codec, decode.replace(beam=1) if greedy else decode)
+        return PositionPredictor(model, codec, decode.replace(beam=1) if greedy else decode, warn)
 
     @torch.inference_mode()
     def trace(
         self, predictor: PositionPredictor, text: str, *, name: str = "", beam: int | None = None, alternatives: int = 0
     ) -> Trace:
-        model = predictor.model
+        model, elements = predictor.model, text.split()
+        if not elements:
+            raise DecodeError("the input is empty; give one with elements in it")
+        if len(elements) > predictor.limit:
+            raise DecodeError(f"the input has {len(elements)} elements; this model takes at most {predictor.limit}")
         (output,) = predictor.predict([text], options=predictor.options.replace(beam=beam))
         source = predictor.encode([text])
-        if not source.layout.total:
-            raise DecodeError("the input is empty; give one with elements in it")
         positions = [int(one) for one in output.split()]
         labels = Ragged.from_lists([[*(one + 1 for one in positions), END]], source.layout.device)
         with capture_attention() as log:
             weights = model.decode(shift_right(labels, END), model.encode(source)).float().softmax(dim=-1)
-        elements = text.split()
         written = [*(f"{elements[one]} ({one})" for one in positions), "end"]
         axes = {
             "source": Axis.from_tokens("input", elements),
@@ -174,11 +180,13 @@ def positions_of(text: str, length: int, *, where: str) -> list[int]:
 
 
 class PositionPredictor:
-    """A pointer network in use."""
+    """A pointer network in use. `warn` receives a message for each input that is cut."""
 
-    def __init__(self, model: Model, codec: ElementCodec, options: SearchOptions) -> None:
+    def __init__(self, model: Model, codec: ElementCodec, options: SearchOptions, warn: Callable[[str], None]) -> None:
         assert isinstance(model, Pointer), type(model)
-        self.model, self.codec, self.options = model, codec, options
+        self.model, self.codec, self.options, self.warn = model, codec, options, warn
+        # The end of the output needs a position of the decoder too.
+        self.limit = options.max_source if model.max_length is None else min(options.max_source, model.max_length - 1)
 
     def encode(self, inputs: Sequence[str]) -> Ragged:
         """Return the elements of all inputs."""
@@ -186,15 +194,28 @@ class PositionPredictor:
         return gathered(Column.from_arrays(arrays), np.arange(len(arrays))).to(next(self.model.parameters()).device)
 
     def predict(self, inputs: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
-        """Return the positions for each input, separated by spaces; an empty input has none."""
+        """Return the positions for each input, separated by spaces; an empty input has none.
+
+        Of an input of more than `limit` elements only the first ones are read.
+        """
         options = options or self.options
-        lengths = np.array([len(text.split()) for text in inputs], dtype=np.int64)
+        # Search takes the last element for EOS, and allows one output less than there are elements.
+        options = options.replace(max_extra=min(options.max_extra + 1, options.BOUNDS["max_extra"][1]))
+        texts = [self._cut(number, text) for number, text in enumerate(inputs, start=1)]
+        lengths = np.array([len(text.split()) for text in texts], dtype=np.int64)
         order = np.flatnonzero(lengths)
         order = order[np.argsort(-lengths[order], kind="stable")]
         batches = cut_to_budget(order, (lengths,), max(1, options.tokens // options.beam))
-        sources = [self.encode([inputs[row] for row in rows]) for rows in batches]
+        sources = [self.encode([texts[row] for row in rows]) for rows in batches]
         outputs = [""] * len(inputs)
         for number, results in search_all(self.model, sources, options=options):
             for sentence, best in results:
                 outputs[batches[number][sentence]] = " ".join(str(one - 1) for one in best[0].ids)
         return outputs
+
+    def _cut(self, number: int, text: str) -> str:
+        elements = text.split()
+        if len(elements) <= self.limit:
+            return text
+        self.warn(f"line {number} has {len(elements)} elements; only the first {self.limit} are used")
+        return " ".join(elements[: self.limit])

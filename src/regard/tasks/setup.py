@@ -19,12 +19,14 @@ from regard.data.columns import Dataset
 from regard.data.loader import Loader
 from regard.data.packing import PackedLoader
 from regard.errors import ConfigError, did_you_mean
+from regard.evaluation.metrics import deciding_metric
 from regard.models import build_model, model_config
 from regard.models.base import Model
 from regard.nn.device import autocast, pick_precision
 from regard.recipe_files import differences
 from regard.run.folder import RunFolder
 from regard.storage.folder import Folder
+from regard.tasks import task_of
 from regard.tasks.base import Codec, Task
 from regard.text.tokenizer import TOKENIZERS
 from regard.toml import to_table
@@ -47,9 +49,13 @@ MAY_CHANGE = (
 
 
 def resolve(recipe: Recipe) -> Recipe:
-    """Return the recipe with its model's preset spelled out, so that the run folder says everything."""
+    """Return the recipe with its model's preset spelled out, so that the run folder says everything.
+
+    Names that are not registered are refused here.
+    """
     kind, config = model_config(recipe.model)
     TOKENIZERS.get(recipe.tokenizer.kind, where="tokenizer.kind")
+    deciding_metric(recipe.train.metric, compares=task_of(recipe).compares)
     return msgspec.structs.replace(recipe, model={"kind": kind, **to_table(config)})
 
 

@@ -28,7 +28,7 @@ from regard.text.tokenizer import UNK, Tokenizers, load_tokenizers, train_tokeni
 from regard.training.events import Example, Listener, Noted
 
 
-class Translation(Task[Tokenizers]):
+class TranslationTask(Task[Tokenizers]):
     """Text to text. The codec is a pair of tokenizers."""
 
     name = "translation"

@@ -1,6 +1,6 @@
-"""A model spread over several processes: copies whose gradients are averaged (DDP), or shards of its weights (FSDP2).
+"""A model trained by several processes: with a copy of the model each (DDP), or with shards of its weights (FSDP2).
 
-Both are PyTorch's. They wrap the call from a batch to its loss, which is a model's `forward`.
+Both are PyTorch's, and both wrap the model itself: its `forward` computes the loss of a batch.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ from torch.nn.parallel import DistributedDataParallel
 
 from regard import kernels
 from regard.data.batch import Batch
-from regard.kernels.weight_cast import rounded
 from regard.models.base import Model
-from regard.nn.device import autocast
-from regard.training.threaded_gradients import Numbered, in_two_threads
+from regard.nn.device import autocast, precast
+from regard.training.threaded_gradients import Numbered, backward_in_two_threads
 from regard.training.world import ALONE, World
 
 Parallel = Literal["copies", "shards"]
 
 
 class DistributedModel:
-    """The loss of a model, computed by all processes of a world, each on batches of its own."""
+    """A model whose loss and gradients all processes of a world compute together, each on its own batches."""
 
     def __init__(self, model: Model, *, smoothing: float, world: World = ALONE, parallel: Parallel = "copies") -> None:
         self.model, self.world, self.smoothing = model, world, smoothing
@@ -39,53 +38,56 @@ class DistributedModel:
             self.wrapped = DistributedDataParallel(model, gradient_as_bucket_view=True)
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the summed loss of a batch, smoothed as in training."""
+        """Return the summed loss of a batch, with label smoothing."""
         total: Tensor = self.wrapped(batch, smoothing=self.smoothing)
         return total
 
     def backward(self, batches: Sequence[Numbered], tokens: Tensor, *, precision: torch.dtype) -> Tensor:
-        """Adds the gradient of the batches' share of the mean loss; shared with the others after the last one.
+        """Add the gradient of the mean loss, and return the summed loss of these batches.
 
-        `tokens` are those of all batches of all processes. The summed loss comes back.
+        `tokens` counts the labels of all batches of all processes. Gradients are averaged over processes after the last
+        batch.
         """
-        alone = self.world.size == 1 and tokens.device.type == "cpu" and not kernels.interpreted()
-        if alone and precision == torch.float32 and min(torch.get_num_threads(), len(batches)) > 1:
-            return in_two_threads(self.model, lambda batch: self.loss(batch) / tokens, batches) * tokens
+        on_cpu = self.world.size == 1 and tokens.device.type == "cpu" and not kernels.interpreted()
+        if on_cpu and precision == torch.float32 and min(torch.get_num_threads(), len(batches)) > 1:
+            return backward_in_two_threads(self.model, lambda batch: self.loss(batch) / tokens, batches) * tokens
         total = torch.zeros((), device=tokens.device)
-        for place, (number, batch) in enumerate(batches, start=1):
+        for count, (number, batch) in enumerate(batches, start=1):
             self.model.noise.part(number)
-            with self._sharing(last=place == len(batches)):
-                with autocast(tokens.device, precision), rounded(self._in_products(), precision):
-                    one = self.loss(batch)
-                (one * (self.world.size / tokens)).backward()  # sharing takes the mean over processes
-            total += one.detach()
+            with self._synchronized(last=count == len(batches)):
+                with autocast(tokens.device, precision), precast(self._matmul_weights(), precision):
+                    loss = self.loss(batch)
+                # Synchronization takes the mean over processes, so the sum is the mean times their number.
+                (loss * (self.world.size / tokens)).backward()
+            total += loss.detach()
         return total
 
-    def _in_products(self) -> list[Tensor]:
-        """The weights that are multiplied with, where this process holds them whole."""
+    def _matmul_weights(self) -> list[Tensor]:
+        """Return the weights of matrix products; none if this process has only shards of them."""
         if self.sharded:
             return []
         layers = [module for module in self.model.modules() if isinstance(module, nn.Linear)]
-        weights: list[Tensor] = [one for layer in layers for one in layer.parameters()]
+        weights: list[Tensor] = [parameter for layer in layers for parameter in layer.parameters()]
         if self.model.output_weight is not None:
             weights.append(self.model.output_weight)
         return weights
 
     @contextmanager
-    def _sharing(self, last: bool) -> Iterator[None]:
+    def _synchronized(self, last: bool) -> Iterator[None]:
+        """Average gradients over processes in the backward pass of the last batch, and only there."""
         if isinstance(self.wrapped, DistributedDataParallel) and not last:
             with self.wrapped.no_sync():
                 yield
             return
         if self.sharded:
-            from regard.training.fsdp import share_gradients
+            from regard.training.fsdp import synchronize_gradients
 
-            share_gradients(self.wrapped, last)
+            synchronize_gradients(self.wrapped, last)
         yield
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
-        """A context in which the model's own methods can be called: every process holds all of its weights."""
+        """Gather all weights in every process, so that any method of the model can be called in this context."""
         if not self.sharded:
             yield
             return
@@ -94,18 +96,18 @@ class DistributedModel:
         with gathered(self.wrapped):
             yield
 
-    def whole(self, tensor: Tensor) -> Tensor:
-        """All of a tensor, where processes hold shards of it. Every process must ask."""
+    def full_tensor(self, tensor: Tensor) -> Tensor:
+        """Return a tensor, gathered if it is sharded. All processes must call this."""
         if not self.sharded:
             return tensor
-        from regard.training.fsdp import whole
+        from regard.training.fsdp import full_tensor
 
-        return whole(tensor)
+        return full_tensor(tensor)
 
-    def placed(self, value: Tensor, like: Tensor) -> Tensor:
-        """A whole tensor, spread as the other one is."""
+    def distribute(self, value: Tensor, like: Tensor) -> Tensor:
+        """Return a full tensor on the device of `like`, and sharded as `like` is."""
         if not self.sharded:
             return value.to(like.device)
-        from regard.training.fsdp import placed
+        from regard.training.fsdp import distribute
 
-        return placed(value, like)
+        return distribute(value, like)

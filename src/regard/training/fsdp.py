@@ -1,4 +1,4 @@
-"""Weights held in shards, a part in every process (PyTorch's FSDP2). Imported only where asked for: it takes a second."""
+"""Weights sharded over processes by PyTorch's FSDP2. Imported only if it is used, because the import takes a second."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from regard.nn.layers import Stack
 
 
 def shard(module: nn.Module) -> None:
-    """Spreads the weights of a module over all processes: those of each layer together, the rest together."""
+    """Shard the weights of a module over all processes: each layer of a stack on its own, and the rest together."""
     for stack in [one for one in module.modules() if isinstance(one, Stack)]:
         for layer in stack:
             fully_shard(layer)
     fully_shard(module)
 
 
-def share_gradients(module: nn.Module, yes: bool) -> None:
-    """Whether the next backward pass ends in the mean of all processes' gradients."""
+def synchronize_gradients(module: nn.Module, enabled: bool) -> None:
+    """Set whether backward passes average gradients over processes."""
     assert isinstance(module, FSDPModule)
-    module.set_requires_gradient_sync(yes)
+    module.set_requires_gradient_sync(enabled)
 
 
 @contextmanager
 def gathered(module: nn.Module) -> Iterator[None]:
-    """A context in which every process holds all weights."""
+    """Hold all weights in every process within this context."""
     shards = [one for one in module.modules() if isinstance(one, FSDPModule)]
     for one in shards:
         one.set_reshard_after_forward(False)
@@ -41,13 +41,13 @@ def gathered(module: nn.Module) -> Iterator[None]:
             one.set_reshard_after_forward(True)
 
 
-def whole(tensor: Tensor) -> Tensor:
-    """All of a tensor. Every process must ask."""
+def full_tensor(tensor: Tensor) -> Tensor:
+    """Return a tensor, gathered if it is sharded. All processes must call this."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def placed(value: Tensor, like: Tensor) -> Tensor:
-    """A whole tensor, spread as the other one is where it has its shape."""
+def distribute(value: Tensor, like: Tensor) -> Tensor:
+    """Return a full tensor sharded as `like` is if it has the same shape, else on the same device."""
     if isinstance(like, DTensor) and value.shape == like.shape:
         return distribute_tensor(value.to(like.device), like.device_mesh, like.placements)
     return value.to(like.device)

@@ -1,7 +1,7 @@
-"""Whether the largest batch that can come fits into memory: asked before the first step, not hours after it.
+"""Checks before the first step that the largest possible batch fits into memory, instead of failing hours later.
 
-On a GPU that batch is tried, with room kept for what the optimizer will remember. On a CPU, where too much memory ends in
-the process being killed, small ones are, and what they keep is compared with what the machine has left.
+On a GPU this batch is tried, with memory reserved for the state of the optimizer. On a CPU, where the system kills a process
+that uses too much memory, small batches are tried, and their memory is extrapolated and compared with what is free.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from regard.nn.device import autocast
 from regard.run.machine import memory_left
 
 SMALL = 8  # a CPU tries this many times the smallest budget
-PASSING = 1.5  # what is held for a moment, beside what is kept: gradients of activations, chunks of logits
-SPARE = 0.9  # of the memory that is left may be planned with
+# Peak memory as a multiple of what the forward pass saves: gradients of activations and chunks of logits are temporary.
+TEMPORARY = 1.5
+USABLE = 0.9  # of the free memory
 SMALLEST, LARGEST = 256, 65_536  # budgets that "auto" chooses from
 
-MakeBatch = Callable[[int], Batch]  # a batch of so many tokens
-Probe = Callable[[int, int], Batch]  # a batch of examples of a length, so many of them
+MakeBatch = Callable[[int], Batch]  # a batch for a token budget
+Probe = Callable[[int, int], Batch]  # (length, count): a batch of `count` examples of this length
 
 
 def longest_sentences(max_length: int, probe: Probe) -> MakeBatch:
-    """Return a maker of batches of the longest sentences: with padded attention, the most that a token budget can cost."""
+    """Return a function that makes batches of the longest sentences, which take the most memory where attention pads."""
 
     def batch_of(budget: int) -> Batch:
         length = min(max_length, max(budget - 1, 1))
@@ -40,7 +41,7 @@ def longest_sentences(max_length: int, probe: Probe) -> MakeBatch:
 
 
 def rectangles(pairs: Dataset, max_length: int, probe: Probe) -> MakeBatch:
-    """Return a maker of batches of twice the largest shape: captured steps keep their memory while another runs."""
+    """Return a function that makes batches of twice the largest shape: a captured step keeps its memory while others run."""
     longest = pairs.upto(max_length).longest + 1
 
     def batch_of(budget: int) -> Batch:
@@ -51,8 +52,8 @@ def rectangles(pairs: Dataset, max_length: int, probe: Probe) -> MakeBatch:
 
 
 def check_memory(model: Model, budget: int, batch_of: MakeBatch, *, precision: torch.dtype) -> None:
-    """Refuses a token budget that does not fit, and says which one does."""
-    fits = _trial(model, batch_of, precision)
+    """Raise TrainingError if a batch of this token budget does not fit into memory, and name a budget that does."""
+    fits = _memory_test(model, batch_of, precision)
     if fits(budget):
         return
     best = _largest(fits, below=budget)
@@ -63,8 +64,8 @@ def check_memory(model: Model, budget: int, batch_of: MakeBatch, *, precision: t
 
 
 def largest_budget(model: Model, batch_of: MakeBatch, *, precision: torch.dtype) -> int:
-    """The largest token budget that fits."""
-    fits = _trial(model, batch_of, precision)
+    """Return the largest token budget that fits into memory."""
+    fits = _memory_test(model, batch_of, precision)
     best = LARGEST if fits(LARGEST) else _largest(fits, below=LARGEST)
     if not best:
         raise TrainingError(f"not even a batch of {SMALLEST} tokens fits into memory; use a smaller model")
@@ -72,7 +73,7 @@ def largest_budget(model: Model, batch_of: MakeBatch, *, precision: torch.dtype)
 
 
 def _largest(fits: Callable[[int], bool], *, below: int) -> int:
-    """The largest budget that fits, to an eighth of it; 0 if none does."""
+    """Return the largest budget that fits, to within an eighth; 0 if none does."""
     low, high = 0, below
     while high - low > max(low // 8, SMALLEST // 8):
         middle = (low + high) // 2 if low else max(high // 2, SMALLEST // 8)
@@ -83,13 +84,14 @@ def _largest(fits: Callable[[int], bool], *, below: int) -> int:
     return low if low >= SMALLEST else 0
 
 
-def _trial(model: Model, batch_of: MakeBatch, precision: torch.dtype) -> Callable[[int], bool]:
+def _memory_test(model: Model, batch_of: MakeBatch, precision: torch.dtype) -> Callable[[int], bool]:
     device = next(model.parameters()).device
     if device.type == "cuda":
         return lambda budget: _fits_on_gpu(model, batch_of(budget), precision)
-    growth = _growth(model, batch_of, precision)
-    left = memory_left() * SPARE - 5 * _size(model)  # two moments, the gradients of two threads, and their sum
-    return lambda budget: growth(budget) <= left
+    needed = _cpu_memory(model, batch_of, precision)
+    # Two moments of Adam, the gradients of two threads, and their sum.
+    free = memory_left() * USABLE - 5 * _size(model)
+    return lambda budget: needed(budget) <= free
 
 
 def _size(model: Model) -> int:
@@ -114,38 +116,40 @@ def _fits_on_gpu(model: Model, batch: Batch, precision: torch.dtype) -> bool:
         torch.cuda.empty_cache()
 
 
-def _growth(model: Model, batch_of: MakeBatch, precision: torch.dtype) -> Callable[[int], float]:
-    """Bytes that a batch of so many tokens takes on a CPU, from what small ones keep for their backward pass."""
+def _cpu_memory(model: Model, batch_of: MakeBatch, precision: torch.dtype) -> Callable[[int], float]:
+    """Return a function from a token budget to the bytes it takes on a CPU, extrapolated from small batches."""
     few, many = SMALLEST, SMALL * SMALLEST
     try:
-        each = (_kept(model, batch_of(many), precision) - _kept(model, batch_of(few), precision)) / (many - few)
+        large, small = (_saved_bytes(model, batch_of(budget), precision) for budget in (many, few))
+        each = (large - small) / (many - few)
     except (RuntimeError, MemoryError) as error:
         if not out_of_memory(error):
             raise
         each = float("inf")
-    return lambda budget: budget * each * PASSING
+    return lambda budget: budget * each * TEMPORARY
 
 
-def _kept(model: Model, batch: Batch, precision: torch.dtype) -> int:
-    """Bytes that a forward pass keeps for the backward pass, weights not counted."""
+def _saved_bytes(model: Model, batch: Batch, precision: torch.dtype) -> int:
+    """Return the bytes that a forward pass saves for the backward pass, without weights."""
     weights = {one.untyped_storage().data_ptr() for one in model.parameters()}
-    storages: dict[int, torch.UntypedStorage] = {}  # held, so that no address is used twice
+    # Held here, so that no address is used twice.
+    storages: dict[int, torch.UntypedStorage] = {}
 
-    def remember(tensor: Tensor) -> None:
+    def record(tensor: Tensor) -> None:
         # Nothing is returned: a graph that holds its own output is a cycle that Python cannot collect.
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in weights:
             storages[storage.data_ptr()] = storage
 
-    def never(saved: object) -> Tensor:
+    def restore(saved: object) -> Tensor:
         raise AssertionError("there is no backward pass")
 
     model.train()
-    with torch.autograd.graph.saved_tensors_hooks(remember, never), autocast(torch.device("cpu"), precision):
+    with torch.autograd.graph.saved_tensors_hooks(record, restore), autocast(torch.device("cpu"), precision):
         model(batch, smoothing=0.1)
     return sum(storage.nbytes() for storage in storages.values())
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether this is what PyTorch says when memory is used up; on a CPU it has no error class of its own."""
+    """Return whether an error means that memory ran out. PyTorch has no error class for this on a CPU."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)

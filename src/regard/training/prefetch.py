@@ -1,4 +1,4 @@
-"""Packed batches on their way to the device: a thread writes the next blocks of rows while the device works on these."""
+"""Prefetching of packed batches: a thread prepares the next blocks of rows while the device works on the current one."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ AHEAD = 2  # blocks
 def prefetch(
     loader: PackedLoader, position: Position, world: World
 ) -> Generator[tuple[PackedBatch, Position], None, None]:
-    """Each batch of this process from here on, on its device, with the position after those of all processes."""
+    """Yield each batch of this process from a position on, on its device, with the position after those of all processes."""
     ready: queue.Queue[PackedRows | BaseException] = queue.Queue(maxsize=AHEAD)
     stopped = threading.Event()
-    thread = threading.Thread(target=_write_ahead, args=(loader, position, world, ready, stopped), name="feed")
+    thread = threading.Thread(target=_prepare_blocks, args=(loader, position, world, ready, stopped), name="prefetch")
     try:
         thread.start()
         while True:
@@ -31,10 +31,11 @@ def prefetch(
     finally:
         stopped.set()
         if thread.ident is not None:
-            thread.join()  # one that is still at work when Python ends takes the process down with it
+            # A thread that still runs when the interpreter exits can crash the process.
+            thread.join()
 
 
-def _write_ahead(
+def _prepare_blocks(
     loader: PackedLoader,
     position: Position,
     world: World,
@@ -47,16 +48,17 @@ def _write_ahead(
             _put(ready, pinned, stopped)
             if stopped.is_set():
                 return
-    except BaseException as error:  # told where the batches are waited for
+    # Raised again in the thread that waits for batches.
+    except BaseException as error:
         _put(ready, error, stopped)
 
 
 def _put(
-    ready: queue.Queue[PackedRows | BaseException], what: PackedRows | BaseException, stopped: threading.Event
+    ready: queue.Queue[PackedRows | BaseException], item: PackedRows | BaseException, stopped: threading.Event
 ) -> None:
-    """Waits for room, or for the reader to go."""
+    """Wait until the queue has room, or the reader has stopped."""
     while not stopped.is_set():
         try:
-            return ready.put(what, timeout=0.2)
+            return ready.put(item, timeout=0.2)
         except queue.Full:
             continue

@@ -1,6 +1,6 @@
 """Kernels for search on a CPU, in C: what a step does besides its large products, in a pass each.
 
-Each computes what a few lines of PyTorch elsewhere in the house compute (`nn.attention`, `nn.norms`, `decoding.topk`),
+Each computes what a few lines of PyTorch elsewhere in the house compute (`nn.attention`, `nn.norms`, `decoding.ranking`),
 which remain the reference and the fallback. They run where a C compiler is installed, in float32, one thread each.
 
 Shapes: R rows, D width, H heads, K width of a key, W of a value, G = sentences * H, Q rows a sentence (its beams), S slots,

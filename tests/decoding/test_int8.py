@@ -1,4 +1,4 @@
-"""Search in 8-bit integers, with a model in the box: by the verbs, the command and the server's worker."""
+"""Search in 8-bit integers with a built-in model: in Python, by the command and by the server's worker."""
 
 import msgspec
 import pytest
@@ -17,19 +17,19 @@ OPTIONS = SearchOptions(beam=4)
 
 @pytest.fixture(scope="module")
 def best():
-    """What float32 and integers find best, and its scores."""
+    """The best translations of float32 and of integers, with their scores."""
     translators = [api.load("de-en", device="cpu", int8=int8) for int8 in (False, True)]
     return [[found[0] for found in translator.stream(iter(TEXTS), options=OPTIONS)] for translator in translators]
 
 
-def test_they_find_nearly_what_float32_finds(best):
+def test_integers_find_nearly_what_float32_finds(best):
     plain, rounded = best
     assert [one.score for one in rounded] == pytest.approx([one.score for one in plain], abs=0.1)
-    assert [one.score for one in rounded] != [one.score for one in plain]  # they were used
+    assert [one.score for one in rounded] != [one.score for one in plain], "no integers were used"
     assert sum(one.text == other.text for one, other in zip(plain, rounded, strict=True)) >= 2
 
 
-def test_the_command_and_the_server_find_what_the_verb_finds(best, tmp_path):
+def test_the_command_and_the_server_find_what_python_finds(best, tmp_path):
     expected = [one.text for one in best[1]]
     said = regard("translate", "de-en", "--int8", "--beam", "4", cwd=tmp_path, text="\n".join(TEXTS) + "\n")
     assert said.returncode == 0 and nearly(said.stdout.splitlines(), expected)
@@ -38,7 +38,7 @@ def test_the_command_and_the_server_find_what_the_verb_finds(best, tmp_path):
 
 
 def answers_of_a_worker():
-    """What a worker process of the server finds, by the number of the sentence: texts with their scores."""
+    """What a worker process of the server finds: texts with their scores, by the index of the sentence."""
     command = WorkerCommand.for_runs([find_run("de-en").path], device="cpu", int8=True, threads=1)
     worker = WorkerProcess(command)
     task = {
@@ -60,11 +60,11 @@ def answers_of_a_worker():
 
 
 def nearly(texts, expected):
-    """Other numbers of threads round otherwise, which may move a number to the next integer, and so one sentence in four."""
+    """Whether all texts but one are equal: another number of threads may round a value to the next integer."""
     return sum(one == other for one, other in zip(texts, expected, strict=True)) >= len(expected) - 1
 
 
-def test_they_are_refused_where_they_cannot_be(monkeypatch, tmp_path):
+def test_integers_are_refused_where_they_are_not_supported(monkeypatch, tmp_path):
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     with pytest.raises(ConfigError, match="a PyTorch with oneDNN"):
         api.load("de-en", device="cpu", int8=True)
@@ -75,7 +75,7 @@ def test_they_are_refused_where_they_cannot_be(monkeypatch, tmp_path):
     assert said.returncode == 2 and "--int8 cannot be combined with --ray" in said.stderr
 
 
-def test_a_model_too_small_for_them_says_so(copied):
+def test_a_model_too_small_for_integers_gives_a_warning(copied):
     said = []
     api.load(copied, device="cpu", int8=True, warn=said.append)
     assert said == ["no matrix of this model is so large that 8-bit integers are faster; it computes in float32"]

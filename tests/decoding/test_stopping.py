@@ -1,4 +1,4 @@
-"""A search can be stopped between its steps, and what it may not use it does not allocate."""
+"""A search can be stopped between its steps, and allocates only what it uses."""
 
 import threading
 
@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from regard.data.ragged import Ragged
+from regard.decoding.greedy_search import stream_greedy
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.live import stream_greedy
-from regard.decoding.parallel_search import search_all
-from regard.decoding.search import search, search_each
+from regard.decoding.search import search, search_all, search_each
 from regard.errors import Cancelled, DeadlineExceeded, DecodeError
 from regard.models import build_model
 
@@ -51,7 +50,7 @@ def test_a_search_stops_between_steps(tiny_model, beam):
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_a_check_that_never_stops_changes_nothing(tiny_model, beam):
+def test_a_check_that_does_not_raise_changes_nothing(tiny_model, beam):
     model, options = tiny_model("transformer"), SearchOptions(beam=beam)
     plain = search(model, Ragged.from_lists(SOURCES), options=options)
     assert search(model, Ragged.from_lists(SOURCES), options=options, check=After(10_000)) == plain
@@ -73,34 +72,34 @@ def test_refinement_stops_between_iterations(tiny_model):
     assert check.seen == 4
 
 
-def test_a_live_translation_stops_between_tokens(tiny_model):
-    heard = []
+def test_a_streamed_translation_stops_between_tokens(tiny_model):
+    tokens = []
     with pytest.raises(Cancelled):
         stream_greedy(
             tiny_model("transformer"),
             SOURCES[0],
             options=SearchOptions(max_extra=50),
-            hear=heard.append,
+            on_token=tokens.append,
             check=After(0),
         )
-    assert heard == []
+    assert tokens == []
 
 
-def test_a_stopped_search_is_a_search_that_failed():
+def test_stopping_a_search_raises_a_decode_error():
     assert issubclass(Cancelled, DecodeError) and issubclass(DeadlineExceeded, DecodeError)
 
 
-def test_greedy_search_takes_memory_for_what_it_writes_and_not_for_its_limit(tiny_model, monkeypatch):
+def test_greedy_search_allocates_memory_for_its_output_and_not_for_its_limit(tiny_model, monkeypatch):
     monkeypatch.setitem(SearchOptions.BOUNDS, "max_extra", (0, 10**13))
-    # 80 terabytes a sentence if there were room for all
+    # 80 terabytes per sentence if all of it were allocated.
     options = SearchOptions(beam=1, max_extra=10**13)
     each = search_each(tiny_model("transformer"), Ragged.from_lists(SOURCES), options=options, check=After(200))
     with pytest.raises(Cancelled):
         list(each)
 
 
-def test_output_that_grows_is_that_of_a_search_with_room_for_all(tiny_model, monkeypatch):
+def test_greedy_search_finds_the_same_when_its_output_has_to_grow(tiny_model, monkeypatch):
     model, options = tiny_model("transformer"), SearchOptions(beam=1, min_length=30, max_length=33)
     with_room = search(model, Ragged.from_lists(SOURCES), options=options)
-    monkeypatch.setattr("regard.decoding.search.FIRST_COLUMNS", 2)
+    monkeypatch.setattr("regard.decoding.greedy_search.FIRST_COLUMNS", 2)
     assert search(model, Ragged.from_lists(SOURCES), options=options) == with_room

@@ -1,25 +1,57 @@
-"""Largest entries of long rows: exact, and several times faster than looking at every entry with `topk`.
+"""The scores of one step of search: which tokens are allowed, and the best of them.
 
-Shapes: R rows, V entries a row, G groups of W entries, k wanted, B sentences of Q rows each, C wanted of a sentence.
+Shapes: R rows, V entries per row, G groups of W entries, k wanted, B sentences of Q rows each, C wanted per sentence.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from regard.kernels import cpu
+from regard.models.base import Seq2Seq
 
+IMPOSSIBLE = float("-inf")
+ANY = -1  # stands for every token in the padding of shorter prefixes
 GROUP = 64
 
 
+class ForcedPrefix:
+    """What the output of each sentence must begin with."""
+
+    def __init__(self, prefixes: Sequence[Sequence[int]], device: torch.device) -> None:
+        self.device = device
+        self.length = max(map(len, prefixes), default=0)
+        padded = [[*prefix, *[ANY] * (self.length - len(prefix))] for prefix in prefixes]
+        self.tokens = torch.tensor(padded, dtype=torch.int64, device=device)
+
+    def force(self, logits_RV: Tensor, sentences: Tensor, step: int) -> None:
+        """Make all tokens but the prefix's impossible in rows that are still within it. Row i belongs to sentences[i]."""
+        if step >= self.length:
+            return
+        wanted_R = self.tokens[sentences, step]
+        rows = (wanted_R != ANY).nonzero()[:, 0]
+        tokens = wanted_R[rows]
+        kept = logits_RV[rows, tokens]
+        logits_RV[rows] = IMPOSSIBLE
+        logits_RV[rows, tokens] = kept
+
+
+def forbid(model: Seq2Seq, logits_RV: Tensor, *, eos: bool) -> None:
+    """Make the columns that the model never outputs impossible, and with `eos` the end too."""
+    for column in (*model.never, model.eos) if eos else model.never:
+        logits_RV.select(1, column).fill_(IMPOSSIBLE)
+
+
 class Ranking:
-    """A step's logits, to be asked for the best. Made of what the model gave; then some may be forbidden, none raised."""
+    """Finds the best of a step's logits. Entries may be made impossible after it is created, but not raised."""
 
     def __init__(self, logits_RV: Tensor, *, normalized: bool) -> None:
         self.logits = logits_RV
-        self.bounds: Tensor | None = None  # of groups of entries
-        self.normalizer: Tensor | None = None  # log of the sum of exp of each row, [R], where scores are wanted
+        self.bounds: Tensor | None = None  # the largest entry of each group
+        self.normalizer: Tensor | None = None  # log of the sum of exp of each row, [R], if wanted
         if cpu.usable(logits_RV):
             self.bounds, self.normalizer = cpu.bounds_of(logits_RV, normalized=normalized)
         elif normalized:
@@ -45,7 +77,7 @@ class Ranking:
 
 
 def top_k(scores_RV: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest entries of each row, largest first, and where they are.
+    """Return the k largest entries of each row, largest first, and their places. Several times faster than `torch.topk`.
 
     The k largest entries lie in the k groups with the largest maxima, so only those groups are searched.
     """
@@ -53,27 +85,27 @@ def top_k(scores_RV: Tensor, k: int) -> tuple[Tensor, Tensor]:
     num_groups = V // GROUP
     if num_groups <= 4 * k:
         return torch.topk(scores_RV, k, dim=-1)
-    whole = num_groups * GROUP
+    grouped = num_groups * GROUP
     best_groups = torch.topk(_group_maxima(scores_RV, num_groups), k, dim=-1).indices
     inside = torch.arange(GROUP, device=scores_RV.device)
     places = torch.add(inside, best_groups.unsqueeze(2), alpha=GROUP).view(R, -1)
-    if whole < V:
-        rest = torch.arange(whole, V, device=scores_RV.device).expand(R, -1)
+    if grouped < V:
+        rest = torch.arange(grouped, V, device=scores_RV.device).expand(R, -1)
         places = torch.cat([places, rest], dim=1)
     values, chosen = torch.topk(scores_RV.gather(1, places), k, dim=-1)
     return values, places.gather(1, chosen)
 
 
 def _group_maxima(scores_RV: Tensor, num_groups: int) -> Tensor:
-    """The largest entry of each group: [R, G]. Rows may lie one behind the other, or side by side."""
-    whole = num_groups * GROUP
+    """Return the largest entry of each group: [R, G]. The matrix may be row-major or column-major."""
+    grouped = num_groups * GROUP
     if scores_RV.stride(0) == 1:
-        return scores_RV.t()[:whole].view(num_groups, GROUP, -1).amax(dim=1).t()
-    return scores_RV[:, :whole].unflatten(1, (num_groups, GROUP)).amax(dim=-1)
+        return scores_RV.t()[:grouped].view(num_groups, GROUP, -1).amax(dim=1).t()
+    return scores_RV[:, :grouped].unflatten(1, (num_groups, GROUP)).amax(dim=-1)
 
 
 def log_normalizer(logits_RV: Tensor) -> Tensor:
-    """log of the sum of exp of each row: [R]. In one pass where nothing overflows, which is the rule."""
+    """Return the log of the sum of exp of each row: [R]. One pass is enough unless exp overflows, which is rare."""
     sums_R = logits_RV.float().exp().sum(dim=-1)
     if bool(((sums_R > 1e-30) & (sums_R < 1e37)).all()):
         return sums_R.log_()
