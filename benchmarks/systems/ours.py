@@ -1,17 +1,20 @@
 """regard itself, by the functions that `regard train` and `regard translate` call."""
 
+import os
 import sys
 import time
 from typing import Any
 
-import regard  # noqa: F401  # isort: skip  (before torch, as in our commands: it sets up the allocator)
+# As in our commands; torch reads it when it is imported.
+os.environ.setdefault("MIMALLOC_PURGE_DELAY", "1000")
+
 import numpy as np
 import torch
 
 from regard.config import TrainConfig
-from regard.data.collate import collate_pairs
+from regard.data.batch import Batch
+from regard.data.collate import collate_pairs, make_batch
 from regard.data.columns import Column, Columns, pair_columns
-from regard.data.loader import Batch, make_batch
 from regard.data.packed_shapes import SPARE_SIMILAR, PackedShape, round_lengths
 from regard.data.packing import PackedBatch, fill, write_row
 from regard.decoding.hypotheses import SearchOptions
