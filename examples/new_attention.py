@@ -50,7 +50,8 @@ class LinearTransformer(regard.Transformer):
     def __init__(self, config: TransformerConfig | None = None, **sizes: Any) -> None:
         super().__init__(config, **sizes)
         for layer in self.encoder:
-            layer.attention = LinearAttention(self.config.width, self.config.num_heads)
+            attention = LinearAttention(self.config.width, self.config.num_heads)
+            layer.register_module("attention", attention)  # in place of the one that was there
 
     @property
     def static_shapes(self) -> bool:

@@ -61,7 +61,7 @@ class Regressor(Model):
     def predict(self, source: regard.Ragged) -> Tensor:
         """Return a number per sequence: [B]."""
         encoded = self.layer(regard.Ragged(self.embedding(source.values), source.layout))
-        numbers_N = self.output(encoded.values)[:, 0]
+        numbers_N: Tensor = self.output(encoded.values)[:, 0]
         return numbers_N.new_zeros(source.layout.num_sentences).index_add(0, source.layout.sentences, numbers_N)
 
     def forward(self, batch: regard.Batch, *, smoothing: float = 0.0) -> Tensor:

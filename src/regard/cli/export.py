@@ -26,7 +26,7 @@ def export(
         Weights, typer.Option(help="How weights are stored. They are converted to float32 when they are loaded.")
     ] = Weights.float32,
 ) -> None:
-    """Copy what translation needs into a folder that can be given away: weights, tokenizer, recipe and card.
+    """Copy what using the model needs into a folder that can be given away: weights, tokenizer or labels, recipe and card.
 
     Examples:
 
@@ -38,4 +38,4 @@ def export(
 
     folder = api.export(run, out, weights=weights.value)
     size = folder.folder.size() / 1e6
-    print_message(f"{folder}: {size:.1f} MB; use it like any run: {command_name()} translate {folder}")
+    print_message(f"{folder}: {size:.1f} MB; use it like any run, as in: {command_name()} evaluate {folder}")
