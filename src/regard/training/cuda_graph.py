@@ -59,7 +59,7 @@ class CudaGraphStep:
         self.stream = torch.cuda.Stream(self.device)
         # Graphs are replayed one at a time, so they share their memory.
         self.pool = torch.cuda.graph_pool_handle()
-        self.cost = torch.zeros(3, device=self.device)
+        self.result = torch.zeros(3, device=self.device)
         # Communication between processes is not captured.
         single = distributed.world.size == 1
         self.captures = capture and config.graph and single and isinstance(optimizer, CapturableOptimizer)
@@ -81,13 +81,15 @@ class CudaGraphStep:
             step.graph.replay()
         else:
             self._run(step.rows, shapes)
-        return self.cost.clone()
+        return self.result.clone()
 
     def _run(self, rows: list[Tensor], shapes: Sequence[PackedShape]) -> None:
         assert kernels.usable(rows[0]), "only our kernels leave dummy tokens out of the loss"
         batches = [unpack(row, shape, shape.target_tokens) for row, shape in zip(rows, shapes, strict=True)]
         tokens = torch.cat([row[-1:] for row in rows]).sum().float()
-        self.cost.copy_(change_weights(self.distributed, self.optimizer, batches, tokens, self.config, self.precision))
+        self.result.copy_(
+            change_weights(self.distributed, self.optimizer, batches, tokens, self.config, self.precision)
+        )
 
     def _capture(self, step: CapturedStep, shapes: Sequence[PackedShape]) -> None:
         started = time.monotonic()

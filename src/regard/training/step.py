@@ -23,7 +23,7 @@ from regard.training.world import World
 
 
 @dataclass(frozen=True)
-class StepCost:
+class StepResult:
     """Loss, gradient norm and size of one step."""
 
     loss: float  # summed over labels
@@ -36,9 +36,9 @@ class StepCost:
         return math.isfinite(self.loss) and math.isfinite(self.gradient_norm)
 
 
-def read(costs: Sequence[Tensor]) -> list[StepCost]:
+def read(results: Sequence[Tensor]) -> list[StepResult]:
     """Read the results of several steps from the device, waiting for it once."""
-    return [StepCost(loss, norm, round(tokens)) for loss, norm, tokens in torch.stack(list(costs)).tolist()]
+    return [StepResult(loss, norm, round(tokens)) for loss, norm, tokens in torch.stack(list(results)).tolist()]
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig, *, sharded: bool = False) -> CapturableOptimizer:
@@ -89,8 +89,8 @@ def change_weights(
         total = distributed.backward(_numbered(batches, world), tokens, precision=precision)
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     norm = distributed.full_tensor(nn.utils.get_total_norm(gradients))
-    cost = torch.stack([world.add(total), norm, tokens])
-    finite = cost.isfinite().all()
+    result = torch.stack([world.add(total), norm, tokens])
+    finite = result.isfinite().all()
     if isinstance(optimizer, CapturableOptimizer):
         excess = (norm / config.clip_norm).clamp(min=1) if config.clip_norm else None
         optimizer.step(excess=excess, skip=(~finite).float())
@@ -100,7 +100,7 @@ def change_weights(
             nn.utils.clip_grads_with_norm_(model.parameters(), config.clip_norm, norm)
         optimizer.step()
     model.zero_grad()
-    return cost
+    return result
 
 
 def _numbered(batches: Sequence[Batch], world: World) -> list[Numbered]:

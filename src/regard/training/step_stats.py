@@ -48,9 +48,9 @@ class StepStats:
         """Start new sums."""
         self.loss, self.tokens, self.started = 0.0, 0, time.monotonic()
 
-    def add(self, cost: Tensor, batches: list[Any]) -> None:
+    def add(self, result: Tensor, batches: list[Any]) -> None:
         """Add the result of a step, without reading it."""
-        self.unread.append((cost, batches))
+        self.unread.append((result, batches))
 
     def pause(self, seconds: float) -> None:
         """Leave a pause out of the time that the sums cover."""
@@ -61,11 +61,13 @@ class StepStats:
         if not self.unread:
             return
         unread, self.unread = self.unread, []
-        costs = read([cost for cost, _ in unread])
-        for step, (cost, (_, batches)) in enumerate(zip(costs, unread, strict=True), counters.step - len(costs) + 1):
-            self.norm = cost.gradient_norm
-            if cost.finite:
-                self.loss, self.tokens, counters.bad_steps = self.loss + cost.loss, self.tokens + cost.tokens, 0
+        results = read([result for result, _ in unread])
+        for step, (result, (_, batches)) in enumerate(
+            zip(results, unread, strict=True), counters.step - len(results) + 1
+        ):
+            self.norm = result.gradient_norm
+            if result.finite:
+                self.loss, self.tokens, counters.bad_steps = self.loss + result.loss, self.tokens + result.tokens, 0
             else:
                 self._count_skipped(step, batches, counters)
 
