@@ -71,15 +71,15 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     accept: Sequence[str] = (),
 ) -> TrainResult:
-    """Trains a recipe into a run folder, or goes on with the unfinished run that the folder holds.
+    """Train a recipe into a run folder, or resume the unfinished run in it.
 
-    A run goes on with the settings it was begun with; those named in `accept` may differ from now on.
+    A run resumes with the settings it was started with; those named in `accept` may change.
     """
-    beside = None
+    recipe_folder = None
     if isinstance(recipe, str):
-        beside = find_recipe(recipe).parent
+        recipe_folder = find_recipe(recipe).parent
         recipe = load_recipe(recipe, overrides)
-    folders = data_folders(data, beside)
+    folders = data_folders(data, recipe_folder)
     recipe = resolve(msgspec.structs.replace(recipe, data=anchor(recipe.data, folders, named=named_folder(data))))
     run = RunFolder(out or Path("runs") / recipe.name)
     if run.exists:
@@ -105,7 +105,7 @@ def _train(
     *,
     changed: bool,
 ) -> TrainResult:
-    """Trains a resolved recipe that is not refused."""
+    """Train a resolved recipe that has passed all checks."""
     begun = world.gather(run.exists)[0]
 
     def hear(event: Event) -> None:
@@ -129,7 +129,7 @@ def _train(
         raise DataError(f"the text has changed since {run} was begun; put it back, or name another folder with --out")
     fitted = task.fit(corpus.train) if world.writes and not begun else None
     codec = task.load_codec(run.codec_folder()) if begun else share_codec(task, fitted, world)
-    model = fresh_model(recipe, task.sizes(codec)).to(world.device)
+    model = fresh_model(recipe, task.sizes(codec), added=max(task.added)).to(world.device)
     dataset = task.dataset(corpus.train, codec)
     recipe = choose_budget(task, codec, dataset, model, world, hear)
     task = task_of(recipe)
@@ -180,7 +180,7 @@ def load(
     rescorer: Path | str | None = None,
     int8: bool = False,
 ) -> Predictor:
-    """Return a run's model in use: the final weights, or the newest checkpoint while training lasts.
+    """Return a predictor for a run: its final weights, or the newest checkpoint while training lasts.
 
     For translation that is a `Translator`. `rescorer` is another translation run, whose model chooses among the candidates
     of a beam. `int8` multiplies large matrices as 8-bit integers: faster on a CPU, and nearly the same output.
@@ -271,7 +271,7 @@ def evaluate(
     rescorer: Path | str | None = None,
     int8: bool = False,
 ) -> list[Evaluation]:
-    """Scores of a run on its recipe's test sets, or on the files given."""
+    """Score a run on its recipe's test sets, or on the files given."""
     task = _task_of_run(find_run(run))
     recipe = task.recipe
     if options is not None and not task.searches:
@@ -312,7 +312,7 @@ def look(run: Path | str, text: str, *, beam: int | None = None, alternatives: i
 
 
 def card(run: Path | str, *, data: Path | str | None = None, evaluated: bool = True, device: str = "auto") -> Path:
-    """Writes a run's card, with its scores on the recipe's test sets unless told not to; where it is."""
+    """Write a run's card, with its test scores unless `evaluated` is False, and return its path."""
     folder = RunFolder(run).require()
     results = []
     if evaluated and folder.recipe().data.test:
@@ -324,7 +324,7 @@ def card(run: Path | str, *, data: Path | str | None = None, evaluated: bool = T
 
 
 def export(run: Path | str, out: Path | str, *, weights: WeightKind = "float32", cards: bool = True) -> RunFolder:
-    """A copy of a run that holds what translating needs, and its card; its weights may be stored in fewer bytes."""
+    """Copy what prediction needs, and the card, to a new folder. Weights may be stored in fewer bytes."""
     source, target = find_run(run), RunFolder(out)
     if target.path.exists() and not (target.path.is_dir() and target.is_unfinished_export()):
         raise ConfigError(f"{target} is there already, and not an empty folder; name another one with --out")

@@ -19,10 +19,8 @@ def evaluate(
             help="A run folder, finished or training, or a pretrained model: de-en, en-de.", show_default=False
         ),
     ],
-    source: Annotated[
-        Path | None, typer.Option(help="Sentences to translate. Default: the recipe's test sets.")
-    ] = None,
-    reference: Annotated[Path | None, typer.Option(help="Reference translations of --source, line by line.")] = None,
+    source: Annotated[Path | None, typer.Option(help="Inputs, one per line. Default: the recipe's test sets.")] = None,
+    reference: Annotated[Path | None, typer.Option(help="Reference outputs for --source, line by line.")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of data files. Default: REGARD_DATA.")] = None,
     beam: Annotated[int | None, typer.Option(help="Beam size. Default: that of the recipe.")] = None,
     iterations: Annotated[
@@ -40,7 +38,8 @@ def evaluate(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Score a run on test sets: BLEU and chrF with sacreBLEU signatures, exact match, token error rate.
+    """Score a run on test sets with the metrics of its task: for translation BLEU and chrF with sacreBLEU signatures,
+    exact match and token error rate; for labels accuracy and span F1.
 
     Examples:
 

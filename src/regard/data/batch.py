@@ -52,9 +52,10 @@ class Batch:
             for half in (0, 1)
         ]
 
-    def to(self, device: torch.device) -> Batch:
+    def to(self, device: torch.device | str) -> Batch:
         """Return the batch with its tensors on the device."""
-        if device.type == "cpu":
+        device = torch.device(device)
+        if device.type == self.source.values.device.type == "cpu":
             return self
         layouts: dict[int, Ragged] = {}
 

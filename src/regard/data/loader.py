@@ -13,7 +13,7 @@ from regard.data.columns import Columns
 
 
 class Loader(BatchSampler):
-    """Batches of examples of similar length, for models that pad them to a rectangle."""
+    """Batches of examples of similar length, used wherever batches are not packed."""
 
     def cut(self, lengths: Sequence[Indices], random: np.random.Generator) -> list[Indices]:
         return bucketed_batches(lengths, budget=self.budget, random=random)

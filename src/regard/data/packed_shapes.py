@@ -35,8 +35,10 @@ class PackedShape:
     def fields(self) -> dict[str, slice]:
         """Where each field lies in a row of numbers, by name; the number of labels that count is last."""
         S, T, B = self.source_tokens, self.target_tokens, self.sentences
-        sizes = {"source": S, "source positions": S, "source sentences": S, "source offsets": B + 1}
-        sizes |= {"target": T, "target positions": T, "target sentences": T, "target offsets": B + 1, "labels": T}
+        sizes = {"source": S, "source positions": S, "source sentences": S}
+        sizes |= {"target": T, "target positions": T, "target sentences": T, "labels": T}
+        # Behind all fields of a multiple of 64 numbers, so that those stay aligned.
+        sizes |= {"source offsets": B + 1, "target offsets": B + 1}
         sizes |= {**dict.fromkeys(self.extras, S), "num_tokens": 1}
         fields, begin = {}, 0
         for name, size in sizes.items():

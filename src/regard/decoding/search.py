@@ -6,6 +6,7 @@ rows of finished sentences are dropped.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
@@ -17,6 +18,7 @@ from regard.decoding.beam_search import BeamSearch
 from regard.decoding.greedy_search import greedy_search
 from regard.decoding.hypotheses import Check, Hypothesis, SearchOptions, SearchResults, never_stop
 from regard.decoding.ranking import ForcedPrefix
+from regard.errors import DecodeError
 from regard.models.base import Model, NonAutoregressive, Seq2Seq, WriteOptions
 
 MAX_THREADS = 8  # more do not help: only one of them can run Python at a time
@@ -92,6 +94,15 @@ def search_all(
     On a CPU several batches are searched at once, one thread each: one step is too little work to share between cores.
     `check` is called before every step, then by several threads.
     """
+    for number, results in _search_all(model, sources, options, check):
+        if any(not best or math.isnan(best[0].score) for _, best in results):
+            raise DecodeError("the model's scores are not finite; its weights are damaged, or it has diverged")
+        yield number, results
+
+
+def _search_all(
+    model: Model, sources: Sequence[Ragged], options: SearchOptions, check: Check
+) -> Iterator[tuple[int, SearchResults]]:
     find: Callable[..., Iterator[SearchResults]] = _refine_each if model.non_autoregressive else search_each
     threads = torch.get_num_threads()
     workers = min(threads, MAX_THREADS, len(sources))

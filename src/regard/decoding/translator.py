@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -137,8 +136,6 @@ class Translator:
         sources = [Ragged.from_lists([[*encoded[number], EOS] for number in batch], device) for batch in batches]
         decode = self.tokenizers.target.decode
         for batch, results in search_all(self.model, sources, options=options, check=check):
-            if any(not best or math.isnan(best[0].score) for _, best in results):
-                raise DecodeError("the model's scores are not finite; its weights are damaged, or it has diverged")
             yield [
                 (int(batches[batch][sentence]), [Translation(decode(one.ids), one.score) for one in best])
                 for sentence, best in results

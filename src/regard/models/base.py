@@ -37,6 +37,7 @@ from regard.config import Struct
 from regard.data.batch import Batch
 from regard.data.batching import Indices
 from regard.data.ragged import Ragged
+from regard.errors import ConfigError
 from regard.nn.cross_entropy import cross_entropy, linear_cross_entropy
 from regard.nn.dropout import Noise
 from regard.nn.int8 import Int8Matrix
@@ -127,7 +128,8 @@ def make_config(kind: type[Config], config: Config | None, options: Mapping[str,
     """Return the options of a model: those of `config`, or given as keyword arguments, as in `Transformer(width=256)`."""
     if config is None:
         return decode(kind, options, where=kind.__name__)
-    assert not options, f"give a {kind.__name__} or options, not both: {list(options)}"
+    if options:
+        raise ConfigError(f"give a {kind.__name__} or options, not both: {', '.join(options)}")
     return config
 
 

@@ -102,7 +102,9 @@ class Pointer(Seq2Seq):
         else:
             assert self.input is not None
             values = source.values.to(self.start_vector.dtype)
-            x_MD = self.input(values[:, None] if values.dim() == 1 else values)
+            # In full precision: bfloat16 keeps two or three digits of a coordinate.
+            with torch.autocast(values.device.type, enabled=False):
+                x_MD = self.input(values[:, None] if values.dim() == 1 else values)
         encoded: Ragged = self.encoder(x_MD, source.layout)
         return encoded
 

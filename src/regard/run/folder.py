@@ -48,7 +48,7 @@ MAX_RECIPE = 2**17  # bytes, because TOML parsers are slow
 
 
 class Saveable(Protocol):
-    """What writes its own files, such as tokenizers."""
+    """An object that writes its own files into a folder, such as tokenizers."""
 
     def save(self, folder: Folder) -> None: ...
 

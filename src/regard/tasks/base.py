@@ -17,7 +17,7 @@ from regard.data.batch import Batch
 from regard.data.batching import Indices
 from regard.data.columns import Columns, Dataset
 from regard.decoding.hypotheses import SearchOptions
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DecodeError
 from regard.explain.trace import Trace
 from regard.models.base import Model
 from regard.storage.folder import Folder
@@ -34,10 +34,16 @@ class Codec(Protocol):
 
 
 class Predictor(Protocol):
-    """A model in use: lines of text in, lines of text out."""
+    """A model with its codec: lines of text in, lines of text out."""
 
     def predict(self, inputs: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
         """Return the output for each input, in the form of the references of a test set."""
+
+
+def refuse_single_text(inputs: Sequence[str]) -> None:
+    """Raise DecodeError for a text where a list of texts belongs: it would be taken for a list of characters."""
+    if isinstance(inputs, str):
+        raise DecodeError("predict() takes a list of texts; put the one text into brackets")
 
 
 C = TypeVar("C", bound=Codec)
@@ -49,7 +55,7 @@ class Task(ABC, Generic[C]):
     name: ClassVar[str]
     added: ClassVar[tuple[int, ...]]  # tokens that `collate` adds to an example, per column that limits a batch
     compares: ClassVar[str]  # kind of its outputs, by which metrics are chosen (`Metric.compares`)
-    searches: ClassVar[bool] = True  # whether outputs are found by search, so that `[decode]` applies
+    searches: ClassVar[bool] = False  # whether outputs are found by search, so that `[decode]` applies
     packs: ClassVar[bool] = False  # whether its batches are sequence pairs, which can be packed to static shapes
 
     def __init__(self, recipe: Recipe) -> None:

@@ -21,7 +21,7 @@ from regard.data.collate import gathered
 from regard.data.columns import Column, Columns
 from regard.data.ragged import Layout, Ragged
 from regard.decoding.hypotheses import SearchOptions
-from regard.errors import CheckpointError, DataError, DecodeError
+from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
 from regard.evaluation.metrics import LABELS, TAGS
 from regard.explain.attention import Axis, recorded_attentions
 from regard.explain.trace import Alternative, Trace
@@ -29,7 +29,7 @@ from regard.models.base import Model
 from regard.models.tagger import Labeller
 from regard.nn.attention_log import capture_attention
 from regard.storage.folder import SMALL, Folder
-from regard.tasks.base import Task
+from regard.tasks.base import Task, refuse_single_text
 from regard.tasks.corpus import TrainingData
 from regard.text.corpus import Pair
 from regard.text.tokenizer import UNK, Tokenizer, Tokenizers, load_tokenizers, train_tokenizers
@@ -62,7 +62,6 @@ class _LabelTask(Task[LabelCodec]):
     """What tagging and classification share."""
 
     added = (0,)
-    searches = False
 
     @abstractmethod
     def names(self, pair: Pair) -> list[str]:
@@ -82,6 +81,11 @@ class _LabelTask(Task[LabelCodec]):
             labels = msgspec.convert(folder.load_json(LABELS_FILE, limit=SMALL), tuple[str, ...])
         except msgspec.ValidationError as error:
             raise CheckpointError(f"{folder.path / LABELS_FILE} is damaged: {error}") from error
+        words = all(label.split() == [label] for label in labels)
+        if not words or not 0 < len(labels) == len(set(labels)) <= MOST_LABELS:
+            raise CheckpointError(
+                f"{folder.path / LABELS_FILE} is damaged: it must hold distinct labels of one word each"
+            )
         return LabelCodec(load_tokenizers(folder).source, labels)
 
     def sizes(self, codec: LabelCodec) -> dict[str, int]:
@@ -169,7 +173,8 @@ class ClassificationTask(_LabelTask):
         return names
 
     def encode(self, examples: Sequence[Pair], codec: LabelCodec) -> Columns:
-        sources = codec.tokenizer.encode_all([pair.source for pair in examples])
+        # A text of invisible characters may have no ids.
+        sources = [ids or [UNK] for ids in codec.tokenizer.encode_all([pair.source for pair in examples])]
         labels = [codec.label_ids(self.names(pair)) for pair in examples]
         return Columns({"source": Column.from_lists(sources), "labels": Column.from_lists(labels)}, ("source",))
 
@@ -194,7 +199,8 @@ class LabelPredictor:
     def __init__(
         self, model: Model, codec: LabelCodec, options: SearchOptions, warn: Callable[[str], None], *, per_word: bool
     ) -> None:
-        assert isinstance(model, Labeller), type(model)
+        if not isinstance(model, Labeller):
+            raise ConfigError(f"labels need a model of the class Labeller, and {type(model).__name__} is not one")
         self.model, self.codec, self.budget, self.warn, self.per_word = model, codec, options.tokens, warn, per_word
         self.limit = min(options.max_source, model.max_length or options.max_source)  # tokens of a text
 
@@ -210,6 +216,7 @@ class LabelPredictor:
 
         A text of more than `limit` tokens is cut, and what is cut off has no labels.
         """
+        refuse_single_text(inputs)
         encoded = [self._cut(number, *self.encode(text)) for number, text in enumerate(inputs, start=1)]
         lengths = np.array([len(ids) for ids, _ in encoded], dtype=np.int64)
         order = np.flatnonzero(lengths)

@@ -22,7 +22,7 @@ from regard.data.columns import Column, Columns
 from regard.data.ragged import Layout, Ragged
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.search import search_all
-from regard.errors import CheckpointError, DataError, DecodeError
+from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
 from regard.evaluation.metrics import POSITIONS
 from regard.explain.attention import Attention, Axis, recorded_attentions
 from regard.explain.trace import Trace
@@ -30,7 +30,7 @@ from regard.models.base import Model
 from regard.models.pointer import END, Pointer
 from regard.nn.attention_log import capture_attention
 from regard.storage.folder import SMALL, Folder
-from regard.tasks.base import Task
+from regard.tasks.base import Task, refuse_single_text
 from regard.tasks.corpus import TrainingData
 from regard.text.corpus import Pair
 from regard.text.tokenizer import Tokenizer, Tokenizers, load_tokenizers, train_tokenizers
@@ -39,7 +39,7 @@ ELEMENTS = "elements.json"
 MOST_NUMBERS = 1024  # per element
 
 
-class _Saved(msgspec.Struct):
+class _SavedElements(msgspec.Struct):
     """elements.json"""
 
     width: int  # numbers per element; 0: elements are words
@@ -88,6 +88,7 @@ class PointingTask(Task[ElementCodec]):
     """Elements in, positions out."""
 
     name = "pointing"
+    searches = True
     added = (0, 1)
     compares = POSITIONS
 
@@ -103,7 +104,7 @@ class PointingTask(Task[ElementCodec]):
 
     def load_codec(self, folder: Folder) -> ElementCodec:
         try:
-            width = msgspec.convert(folder.load_json(ELEMENTS, limit=SMALL), _Saved).width
+            width = msgspec.convert(folder.load_json(ELEMENTS, limit=SMALL), _SavedElements).width
         except msgspec.ValidationError as error:
             raise CheckpointError(f"{folder.path / ELEMENTS} is damaged: {error}") from error
         if not 0 <= width <= MOST_NUMBERS:
@@ -174,7 +175,7 @@ class PointingTask(Task[ElementCodec]):
 def positions_of(text: str, length: int, *, where: str) -> list[int]:
     """Return the positions in a line. Raise DataError unless each is one of `length` elements."""
     parts = text.split()
-    if not all(part.isascii() and part.isdigit() and int(part[:9]) < length for part in parts):
+    if not all(part.isascii() and part.isdigit() and len(part) <= 9 and int(part) < length for part in parts):
         raise DataError(f"{where} has positions {text[:80]!r}; they must be numbers from 0 to {length - 1}")
     return [int(part) for part in parts]
 
@@ -183,7 +184,8 @@ class PositionPredictor:
     """A pointer network in use. `warn` receives a message for each input that is cut."""
 
     def __init__(self, model: Model, codec: ElementCodec, options: SearchOptions, warn: Callable[[str], None]) -> None:
-        assert isinstance(model, Pointer), type(model)
+        if not isinstance(model, Pointer):
+            raise ConfigError(f"pointing needs a model of the class Pointer, and {type(model).__name__} is not one")
         self.model, self.codec, self.options, self.warn = model, codec, options, warn
         # The end of the output needs a position of the decoder too.
         self.limit = options.max_source if model.max_length is None else min(options.max_source, model.max_length - 1)
@@ -194,10 +196,11 @@ class PositionPredictor:
         return gathered(Column.from_arrays(arrays), np.arange(len(arrays))).to(next(self.model.parameters()).device)
 
     def predict(self, inputs: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
-        """Return the positions for each input, separated by spaces; an empty input has none.
+        """Return the positions for each input, separated by spaces; the output for an empty input is empty.
 
-        Of an input of more than `limit` elements only the first ones are read.
+        Inputs are cut to their first `limit` elements.
         """
+        refuse_single_text(inputs)
         options = options or self.options
         # Search takes the last element for EOS, and allows one output less than there are elements.
         options = options.replace(max_extra=min(options.max_extra + 1, options.BOUNDS["max_extra"][1]))

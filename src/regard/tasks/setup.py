@@ -73,7 +73,7 @@ def refuse_other_recipe(run: RunFolder, recipe: Recipe, accept: Sequence[str]) -
     if changed:
         raise ConfigError(
             f"{run} holds a run of another recipe ({'; '.join(changed[:5])}); name another folder with --out, "
-            "give the settings it was started with, or say --accept KEY for each change you mean"
+            "give the settings it was started with, or pass --accept KEY for each intended change"
         )
 
 
@@ -93,15 +93,19 @@ def share_codec(task: Task[Any], codec: Codec | None, world: World) -> Codec:
         return loaded
 
 
-def fresh_model(recipe: Recipe, sizes: dict[str, int]) -> Model:
-    """Return a model whose first weights follow from the seed, without touching the global generator."""
+def fresh_model(recipe: Recipe, sizes: dict[str, int], *, added: int = 1) -> Model:
+    """Return a model whose first weights follow from the seed, without touching the global generator.
+
+    `added` tokens of a sequence, such as EOS, must fit behind those of the text.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(recipe.train.seed)
         model = build_model(recipe.model, **sizes)
-    if model.max_length is not None and recipe.data.max_length + 1 > model.max_length:
-        fits = model.max_length - 1
+    if model.max_length is not None and recipe.data.max_length + added > model.max_length:
+        fits = model.max_length - added
+        end = " and EOS" if added else ""
         raise ConfigError(
-            f"the model takes at most {fits} tokens and EOS; set data.max_length={fits}, or more model.max_positions"
+            f"the model takes at most {fits} tokens{end}; set data.max_length={fits}, or more model.max_positions"
         )
     return model
 

@@ -34,6 +34,7 @@ class TranslationTask(Task[Tokenizers]):
     name = "translation"
     added = ADDED
     compares = TEXT
+    searches = True
     packs = True
 
     # Data
