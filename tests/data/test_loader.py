@@ -94,6 +94,12 @@ def test_moving_a_cpu_batch_to_the_cpu_does_not_copy_it():
     assert batch.to(torch.device("cpu")) is batch
 
 
+def test_a_device_may_be_named_by_a_string():
+    batch = make_batch([[5]], [[6]])
+    assert batch.to("cpu") is batch
+    assert batch.to("meta").labels.values.device.type == "meta"
+
+
 def test_all_tensors_of_a_batch_move_to_a_device():
     moved = make_batch([[5]], [[6]]).to(torch.device("meta"))
     parts = [moved.source.values, moved.target.values, moved.labels.values, moved.source.layout, moved.target.layout]

@@ -182,3 +182,26 @@ def test_a_codec_is_loaded_as_it_was_saved_and_damage_is_reported(tmp_path):
     (tmp_path / LABELS_FILE).write_text('{"X": 0}')
     with pytest.raises(CheckpointError, match=r"labels\.json is damaged"):
         one.load_codec(Folder(tmp_path))
+
+
+@pytest.mark.parametrize("labels", [[], ["A", "A"], ["A B"], ["A\n"], [""]], ids=str)
+def test_labels_that_cannot_be_those_of_a_run_are_refused(tmp_path, labels):
+    one = task("runs")
+    codec_of(one, ("a b", "A O")).save(Folder(tmp_path))
+    Folder(tmp_path).save_json(LABELS_FILE, labels)
+    with pytest.raises(CheckpointError, match=r"labels\.json is damaged: it must hold distinct labels"):
+        one.load_codec(Folder(tmp_path))
+
+
+def test_one_text_instead_of_a_list_is_refused():
+    one = task("runs")
+    codec = codec_of(one, ("a b", "A O"))
+    with pytest.raises(DecodeError, match="takes a list of texts"):
+        one.predictor(small_model(one, codec), codec).predict("a b")
+
+
+def test_a_text_of_invisible_characters_has_a_token():
+    one = task("majority", "tokenizer.kind=char")
+    codec = codec_of(one, ("a b", "low"))
+    (length,) = one.encode([Pair("\u200b", "low")], codec)["source"].lengths
+    assert length >= 1

@@ -218,3 +218,21 @@ def test_a_codec_is_loaded_as_it_was_saved_and_damage_is_reported(tmp_path):
         (tmp_path / "elements.json").write_text(damaged)
         with pytest.raises(CheckpointError, match=r"elements\.json is damaged"):
             one.load_codec(Folder(tmp_path))
+
+
+@pytest.mark.parametrize("positions", ["0000000009", "0" * 5000, "3", "-1", "1.0", "\u0663"])
+def test_positions_that_are_none_are_refused(positions):
+    one = task()
+    codec = codec_of(one, ("0.1 0.2 0.3", "0 1 2"))
+    with pytest.raises(DataError, match="example 1 has positions"):
+        one.encode([Pair("0.1 0.2 0.3", positions)], codec)
+
+
+def test_a_model_that_has_diverged_is_one_sentence():
+    one = task()
+    codec = codec_of(one, ("0.1 0.2", "0 1"))
+    broken = regard.Pointer(input_width=1, **SMALL).eval()
+    with torch.no_grad():
+        broken.query.weight.fill_(float("nan"))
+    with pytest.raises(DecodeError, match="not finite"):
+        one.predictor(broken, codec).predict(["0.1 0.2"], options=SearchOptions(beam=3))
