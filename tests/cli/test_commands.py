@@ -93,7 +93,7 @@ def test_evaluate_finds_text_next_to_the_recipe_from_any_working_directory(tmp_p
     (tmp_path / "here" / "my.toml").write_text(recipe + '[model]\nkind = "transformer"\npreset = "tiny"\n')
     settings = ["train.steps=1", "train.threads=1"]
     assert regard("train", "here/my.toml", *settings, "--out", "run", cwd=tmp_path).returncode == 0
-    assert "t (2 pairs" in regard("evaluate", "../run", cwd=tmp_path / "here").stdout
+    assert "t (2 examples" in regard("evaluate", "../run", cwd=tmp_path / "here").stdout
 
 
 def test_training_writes_tensorboard_files(tmp_path):
@@ -104,7 +104,7 @@ def test_training_writes_tensorboard_files(tmp_path):
 
 def test_evaluate_prints_scores_with_signatures(copied):
     table = regard("evaluate", "run", cwd=copied).stdout
-    assert "test (1,000 pairs, beam 1)" in table
+    assert "test (1,000 examples, greedy)" in table
     assert "tok:13a" in table
     [result] = json.loads(regard("evaluate", "run", "--json", cwd=copied).stdout)
     assert [score["name"] for score in result["scores"]] == ["bleu", "chrf", "exact", "token_errors"]

@@ -27,7 +27,7 @@ def test_text_becomes_a_store_and_a_store_becomes_a_run(folder):
     assert made.returncode == 0 and made.stdout == "", made.stderr
     assert "ids: 300 pairs, 1,500 source and 1,500 target tokens in 1 shards" in made.stderr
     trained = regard("train", "my.toml", *TINY, "data.train.store=ids", "--out", "run", cwd=folder)
-    assert trained.returncode == 0 and "300 pairs to train on" in trained.stderr, trained.stderr
+    assert trained.returncode == 0 and "300 examples to train on" in trained.stderr, trained.stderr
     intact = regard("data", "check", "ids", cwd=folder)
     assert intact.returncode == 0 and "ids is intact: 300 pairs in 1 shards" in intact.stderr
     path = folder / "ids" / "shard-00000" / "source.ids"
