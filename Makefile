@@ -1,4 +1,4 @@
-# Everything a person does here. Each target sets up what it needs, says so, and is quick to repeat.
+# All developer commands. Each target sets up what it needs, prints what it does, and is fast to repeat.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,13 +10,13 @@ help:
 	@echo "make test    run all tests"
 	@echo "make faults  kill training 200 times and try every state a crash can leave (half an hour)"
 	@echo "make fuzz    open 100,000 damaged folders and send damaged requests (about half an hour)"
-	@echo "make soak    thirty minutes of hostile load on a server, every answer checked"
+	@echo "make soak    put a server under hostile load for thirty minutes and check every answer"
 	@echo "make check   lint, type-check, and ask the package index for known vulnerabilities"
 	@echo "make lock    write requirements/*.txt from constraints.txt and pyproject.toml"
-	@echo "make fix     format, and mend what a linter can mend"
-	@echo "make bench   measure us beside the peers that are installed"
+	@echo "make fix     format, and apply the automatic fixes of the linter"
+	@echo "make bench   measure regard and the installed peers side by side"
 	@echo "make pictures  draw the README's pictures of attention (make demo first)"
-	@echo "make clean   remove what the other targets made, runs excepted"
+	@echo "make clean   remove what the other targets created, except runs"
 
 demo: $(VENV)/.core
 	@$(BIN)/regard demo
@@ -52,7 +52,7 @@ bench: $(VENV)/.dev
 	@$(BIN)/python benchmarks/decode.py --attempts 3
 
 pictures: $(VENV)/.dev
-	@test -d runs/dates || { echo "there is no runs/dates to look at: make demo first"; exit 1; }
+	@test -d runs/dates || { echo "runs/dates does not exist; run make demo first"; exit 1; }
 	@$(BIN)/regard look en-de "My sister says that she likes the dog because it is friendly." \
 		--png --attention encoder --layer 5 --head 1 --head 4 --word it --out docs/pictures/pronoun.png
 	@$(BIN)/regard look runs/dates "Donnerstag, 9. November 1989" --png --out docs/pictures/dates.png
@@ -60,8 +60,8 @@ pictures: $(VENV)/.dev
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-# Packages come with their hashes, and nothing else is fetched. A build of PyTorch for CPUs is taken where pip's find-links have
-# one; otherwise the index's, which on Linux needs CUDA libraries: then, and only then, `pip check` misses some.
+# All packages are locked with hashes; nothing else is fetched. A CPU build of PyTorch is installed if pip's find-links provide
+# one. Otherwise it comes from the index; on Linux that build needs CUDA libraries, and only then does `pip check` fail.
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 LOCKED = $(INSTALL) --require-hashes --only-binary :all: -r requirements
 
@@ -76,6 +76,6 @@ $(VENV)/.core: pyproject.toml $(wildcard requirements/*.txt)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	@echo "Adding what the tests need ..."
+	@echo "Installing what the tests need ..."
 	@$(LOCKED)/dev.txt
 	@touch $@

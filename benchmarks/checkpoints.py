@@ -1,9 +1,10 @@
-"""What a checkpoint costs training: how long it waits, and how much processor time the writing takes beside it.
+"""Measure what a checkpoint costs training: how long training waits, and the processor time of the background write.
 
 python benchmarks/checkpoints.py --out benchmarks/results/checkpoints.json
 
-A checkpoint every minute costs the share of a minute in which training waits, and at most the share of the machine's
-processor time that writing uses. Both are measured directly: a difference of two throughputs would drown in noise.
+With one checkpoint per minute, the cost is the share of the minute that training waits, and at most the share of the
+machine's processor time that writing uses. Both are measured directly, because the difference of
+two throughputs would be lost in noise.
 """
 
 import argparse
@@ -19,13 +20,13 @@ import torch
 from harness import say
 from machine import machine
 from regard.config import TrainConfig
-from regard.data.loader import make_batch
+from regard.data.collate import make_batch
 from regard.models import build_model
 from regard.run.folder import RunFolder
+from regard.training.data_parallel import DistributedModel
 from regard.training.saver import Saver
-from regard.training.spread import Spread
-from regard.training.state import State
 from regard.training.step import training_step
+from regard.training.training_state import TrainingState
 
 MINUTE = 60.0
 SIZES = {
@@ -35,11 +36,11 @@ SIZES = {
 
 
 def measure(table: dict[str, Any], vocabulary: int, saves: int, folder: Path, device: str) -> dict[str, Any]:
-    """Seconds that training waits for a checkpoint, and processor seconds of the writing."""
+    """Return the seconds that training waits for a checkpoint, and the processor seconds of the write."""
     model = build_model({"kind": "transformer", **table}, source_size=vocabulary, target_size=vocabulary).to(device)
     config = TrainConfig()
-    state = State(Spread(model, smoothing=0.1), config)
-    training_step(state.spread, state.optimizer, [make_batch([[5] * 20] * 4, [[6] * 20] * 4)], config, rate=1e-4)
+    state = TrainingState(DistributedModel(model, smoothing=0.1), config)
+    training_step(state.distributed, state.optimizer, [make_batch([[5] * 20] * 4, [[6] * 20] * 4)], config, rate=1e-4)
     failures: list[OSError] = []
     saver = Saver(RunFolder(folder), saved=lambda step, path: None, failed=lambda step, error: failures.append(error))
     waits, writes, used = [], [], []

@@ -1,9 +1,9 @@
-"""A large file translated by `regard translate`, and with `--ray` on a Ray of this machine: equal, and how fast.
+"""Translate a large file with `regard translate`, with and without `--ray` on this machine; compare output and speed.
 
 python benchmarks/cluster.py --out benchmarks/results/ray.json
 
-The commands take turns. In the last round a worker is killed on the way, and then the same command is given once more, when
-there is nothing left to do. Seconds are those of the whole command: importing PyTorch, and for Ray starting and ending it.
+The commands take turns. In the last round a worker is killed, and then the same command runs once more, with nothing left
+to do. Times are for the complete command, including the import of PyTorch, and starting and stopping Ray.
 """
 
 import argparse
@@ -29,14 +29,14 @@ REGARD = [sys.executable, "-m", "regard"]
 
 
 def others() -> float:
-    """The share of the machine that is in use while we do nothing."""
+    """Return the share of the machine that is in use while this program is idle."""
     before = machine_seconds()
     time.sleep(2)
     return round((machine_seconds() - before) / 2 / (os.cpu_count() or 1), 3)
 
 
 def write_lines(path: Path, count: int) -> None:
-    """Rows of letters as in the copy recipe, one in a hundred empty."""
+    """Write sequences of letters as in the copy recipe; one in a hundred is empty."""
     generator = random.Random(1)
     with path.open("w", encoding="utf-8") as file:
         for _ in range(count):
@@ -45,7 +45,7 @@ def write_lines(path: Path, count: int) -> None:
 
 
 def plain(folder: Path) -> float:
-    """Seconds of the plain command."""
+    """Run the plain command and return its seconds."""
     began = time.monotonic()
     with (folder / "plain.txt").open("wb") as output:
         subprocess.run([*REGARD, "translate", "run", "in.txt"], cwd=folder, stdout=output, check=True)
@@ -53,7 +53,7 @@ def plain(folder: Path) -> float:
 
 
 def with_ray(folder: Path, *, kill_after: int | None = None) -> tuple[float, int | None]:
-    """Seconds of the command on Ray, and the worker that was killed once so many shards were there."""
+    """Run the command on Ray. Return its seconds, and the worker that was killed after `kill_after` shards, if any."""
     began = time.monotonic()
     command = [*REGARD, "translate", "run", "in.txt", "out", "--ray"]
     process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
@@ -103,7 +103,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lines", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--out", type=Path, help="where the result goes, too")
+    parser.add_argument("--out", type=Path, help="also write the result here")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,9 +1,9 @@
-"""The loss of one run trained three ways, same seed: as a CUDA graph, the same kernels step by step, and plain PyTorch.
+"""Train one run in three ways with the same seed: as a CUDA graph, with the same kernels step by step, and in plain PyTorch.
 
 python benchmarks/curves.py --data ~/data --out benchmarks/results/curves.json
 
-The first two see the same batches and draw the same dropout, so their curves lie on each other. Plain PyTorch draws its own
-dropout and its batches hold other numbers of pairs: its curve lies beside them.
+The first two have the same batches and dropout masks, so their loss curves coincide. Plain PyTorch has its own dropout
+masks, and its batches have other numbers of pairs, so its curve is only close.
 """
 
 import argparse
@@ -21,7 +21,7 @@ WAYS = {
 
 
 def losses(recipe: str, data: Path, overrides: list[str]) -> dict[str, Any]:
-    """Mean training loss of every ten steps, and what the run said it chose."""
+    """Return the mean training loss of every ten steps, the speed, and the configuration that the run reported."""
     from regard import api
     from regard.training.events import Progress, Started
 
@@ -43,7 +43,7 @@ def losses(recipe: str, data: Path, overrides: list[str]) -> dict[str, Any]:
 
 
 def distances(runs: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Of every way to the first one: the largest and the mean difference, in nats a token."""
+    """Return the largest and the mean difference of every curve to the first one, in nats per token."""
     first, *others = runs
     found = {}
     for name in others:
@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1000)
     arguments = parser.parse_args()
     common = [f"train.steps={arguments.steps}", "train.log_every=10", "train.validate_every=100000"]
-    common += ["tokenizer.sampling=0.0"]  # one source of noise less
+    common += ["tokenizer.sampling=0.0"]  # removes one source of noise
     runs = {}
     for name, overrides in WAYS.items():
         runs[name] = losses(arguments.recipe, arguments.data, [*common, *overrides])

@@ -1,4 +1,4 @@
-"""Decoding speed of us and of our peers, side by side: target tokens a second of the best hypotheses, and memory.
+"""Compare decoding speed and memory with those of our peers: target tokens of the best hypotheses per second.
 
 python benchmarks/decode.py --out benchmarks/results/decode-cpu.json
 """
@@ -18,7 +18,7 @@ SAME_WEIGHTS = ("marian", "ctranslate2")
 def run_rounds(
     workers: list[Worker], beams: list[int], rounds: int, attempts: int, tokens: int
 ) -> dict[str, dict[int, list[Message]]]:
-    """The answers of every round of every worker and beam size; the workers take turns within a beam size."""
+    """Return the answers of all rounds by worker and beam size. The workers take turns within a beam size."""
     answers: dict[str, dict[int, list[Message]]] = {worker.name: {beam: [] for beam in beams} for worker in workers}
     for number in range(1, rounds + 1):
         for beam in beams:
@@ -41,7 +41,7 @@ def report(worker: Worker, answers: dict[int, list[Message]], tokens: int) -> Me
 
 
 def compare(systems: dict[str, Message], beams: list[int], key: str, of: str = "ours") -> Message:
-    """The speed of one of ours over each other's, by beam size."""
+    """Return the speed of system `of` divided by that of each other system, by beam size."""
     return {
         str(beam): harness.ratios({name: system["beams"][str(beam)][key] for name, system in systems.items()}, of)
         for beam in beams
@@ -49,9 +49,9 @@ def compare(systems: dict[str, Message], beams: list[int], key: str, of: str = "
 
 
 def agreement(answers: dict[str, dict[int, list[Message]]], beams: list[int]) -> Message:
-    """Share of equal tokens, position by position, between the peers that were given one set of weights.
+    """Return the share of equal tokens, position by position, between the peers with the same weights.
 
-    It says that the conversion is right; random weights make near-ties, so rounding alone can part two outputs.
+    It verifies the conversion. Random weights cause near-ties, so rounding alone can make two outputs differ.
     """
     if not all(name in answers and answers[name][beams[0]] for name in SAME_WEIGHTS):
         return {}
@@ -73,7 +73,7 @@ def main() -> None:
     beams = [int(beam) for beam in arguments.beams.split(",")]
     names = harness.parse_systems(arguments.systems, "decode", systems_for("decode", compiled=False))
     if setup.device != "cpu" or setup.precision != "fp32":
-        names = [name for name in names if name != "ours_int8"]  # it is for a CPU
+        names = [name for name in names if name != "ours_int8"]  # only for CPUs
 
     data = describe(decoding_batches(setup))
     tokens = data["sentences"] * setup.output

@@ -1,9 +1,9 @@
-"""How far families carry a token: rows of letters copied, and how many letters are right as the rows get longer.
+"""Measure how far each family carries a token: copy sequences of letters of increasing length, and count the correct ones.
 
 python benchmarks/distance.py --out benchmarks/results/distance.json
 
-In a copy each letter must travel the length of the row. Every family has about as many parameters, the same pairs (rows of 1
-to `--longest` letters) and the same steps. What is scored is greedy output, letter by letter, on rows of one length each.
+In a copy, each letter travels the length of the sequence. Every family has about the same number of parameters, the same
+training pairs (1 to `--longest` letters) and the same number of steps. Greedy output is scored letter by letter, per length.
 """
 
 import argparse
@@ -22,7 +22,7 @@ STACK = "model.width=64 model.num_layers=2 model.num_heads=4 model.hidden=128 mo
 
 @dataclass(frozen=True)
 class Family:
-    """A model, as overrides of the recipe `copy`."""
+    """A model, given as overrides of the recipe `copy`."""
 
     name: str
     overrides: str
@@ -51,7 +51,7 @@ def write_pairs(path: Path, texts: list[str]) -> None:
 
 
 def accuracy(outputs: list[str], references: list[str]) -> float:
-    """Letters that stand in their place, in percent."""
+    """Return the percentage of letters in the right position."""
     right = total = 0
     for output, reference in zip(outputs, references, strict=True):
         wanted, got = reference.split(), output.split()
@@ -62,7 +62,6 @@ def accuracy(outputs: list[str], references: list[str]) -> float:
 
 def run_family(family: Family, folder: Path, steps: int, lengths: list[int]) -> dict[str, Any]:
     from regard import api
-    from regard.decoding.translator import search_options
 
     overrides = [
         *family.overrides.split(),
@@ -74,7 +73,7 @@ def run_family(family: Family, folder: Path, steps: int, lengths: list[int]) -> 
     run = folder / "run" / family.name.replace(" ", "-")
     api.train("copy", out=run, overrides=overrides)
     translator = api.load(run)
-    options = search_options(translator.config, beam=1, max_extra=10)
+    options = translator.config.replace(beam=1, max_extra=10)
     scores = {}
     for length in lengths:
         texts = rows(100, range(length, length + 1), seed=length + 1000)
@@ -98,11 +97,9 @@ def as_table(found: dict[str, dict[str, Any]], longest: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--out", type=Path, required=True, help="where the result goes: .json, and .md and .svg beside it"
-    )
+    parser.add_argument("--out", type=Path, required=True, help="result file: .json, with .md and .svg next to it")
     parser.add_argument("--steps", type=int, default=1500)
-    parser.add_argument("--longest", type=int, default=40, help="letters of a row in training")
+    parser.add_argument("--longest", type=int, default=40, help="letters per sequence in training")
     arguments = parser.parse_args()
     longest = arguments.longest
     lengths = sorted({5, 10, 20, longest * 3 // 4, longest, longest * 5 // 4})

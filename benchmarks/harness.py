@@ -1,8 +1,8 @@
-"""One process per system, told over pipes what to do; the parent lets them work in turn and never two at once.
+"""One process per system, controlled over pipes; the parent lets them work in turn, never two at once.
 
 Each line on a pipe is one JSON object. The parent sends {"do": "prepare" | "train" | "decode" | "stop", ...}; the
-worker answers with its result or with {"error": ...}. The parent stays small (no torch), for where the operating system
-counts the memory of a starter towards what it starts.
+worker answers with its result or with {"error": ...}. The parent stays small (no torch), because some operating systems
+count the memory of a parent towards its children.
 """
 
 import argparse
@@ -24,18 +24,18 @@ from systems import SYSTEMS, Entry
 from workload import Setup, decoding_batches, fingerprint, training_batches
 
 Message = dict[str, Any]
-DISTURBED = 0.05  # share of the machine in use by others above which a turn says little
+DISTURBED = 0.05  # above this share of the machine used by others, a turn does not count
 
 
 class WorkerError(Exception):
-    """A worker could not do what it was told; the message is its own."""
+    """A worker failed; the message is the worker's own."""
 
 
-# --- the worker's side
+# --- in the worker
 
 
 class Servant:
-    """A system and its batches, doing what the parent asks."""
+    """A system and its batches, which carries out the requests of the parent."""
 
     def __init__(self, entry: Entry) -> None:
         module_name, class_name = entry.where.split(":")
@@ -49,7 +49,7 @@ class Servant:
         return {"parameters": parameters, "fingerprint": fingerprint(self.batches), "imported": imported, **memory()}
 
     def train(self, message: Message) -> Message:
-        batches = self.system.collate(self.batches)  # untimed: trainers collate while the device works
+        batches = self.system.collate(self.batches)  # not timed: trainers collate while the device works
         seconds, loss = self.system.train_round(batches)
         return {"seconds": seconds, "loss": loss, **memory()}
 
@@ -61,9 +61,9 @@ class Servant:
 
 
 def serve(name: str) -> None:
-    """The worker's loop: one answer per line read, until told to stop."""
+    """Run the worker's loop: one answer per line read, until a stop request."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever a library prints belongs to the reader of stderr, not to the pipe
+    os.dup2(2, 1)  # what libraries print goes to stderr, not to the pipe
     servant = None
     for line in sys.stdin:
         message = json.loads(line)
@@ -78,11 +78,11 @@ def serve(name: str) -> None:
         print(json.dumps(answer), file=answers)
 
 
-# --- the parent's side
+# --- in the parent
 
 
 class Worker:
-    """A running system as the parent sees it, and what it has reported."""
+    """A running system as the parent sees it, with its last report."""
 
     def __init__(self, name: str, setup: Setup, job: str) -> None:
         threads = {f"{library}_NUM_THREADS": str(setup.threads) for library in ("OMP", "MKL", "OPENBLAS")}
@@ -115,9 +115,9 @@ class Worker:
         return answer
 
     def take_turn(self, *, attempts: int, **message: Any) -> Message:
-        """The answer, with the share of the machine that others used meanwhile; asked again if that was too much.
+        """Return the answer, with the share of the machine that others used; repeat the turn if that was too much.
 
-        Whether a turn counts is decided by what others did, never by how fast it was.
+        Whether a turn counts depends only on the load by others, never on its speed.
         """
         for attempt in range(1, attempts + 1):
             busy, own, began = machine_seconds(), process_seconds(self.process.pid), time.perf_counter()
@@ -139,7 +139,7 @@ class Worker:
         self.process.wait()
 
     def memory(self) -> Message:
-        """In MiB: after the imports, after building, and at the peak; `work` is the peak above what was built."""
+        """Return memory in MiB after the imports, after building and at the peak; `work` is the peak minus `built`."""
         steps = {
             "imported": self.prepared["imported"],
             "built": self.prepared["resident"],
@@ -155,7 +155,7 @@ def say(text: str) -> None:
 
 
 def choose(names: list[str]) -> tuple[list[str], dict[str, str]]:
-    """The systems that can run here, and why the others cannot."""
+    """Return the systems that can run here, and the reasons why the others cannot."""
     left_out = {}
     for name in names:
         missing = [package for package in SYSTEMS[name].requires if importlib.util.find_spec(package) is None]
@@ -166,7 +166,7 @@ def choose(names: list[str]) -> tuple[list[str], dict[str, str]]:
 
 
 def start(names: list[str], setup: Setup, job: str, expected: int) -> tuple[list[Worker], dict[str, str]]:
-    """Workers that are ready, in the order named, and the errors of those that are not."""
+    """Return the workers that are ready, in the given order, and the errors of the others."""
     workers, failed = [], {}
     for name in names:
         try:
@@ -188,7 +188,7 @@ def check_parameters(workers: list[Worker]) -> None:
 
 
 def speeds(answers: list[Message], tokens: int) -> Message:
-    """Tokens a second: the median, the best and all rounds, and how busy others kept the machine in each."""
+    """Return tokens per second (the median, the best and all rounds), and the load by others in each round."""
     rounds = [tokens / answer["seconds"] for answer in answers]
     return {
         "tokens_per_second": round(statistics.median(rounds), 1),
@@ -199,18 +199,18 @@ def speeds(answers: list[Message], tokens: int) -> Message:
 
 
 def quiet(answers: list[Message]) -> bool:
-    """Whether every turn had the machine nearly to itself, so that the numbers can be quoted."""
+    """Return whether every turn had the machine nearly to itself, so that the numbers can be quoted."""
     return all(answer["others"] <= DISTURBED for answer in answers)
 
 
 def ratios(speed: dict[str, float], of: str) -> dict[str, float]:
-    """The speed of one system over each other's; empty where it did not run."""
+    """Return the speed of system `of` divided by that of each other system; empty if it did not run."""
     return {name: round(speed[of] / other, 3) for name, other in speed.items() if of in speed and name != of}
 
 
 def add_run_flags(parser: argparse.ArgumentParser, job: str) -> None:
     known = ", ".join(name for name, entry in SYSTEMS.items() if job in entry.jobs)
-    parser.add_argument("--systems", help=f"comma-separated, to run fewer; of: {known}")
+    parser.add_argument("--systems", help=f"comma-separated subset of: {known}")
     parser.add_argument("--rounds", type=int, default=5, help="timed rounds of every system, taken in turn")
     parser.add_argument("--warmup", type=int, default=1, help="untimed rounds of every system before the timed ones")
     parser.add_argument("--attempts", type=int, default=1, help="tries at a turn while other processes are busy")
@@ -227,7 +227,7 @@ def parse_systems(given: str | None, job: str, default: list[str]) -> list[str]:
 
 
 def finish(result: Message, out: Path | None) -> None:
-    """Print the result as the last line of stdout; exit with 1 if a system that was to run did not."""
+    """Print the result as the last line of stdout; exit with 1 if a requested system did not run."""
     line = json.dumps(result)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)

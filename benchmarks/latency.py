@@ -1,8 +1,8 @@
-"""How long a translation takes: models that write all tokens at once beside our own search, token by token.
+"""Compare the latency of non-autoregressive models with that of our own token-by-token search.
 
 python benchmarks/latency.py runs/multi30k-en-de runs/multi30k-en-de-nat --data ~/data --out benchmarks/results/latency.json
 
-On a GPU the steps of search are recorded, as everywhere. Times are those of whole calls: text in, text out.
+On a GPU, search steps are recorded as CUDA graphs, as usual. Times are for complete calls, from text to text.
 """
 
 import argparse
@@ -16,31 +16,31 @@ import studies
 from harness import say
 from machine import machine_seconds, process_seconds
 from regard import api
-from regard.decoding.translator import Translator, search_options
+from regard.decoding.translator import Translator
 from regard.run.folder import RunFolder
 from regard.text.bitext import load_bitext
 
-SIZES = {1: 100, 64: 512}  # sentences at a time, and of how many times this is measured
+SIZES = {1: 100, 64: 512}  # sentences per call: sentences in all
 
 
-def ways(run: Path, judge: Path, device: str) -> dict[str, tuple[Translator, dict[str, int]]]:
-    """What is measured of a run: its translator and its options, by name."""
+def ways(run: Path, rescorer: Path, device: str) -> dict[str, tuple[Translator, dict[str, int]]]:
+    """Return the variants of a run to measure, by name: a translator and search options each."""
     config = RunFolder(run).recipe()
     kind, translator = config.model["kind"], api.load(run, device=device)
-    if not translator.model.at_once:
+    if not translator.model.non_autoregressive:
         return {f"{kind}, greedy": (translator, {"beam": 1}), f"{kind}, beam 4": (translator, {"beam": 4})}
     if kind == "cmlm":
         return {f"{kind}, {n} iterations": (translator, {"beam": 5, "iterations": n}) for n in (4, 10)}
     found = {f"{kind}, argmax": (translator, {"beam": 1})}
     if kind == "nat":
-        judged = api.load(run, device=device, judge=judge)
+        judged = api.load(run, device=device, rescorer=rescorer)
         found[f"{kind}, 10 candidates, judged"] = (judged, {"beam": 10})
     return found
 
 
 def seconds_of(translator: Translator, options: dict[str, int], groups: list[list[str]]) -> list[float]:
-    """Of each group's translation."""
-    chosen, times = search_options(translator.config, **options), []
+    """Return the seconds that the translation of each group takes."""
+    chosen, times = translator.config.replace(**options), []
     for group in groups:
         began = time.perf_counter()
         translator.translate(group, options=chosen)
@@ -49,7 +49,7 @@ def seconds_of(translator: Translator, options: dict[str, int], groups: list[lis
 
 
 def measure(found: dict[str, tuple[Translator, dict[str, int]]], texts: list[str], rounds: int) -> list[dict[str, Any]]:
-    """A line for each way and size: milliseconds a call, the median over calls and rounds."""
+    """Return one line per variant and size: milliseconds per call, the median over calls and rounds."""
     lines = []
     for size, count in SIZES.items():
         groups = [texts[at : at + size] for at in range(0, count, size)]
@@ -80,7 +80,7 @@ def as_table(lines: list[dict[str, Any]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     studies.add_flags(parser)
-    parser.add_argument("runs", type=Path, nargs="+", help="the first one writes token by token, and judges")
+    parser.add_argument("runs", type=Path, nargs="+", help="the first one is autoregressive, and the rescorer")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()

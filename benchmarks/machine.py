@@ -1,4 +1,4 @@
-"""What the machine is, what it is doing, and what memory a process holds; standard library only."""
+"""Describe the machine, its load, and the memory of a process, with the standard library only."""
 
 import importlib.metadata
 import os
@@ -14,11 +14,11 @@ ARM_PARTS = {
     "0xd40": "Neoverse V1",
     "0xd49": "Neoverse N2",
     "0xd4f": "Neoverse V2",
-}  # they have no names
+}  # /proc/cpuinfo has no names for these
 
 
 def resident_bytes() -> int:
-    """Memory that the process holds now."""
+    """Return the memory that the process holds now."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
@@ -27,18 +27,18 @@ def resident_bytes() -> int:
 
 
 def peak_bytes() -> int:
-    """The most memory that the process has held since it began its own program."""
+    """Return the maximum memory of the process since it started its own program."""
     try:
         status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
         return int(status["VmHWM"].split()[0]) * 1024
     except (OSError, KeyError):
-        pass  # getrusage can include what the parent held when it started us
+        pass  # getrusage can include what the parent held when it started this process
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def cuda_peak_bytes() -> int:
-    """The most GPU memory that torch has allocated in this process; 0 where torch is not in use."""
+    """Return the maximum GPU memory that torch has allocated in this process; 0 if torch is not in use."""
     torch = sys.modules.get("torch")
     return torch.cuda.max_memory_allocated() if torch is not None and torch.cuda.is_available() else 0
 
@@ -48,7 +48,7 @@ def memory() -> dict[str, int]:
 
 
 def machine_seconds() -> float:
-    """CPU seconds that all processes have used since the machine started; 0 where the system does not say."""
+    """Return the CPU seconds of all processes since the machine started; 0 if the system does not report them."""
     try:
         ticks = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     except (OSError, IndexError):
@@ -58,7 +58,7 @@ def machine_seconds() -> float:
 
 
 def process_seconds(pid: int) -> float:
-    """CPU seconds that one process has used, over all its threads."""
+    """Return the CPU seconds of one process, over all its threads."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -78,7 +78,7 @@ def cpu_model() -> str:
 
 
 def gpu_model() -> str:
-    """The GPU's name by way of its driver's tool, since the parent does not import torch."""
+    """Return the GPU's name from the driver's tool, because the parent does not import torch."""
     query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     try:
         return subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0]

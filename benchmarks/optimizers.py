@@ -1,9 +1,9 @@
-"""Adam, AdamW and Muon on encoder-decoder translation: dev BLEU against training time, three seeds each.
+"""Compare Adam, AdamW and Muon on encoder-decoder translation: dev BLEU over training time, three seeds each.
 
 python benchmarks/optimizers.py --data ~/data --out benchmarks/results/optimizers.json
 
-Every optimizer trains for the same number of seconds: its steps are counted from its own speed, measured first. Each gets
-the best of a few learning rates, judged on the dev set with the first seed.
+Every optimizer trains for the same number of seconds: its number of steps follows from its speed, which is measured first.
+Each uses the best of a few learning rates, selected on the dev set with the first seed.
 """
 
 import argparse
@@ -16,12 +16,12 @@ import studies
 from studies import Job
 
 MEASURED_STEPS = 600
-POINTS = 8  # on a curve
+POINTS = 8  # per curve
 
 
 @dataclass(frozen=True)
 class Contender:
-    """An optimizer, its schedule, and the learning rates it may choose from."""
+    """An optimizer, its schedule, and its candidate learning rates."""
 
     name: str
     overrides: str
@@ -46,7 +46,7 @@ def overrides_of(contender: Contender, rate: float, steps: int, seed: int) -> tu
     every = max(1, steps // POINTS)
     return (
         *contender.overrides.split(),
-        "tokenizer.sampling=0.0",  # one source of noise less
+        "tokenizer.sampling=0.0",  # removes one source of noise
         f"train.lr={rate}",
         f"train.steps={steps}",
         f"train.validate_every={every}",
@@ -57,9 +57,9 @@ def overrides_of(contender: Contender, rate: float, steps: int, seed: int) -> tu
 
 
 def study(recipe: str, data: Path, out: Path, seconds: float, seeds: int, at_once: int) -> dict[str, Any]:
-    """The curves of all contenders on one recipe."""
+    """Return the curves of all contenders on one recipe."""
     steps = {}
-    for contender in CONTENDERS:  # alone, so that the speed is its own
+    for contender in CONTENDERS:  # one at a time, so that speeds are independent
         job = Job(
             f"{recipe} {contender.name} speed", recipe, overrides_of(contender, contender.rates[0], MEASURED_STEPS, 1)
         )
@@ -121,7 +121,7 @@ def as_table(results: dict[str, Any]) -> str:
 
 
 def draw(results: dict[str, Any], path: Path) -> None:
-    """Dev BLEU over seconds of training: a line a seed."""
+    """Draw dev BLEU over seconds of training, with one line per seed."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -146,7 +146,7 @@ def main() -> None:
     studies.add_flags(parser)
     parser.add_argument("--at-once", type=int, default=1, help="runs at a time")
     parser.add_argument("--recipes", default="multi30k-en-de,tatoeba-de-en")
-    parser.add_argument("--seconds", type=float, default=15.0, help="of training, each run")
+    parser.add_argument("--seconds", type=float, default=15.0, help="of training per run")
     parser.add_argument("--seeds", type=int, default=3)
     arguments = parser.parse_args()
     results = {

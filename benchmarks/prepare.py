@@ -1,12 +1,13 @@
-"""A corpus larger than memory: `regard data prepare`, training from its store, and going on late in it.
+"""Measure `regard data prepare` on a large corpus, training from its store, and resuming late in it.
 
 python benchmarks/prepare.py --pairs 1000000,10000000 --out benchmarks/results/prepare.json
 
-Sentences are generated: words of syllables by Zipf's law, a target word for each source word. Each job is a process of its
-own, whose peak memory is its own. The plain loop reads the first pairs and encodes them with the same SentencePiece model
-and as many threads, and drops the ids; it checks, hashes and writes nothing. Going on late means a checkpoint whose position
-is set to the last block but one; before it, the system is asked to forget the store's pages, so that they come from the
-disk. `others` is the share of the machine that unrelated processes used meanwhile: rates mean little where it is not small.
+Sentences are generated: words made of syllables, distributed by Zipf's law, with one target word per source word. Each job
+runs in its own process, so peak memory is per job. The plain loop reads the first pairs, encodes them with the same
+SentencePiece model and number of threads, and drops the ids; it checks, hashes and writes nothing. Resuming late means a
+checkpoint whose position is set to the second-to-last block. Before that, the system is asked to drop the store from its
+page cache, so that it is read from disk. `others` is the share of the machine that unrelated processes used; rates are
+meaningful only if it is small.
 """
 
 import argparse
@@ -27,7 +28,7 @@ import numpy as np
 from machine import machine, machine_seconds, peak_bytes, version
 
 WORDS = 30_000
-CHUNK = 100_000  # pairs generated at a time
+CHUNK = 100_000  # pairs generated at once
 PLAIN_PAIRS = 1_000_000  # of the plain loop
 ENCODED_AT_ONCE = 2**14
 RECIPE = """
@@ -53,7 +54,7 @@ device = "cpu"
 
 
 def vocabulary(random: np.random.Generator) -> np.ndarray:
-    """Different made-up words, shorter ones first."""
+    """Return distinct invented words, shorter ones first."""
     consonants, vowels = list("bdfghjklmnprstvz"), list("aeiou")
     words: dict[str, None] = {}
     while len(words) < WORDS:
@@ -64,7 +65,7 @@ def vocabulary(random: np.random.Generator) -> np.ndarray:
 
 
 def generate(path: Path, pairs: int, longest: int) -> None:
-    """Writes a .tsv as it goes."""
+    """Write a .tsv file, chunk by chunk."""
     random = np.random.default_rng(1)
     words, others = vocabulary(random), random.permutation(WORDS)
     shares = 1 / np.arange(1, WORDS + 1)
@@ -81,7 +82,7 @@ def generate(path: Path, pairs: int, longest: int) -> None:
             )
 
 
-# The jobs, each in a process of its own. They print one line of JSON last.
+# The jobs, each in its own process. The last line that a job prints is JSON.
 
 
 def job_generate(folder: Path, pairs: int, longest: int) -> dict[str, Any]:
@@ -91,13 +92,13 @@ def job_generate(folder: Path, pairs: int, longest: int) -> dict[str, Any]:
 
 
 def job_prepare(folder: Path, pairs: int) -> dict[str, Any]:
-    from regard.config import load_recipe
-    from regard.preparing.prepare import Progress, prepare  # what the command calls, without its display
+    from regard.preprocess.prepare import PrepareProgress, prepare  # what the command calls, without its display
+    from regard.recipe_files import load_recipe
 
-    began, last = time.perf_counter(), Progress("", 0, None)
+    began, last = time.perf_counter(), PrepareProgress("", 0, None)
     marks: dict[str, float] = {}
 
-    def report(progress: Progress) -> None:
+    def report(progress: PrepareProgress) -> None:
         nonlocal last
         marks.setdefault(progress.doing.split()[0], time.perf_counter() - began)
         last = progress
@@ -136,14 +137,14 @@ def job_plain(folder: Path) -> dict[str, Any]:
 
 
 class Reads:
-    """Counts which rows of a store are read, by watching the two methods that do it."""
+    """Record which rows of a store are read, by wrapping the two methods that read them."""
 
     def __init__(self) -> None:
-        from regard.data.sharded import StoredSides
+        from regard.data.pair_store import StoredPairs
 
         self.lengths: list[np.ndarray] = []
         self.ids: list[np.ndarray] = []
-        lengths_of, read = StoredSides.lengths_of, StoredSides.read
+        lengths_of, read = StoredPairs.lengths_of, StoredPairs.read
 
         def counted_lengths(sides: Any, rows: np.ndarray) -> Any:
             self.lengths.append(rows)
@@ -153,11 +154,11 @@ class Reads:
             self.ids += batches
             return read(sides, batches)
 
-        StoredSides.lengths_of, StoredSides.read = counted_lengths, counted_read  # type: ignore[method-assign]
+        StoredPairs.lengths_of, StoredPairs.read = counted_lengths, counted_read  # type: ignore[method-assign]
 
 
 def _train(folder: Path, steps: int) -> tuple[float, float, float]:
-    """When train was called, when its loop began, when the first step was done."""
+    """Train, and return the times of the call, of the start of the loop and of the end of the first step."""
     from regard import api
     from regard.training.events import Progress, Started
 
@@ -181,8 +182,8 @@ def job_train(folder: Path, launched: float) -> dict[str, Any]:
 
 
 def job_late(folder: Path, cold: bool) -> dict[str, Any]:
-    """Turns the finished run into an unfinished one that stands late in its data."""
-    from regard.data import order
+    """Turn the finished run into an unfinished one whose position is late in its data."""
+    from regard.data import batch_sampler
     from regard.run.folder import RunFolder
 
     run = RunFolder(folder / "run")
@@ -190,7 +191,7 @@ def job_late(folder: Path, cold: bool) -> dict[str, Any]:
     step = run.steps()[-1]
     checkpoint = run.read_checkpoint(run.checkpoints()[-1].name, training=True)
     count = json.loads((folder / "ids" / "store.json").read_text())["pairs"]
-    num_blocks = max(1, round(count / order.PAIRS_A_BLOCK))
+    num_blocks = max(1, round(count / batch_sampler.EXAMPLES_PER_BLOCK))
     checkpoint.counters.update(epoch=0, block=num_blocks - 2, batch=40)
     run.save(checkpoint, step=step)
     if cold:
@@ -199,7 +200,7 @@ def job_late(folder: Path, cold: bool) -> dict[str, Any]:
 
 
 def forget_pages(folder: Path) -> None:
-    """Asks the system to drop what it holds of these files in memory."""
+    """Ask the system to drop these files from its page cache."""
     for path in folder.rglob("*"):
         if path.is_file():
             with path.open("rb") as file:
@@ -232,7 +233,7 @@ def job_resume(folder: Path, launched: float, step: int, block: int, num_blocks:
 
 
 def children_seconds() -> float:
-    """CPU seconds of the jobs that have ended."""
+    """Return the CPU seconds of the jobs that have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
@@ -274,8 +275,8 @@ JOBS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", default="1000000,10000000")
-    parser.add_argument("--longest", type=int, default=14, help="words of a sentence, 3 at least")
-    parser.add_argument("--scratch", type=Path, help="where text and stores are made, and removed again")
+    parser.add_argument("--longest", type=int, default=14, help="most words per sentence; at least 3")
+    parser.add_argument("--scratch", type=Path, help="folder for temporary text and stores")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--job", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -1,6 +1,6 @@
-"""A rival, and what is measured of it in a process of its own: what a step takes, how well it translates, how fast.
+"""Measure one rival in its own process: time per step, translation quality, decoding speed.
 
-python benchmarks/rival.py TASK    a task in JSON, as `rivals.py` gives it; what it found is the last line
+python benchmarks/rival.py TASK    a task as JSON, from `rivals.py`; the result is the last line
 """
 
 import json
@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 RECIPE = "multi30k-en-de"
-LENGTHS = [(1, 9), (10, 12), (13, 15), (16, 19), (20, 99)]  # words of the source
-RESAMPLES = 200  # of the test set, for the interval
-PACE_STEPS = 400  # trained alone; the second half is timed
+LENGTHS = [(1, 9), (10, 12), (13, 15), (16, 19), (20, 99)]  # source words, inclusive
+RESAMPLES = 200  # of the test set, for the confidence interval
+PACE_STEPS = 400  # trained alone on the machine; the second half is timed
 
 
 @dataclass(frozen=True)
 class Rival:
-    """A family, how it is trained and searched, and what its authors reported."""
+    """A family, its training and search settings, and the score its authors reported."""
 
     name: str
     recipe: str
@@ -49,14 +49,14 @@ RIVALS = [
 
 @dataclass(frozen=True)
 class Task:
-    """One rival with one seed, to be done in a process of its own."""
+    """One measurement of one rival with one seed, for its own process."""
 
     do: str  # "pace", "train", "score" or "speed"
     rival: Rival
     seed: int
     data: Path
     work: Path
-    also: str  # overrides for all
+    also: str  # overrides for all rivals
 
     @property
     def name(self) -> str:
@@ -65,7 +65,7 @@ class Task:
 
     @property
     def recipe(self) -> str:
-        """What is trained, in a word; rivals that differ in search alone share it."""
+        """Return a name for the training setup; rivals that differ only in search share it."""
         own = f"{self.rival.recipe} {self.rival.overrides}".replace(RECIPE, "Transformer", 1).strip()
         return own.replace(" ", "_")
 
@@ -75,7 +75,7 @@ class Task:
 
     @property
     def steps(self) -> int:
-        from regard.config import load_recipe
+        from regard.recipe_files import load_recipe
 
         return load_recipe(self.rival.recipe, self.overrides).train.steps
 
@@ -89,7 +89,7 @@ class Task:
 
 
 def pace(task: Task) -> dict[str, Any]:
-    """Milliseconds of a step, alone on the machine."""
+    """Return the milliseconds per step, alone on the machine."""
     from regard import api
     from regard.training.events import Progress
 
@@ -113,20 +113,18 @@ def pace(task: Task) -> dict[str, Any]:
 
 
 def score(task: Task) -> dict[str, Any]:
-    """BLEU of the test set, its interval, and BLEU by length."""
-    from regard.decoding.translator import search_options
-    from regard.evaluation.metrics import METRICS
+    """Return the test BLEU, its confidence interval, and BLEU by length."""
+    from regard.evaluation.metrics import bleu as corpus_bleu
     from regard.run.folder import RunFolder
     from regard.text.bitext import load_bitext
 
     config, translator = RunFolder(task.run).recipe(), _loaded(task)
     pairs = load_bitext(config.data.test["test2016"], folders=[task.data])
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    outputs = translator.translate(sources, options=search_options(config.decode, beam=task.rival.beam))
-    metric = METRICS["bleu"]
+    outputs = translator.translate(sources, options=config.decode.replace(beam=task.rival.beam))
 
     def bleu(rows: Sequence[int]) -> float:
-        return metric([outputs[n] for n in rows], [references[n] for n in rows], config.evaluate).value
+        return corpus_bleu([outputs[n] for n in rows], [references[n] for n in rows], config.evaluate)[0]
 
     everything, draw = range(len(pairs)), random.Random(1)
     resampled = sorted(bleu(draw.choices(everything, k=len(pairs))) for _ in range(RESAMPLES))
@@ -137,14 +135,14 @@ def score(task: Task) -> dict[str, Any]:
     return {
         "bleu": bleu(everything),
         "interval": [resampled[int(0.025 * len(resampled))], resampled[int(0.975 * len(resampled))]],
-        "signature": metric(outputs, references, config.evaluate).signature,
+        "signature": corpus_bleu(outputs, references, config.evaluate)[1],
         "by_length": by_length,
         "parameters": translator.model.num_parameters(),
     }
 
 
 def speed(task: Task) -> dict[str, Any]:
-    """Target tokens a second, alone on the machine, greedy and with the rival's beam."""
+    """Return target tokens per second, alone on the machine, with greedy search and with the rival's beam."""
     from regard.run.folder import RunFolder
     from regard.text.bitext import load_bitext
 
@@ -162,14 +160,13 @@ def _loaded(task: Task) -> Any:
     from regard import api
 
     judge = task.work / "run-Transformer-1" if task.rival.judged else None
-    return api.load(task.run, judge=judge)
+    return api.load(task.run, rescorer=judge)
 
 
 def _speed(translator: Any, sources: Sequence[str], size: int, beam: int) -> float:
-    """Target tokens a second, this many sentences at a time."""
-    from regard.decoding.translator import search_options
+    """Return target tokens per second with `size` sentences per call."""
 
-    options = search_options(translator.config, beam=beam)
+    options = translator.config.replace(beam=beam)
     groups = [sources[at : at + size] for at in range(0, len(sources), size)]
     translator.translate(groups[0], options=options)
     began, tokens = time.perf_counter(), 0

@@ -1,13 +1,13 @@
-"""All families on Multi30k English-German, one table: quality, size, training time, decoding speed, quality by length.
+"""Compare all families on Multi30k English-German: quality, size, training time, decoding speed, quality by length.
 
 python benchmarks/rivals.py --data ~/data --out benchmarks/results/rivals.json
 
-Families that write all tokens at once learn from the Transformer's translations of the training set (`regard distill`).
-Everything is scored on test2016, lower-cased and tokenised; what each family was searched with is in its line.
+Non-autoregressive families learn from the Transformer's translations of the training set (`regard distill`).
+All scores are on test2016, lower-cased and tokenized; the search settings of each family are in its line.
 
-Runs train side by side, several at a time; what a step takes is measured alone on the machine, and a run's seconds are
-its steps times that. With --work and --seconds it can be done in several calls: what is begun goes on, what is done is kept,
-and of what is scored its file is enough.
+Several runs train at the same time. The time per step is measured alone on the machine, and the training time of a run is
+its number of steps times that. With --work and --seconds the work can be split over several calls: runs are resumed, results
+are kept, and a task whose result file exists is not repeated.
 """
 
 import argparse
@@ -30,24 +30,24 @@ import studies
 from harness import say
 from rival import RIVALS, Rival, Task
 
-GRACE = 30.0  # seconds in which a run that is stopped writes its checkpoint
+GRACE = 30.0  # seconds for a stopped run to write its checkpoint
 
 
 class Study:
-    """The tasks, their results in files, and the time there is."""
+    """The tasks, their result files, and the remaining time."""
 
     def __init__(self, work: Path, data: Path, also: str, seconds: float | None) -> None:
         self.work, self.data, self.also = work, data, also
         self.ends = time.monotonic() + (seconds or float("inf"))
         self.unfinished: list[str] = []
         self._taught = False
-        self._locks: dict[str, threading.Lock] = {}  # by what is made
+        self._locks: dict[str, threading.Lock] = {}  # by output path
 
     def task(self, do: str, rival: Rival, seed: int = 1) -> Task:
         return Task(do, rival, seed, self.data, self.work, self.also)
 
     def do(self, task: Task) -> dict[str, Any] | None:
-        """What the task gives; kept in a file, and not done again. None where there was no time."""
+        """Return the result of the task. It is kept in a file and not computed again. None if time ran out."""
         kept = self.work / f"{task.name}.json"
         if not kept.exists():
             if not (self._train(task) if task.do == "train" else self._call(task, kept)):
@@ -60,7 +60,7 @@ class Study:
         return result
 
     def _train(self, task: Task) -> bool:
-        """Whether the run is finished; one that is not goes on next time."""
+        """Train, and return whether the run is finished; an unfinished run is resumed by the next call."""
         from regard.run.folder import RunFolder
 
         if task.rival.distilled and not self._distill():
@@ -73,7 +73,7 @@ class Study:
         return self._locks.setdefault(str(path), threading.Lock())
 
     def _distill(self) -> bool:
-        """Makes the training set of those that write at once: the first Transformer's translations."""
+        """Make the training set of the non-autoregressive families: the translations of the first Transformer."""
         teacher, folder = self.task("train", RIVALS[0]), self.work / "distilled"
         with self._alone(folder):
             if not self._taught and self._train(teacher):
@@ -91,17 +91,17 @@ class Study:
         return True
 
     def _can(self, task: Task) -> bool:
-        """Whether what the task needs is there now: a trained model, or to time a step, what it is trained on."""
+        """Return whether the inputs of the task exist now: a trained model, or the training set for timing a step."""
         if task.do != "pace":
             return self._train(task)
         return self._distill() if task.rival.distilled else True
 
     def _regard(self, name: str, *words: Any) -> bool:
-        """Whether a command of ours came to its end."""
+        """Run a regard command, and return whether it completed."""
         return self._run([sys.executable, "-m", "regard", *map(str, words)], name) is not None
 
     def _run(self, command: list[str], name: str) -> str | None:
-        """What it printed; None where the time ran out."""
+        """Return what the command printed; None if time ran out."""
         if time.monotonic() > self.ends:
             return None
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -125,7 +125,7 @@ def _short(result: dict[str, Any]) -> str:
 
 
 def _of_log(run: Path) -> dict[str, Any]:
-    """Steps in all, and at the first validation with 30 BLEU on the dev set."""
+    """Return the number of steps in total, and up to the first validation with 30 BLEU on the dev set."""
     from regard.run.folder import RunFolder
 
     log = RunFolder(run).read_log()
@@ -137,7 +137,7 @@ def _of_log(run: Path) -> dict[str, Any]:
 
 
 def summarize(found: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """A line a rival: means over seeds."""
+    """Return one line per rival, with means over seeds."""
     lines = []
     for rival in (one for one in RIVALS if one.name in found):
         runs = found[rival.name]
@@ -191,12 +191,14 @@ def main() -> None:
     studies.add_flags(parser)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument(
-        "--only", nargs="+", metavar="RIVAL", choices=[rival.name for rival in RIVALS], help="these alone"
+        "--only", nargs="+", metavar="RIVAL", choices=[rival.name for rival in RIVALS], help="only these"
     )
     parser.add_argument("--at-once", type=int, default=1, help="runs at a time")
-    parser.add_argument("--also", default="", help="overrides for all, as train.steps=200 for a quick look")
-    parser.add_argument("--work", type=Path, help="where runs are kept, to go on with; a temporary folder if not given")
-    parser.add_argument("--seconds", type=float, help="stop then; the same call goes on")
+    parser.add_argument(
+        "--also", default="", help="overrides for all rivals, such as train.steps=200 for a quick check"
+    )
+    parser.add_argument("--work", type=Path, help="folder that keeps runs between calls; temporary if not given")
+    parser.add_argument("--seconds", type=float, help="stop after this time; the same call resumes")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         work = arguments.work or Path(temporary)
@@ -205,7 +207,7 @@ def main() -> None:
         rivals = [rival for rival in RIVALS if not arguments.only or rival.name in arguments.only]
         found = run_all(study, rivals, range(1, arguments.seeds + 1), arguments.at_once)
     if found is None:
-        raise SystemExit(f"out of time; the same call goes on. Not done: {', '.join(study.unfinished)}")
+        raise SystemExit(f"out of time; the same call resumes. Not done: {', '.join(study.unfinished)}")
     lines = summarize(found)
     studies.write(arguments.out, {"study": "rivals", "lines": lines, "runs": found}, as_table(lines))
     curves = {line["rival"]: (list(line["by_length"]), list(line["by_length"].values())) for line in lines}
@@ -215,12 +217,12 @@ def main() -> None:
 def run_all(
     study: Study, rivals: Sequence[Rival], seeds: Sequence[int], at_once: int
 ) -> dict[str, list[dict[str, Any]]] | None:
-    """For each rival what all its seeds gave; None where there was no time for all of it."""
+    """Return the results of all seeds by rival; None if time ran out."""
     every = [study.task("score", rival, seed) for rival in rivals for seed in seeds]
     paces = {task.recipe: study.do(replace(task, do="pace")) for task in every if task.seed == 1}
     if study.unfinished:
         return None
-    by_run: dict[Path, list[Task]] = {}  # rivals that differ in search alone are trained once
+    by_run: dict[Path, list[Task]] = {}  # rivals that differ only in search are trained once
     for task in every:
         by_run.setdefault(task.run, []).append(task)
 
@@ -244,7 +246,7 @@ def run_all(
 
 
 def _seconds(task: Task, paces: dict[str, dict[str, Any] | None]) -> float:
-    """How long a run takes, alone on the machine."""
+    """Return the training time of a run, alone on the machine."""
     return task.steps * float((paces[task.recipe] or {})["milliseconds"]) / 1000
 
 

@@ -1,8 +1,8 @@
-"""The scores of our recipes, by the commands anybody would type: several seeds each, one run at a time, with its card.
+"""Score our recipes with the ordinary commands: several seeds each, one run at a time, with a card per run.
 
 python benchmarks/scores.py --data ~/data --out benchmarks/results/scores.json
 
-The wall clock of a run begins with its process and ends when its final weights are on the disk.
+The wall-clock time of a run is from the start of its process until its final weights are on disk.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from typing import Any
 
 import studies
 
-# Text-only Transformer-Tiny, Wu et al. 2021, "Good for Misconceived Reasons": the best published of text-only systems.
+# Text-only Transformer-Tiny, Wu et al. 2021, "Good for Misconceived Reasons": the best published text-only system.
 PUBLISHED = {
     "multi30k-en-de": {"test2016": 41.02, "test2017": 33.36},
     "multi30k-en-fr": {"test2016": 61.80, "test2017": 53.46},
@@ -25,7 +25,7 @@ PUBLISHED = {
 
 
 def one_run(recipe: str, seed: int, data: Path, keep: Path) -> dict[str, Any]:
-    """`regard train`, then `regard card`: the card, with the wall clock of the training."""
+    """Run `regard train` and `regard card`; return the card, with the wall-clock time of training."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / f"{recipe}-{seed}"
         began = time.monotonic()
@@ -50,7 +50,7 @@ def _regard(*words: str) -> None:
 
 
 def summarize(runs: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """A line a test set: every seed's BLEU, their mean, and the best published."""
+    """Return one line per test set: the BLEU of every seed, the mean, and the best published result."""
     return [
         {
             "recipe": recipe,

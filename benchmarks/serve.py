@@ -1,9 +1,9 @@
-"""The server under load beside the plain command on the same sentences: throughput, latency, memory.
+"""Compare the server under load with the plain command on the same sentences: throughput, latency, memory.
 
 python benchmarks/serve.py --data ~/data --out benchmarks/results/serve.json
 
-64 clients ask for one sentence each (or --each of them), again and again, until all are translated; every answer is checked.
-The command is timed from its start to its end, and, "in one go", without loading.
+64 clients send one sentence per request (or --each), until all are translated; every answer is checked.
+The command is timed from start to end. "In one go" is a single call on all sentences (offline), without loading the model.
 """
 
 import argparse
@@ -22,28 +22,27 @@ import studies
 from harness import say
 from machine import machine_seconds
 from regard import api
-from regard.serve.sentences import cut
+from regard.serve.sentences import split_sentences
 from regard.text.corpus import stream_lines
 
 
 class InOneGo:
-    """`Translator.translate` on all sentences, as `regard translate` calls it; loading left out."""
+    """Call `Translator.translate` on all sentences, as `regard translate` does, without the time for loading."""
 
     def __init__(self, beam: int | None) -> None:
-        from regard.decoding.translator import search_options
 
         self.translator = api.load("de-en", device="cpu")
-        self.options = search_options(self.translator.config, beam=beam)
+        self.options = self.translator.config.replace(beam=beam)
 
     def __call__(self, sentences: list[str]) -> tuple[list[str], float]:
-        """The translations, and the seconds."""
+        """Return the translations and the seconds."""
         began = time.perf_counter()
         found = self.translator.translate(sentences, options=self.options)
         return found, time.perf_counter() - began
 
 
 def by_command(sentences: list[str], beam: int | None) -> tuple[list[str], float]:
-    """The translations by `regard translate`, and the seconds from its start to its end."""
+    """Run `regard translate`; return its translations and the seconds from start to end."""
     words = [sys.executable, "-m", "regard", "translate", "de-en", "-", "--device", "cpu"]
     words += [] if beam is None else ["--beam", str(beam)]
     began = time.perf_counter()
@@ -52,7 +51,7 @@ def by_command(sentences: list[str], beam: int | None) -> tuple[list[str], float
 
 
 class Served:
-    """A server process on a port of its own."""
+    """A server process on its own port."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-m", "regard", "serve", "de-en", "--port", "0", "--device", "cpu"]
@@ -72,9 +71,10 @@ class Served:
 def by_clients(
     url: str, sentences: list[str], clients: int, beam: int | None, each: int
 ) -> tuple[list[str], float, list[float]]:
-    """The translations asked for by so many at once, a few sentences a request, the seconds in all and of each request.
+    """Send the sentences from `clients` concurrent clients, `each` per request.
 
-    The clients share the machine with the server, so they are plain sockets: a comfortable client would use half of it.
+    Return the translations, the total seconds, and the latency of each request. The clients share the machine with the
+    server, so they use plain sockets: a full HTTP client library would take half of it.
     """
     requests = [sentences[at : at + each] for at in range(0, len(sentences), each)]
     answers: list[list[str]] = [[] for _ in requests]
@@ -111,17 +111,17 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--sentences", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--each", type=int, default=1, help="sentences a request")
-    parser.add_argument("--beam", type=int, help="as the model's recipe says if not given")
+    parser.add_argument("--each", type=int, default=1, help="sentences per request")
+    parser.add_argument("--beam", type=int, help="the recipe's value if not given")
     arguments = parser.parse_args()
     lines = [line for line in stream_lines(arguments.data / "tatoeba_en_de/test.de.gz") if line.strip()]
-    sentences = [line for line in lines if cut(line).sentences == [line]][: arguments.sentences]
+    sentences = [line for line in lines if split_sentences(line).sentences == [line]][: arguments.sentences]
     in_one_go, server = InOneGo(arguments.beam), Served()
     rounds: list[dict[str, Any]] = []
     try:
         in_one_go(sentences[:200])
         by_clients(server.url, sentences[:200], arguments.clients, arguments.beam, arguments.each)
-        for _ in range(arguments.rounds):  # taking turns, so that both meet the machine as it is
+        for _ in range(arguments.rounds):  # in turn, so that all see the same machine load
             expected, plain = in_one_go(sentences)
             printed, command = by_command(sentences, arguments.beam)
             assert printed == expected
@@ -151,7 +151,7 @@ def main() -> None:
     ratios = {key: in_all["served"] / in_all[key] for key in ("in_one_go", "command")}
     wrong = sum(one["not_as_in_one_go"] for one in rounds)
     if wrong:
-        raise SystemExit(f"{wrong} answers were other ones than in one go")
+        raise SystemExit(f"{wrong} answers differ from those in one go")
     result = {
         "study": "serve",
         "sentences": len(sentences),

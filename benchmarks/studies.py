@@ -1,4 +1,4 @@
-"""Many training runs, a few at a time, each in a process of its own, and what came out of them."""
+"""Run many training jobs, a few at a time, each in its own process, and collect the results."""
 
 import argparse
 import hashlib
@@ -19,7 +19,7 @@ from machine import machine
 
 @dataclass(frozen=True)
 class Job:
-    """A recipe and what is changed in it."""
+    """A recipe and its overrides."""
 
     name: str
     recipe: str
@@ -27,7 +27,7 @@ class Job:
 
 
 def run_job(job: Job, data: Path, beam: int) -> dict[str, Any]:
-    """Trains and scores on the dev set, in a fresh process: dev loss and BLEU, BLEU over steps, speed."""
+    """Train and score on the dev set in a new process; return dev loss and BLEU, BLEU over steps, speed."""
     command = [sys.executable, str(Path(__file__)), job.recipe, str(data), str(beam), *job.overrides]
     began = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True)
@@ -39,7 +39,7 @@ def run_job(job: Job, data: Path, beam: int) -> dict[str, Any]:
 
 
 def run_jobs(jobs: Sequence[Job], data: Path, out: Path, *, beam: int, at_once: int) -> dict[str, dict[str, Any]]:
-    """The results of all jobs by name. Each is kept in a file beside `out` at once, and not run again."""
+    """Return the results of all jobs by name. Each result is kept in a file next to `out`, and its job is not repeated."""
     kept = out.with_suffix(".runs")
     kept.mkdir(parents=True, exist_ok=True)
 
@@ -55,14 +55,12 @@ def run_jobs(jobs: Sequence[Job], data: Path, out: Path, *, beam: int, at_once: 
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", type=Path, required=True, help="where the data sets are")
-    parser.add_argument(
-        "--out", type=Path, required=True, help="where the result goes: .json, and .md and .svg beside it"
-    )
+    parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
+    parser.add_argument("--out", type=Path, required=True, help="result file: .json, with .md and .svg next to it")
 
 
 def write(out: Path, result: dict[str, Any], table: str) -> None:
-    """The result as JSON and as a table of Markdown."""
+    """Write the result as JSON and as a Markdown table."""
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps({**result, "machine": machine()}, indent=1) + "\n", encoding="utf-8")
     out.with_suffix(".md").write_text(table, encoding="utf-8")
@@ -77,7 +75,7 @@ def draw_lines(
     up: str,
     mark: float | None = None,
 ) -> None:
-    """A line for each name, with a dotted one up and down at `mark`."""
+    """Draw one line per name, and a dotted vertical line at `mark`."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -98,7 +96,6 @@ def draw_lines(
 
 def _worker(recipe: str, data: str, beam: int, overrides: Sequence[str]) -> dict[str, Any]:
     from regard import api
-    from regard.decoding.translator import search_options
     from regard.evaluation.metrics import METRICS
     from regard.text.bitext import load_bitext
     from regard.training.events import Progress, Validated
@@ -117,10 +114,8 @@ def _worker(recipe: str, data: str, beam: int, overrides: Sequence[str]) -> dict
         config = run.recipe()
         translator = api.load(run.path)
         pairs = load_bitext(config.data.valid, folders=[Path(data)])
-        outputs = translator.translate(
-            [pair.source for pair in pairs], options=search_options(config.decode, beam=beam)
-        )
-        bleu = METRICS["bleu"](outputs, [pair.target for pair in pairs], config.evaluate)
+        outputs = translator.translate([pair.source for pair in pairs], options=config.decode.replace(beam=beam))
+        bleu = METRICS.get("bleu", where="metric").score(outputs, [pair.target for pair in pairs], config.evaluate)
     late = progress[len(progress) // 4 :]
     speeds = sorted(one.tokens_per_second for one in late)
     return {

@@ -1,10 +1,10 @@
-"""Table 3 of the paper at a size for a small corpus: every row trained, beside the paper's own numbers.
+"""Train every row of the paper's Table 3, scaled down for a small corpus, and compare with the paper's numbers.
 
 python benchmarks/table3.py --data ~/data --at-once 3 --out benchmarks/results/table3.json
 
-The base of every row is a quarter as wide as the paper's: d_model 128, d_ff 512, 8 heads of 16, 6 layers. Each row changes
-what the paper's row changes, in the same proportion. The learning rate is the paper's formula, d_model^-0.5 included, with
-2,000 steps of warm-up. Everything is scored on the dev set, beam 4, as in the paper.
+The base model has a quarter of the paper's width: d_model 128, d_ff 512, 8 heads of 16, 6 layers. Each row changes what the
+paper's row changes, in the same proportion. The learning rate follows the paper's formula, including d_model^-0.5, with
+2,000 steps of warm-up. All scores are on the dev set with beam 4, as in the paper.
 """
 
 import argparse
@@ -26,19 +26,19 @@ BASE = [
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the paper's table, and what makes it ours."""
+    """A row of the paper's table, and our overrides for it."""
 
     group: str
-    change: str  # in the paper's words
+    change: str  # in the paper's notation
     overrides: str
-    perplexity: float  # the paper's, a word piece, on newstest2013
-    bleu: float  # likewise
+    perplexity: float  # the paper's, per word piece, on newstest2013
+    bleu: float  # the paper's, on newstest2013
     width: int = WIDTH
     steps: float = 1.0  # as a share of the base's
 
     @property
     def rate(self) -> float:
-        """The paper's learning rate at its peak (section 5.3)."""
+        """Return the peak of the paper's learning rate (section 5.3)."""
         return (self.width * WARMUP) ** -0.5
 
 
@@ -88,13 +88,13 @@ def jobs_of(recipe: str, steps: int, seeds: int) -> list[Job]:
                 f"train.seed={seed}",
             ),
         )
-        for row in sorted(ROWS, key=lambda row: -row.steps)  # the longest first, so that nobody waits for it
+        for row in sorted(ROWS, key=lambda row: -row.steps)  # longest first, so that it does not run alone at the end
         for seed in range(1, seeds + 1)
     ]
 
 
 def summarize(found: dict[str, dict[str, Any]], seeds: int) -> list[dict[str, Any]]:
-    """A line a row: means over seeds, ours and the paper's, and whether the change helps or hurts in both."""
+    """Return one line per row: our means over seeds, the paper's numbers, and whether both change in the same direction."""
     lines = []
     for row in ROWS:
         results = [found[f"{name_of(row)} / {seed}"] for seed in range(1, seeds + 1)]
@@ -134,7 +134,7 @@ def as_table(lines: list[dict[str, Any]]) -> str:
 
 
 def draw(lines: list[dict[str, Any]], path: Any) -> None:
-    """Our BLEU against the paper's, both as differences to the base."""
+    """Draw our BLEU over the paper's, both relative to the base."""
     import matplotlib
 
     matplotlib.use("svg")

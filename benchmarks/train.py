@@ -1,4 +1,4 @@
-"""Training speed of us and of our peers, side by side: real target tokens a second, and memory.
+"""Compare training speed and memory with those of our peers: real target tokens per second.
 
 python benchmarks/train.py --out benchmarks/results/train-cpu.json
 """
@@ -15,7 +15,7 @@ from workload import add_setup_flags, describe, setup_from, training_batches, tr
 
 
 def run_rounds(workers: list[Worker], rounds: int, attempts: int, tokens: int) -> dict[str, list[Message]]:
-    """The answers of every round of every worker; the workers take turns so that a noisy minute hits them all."""
+    """Return the answers of all rounds by worker. The workers take turns, so that a noisy minute affects all."""
     answers: dict[str, list[Message]] = {worker.name: [] for worker in workers}
     for number in range(1, rounds + 1):
         shown = []
@@ -63,7 +63,7 @@ def main() -> None:
 
     flops = training_flops(setup, data["source_tokens"], data["target_tokens"])
     systems = {worker.name: report(worker, answers[worker.name], data["target_tokens"], flops) for worker in workers}
-    ours = next((name for name in systems if name.startswith("ours")), "ours")  # a family has a name of its own
+    ours = next((name for name in systems if name.startswith("ours")), "ours")  # other families have their own names
     result = {
         "benchmark": "train",
         "machine": machine(),

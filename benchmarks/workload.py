@@ -1,6 +1,6 @@
-"""The one workload that every system gets: model sizes, sentence lengths, ids, batches and how tokens are counted.
+"""The common workload of all systems: model sizes, sentence lengths, ids, batches and how tokens are counted.
 
-A batch is drawn from lengths and a seed alone, so each process can draw it again instead of being sent it.
+A batch depends only on the setup and its seed, so each process draws it again instead of receiving it.
 """
 
 import argparse
@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-# The first ids are kept free so that each system can put its own special tokens there.
+# The first ids are reserved, so that each system can use them for its own special tokens.
 PAD, EOS, BOS, UNKNOWN = range(4)
 FIRST_WORD = 4
 POOL = 50  # batches
@@ -19,7 +19,7 @@ POOL = 50  # batches
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """Everything that decides what is measured; a field is also a command-line flag."""
+    """All settings of a measurement; each field is also a command-line flag."""
 
     # machine
     device: str = "cpu"
@@ -27,7 +27,7 @@ class Setup:
     threads: int = 2
     # model; the source, target and output embeddings are one matrix
     width: int = 256
-    layers: int = 3  # encoder layers, and as many decoder layers
+    layers: int = 3  # of the encoder and of the decoder
     heads: int = 4
     hidden: int = 1024
     vocabulary: int = 8192
@@ -36,17 +36,17 @@ class Setup:
     smoothing: float = 0.1
     lr: float = 3e-4
     clip: float = 1.0
-    tokens: int = 2048  # real tokens a batch, on the longer side
-    # sentences: log-normal source lengths in pieces, the end token not counted
+    tokens: int = 2048  # real tokens per batch, on the longer side
+    # sentences: log-normal source lengths in subwords, without the end token
     median: float = 14.0
     spread: float = 0.35
     shortest: int = 4
     longest: int = 45
     corpus: int = 29_000  # sentences that are cut into batches
-    bucketing: Literal["source", "both"] = "source"  # how sentences of like length come together (`pools_of`)
+    bucketing: Literal["source", "both"] = "source"  # how sentences of similar length are grouped (`pools_of`)
     batches: int = 10
     # decoding
-    sentences: int = 32  # a batch
+    sentences: int = 32  # per batch
     output: int = 20  # target tokens that every system must produce for every sentence
     seed: int = 1
 
@@ -70,7 +70,7 @@ PRESETS = {
 
 @dataclass(frozen=True)
 class Sentences:
-    """A batch of sentence pairs as plain ids, without any special token."""
+    """A batch of sentence pairs as plain ids, without special tokens."""
 
     sources: list[list[int]]
     targets: list[list[int]]
@@ -85,7 +85,7 @@ class Sentences:
 
 
 def draw_lengths(setup: Setup, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Source and target lengths in pieces; a target is about as long as its source, as in European language pairs."""
+    """Return source and target lengths in subwords; both are similar, as in European language pairs."""
     source = np.exp(rng.normal(np.log(setup.median), setup.spread, count))
     source = source.round().clip(setup.shortest, setup.longest)
     target = source * rng.normal(1.05, 0.15, count) + rng.normal(0.0, 1.0, count)
@@ -101,7 +101,7 @@ def draw_batch(setup: Setup, source: np.ndarray, target: np.ndarray, rng: np.ran
 
 
 def spaced(items: list[np.ndarray], count: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """`count` items at equal distances, so that few batches stand for all lengths of the corpus, in shuffled order."""
+    """Return `count` evenly spaced items in shuffled order, so that few batches represent all lengths of the corpus."""
     if len(items) < count:
         raise SystemExit(f"the corpus gives {len(items)} batches, but --batches is {count}; raise --corpus")
     chosen = [items[int((i + 0.5) * len(items) / count)] for i in range(count)]
@@ -109,10 +109,10 @@ def spaced(items: list[np.ndarray], count: int, rng: np.random.Generator) -> lis
 
 
 def pools_of(setup: Setup, source: np.ndarray, target: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
-    """The corpus in sorted pieces, each of which is cut into batches.
+    """Return the corpus as sorted pools of row numbers, each of which is cut into batches.
 
-    "source": shuffled, and pools of 50 batches sorted by source length, as Hugging Face's trainer does if asked to group by
-    length. "both": all of it sorted by target and source length, as in fairseq; that leaves the least padding.
+    "source": the corpus is shuffled, and pools of 50 batches are sorted by source length, as in Hugging Face's trainer with
+    grouping by length. "both": one pool sorted by target and source length, as in fairseq, which leaves the least padding.
     """
     if setup.bucketing == "both":
         return [np.lexsort((source, target))]
@@ -122,7 +122,7 @@ def pools_of(setup: Setup, source: np.ndarray, target: np.ndarray, rng: np.rando
 
 
 def cut(pool: np.ndarray, setup: Setup, source: np.ndarray, target: np.ndarray) -> list[np.ndarray]:
-    """Batches of at most `setup.tokens` real tokens a side; what does not fill one is left out."""
+    """Cut a pool into batches of at most `setup.tokens` real tokens per side; drop an incomplete last batch."""
     cuts, start, source_sum, target_sum = [], 0, 0, 0
     for row, (s, t) in enumerate(zip(source[pool].tolist(), target[pool].tolist(), strict=True)):
         source_sum, target_sum = source_sum + s + 1, target_sum + t + 1
@@ -133,7 +133,7 @@ def cut(pool: np.ndarray, setup: Setup, source: np.ndarray, target: np.ndarray) 
 
 
 def training_batches(setup: Setup) -> list[Sentences]:
-    """Batches of sentences of like length, which stand for all those of the corpus."""
+    """Return batches of sentences of similar length that represent the corpus."""
     rng = np.random.default_rng(setup.seed)
     source, target = draw_lengths(setup, setup.corpus, rng)
     cuts = [one for pool in pools_of(setup, source, target, rng) for one in cut(pool, setup, source, target)]
@@ -141,7 +141,7 @@ def training_batches(setup: Setup) -> list[Sentences]:
 
 
 def decoding_batches(setup: Setup) -> list[Sentences]:
-    """Batches of `setup.sentences` sentences, sorted by source length as every engine's manual advises."""
+    """Return batches of `setup.sentences` sentences, sorted by source length, as the manuals of all engines advise."""
     rng = np.random.default_rng(setup.seed)
     source, target = draw_lengths(setup, setup.sentences * setup.batches, rng)
     order = np.argsort(source, kind="stable")
@@ -151,7 +151,7 @@ def decoding_batches(setup: Setup) -> list[Sentences]:
 
 
 def fingerprint(batches: list[Sentences]) -> int:
-    """A checksum by which the parent sees that a worker drew the same batches."""
+    """Return a checksum, with which the parent verifies that a worker drew the same batches."""
     crc = 0
     for batch in batches:
         for ids in batch.sources + batch.targets:
@@ -160,7 +160,7 @@ def fingerprint(batches: list[Sentences]) -> int:
 
 
 def describe(batches: list[Sentences]) -> dict[str, Any]:
-    """Token counts, and the share of positions that a padded [B, T] batch would waste on each side."""
+    """Return token counts, and the share of padding on each side of a padded [B, T] batch."""
 
     def wasted(sides: list[list[list[int]]], real: int) -> float:
         padded = sum(len(side) * (max(map(len, side)) + 1) for side in sides)
@@ -180,9 +180,9 @@ def describe(batches: list[Sentences]) -> dict[str, Any]:
 
 
 def training_flops(setup: Setup, source_tokens: int, target_tokens: int) -> float:
-    """Operations of the matrix products of forward and backward, padding and attention's own products not counted."""
+    """Return the operations of all matrix products, forward and backward, without padding and attention's own products."""
     square, wide = setup.width**2, 2 * setup.width * setup.hidden
-    a_source = setup.layers * (4 * square + wide + 2 * square)  # encoder, and keys and values for the decoder
+    a_source = setup.layers * (4 * square + wide + 2 * square)  # the encoder, and keys and values for the decoder
     a_target = setup.layers * (4 * square + wide + 2 * square) + setup.width * setup.vocabulary
     return 6.0 * (source_tokens * a_source + target_tokens * a_target)
 

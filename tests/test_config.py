@@ -1,31 +1,21 @@
-"""Recipes: what is laid over what, and the one sentence that a wrong key or value gets."""
+"""Recipes: precedence, overrides, TOML, and the one sentence for a wrong key or value; search options."""
 
+import re
 import tomllib
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
-from regard.assembly import resolve
-from regard.config import (
-    Bitext,
-    DataConfig,
-    DecodeConfig,
-    Recipe,
-    TrainConfig,
-    apply_override,
-    decode,
-    differences,
-    dump_toml,
-    find_recipe,
-    load_recipe,
-    read_toml,
-    shipped_recipes,
-    to_table,
-)
-from regard.errors import ConfigError
+from regard.cli import app
+from regard.config import Bitext, DataConfig, Recipe, SearchOptions, TrainConfig
+from regard.errors import ConfigError, DecodeError
 from regard.models import MODELS, model_config
+from regard.recipe_files import apply_override, differences, find_recipe, load_recipe, shipped_recipes
+from regard.tasks.setup import resolve
+from regard.toml import decode, dump_toml, read_toml, to_table
 
 SMALL = """
 model = { kind = "transformer", width = 64 }
@@ -46,7 +36,7 @@ def small(tmp_path):
     return str(path)
 
 
-def overlaid(*overrides, table=None):
+def overridden(*overrides, table=None):
     table = {} if table is None else table
     for override in overrides:
         apply_override(table, override)
@@ -54,7 +44,7 @@ def overlaid(*overrides, table=None):
 
 
 def refusal(act, *arguments, **options):
-    """The sentence that a call ends in."""
+    """Return the sentence of the ConfigError that a call raises."""
     with pytest.raises(ConfigError) as caught:
         act(*arguments, **options)
     sentence = str(caught.value)
@@ -62,10 +52,10 @@ def refusal(act, *arguments, **options):
     return sentence
 
 
-# What is laid over what
+# Precedence
 
 
-def test_the_file_beats_the_default_and_the_command_line_beats_the_file(small):
+def test_the_file_overrides_the_default_and_the_command_line_overrides_the_file(small):
     default = TrainConfig()
     recipe = load_recipe(small, ["train.seed=7"])
     assert (default.steps, recipe.train.steps) == (100_000, 10)
@@ -73,7 +63,7 @@ def test_the_file_beats_the_default_and_the_command_line_beats_the_file(small):
     assert load_recipe(small, ["train.steps=20", "train.steps=30"]).train.steps == 30
 
 
-def test_a_recipe_is_named_after_its_file_unless_it_says_otherwise(small):
+def test_a_recipe_is_named_after_its_file_unless_it_has_a_name(small):
     assert load_recipe(small).name == "small"
     assert load_recipe(small, ["name=other"]).name == "other"
 
@@ -93,21 +83,21 @@ def test_a_recipe_is_named_after_its_file_unless_it_says_otherwise(small):
     ],
 )
 def test_an_override_is_read_as_toml_or_else_as_a_plain_string(text, value):
-    assert overlaid(f"key={text}") == {"key": value}
+    assert overridden(f"key={text}") == {"key": value}
 
 
-def test_dots_lead_into_tables_and_make_those_that_are_missing():
-    table = overlaid("a.b.c=1", "a.d=2", table={"a": {"b": {"e": 3}}})
+def test_a_dotted_key_sets_a_nested_value_and_creates_missing_tables():
+    table = overridden("a.b.c=1", "a.d=2", table={"a": {"b": {"e": 3}}})
     assert table == {"a": {"b": {"e": 3, "c": 1}, "d": 2}}
 
 
 @pytest.mark.parametrize("override", ["train.steps", "=5", "train.=5", ".steps=5", "train..steps=5"])
-def test_what_is_not_key_equals_value_is_told_what_an_override_looks_like(override):
-    assert refusal(overlaid, override) == (f"{override!r} is not an override; write key=value, as in train.steps=500")
+def test_an_override_without_key_or_value_is_refused_with_an_example(override):
+    assert refusal(overridden, override) == (f"{override!r} is not an override; write key=value, as in train.steps=500")
 
 
 def test_a_value_cannot_be_used_as_a_table():
-    assert refusal(overlaid, "train.steps=5", "train.steps.fast=1") == (
+    assert refusal(overridden, "train.steps=5", "train.steps.fast=1") == (
         "train.steps.fast cannot be set: 'steps' is a value, not a table"
     )
 
@@ -130,7 +120,7 @@ def test_an_unknown_key_answers_with_its_place_and_the_nearest_known_one(small, 
     assert refusal(load_recipe, small, [override]) == sentence
 
 
-def test_a_key_that_is_like_no_other_answers_with_all_of_them(small):
+def test_a_key_that_resembles_no_other_answers_with_all_of_them(small):
     sentence = refusal(load_recipe, small, ["evaluate.xyz=1"])
     assert sentence == "evaluate has no field 'xyz'; known: bleu_tokenize, lowercase"
 
@@ -145,16 +135,16 @@ def test_the_model_table_is_checked_by_the_family_it_names(small):
     ("table", "sentence"),
     [
         ({"kind": "transfomer"}, "model.kind is 'transfomer'; did you mean 'transformer'?"),
-        ({"width": 8}, "model.kind is None; known: bytenet, cmlm, convs2s, ctc, nat, rnn, transformer"),
+        ({"width": 8}, f"model.kind is None; known: {', '.join(sorted(MODELS.names()))}"),
         ({"kind": "transformer", "preset": "bigg"}, "model.preset is 'bigg'; did you mean 'big'?"),
         ({"kind": "transformer", "width": "8"}, "model.width: expected 'int', got 'str'"),
     ],
 )
-def test_a_model_that_is_not_known_is_refused(table, sentence):
+def test_an_unknown_model_is_refused(table, sentence):
     assert refusal(model_config, table) == sentence
 
 
-def test_the_keys_of_the_model_table_beat_its_preset_and_the_preset_the_defaults():
+def test_keys_of_the_model_table_override_its_preset_which_overrides_the_defaults():
     _, config = model_config({"kind": "transformer", "preset": "tiny", "hidden": 99})
     assert (config.hidden, config.width, config.num_layers) == (99, 128, 4)  # own key, tiny, tiny
     assert config.positions == "sinusoid"  # the default
@@ -194,6 +184,18 @@ def test_a_value_that_does_not_fit_is_named_with_what_fits(small, override, sent
     assert refusal(load_recipe, small, [override]) == sentence
 
 
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("tokenizer.kind=bpee", "tokenizer.kind is 'bpee'; did you mean 'bpe'?"),
+        ("train.metric=blue", "train.metric is 'blue'; did you mean 'bleu'?"),
+        ("model.kind=transfomer", "model.kind is 'transfomer'; did you mean 'transformer'?"),
+    ],
+)
+def test_a_name_that_is_not_registered_is_refused_before_training(small, override, sentence):
+    assert refusal(resolve, load_recipe(small, [override])) == sentence
+
+
 def test_a_missing_table_is_named():
     table = {"name": "x", "data": {"train": {"generate": "copy/train"}}}
     assert refusal(decode, Recipe, table, where="") == "the recipe: object missing required field 'model'"
@@ -214,7 +216,7 @@ def test_a_bitext_comes_from_exactly_one_place(given):
     assert "give either source and target, or pairs, or generate" in refusal(decode, Bitext, given, where="data.train")
 
 
-def test_options_cannot_be_changed_once_made():
+def test_options_are_immutable():
     with pytest.raises(AttributeError):
         TrainConfig().steps = 5
 
@@ -234,11 +236,16 @@ def test_a_folder_cannot_be_read_as_a_recipe(tmp_path):
 
 
 @pytest.mark.parametrize("name", shipped_recipes())
-def test_every_shipped_recipe_is_read_builds_a_model_config_and_survives_being_written_out(name):
+def test_every_shipped_recipe_loads_and_round_trips_through_toml(name):
     recipe = load_recipe(name)
     assert recipe.name == name
     model_config(recipe.model)
     assert decode(Recipe, tomllib.loads(dump_toml(to_table(recipe))), where="") == recipe
+
+
+def test_the_help_of_train_lists_every_shipped_recipe():
+    shown = CliRunner().invoke(app, ["train", "--help"], env={"COLUMNS": "400"}).output
+    assert set(shipped_recipes()) <= set(re.findall(r"[\w-]+", shown))
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x7f"), max_size=20)
@@ -253,16 +260,16 @@ TABLES = st.recursive(
 
 
 @given(TABLES)
-def test_toml_that_was_written_reads_back_as_the_same_table(table):
+def test_written_toml_parses_to_the_same_table(table):
     assert tomllib.loads(dump_toml(table)) == table
 
 
 @pytest.mark.parametrize("name", ["a b", "a.b", "[a]", "#", '"', "é", ""])
-def test_a_table_may_have_any_name_of_common_letters(name):
+def test_a_table_may_have_any_name(name):
     assert tomllib.loads(dump_toml({"test": {name: {"x": 1}}})) == {"test": {name: {"x": 1}}}
 
 
-def test_a_table_may_have_a_name_from_beyond_the_basic_plane():
+def test_a_table_may_have_a_name_outside_the_basic_plane():
     assert tomllib.loads(dump_toml({"🙂": {"x": 1}})) == {"🙂": {"x": 1}}
 
 
@@ -275,9 +282,68 @@ def test_a_string_may_hold_a_delete_character():
     assert tomllib.loads(dump_toml({"a": "\x7f"})) == {"a": "\x7f"}
 
 
-def test_what_is_unset_is_not_written():
+def test_unset_fields_are_not_written():
     table = to_table(DataConfig(train=Bitext(generate="copy/train")))
     assert table == {"train": {"generate": "copy/train"}, "test": {}, "max_length": 256}
+
+
+def test_options_of_single_searches_do_not_belong_in_a_recipe(small):
+    assert refusal(load_recipe, small, ["decode.nbest=2"]).startswith("decode has no field 'nbest'; ")
+    recipe = load_recipe(small)
+    assert to_table(recipe)["decode"].keys() == {
+        *("beam", "length_penalty", "max_extra", "tokens", "max_source", "iterations"),
+    }
+    with pytest.raises(ValueError, match=r"decode\.nbest cannot be set in a recipe"):
+        msgspec.structs.replace(recipe, decode=SearchOptions(nbest=2))
+
+
+# Search options
+
+
+@pytest.mark.parametrize("name", SearchOptions.BOUNDS)
+def test_a_search_option_has_the_same_bounds_in_a_recipe_and_in_python(name):
+    least, most = SearchOptions.BOUNDS[name]
+    beside = {"beam": 1000} if name == "nbest" else {}
+    for value in (least, most):
+        assert getattr(SearchOptions(**{**beside, name: value}), name) == value
+    number = type(getattr(SearchOptions(), name) or 0)
+    for value in (number(least - 1), number(most + 1)):
+        with pytest.raises(DecodeError) as caught:
+            SearchOptions(**{**beside, name: value})
+        if name not in SearchOptions.per_call:
+            assert refusal(decode, SearchOptions, {name: value}, where="decode") == f"decode: {caught.value}"
+
+
+def test_a_request_to_the_server_is_bounded_by_the_same_options():
+    schema = pytest.importorskip("regard.serve.schema", reason="needs the extra serve")
+    fields = schema.TranslateRequest.model_fields
+    shared = fields.keys() & SearchOptions.BOUNDS.keys()
+    assert shared == {"beam", "nbest", "length_penalty", "max_extra", "iterations"}
+    for name in shared:
+        least, most = SearchOptions.BOUNDS[name]
+        bounds = {type(one).__name__: one for one in fields[name].metadata}
+        assert bounds["Ge"].ge == least and bounds["Le"].le <= most, name
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_search_option_that_is_not_finite_is_refused(value):
+    with pytest.raises(DecodeError, match="numbers must be finite"):
+        SearchOptions(length_penalty=value)
+
+
+def test_options_are_changed_one_by_one_and_checked_again():
+    recipe = SearchOptions(beam=2, length_penalty=1.0)
+    assert recipe.replace(beam=3, nbest=3, length_penalty=None) == SearchOptions(beam=3, nbest=3, length_penalty=1.0)
+    with pytest.raises(DecodeError, match="nbest is 3, but beam is 2; ask for at most 2, or for a wider beam"):
+        recipe.replace(nbest=3)
+
+
+@pytest.mark.parametrize(
+    ("options", "longest"),
+    [({}, 60), ({"max_extra": 0}, 10), ({"max_length": 7}, 7), ({"max_length": 99}, 60)],
+)
+def test_the_output_is_limited_by_the_source_and_by_max_length(options, longest):
+    assert SearchOptions(**options).limit(10) == longest
 
 
 def test_written_recipes_keep_what_the_command_line_changed(small):
@@ -309,7 +375,7 @@ def test_equal_recipes_do_not_differ(small):
 
 def test_the_defaults_are_the_papers():
     # Vaswani et al. 2017, sections 5.3, 5.4 and 6.1
-    train, decoding = TrainConfig(), DecodeConfig()
+    train, decoding = TrainConfig(), SearchOptions()
     assert (train.betas, train.eps, train.warmup_steps, train.label_smoothing) == ((0.9, 0.98), 1e-9, 4000, 0.1)
     assert (decoding.beam, decoding.length_penalty, decoding.max_extra) == (4, 0.6, 50)
 
@@ -319,7 +385,7 @@ def write(folder, name, text):
     return str(folder / name)
 
 
-def test_a_recipe_is_laid_over_its_base(tmp_path):
+def test_a_recipe_is_merged_into_its_base(tmp_path):
     name = write(tmp_path, "mine.toml", 'base = "multi30k-en-de"\n[model]\ndropout = 0.1\n[train]\nsteps = 7\n')
     mine, base = load_recipe(name), load_recipe("multi30k-en-de")
     assert mine.name == "mine" and mine.train.steps == 7 and mine.train.lr == base.train.lr
@@ -334,7 +400,7 @@ def test_a_recipe_is_laid_over_its_base(tmp_path):
 def test_a_base_that_leads_back_is_refused(tmp_path):
     write(tmp_path, "a.toml", 'base = "b.toml"\n')
     name = write(tmp_path, "b.toml", f'base = "../{tmp_path.name}/a.toml"\n')
-    with pytest.raises(ConfigError, match="not itself in the end"):
+    with pytest.raises(ConfigError, match="not lead back to this one"):
         load_recipe(name)
     with pytest.raises(ConfigError, match="must name another recipe"):
         load_recipe(write(tmp_path, "c.toml", "base = 3\n"))
@@ -346,15 +412,15 @@ def test_a_table_in_the_wrong_place_is_one_sentence(tmp_path, table):
         load_recipe(write(tmp_path, "mine.toml", f'base = "copy"\n{table}\n'))
 
 
-def test_another_family_begins_its_table_anew_wherever_it_stands():
+def test_another_model_kind_empties_the_model_table_in_any_order_of_overrides():
     for overrides in (["model.width=32", "model.kind=rnn"], ["model.kind=rnn", "model.width=32"]):
         assert load_recipe("copy", overrides).model == {"kind": "rnn", "width": 32}
     assert load_recipe("copy", ["model.kind=transformer"]).model == load_recipe("copy").model
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", MODELS.names())
 def test_a_resolved_recipe_reads_back_as_itself(kind, tmp_path):
-    for preset in (None, *MODELS[kind].presets):
+    for preset in (None, *MODELS.get(kind, where="kind").presets):
         table = {"kind": kind} if preset is None else {"kind": kind, "preset": preset}
         recipe = resolve(msgspec.structs.replace(load_recipe("copy", []), model=table))
         path = tmp_path / "recipe.toml"

@@ -1,4 +1,4 @@
-"""A teacher's translations as a corpus, and a teacher as the judge of candidates."""
+"""Distillation of a corpus, and a teacher as rescorer of candidates."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 import regard
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.translator import Translation
-from regard.distilling import distill, most_like
+from regard.distilling import closest_to_reference, distill
 from regard.errors import ConfigError
 from regard.run.log import log_line
 
@@ -27,7 +27,7 @@ def files(tmp_path):
     return {"source": tmp_path / "a.txt", "reference": tmp_path / "b.txt"}
 
 
-def test_a_corpus_has_a_line_for_a_line_and_a_card(teacher, files, tmp_path):
+def test_a_corpus_has_one_target_line_per_source_line_and_a_card(teacher, files, tmp_path):
     folder = distill(teacher, tmp_path / "out", **files)
     source, target = ((folder / name).read_text().split("\n") for name in ("source.txt", "target.txt"))
     translator = regard.load(teacher)
@@ -37,42 +37,42 @@ def test_a_corpus_has_a_line_for_a_line_and_a_card(teacher, files, tmp_path):
     assert "best of the beam" in (folder / "card.md").read_text()
 
 
-def test_what_is_done_is_not_done_again_and_half_a_line_is_cut(teacher, files, tmp_path):
+def test_a_resumed_corpus_keeps_intact_lines_and_drops_an_incomplete_one(teacher, files, tmp_path):
     folder = distill(teacher, tmp_path / "out", **files)
-    whole = (folder / "target.txt").read_bytes()
-    first = whole.index(b"\n") + 1
+    complete = (folder / "target.txt").read_bytes()
+    first = complete.index(b"\n") + 1
     (folder / "target.jsonl.part").write_text(log_line({"text": "kept as it is"}) + log_line({"text": "half"})[:-9])
     card = json.loads((folder / "card.json").read_text())
     (folder / "card.json").write_text(json.dumps({**card, "done": False}))
-    told = []
-    distill(teacher, tmp_path / "out", **files, progress=lambda done, total: told.append(done))
-    assert (folder / "target.txt").read_bytes() == b"kept as it is\n" + whole[first:]
-    assert told[0] == 1
-    told.clear()
-    distill(teacher, tmp_path / "out", **files, progress=lambda done, total: told.append(done))
-    assert not told
+    reported = []
+    distill(teacher, tmp_path / "out", **files, progress=lambda done, total: reported.append(done))
+    assert (folder / "target.txt").read_bytes() == b"kept as it is\n" + complete[first:]
+    assert reported[0] == 1
+    reported.clear()
+    distill(teacher, tmp_path / "out", **files, progress=lambda done, total: reported.append(done))
+    assert not reported
 
 
-def test_another_corpus_in_the_same_folder_is_refused(teacher, files, tmp_path):
+def test_a_folder_with_another_corpus_is_refused(teacher, files, tmp_path):
     distill(teacher, tmp_path / "out", **files)
-    with pytest.raises(ConfigError, match="another teacher, or of another corpus"):
+    with pytest.raises(ConfigError, match=r"started with other settings \(beam: \d -> 2\)"):
         distill(teacher, tmp_path / "out", **files, beam=2)
-    files["source"].write_text("a b c\nc a\nd e\nc\n")  # as many lines
-    with pytest.raises(ConfigError, match="another teacher, or of another corpus"):
+    files["source"].write_text("a b c\nc a\nd e\nc\n")  # the same number of lines
+    with pytest.raises(ConfigError, match=r"started with other settings \(text\)"):
         distill(teacher, tmp_path / "out", **files)
 
 
-def test_a_folder_of_somebody_else_is_left_alone(teacher, files, tmp_path):
+def test_a_folder_with_other_files_is_refused_and_left_alone(teacher, files, tmp_path):
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     (theirs / "target.txt").write_text("mine\n")
     for place in (theirs, files["source"]):
-        with pytest.raises(ConfigError, match="not a folder of ours"):
+        with pytest.raises(ConfigError, match="choose another folder"):
             distill(teacher, place, **files)
     assert (theirs / "target.txt").read_text() == "mine\n"
 
 
-def test_a_blank_translation_gives_way_to_the_reference(teacher, files, tmp_path, monkeypatch):
+def test_a_blank_translation_is_replaced_by_the_reference(teacher, files, tmp_path, monkeypatch):
     blank = [[Translation(" ", 0.0)], [Translation("c a", 0.0)], [Translation("d e", 0.0)], [Translation("", 0.0)]]
     monkeypatch.setattr("regard.decoding.translator.Translator.stream", lambda self, texts, options: iter(blank))
     folder = distill(teacher, tmp_path / "out", **files)
@@ -80,32 +80,32 @@ def test_a_blank_translation_gives_way_to_the_reference(teacher, files, tmp_path
     assert json.loads((folder / "card.json").read_text())["blank_translations_replaced_by_the_reference"] == 2
 
 
-def test_most_like_the_reference():
+def test_the_hypothesis_closest_to_the_reference_is_found():
     found = [Translation(text, 0.0) for text in ("the cat", "a dog sat on a mat", "the dog sat")]
-    assert most_like("a dog sat on the mat", found) == "a dog sat on a mat"
+    assert closest_to_reference("a dog sat on the mat", found) == "a dog sat on a mat"
 
 
-def test_the_judge_scores_as_search_does_and_puts_the_best_first(teacher):
-    judged = regard.load(teacher, judge=teacher)
+def test_the_rescorer_scores_as_search_does_and_puts_the_best_first(teacher):
+    rescored = regard.load(teacher, rescorer=teacher)
     options = SearchOptions(beam=3, nbest=3, length_penalty=0.6)
     texts = ["a b c", "d", "e f g h"]
     alone = list(regard.load(teacher).stream(texts, options=options))
-    for ours, plain in zip(judged.stream(texts, options=options), alone, strict=True):
+    for ours, plain in zip(rescored.stream(texts, options=options), alone, strict=True):
         assert [one.score for one in ours] == sorted((one.score for one in ours), reverse=True)
         best = next(one for one in ours if one.text == plain[0].text)
         assert best.score == pytest.approx(plain[0].score, abs=0.01)
 
 
-def test_the_judge_reads_only_as_much_as_it_can(teacher):
-    judged = regard.load(teacher, judge=teacher)
-    judged.judge.model.max_length = 4
-    [found] = judged.stream(["a b c d e f g h"], options=SearchOptions(beam=2))
+def test_the_rescorer_respects_its_maximum_length(teacher):
+    rescored = regard.load(teacher, rescorer=teacher)
+    rescored.rescorer.model.max_length = 4
+    [found] = rescored.stream(["a b c d e f g h"], options=SearchOptions(beam=2))
     assert found[0].score < 0
 
 
-def test_who_writes_at_once_cannot_judge(teacher, tmp_path):
+def test_a_non_autoregressive_model_cannot_rescore(teacher, tmp_path):
     shape = ["model.width=16", "model.num_layers=1", "model.num_heads=2", "model.hidden=16"]
     steps = ["train.steps=2", "train.threads=1", "train.validate_pairs=1"]
     regard.train("copy", out=tmp_path / "ctc", overrides=["model.kind=ctc", *shape, *steps])
-    with pytest.raises(ConfigError, match="only a model that writes token by token can judge"):
-        regard.load(teacher, judge=tmp_path / "ctc")
+    with pytest.raises(ConfigError, match="only a model that writes token by token can rescore"):
+        regard.load(teacher, rescorer=tmp_path / "ctc")

@@ -1,4 +1,4 @@
-"""Every snippet in the README and in docs/ runs, in the order it stands there."""
+"""Run every snippet in the README and in docs/, in order."""
 
 import importlib.util
 import os
@@ -25,11 +25,12 @@ WORDS = {
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
+    """Return the kind and the text of every fenced block."""
     return re.findall(r"^```(\w+)\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.M | re.S)
 
 
 def write_bitext(folder: Path) -> None:
-    """Small parallel files under the names that the pages use."""
+    """Write small parallel files under the names that the pages use."""
     generator = random.Random(1)
     for name, size in {"train": 200, "dev": 20, "test": 20}.items():
         lines = [generator.choices(list(WORDS), k=generator.randint(2, 7)) for _ in range(size)]
@@ -38,31 +39,33 @@ def write_bitext(folder: Path) -> None:
 
 
 def recipe() -> str:
+    """Return the README's recipe with few steps: it must run, not reach a good score."""
     [text] = [text for kind, text in blocks(ROOT / "README.md") if kind == "toml"]
     assert "steps = 8000" in text
-    return text.replace("steps = 8000", "steps = 4\nthreads = 1")  # it must run here, not become good
+    return text.replace("steps = 8000", "steps = 4\nthreads = 1")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_snippets_of(page, tmp_path):
+def test_snippets_run(page, tmp_path):
     write_bitext(tmp_path)
     (tmp_path / "my.toml").write_text(recipe())
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
     for kind, text in blocks(page):
         if "--ray" in text and not importlib.util.find_spec("ray"):
-            continue  # an extra that CI goes without
-        if kind == "sh" and not text.startswith("make "):  # the make targets are what runs this test
+            continue  # CI does not install this extra
+        # The make targets run this test, so it must not run them.
+        if kind == "sh" and not text.startswith("make "):
             command = ["bash", "-euo", "pipefail", "-c", text]
         elif kind == "python":
             command = [sys.executable, "-c", text]
         else:
-            assert kind in ("sh", "toml", "text"), f"nobody runs a {kind!r} snippet"
+            assert kind in ("sh", "toml", "text"), f"snippets of kind {kind!r} are not run by this test"
             continue
         result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
         assert result.returncode == 0, f"{text}\n{result.stderr}"
 
 
-def test_links_between_pages_lead_somewhere():
+def test_links_between_pages_are_valid():
     for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
         for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"

@@ -41,11 +41,11 @@ def test_names_may_come_from_anything_that_can_be_walked_once():
 
 
 def test_a_package_that_is_there_is_imported():
-    assert require("json", extra="fast") is json
+    assert require("json", extra="plots") is json
 
 
 def test_a_package_that_is_not_there_names_the_extra_that_brings_it():
     with pytest.raises(MissingExtra) as caught:
-        require("a_package_nobody_wrote", extra="fast")
-    assert str(caught.value) == "this needs the package 'a_package_nobody_wrote': pip install 'regard[fast]'"
+        require("a_package_nobody_wrote", extra="plots")
+    assert str(caught.value) == "this needs the package 'a_package_nobody_wrote': pip install 'regard[plots]'"
     assert isinstance(caught.value.__cause__, ImportError)

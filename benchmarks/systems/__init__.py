@@ -1,4 +1,4 @@
-"""The table of systems: where each one's class is, what must be installed for it, and how it is constructed.
+"""The table of systems: the class of each, the packages it requires, and its constructor options.
 
 A class has `prepare(setup, job) -> number of parameters` and `collate(batches)`, and for the jobs that it knows
 `train_round(collated) -> seconds, mean loss` or `decode_round(collated, beam) -> seconds, ids of every output`.
@@ -18,7 +18,7 @@ class Entry:
 
 TORCH = ("torch",)
 HUGGING_FACE = ("torch", "transformers")
-ENGINE = ("torch", "transformers", "ctranslate2")  # the engine is given the Hugging Face peer's weights
+ENGINE = ("torch", "transformers", "ctranslate2")  # the engine uses the weights of the Hugging Face peer
 TRAIN, DECODE = ("train",), ("decode",)
 
 SYSTEMS = {
@@ -33,7 +33,7 @@ SYSTEMS = {
     "ctranslate2_int8": Entry("systems.ct2:CTranslate2", ENGINE, DECODE, {"int8": True}),
     "ctranslate2_parallel": Entry("systems.ct2:CTranslate2", ENGINE, DECODE, {"parallel": True}),
     "ctranslate2_int8_parallel": Entry("systems.ct2:CTranslate2", ENGINE, DECODE, {"int8": True, "parallel": True}),
-    # Other families, each beside a plain one of its own; compared in pairs, by name.
+    # Other families, each paired with a plain implementation; selected by name.
     "ours_rnn": Entry("systems.ours:Ours", ("torch", "regard"), TRAIN, {"family": "rnn"}),
     "plain_lstm": Entry("systems.plain:Plain", TORCH, TRAIN, {"family": "rnn"}),
     "ours_convs2s": Entry("systems.ours:Ours", ("torch", "regard"), TRAIN, {"family": "convs2s"}),
@@ -44,7 +44,7 @@ SYSTEMS = {
 
 
 def systems_for(job: str, *, compiled: bool) -> list[str]:
-    """Names of the systems that can do the job, those compiled included if asked for."""
+    """Return the names of the systems that support the job, including compiled ones if `compiled`."""
     return [
         name
         for name, entry in SYSTEMS.items()

@@ -1,4 +1,4 @@
-"""CTranslate2: the engine that trained models are commonly deployed on, given the very weights of the Marian peer."""
+"""CTranslate2, an engine on which trained models are commonly deployed, with the weights of the Marian peer."""
 
 import json
 import multiprocessing
@@ -27,7 +27,7 @@ def vocabulary(size: int) -> list[str]:
 
 
 def fill_linear(spec: Any, *layers: Any) -> None:
-    """One matrix for the layers that read the same input, as the engine wants queries, keys and values."""
+    """One matrix for the layers that read the same input, as the engine expects for queries, keys and values."""
     import torch
 
     spec.weight = torch.cat([layer.weight for layer in layers]).detach().numpy()
@@ -63,7 +63,7 @@ def fill_stack(spec: Any, stack: Any) -> None:
 
 
 def convert(setup: Setup, folder: str) -> None:
-    """Write the Marian peer as a CTranslate2 model; its own process, so that torch is not on the engine's account."""
+    """Write the Marian peer as a CTranslate2 model. Runs in its own process, so that the engine's memory excludes torch."""
     from systems.marian import build_marian
     from systems.padded import count_parameters
 
@@ -84,9 +84,9 @@ def convert(setup: Setup, folder: str) -> None:
 
 
 class CTranslate2:
-    """One batch at a time over all threads, or `parallel`: one thread a batch and several batches at once.
+    """One batch at a time over all threads, or `parallel`: several batches at once, one thread per batch.
 
-    The second is what the engine's manual advises for throughput; nobody else is given more than one batch at a time.
+    The engine's manual advises the second for throughput; `ours` and `marian_parallel` work the same way.
     """
 
     def __init__(self, *, int8: bool = False, parallel: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Hugging Face MarianMTModel with random weights: the translation model of its hub, trained and decoded its own way."""
+"""Hugging Face MarianMTModel with random weights: its hub's translation model, trained and decoded with its own code."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,7 @@ from workload import BOS, EOS, PAD, Setup
 
 
 def build_marian(setup: Setup) -> Any:
-    """The same weights for the same setup, in whichever process."""
+    """Build the model; the same setup gives the same weights in every process."""
     torch.manual_seed(setup.seed)
     config = MarianConfig(
         vocab_size=setup.vocabulary,
@@ -52,7 +52,7 @@ def build_marian(setup: Setup) -> Any:
 
 
 class Marian(PaddedTrainer):
-    """With `parallel`, decodes several batches at once, a thread each, as we do."""
+    """Marian; with `parallel` it decodes several batches at once, one thread per batch, as we do."""
 
     def __init__(self, *, compiled: bool = False, parallel: bool = False) -> None:
         super().__init__(compiled=compiled)

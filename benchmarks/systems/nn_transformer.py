@@ -57,8 +57,8 @@ class Translator(nn.Module):
     def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
         padding_BS = source_BS == PAD
         S, T = source_BS.size(1), target_BT.size(1)
-        # No padding mask for the target: padding is last, so no real token looks at it under the causal mask, and
-        # without one the module takes the causal kernel instead of a written-out mask.
+        # No padding mask for the target: padding is last, so no real token attends to it under the causal mask, and
+        # without one the module uses the causal kernel instead of an explicit mask.
         states_BTD = self.transformer(
             self.embed(source_BS),
             self.embed(target_BT),

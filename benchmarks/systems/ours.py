@@ -1,24 +1,27 @@
 """regard itself, by the functions that `regard train` and `regard translate` call."""
 
+import os
 import sys
 import time
 from typing import Any
 
-import regard  # noqa: F401  # isort: skip  (before torch, as in our commands: it sets up the allocator)
+# As in our commands; torch reads it when it is imported.
+os.environ.setdefault("MIMALLOC_PURGE_DELAY", "1000")
+
 import numpy as np
 import torch
 
 from regard.config import TrainConfig
-from regard.data.loader import Batch, make_batch
-from regard.data.order import Sides
+from regard.data.batch import Batch
+from regard.data.collate import collate_pairs, make_batch
+from regard.data.columns import Column, Columns, pair_columns
+from regard.data.packed_shapes import SPARE_SIMILAR, PackedShape, round_lengths
 from regard.data.packing import PackedBatch, fill, write_row
-from regard.data.shapes import SPARE_ALIKE, Shape, round_lengths
-from regard.data.store import IdStore
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.lanes import search_all
+from regard.decoding.search import search_all
 from regard.models import build_model
-from regard.training.graph import STEPS_BEFORE, RecordedStep
-from regard.training.spread import Spread
+from regard.training.cuda_graph import STEPS_BEFORE, CudaGraphStep
+from regard.training.data_parallel import DistributedModel
 from regard.training.step import make_optimizer, read, training_step
 from regard.training.world import World
 from systems.padded import configure_torch, draw_weights, synchronize
@@ -59,47 +62,48 @@ class Ours:
             self.model.train()
             self.config = TrainConfig(label_smoothing=setup.smoothing, clip_norm=setup.clip)
             self.optimizer = make_optimizer(self.model, self.config)
-            self.spread = Spread(self.model, smoothing=setup.smoothing, world=World(device=torch.device(setup.device)))
-            self.recorded: RecordedStep | None = None
+            self.distributed = DistributedModel(
+                self.model, smoothing=setup.smoothing, world=World(device=torch.device(setup.device))
+            )
+            self.recorded: CudaGraphStep | None = None
             self.steps = 0
         else:
-            self.model.to(DTYPES[setup.precision]).eval()
-            self.model.lay_out_for_search(int8=self.int8)
+            self.model = self.model.to(DTYPES[setup.precision]).for_inference(int8=self.int8)
         return self.model.num_parameters()
 
     def collate(self, batches: list[Sentences]) -> list[Any]:
         if not self.packs:
             return [make_batch(batch.sources, batch.targets, self.setup.device) for batch in batches]
-        # The same sentences in as many steps, laid into batches our way.
-        sides = Sides(
-            IdStore.from_lists([ids for batch in batches for ids in batch.sources]),
-            IdStore.from_lists([ids for batch in batches for ids in batch.targets]),
+        # The same sentences in the same number of steps, packed as in `regard train`.
+        sides = pair_columns(
+            Column.from_lists([ids for batch in batches for ids in batch.sources]),
+            Column.from_lists([ids for batch in batches for ids in batch.targets]),
         )
-        lay = self.alike if self.model.like_lengths else self.pack
+        lay = self.alike if self.model.similar_lengths else self.pack
         packed = []
         for shape, pairs in lay(sides, len(batches)):
             row = np.empty(shape.numbers, dtype=np.int32)
-            write_row(row, sides, pairs, shape)
+            write_row(row, collate_pairs(sides, pairs), shape)
             packed.append(PackedBatch(torch.from_numpy(row).to(self.setup.device), shape, int(row[-1])))
         return packed
 
-    def pack(self, sides: Sides, steps: int) -> list[tuple[Shape, Any]]:
-        """All sentences in so many batches of the smallest shape that holds them."""
-        source, target = sides.source.lengths + 1, sides.target.lengths + 1
+    def pack(self, sides: Columns, steps: int) -> list[tuple[PackedShape, Any]]:
+        """Return all sentences in `steps` batches of the smallest shape that holds them."""
+        source, target = sides["source"].lengths + 1, sides["target"].lengths + 1
         for spare in np.arange(1.001, 1.05, 0.001):
             tokens = [-(-int(side.sum() * spare / steps) // 64) * 64 for side in (source, target)]
-            shape = Shape(*tokens, 2 * len(source) // steps, self.setup.longest + 1)
+            shape = PackedShape(*tokens, 2 * len(source) // steps, self.setup.longest + 1)
             full, left = fill(source, target, shape, np.random.default_rng(self.setup.seed))
             if len(full) == steps - 1 and len(left):
                 return [(shape, pairs) for pairs in [*full, left]]
         raise AssertionError("the sentences do not fit")
 
-    def alike(self, sides: Sides, steps: int) -> list[tuple[Shape, Any]]:
-        """All sentences in so many batches, those of like length together, each in a shape of its own.
+    def alike(self, sides: Columns, steps: int) -> list[tuple[PackedShape, Any]]:
+        """Return all sentences in `steps` batches of sentences of similar length, each with its own shape.
 
-        Such shapes have about as many places without a token as the loader's, which are for many batches each.
+        These shapes have about as much padding as those of the loader, which serve many batches each.
         """
-        source, target = sides.source.lengths + 1, sides.target.lengths + 1
+        source, target = sides["source"].lengths + 1, sides["target"].lengths + 1
         order = np.argsort(np.maximum(source, target), kind="stable")
         tokens = target[order].cumsum()
         found = []
@@ -107,13 +111,13 @@ class Ours:
             longest = max(source[pairs].max(), target[pairs].max())
             rounded = next((end + 1 for end in round_lengths(self.setup.longest) if end + 1 >= longest), longest)
             sizes = [-(-int(side[pairs].sum() + 1) // 64) * 64 for side in (source, target)]
-            found.append((Shape(*sizes, int(SPARE_ALIKE * len(pairs)) + 9, int(rounded)), pairs))
+            found.append((PackedShape(*sizes, int(SPARE_SIMILAR * len(pairs)) + 9, int(rounded)), pairs))
         return found
 
     @property
     def packs(self) -> bool:
-        """Whether batches are packed and the step recorded, as `regard train` does on a GPU."""
-        fits = self.model.fixed_shapes and self.setup.device.startswith("cuda") and self.setup.precision == "bf16"
+        """Return whether batches are packed and the step is recorded, as in `regard train` on a GPU."""
+        fits = self.model.static_shapes and self.setup.device.startswith("cuda") and self.setup.precision == "bf16"
         return self.job == "train" and fits
 
     def step(self, batch: Any) -> torch.Tensor:
@@ -121,8 +125,8 @@ class Ours:
         self.steps += 1
         if isinstance(batch, PackedBatch):
             if self.recorded is None:
-                self.recorded = RecordedStep(
-                    self.spread,
+                self.recorded = CudaGraphStep(
+                    self.distributed,
                     self.optimizer,
                     self.config,
                     precision=torch.bfloat16,
@@ -130,7 +134,7 @@ class Ours:
                 )
             return self.recorded([batch], rate=self.setup.lr)
         return training_step(
-            self.spread,
+            self.distributed,
             self.optimizer,
             [batch],
             self.config,
@@ -139,7 +143,8 @@ class Ours:
         )
 
     def train_round(self, batches: list[Any]) -> tuple[float, float]:
-        if self.steps == 0 and self.packs:  # nobody times the first round: every shape is to be recorded in it
+        # The first round is not timed, so every shape is recorded in it.
+        if self.steps == 0 and self.packs:
             for batch in batches * STEPS_BEFORE:
                 self.step(batch)
         synchronize(self.setup.device)

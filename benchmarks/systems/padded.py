@@ -1,4 +1,4 @@
-"""What the torch peers have in common: padded batches and the training step, timed.
+"""What the torch peers share: padded batches and the training step, timed.
 
 B sentences, S source positions, T target positions, V vocabulary.
 """
@@ -48,7 +48,7 @@ def configure_torch(setup: Setup) -> None:
     torch.manual_seed(setup.seed)
     if setup.device.startswith("cuda"):
         torch.set_float32_matmul_precision("high")
-        # cuDNN's attention can return NaN gradients under a mask (pytorch #196678), so nobody gets it.
+        # cuDNN's attention can return NaN gradients under a mask (pytorch #196678), so no system uses it.
         torch.backends.cuda.enable_cudnn_sdp(False)
 
 
@@ -73,12 +73,12 @@ def draw_weights(model: nn.Module) -> None:
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Trained numbers; a matrix that is used in three places counts once."""
+    """Return the number of trained parameters; a shared matrix counts once."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
 class PaddedTrainer(ABC):
-    """A peer on padded batches; it says how to build the model and how to get logits out of it."""
+    """A peer on padded batches; subclasses define how to build the model and compute logits."""
 
     model: nn.Module
 
@@ -104,7 +104,7 @@ class PaddedTrainer(ABC):
         return [pad_batch(batch, self.setup.device) for batch in batches]
 
     def loss(self, batch: PaddedBatch) -> Tensor:
-        """Mean smoothed cross-entropy over the real target tokens."""
+        """Return the mean smoothed cross-entropy over the real target tokens."""
         logits_BTV = self.logits(batch)
         return F.cross_entropy(
             logits_BTV.flatten(0, 1),

@@ -1,6 +1,6 @@
-"""The rivals as a competent person writes them from PyTorch's own modules: padded batches, no kernels of one's own.
+"""Straightforward implementations of the rivals from PyTorch's own modules: padded batches, no custom kernels.
 
-Each has the shape of the model of ours that it stands beside, so that parameter counts agree.
+Each has the shape of the corresponding model of ours, so that parameter counts agree.
 """
 
 import math
@@ -91,7 +91,7 @@ class Convolutions(nn.Module):
 
 
 class Plain(PaddedTrainer):
-    """One of them, by name."""
+    """One of these models, by name."""
 
     def __init__(self, *, family: str) -> None:
         super().__init__()

@@ -1,34 +1,115 @@
 """Sequence-to-sequence with attention, from parallel text to a trained, measured and explained model.
 
-import regard
-run = regard.train("dates", out="runs/dates")
-model = regard.load("runs/dates")
-model.translate(["samedi 14 novembre 2026"])
-regard.evaluate("runs/dates")
+    import regard
+    regard.train("dates", out="runs/dates")
+    regard.load("runs/dates").translate(["samedi 14 novembre 2026"])
+    regard.evaluate("runs/dates")
+
+Everything in `regard.__all__` is public; `regard.nn` holds the layers. Importing regard changes nothing in the process, and
+imports torch only when a name that needs it is first used.
 """
 
 from __future__ import annotations
 
-import os
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
-    from regard.api import evaluate, load, train
-
-# PyTorch's allocator on Arm gives memory back after 10 ms, and the next step wants it again (LOG.md, "On a Neoverse N1").
-# In milliseconds; it is read when torch is imported, which is later for our commands.
-os.environ.setdefault("MIMALLOC_PURGE_DELAY", "1000")
+    from regard import nn as nn
+    from regard.api import (
+        card as card,
+    )
+    from regard.api import (
+        evaluate as evaluate,
+    )
+    from regard.api import (
+        export as export,
+    )
+    from regard.api import (
+        load as load,
+    )
+    from regard.api import (
+        load_model as load_model,
+    )
+    from regard.api import (
+        look as look,
+    )
+    from regard.api import (
+        train as train,
+    )
+    from regard.config import SearchOptions as SearchOptions
+    from regard.data.batch import Batch as Batch
+    from regard.data.collate import make_batch as make_batch
+    from regard.data.columns import Column as Column
+    from regard.data.columns import Columns as Columns
+    from regard.data.loader import Loader as Loader
+    from regard.data.ragged import Layout as Layout
+    from regard.data.ragged import Ragged as Ragged
+    from regard.decoding.search import search as search
+    from regard.decoding.translator import Translator as Translator
+    from regard.evaluation.metrics import Metric as Metric
+    from regard.evaluation.metrics import register_metric as register_metric
+    from regard.models import Family as Family
+    from regard.models import register_model as register_model
+    from regard.models.bytenet import ByteNet as ByteNet
+    from regard.models.cmlm import Cmlm as Cmlm
+    from regard.models.convs2s import ConvS2S as ConvS2S
+    from regard.models.ctc import Ctc as Ctc
+    from regard.models.nat import Nat as Nat
+    from regard.models.pointer import Pointer as Pointer
+    from regard.models.rnn import Rnn as Rnn
+    from regard.models.tagger import Classifier as Classifier
+    from regard.models.tagger import Tagger as Tagger
+    from regard.models.transformer import Transformer as Transformer
+    from regard.tasks import register_task as register_task
+    from regard.tasks.base import Task as Task
+    from regard.text.tokenizer import TokenizerKind as TokenizerKind
+    from regard.text.tokenizer import register_tokenizer as register_tokenizer
+    from regard.training.trainer import Trainer as Trainer
 
 __version__ = "0.1.0"
-__all__ = ["RegardError", "__version__", "evaluate", "load", "train"]
+
+# Public names, by the module that defines them.
+_PUBLIC = {
+    "regard.api": ("card", "evaluate", "export", "load", "load_model", "look", "train"),
+    "regard.config": ("SearchOptions",),
+    "regard.data.batch": ("Batch",),
+    "regard.data.collate": ("make_batch",),
+    "regard.data.columns": ("Column", "Columns"),
+    "regard.data.loader": ("Loader",),
+    "regard.data.ragged": ("Layout", "Ragged"),
+    "regard.decoding.search": ("search",),
+    "regard.decoding.translator": ("Translator",),
+    "regard.evaluation.metrics": ("Metric", "register_metric"),
+    "regard.models": ("Family", "register_model"),
+    "regard.models.bytenet": ("ByteNet",),
+    "regard.models.cmlm": ("Cmlm",),
+    "regard.models.convs2s": ("ConvS2S",),
+    "regard.models.ctc": ("Ctc",),
+    "regard.models.nat": ("Nat",),
+    "regard.models.pointer": ("Pointer",),
+    "regard.models.rnn": ("Rnn",),
+    "regard.models.tagger": ("Classifier", "Tagger"),
+    "regard.models.transformer": ("Transformer",),
+    "regard.tasks": ("register_task",),
+    "regard.tasks.base": ("Task",),
+    "regard.text.tokenizer": ("TokenizerKind", "register_tokenizer"),
+    "regard.training.trainer": ("Trainer",),
+}
+_MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
+__all__ = ["RegardError", "__version__", "nn", *sorted(_MODULE_OF)]
 
 
 def __getattr__(name: str) -> Any:
-    """The verbs, imported when first used: `import regard` alone does not import torch."""
-    if name in ("evaluate", "load", "train"):
-        from regard import api
-
-        return getattr(api, name)
+    """Import a public name when it is first used."""
+    if name == "nn":
+        return importlib.import_module("regard.nn")
+    if name in _MODULE_OF:
+        return getattr(importlib.import_module(_MODULE_OF[name]), name)
     raise AttributeError(f"module 'regard' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

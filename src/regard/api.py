@@ -1,4 +1,4 @@
-"""The verbs in Python: train, load, evaluate, card, export."""
+"""The verbs in Python: train, load, evaluate, look, card, export."""
 
 from __future__ import annotations
 
@@ -6,51 +6,54 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from regard import kernels
-from regard.assembly import (
-    chosen_budget,
-    fresh_model,
-    fresh_tokenizers,
-    learn_to_align,
-    load_corpus,
-    log_event,
-    make_loader,
-    make_validator,
-    refuse_other_recipe,
-    resolve,
-    tokenizers_for_all,
-    try_one_pair,
-)
-from regard.config import Recipe, find_recipe, load_recipe
+from regard.config import Recipe
+from regard.data.columns import Columns
+from regard.decoding.cuda_graph_model import with_cuda_graphs
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.judge import Judge
-from regard.decoding.recorded import record
-from regard.decoding.translator import Translator, search_options
-from regard.errors import ConfigError, DataError
-from regard.evaluation.metrics import Score, score_all
+from regard.decoding.rescorer import Rescorer
+from regard.decoding.translator import Translator
+from regard.errors import CheckpointError, ConfigError, DataError
+from regard.evaluation.metrics import Score, deciding_metric, score_all
 from regard.explain.report import write_report
-from regard.models import build_model
-from regard.models.base import Seq2Seq
+from regard.explain.trace import Trace
+from regard.models import build_model, expected_shapes
+from regard.models.base import Model, Seq2Seq
 from regard.nn.device import pick_device, pick_precision, use_device, use_threads
 from regard.nn.int8 import refuse_without_int8
+from regard.recipe_files import find_recipe, load_recipe
 from regard.run.card import make_card, write_card
-from regard.run.checkpoint import load_weights
-from regard.run.compact import WeightKind
-from regard.run.folder import CARD_JSON, CARD_PAGE, RunFolder
-from regard.run.shipped import find_run
+from regard.run.checkpoint import Checkpoint, load_weights
+from regard.run.folder import CARD_JSON, CARD_PAGE, RECIPE, RunFolder
+from regard.run.pretrained import find_run
+from regard.run.quantize import WeightKind
+from regard.tasks import task_of
+from regard.tasks.base import Predictor, Task
+from regard.tasks.setup import (
+    choose_budget,
+    fresh_model,
+    make_loader,
+    refuse_other_recipe,
+    resolve,
+    share_codec,
+    try_one_example,
+)
+from regard.tasks.translation import TranslationTask
+from regard.tasks.validation import make_validator
 from regard.text.bitext import anchor, data_folders, load_bitext, named_folder, refuse_outside, without_folders
 from regard.text.corpus import read_pairs
-from regard.training.events import Event, Listener, Noted, Saved, Validated
+from regard.training.events import Event, Listener, Noted, Saved, Validated, log_entry
 from regard.training.saver import disk_error
 from regard.training.trainer import Trainer
 from regard.training.world import World, join, own_device
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrainResult:
     """How a call of `train` ended."""
 
     run: RunFolder
@@ -67,16 +70,16 @@ def train(
     listen: Listener = lambda event: None,
     stop: Callable[[], bool] = lambda: False,
     accept: Sequence[str] = (),
-) -> Outcome:
-    """Trains a recipe into a run folder, or goes on with the unfinished run that the folder holds.
+) -> TrainResult:
+    """Train a recipe into a run folder, or resume the unfinished run in it.
 
-    A run goes on with the settings it was begun with; those named in `accept` may differ from now on.
+    A run resumes with the settings it was started with; those named in `accept` may change.
     """
-    beside = None
+    recipe_folder = None
     if isinstance(recipe, str):
-        beside = find_recipe(recipe).parent
+        recipe_folder = find_recipe(recipe).parent
         recipe = load_recipe(recipe, overrides)
-    folders = data_folders(data, beside)
+    folders = data_folders(data, recipe_folder)
     recipe = resolve(msgspec.structs.replace(recipe, data=anchor(recipe.data, folders, named=named_folder(data))))
     run = RunFolder(out or Path("runs") / recipe.name)
     if run.exists:
@@ -85,7 +88,7 @@ def train(
             recipe = msgspec.structs.replace(recipe, train=train)
         refuse_other_recipe(run, recipe, accept)
     if run.finished:
-        return Outcome(run, finished=True, trained=False)
+        return TrainResult(run, finished=True, trained=False)
     device = use_device(pick_device(own_device(recipe.train.device)))
     use_threads(recipe.train.threads)
     with kernels.allowed(recipe.train.kernels), join(device) as world:
@@ -101,8 +104,8 @@ def _train(
     world: World,
     *,
     changed: bool,
-) -> Outcome:
-    """Trains a resolved recipe that is not refused."""
+) -> TrainResult:
+    """Train a resolved recipe that has passed all checks."""
     begun = world.gather(run.exists)[0]
 
     def hear(event: Event) -> None:
@@ -110,7 +113,7 @@ def _train(
             return
         try:
             if logs:
-                log_event(run, event)
+                run.log(log_entry(event))
             if logs and isinstance(event, Validated | Saved):
                 write_report(run)
         except OSError as error:
@@ -119,29 +122,41 @@ def _train(
         listen(event)
 
     logs = False  # nothing is written before everything is known to fit
-    corpus = load_corpus(recipe, folders)
+    task = task_of(recipe)
+    corpus = task.read(folders)
     hear(Noted(0, corpus.summary))
     if begun and run.corpus() != corpus.fingerprint():
         raise DataError(f"the text has changed since {run} was begun; put it back, or name another folder with --out")
-    fresh = fresh_tokenizers(recipe, corpus.train) if world.writes and not begun else None
-    tokenizers = run.tokenizers() if begun else tokenizers_for_all(fresh, world)
-    model = fresh_model(recipe, tokenizers).to(world.device)
-    ids = corpus.train.encoded(tokenizers)
-    recipe = chosen_budget(recipe, ids, model, world, hear)
-    aligner = learn_to_align(recipe, ids, model)
-    ids = ids if aligner is None else aligner.add_to(ids)
-    loader = make_loader(recipe, corpus.train, ids, tokenizers, model, world, hear)
-    validate = make_validator(recipe, corpus.valid, tokenizers, world, aligner) if corpus.valid else None
-    try_one_pair(model.eval(), world.device, pick_precision(recipe.train.precision, world.device))
-    trainer = Trainer(model, loader, recipe.train, run, world=world, validate=validate, listen=hear, stop=stop)
+    fitted = task.fit(corpus.train) if world.writes and not begun else None
+    codec = task.load_codec(run.codec_folder()) if begun else share_codec(task, fitted, world)
+    model = fresh_model(recipe, task.sizes(codec), added=max(task.added)).to(world.device)
+    dataset = task.dataset(corpus.train, codec)
+    recipe = choose_budget(task, codec, dataset, model, world, hear)
+    task = task_of(recipe)
+    extras = task.extras(model, dataset)
+    dataset = extras(dataset) if isinstance(dataset, Columns) else dataset
+    loader = make_loader(task, dataset, task.epochs(corpus.train, dataset, codec), model, world, hear)
+    validate = make_validator(task, corpus.valid, codec, world, extras) if corpus.valid else None
+    try_one_example(task, codec, model.eval(), world.device, pick_precision(recipe.train.precision, world.device))
+    trainer = Trainer(
+        model,
+        loader,
+        recipe.train,
+        run,
+        world=world,
+        validate=validate,
+        higher_is_better=deciding_metric(recipe.train.metric, compares=task.compares).higher_is_better,
+        listen=hear,
+        stop=stop,
+    )
     if world.any(stop()):
-        return Outcome(run, finished=False, trained=True)
+        return TrainResult(run, finished=False, trained=True)
     with run.locked() if world.writes else nullcontext():
         if world.writes:
             if run.exists != begun:
                 raise ConfigError(f"another process has begun {run} meanwhile; give the command again")
             if not begun:  # all that can be refused has been: only now is anything written
-                run.create(recipe, tokenizers, corpus.fingerprint())
+                run.create(recipe, codec, corpus.fingerprint())
             elif changed:
                 run.change_recipe(recipe)
         world.wait()  # for the folder to be there
@@ -149,7 +164,12 @@ def _train(
         finished = trainer.fit()
         if world.writes:
             write_report(run)
-        return Outcome(run, finished=finished, trained=True)
+        return TrainResult(run, finished=finished, trained=True)
+
+
+def load_model(run: Path | str, *, device: str = "auto") -> Model:
+    """Return a run's model as a plain module, in evaluation mode: trainable, and not laid out for search."""
+    return _load(run, device)[0]
 
 
 def load(
@@ -157,34 +177,76 @@ def load(
     *,
     device: str = "auto",
     warn: Callable[[str], None] = lambda text: None,
-    judge: Path | str | None = None,
+    rescorer: Path | str | None = None,
     int8: bool = False,
-) -> Translator:
-    """A run's model, ready to translate: the final weights, or the newest checkpoint while it is still training.
+) -> Predictor:
+    """Return a predictor for a run: its final weights, or the newest checkpoint while training lasts.
 
-    `judge` is another run, whose model chooses among the candidates of a beam. With `int8` large matrices are multiplied as
-    8-bit integers: faster on a CPU, and nearly the same translations.
+    For translation that is a `Translator`. `rescorer` is another translation run, whose model chooses among the candidates
+    of a beam. `int8` multiplies large matrices as 8-bit integers: faster on a CPU, and nearly the same output.
     """
-    where, folder = pick_device(device), find_run(run)
     if int8:
-        refuse_without_int8(where)
-    recipe, tokenizers = folder.recipe(), folder.tokenizers()
-    checkpoint, name = folder.weights()  # first: they say whether the model is as large as the recipe makes it
-    model = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
-    load_weights(model, checkpoint.weights, origin=f"{folder}/{name}")
-    model.to(use_device(where)).eval()
-    if not model.lay_out_for_search(int8=int8) and int8:
+        refuse_without_int8(pick_device(device))
+    model, codec, task = _load(run, device)
+    if not isinstance(task, TranslationTask):
+        if rescorer is not None or int8:
+            raise ConfigError(f"{run} is a {task.name} run; rescorer and int8 are for translation")
+        predictor: Predictor = task.predictor(model, codec, warn=warn)
+        return predictor
+    # The plain model is dropped; search has a copy of its own.
+    model = model.for_inference(int8=int8)
+    if int8 and not model.uses_int8:
         warn("no matrix of this model is so large that 8-bit integers are faster; it computes in float32")
-    chooses = None if judge is None else _judge(judge, device)
-    searched = record(model) if isinstance(model, Seq2Seq) else model
-    return Translator(searched, tokenizers, recipe.decode, warn=warn, judge=chooses)
+    chooses = None if rescorer is None else _load_rescorer(rescorer, device)
+    searched = with_cuda_graphs(model) if isinstance(model, Seq2Seq) else model
+    return task.predictor(searched, codec, warn=warn, rescorer=chooses)
 
 
-def _judge(run: Path | str, device: str) -> Judge:
-    teacher = load(run, device=device)
+def load_translator(run: Path | str, verb: str, **options: Any) -> Translator:
+    """Return a translation run's model in use; refuse runs of other tasks, which `verb` cannot serve."""
+    task = _task_of_run(find_run(run))
+    if not isinstance(task, TranslationTask):
+        raise ConfigError(f"{run} is a {task.name} run, and {verb} is for translation; use regard evaluate, or look")
+    translator = load(run, **options)
+    assert isinstance(translator, Translator)
+    return translator
+
+
+def _load(run: Path | str, device: str) -> tuple[Model, Any, Task[Any]]:
+    """Return a run's model on a device, its codec and its task."""
+    where, folder = pick_device(device), find_run(run)
+    task = _task_of_run(folder)
+    codec = task.load_codec(folder.codec_folder())
+    # First: this says whether the model is as large as the recipe makes it.
+    checkpoint, name = _weights(folder, task, codec)
+    model = build_model(task.recipe.model, **task.sizes(codec))
+    load_weights(model, checkpoint.weights, origin=f"{folder}/{name}")
+    return model.to(use_device(where)).eval(), codec, task
+
+
+def _task_of_run(folder: RunFolder) -> Task[Any]:
+    """Return the task of a run. Its recipe may come from a stranger."""
+    recipe = folder.recipe()
+    try:
+        return task_of(recipe)
+    except ConfigError as error:
+        raise CheckpointError(f"{folder.path / RECIPE} does not describe a model: {error}") from error
+
+
+def _weights(folder: RunFolder, task: Task[Any], codec: Any) -> tuple[Checkpoint, str]:
+    """Return a run's weights and their name, if they have the shapes that the recipe's model has."""
+    try:
+        expected = expected_shapes(task.recipe.model, **task.sizes(codec))
+    except ConfigError as error:
+        raise CheckpointError(f"{folder.path / RECIPE} does not describe a model: {error}") from error
+    return folder.weights(expected)
+
+
+def _load_rescorer(run: Path | str, device: str) -> Rescorer:
+    teacher = load_translator(run, "rescoring", device=device)
     if not isinstance(teacher.model, Seq2Seq):
-        raise ConfigError(f"{run} writes all tokens at once; only a model that writes token by token can judge")
-    return Judge(teacher.model, teacher.tokenizers, teacher.config.length_penalty, teacher.config.tokens)
+        raise ConfigError(f"{run} writes all tokens at once; only a model that writes token by token can rescore")
+    return Rescorer(teacher.model, teacher.tokenizers, teacher.config.length_penalty, teacher.config.tokens)
 
 
 @dataclass(frozen=True)
@@ -193,6 +255,7 @@ class Evaluation:
 
     name: str
     num_pairs: int
+    search: str  # how outputs were found; empty for tasks that do not search
     scores: list[Score]
 
 
@@ -205,11 +268,15 @@ def evaluate(
     options: SearchOptions | None = None,
     device: str = "auto",
     warn: Callable[[str], None] = lambda text: None,
-    judge: Path | str | None = None,
+    rescorer: Path | str | None = None,
     int8: bool = False,
 ) -> list[Evaluation]:
-    """Scores of a run on its recipe's test sets, or on the files given."""
-    translator, recipe = load(run, device=device, warn=warn, judge=judge, int8=int8), find_run(run).recipe()
+    """Score a run on its recipe's test sets, or on the files given."""
+    task = _task_of_run(find_run(run))
+    recipe = task.recipe
+    if options is not None and not task.searches:
+        raise ConfigError(f"{run} is a {task.name} run, whose outputs are not searched for: leave out search options")
+    predictor = load(run, device=device, warn=warn, rescorer=rescorer, int8=int8)
     if (source is None) != (reference is None):
         raise ConfigError("give both --source and --reference, or neither to use the recipe's test sets")
     if source is not None and reference is not None:
@@ -222,35 +289,51 @@ def evaluate(
     if not sets:
         raise DataError("the recipe names no test set; give --source and --reference")
     results = []
+    search = _describe_search(options or recipe.decode) if task.searches else ""
     for name, pairs in sets.items():
-        outputs = translator.translate([pair.source for pair in pairs], options=options)
-        scores = score_all(outputs, [pair.target for pair in pairs], recipe.evaluate)
-        results.append(Evaluation(name, len(pairs), scores))
+        outputs = predictor.predict([pair.source for pair in pairs], options=options)
+        references = [pair.target for pair in pairs]
+        scores = score_all(outputs, references, recipe.evaluate, compares=task.compares)
+        results.append(Evaluation(name, len(pairs), search, scores))
     return results
 
 
+def _describe_search(options: SearchOptions) -> str:
+    return f"beam {options.beam}, length penalty {options.length_penalty:g}" if options.beam > 1 else "greedy"
+
+
+def look(run: Path | str, text: str, *, beam: int | None = None, alternatives: int = 3, device: str = "auto") -> Trace:
+    """Return what a run's model did with one input: tokens, attention weights, probabilities, and other outputs."""
+    task = _task_of_run(find_run(run))
+    if beam is not None and not task.searches:
+        raise ConfigError(f"{run} is a {task.name} run, whose outputs are not searched for: leave out the beam")
+    predictor = load(run, device=device)
+    return task.trace(predictor, text, name=str(run), beam=beam, alternatives=alternatives)
+
+
 def card(run: Path | str, *, data: Path | str | None = None, evaluated: bool = True, device: str = "auto") -> Path:
-    """Writes a run's card, with its scores on the recipe's test sets unless told not to; where it is."""
+    """Write a run's card, with its test scores unless `evaluated` is False, and return its path."""
     folder = RunFolder(run).require()
     results = []
     if evaluated and folder.recipe().data.test:
-        options = search_options(folder.recipe().decode)
-        search = f"beam {options.beam}, length penalty {options.length_penalty:g}" if options.beam > 1 else "greedy"
-        found = evaluate(run, data=data, device=device)
-        results = [{**msgspec.to_builtins(one), "search": search} for one in found]
-    write_card(folder, make_card(folder, results))
+        results = [msgspec.to_builtins(one) for one in evaluate(run, data=data, device=device)]
+    task = _task_of_run(folder)
+    checkpoint, name = _weights(folder, task, task.load_codec(folder.codec_folder()))
+    write_card(folder, make_card(folder, checkpoint, name, results))
     return folder.path / "card.md"
 
 
 def export(run: Path | str, out: Path | str, *, weights: WeightKind = "float32", cards: bool = True) -> RunFolder:
-    """A copy of a run that holds what translating needs, and its card; its weights may be stored in fewer bytes."""
+    """Copy what prediction needs, and the card, to a new folder. Weights may be stored in fewer bytes."""
     source, target = find_run(run), RunFolder(out)
     if target.path.exists() and not (target.path.is_dir() and target.is_unfinished_export()):
         raise ConfigError(f"{target} is there already, and not an empty folder; name another one with --out")
-    checkpoint, _ = source.weights()
+    task = _task_of_run(source)
+    codec = task.load_codec(source.codec_folder())
+    checkpoint, _ = _weights(source, task, codec)
     names = (CARD_JSON, CARD_PAGE) if cards else ()
     extras = {name: text for name in names if (text := source.read_extra(name)) is not None}
     target.finish(checkpoint, kind=weights)
-    target.create(without_folders(source.recipe()), source.tokenizers(), source.corpus(), extras)
+    target.create(without_folders(source.recipe()), codec, source.corpus(), extras)
     target.sweep()
     return target

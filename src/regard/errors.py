@@ -1,13 +1,13 @@
-"""What can go wrong, as a tree. The command line shows any `RegardError` as one sentence and exits with 1.
+"""All errors that regard raises for mistakes of its user. The command line prints them as one sentence and exits with 1.
 
 RegardError
 ├── ConfigError        a recipe or an option that does not fit
-├── DataError          text that cannot be read, or does not line up
+├── DataError          data that cannot be read, or parallel files that do not match
 ├── CheckpointError    a run folder that is missing, damaged or busy
-├── DecodeError        a search that cannot be carried out as asked
-│   ├── Cancelled          a search that nobody waits for any more
-│   └── DeadlineExceeded   a search that took longer than it may
-├── TrainingError      training that cannot go on
+├── DecodeError        a search that cannot be carried out with these options or this model
+│   ├── Cancelled          a search that was cancelled
+│   └── DeadlineExceeded   a search that exceeded its time limit
+├── TrainingError      training that cannot continue
 └── MissingExtra       an optional package that is not installed
 """
 
@@ -18,15 +18,15 @@ import importlib
 from collections.abc import Iterable
 from types import ModuleType
 
-MOST_CHARACTERS = 1000  # of a message
+MAX_CHARACTERS = 1000  # of a message
 
 
 class RegardError(Exception):
-    """A mistake we can explain: what was given, what fits, what to do."""
+    """The base class. A message says what was given, what fits, and what to do."""
 
     def __str__(self) -> str:
-        text = super().__str__()  # which may quote what a stranger wrote
-        return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 200]} ... {text[-200:]}"
+        text = super().__str__()  # may quote text of any length from a file or a request
+        return text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 200]} ... {text[-200:]}"
 
 
 class ConfigError(RegardError):
@@ -34,7 +34,7 @@ class ConfigError(RegardError):
 
 
 class DataError(RegardError):
-    """Text that cannot be read, or does not line up."""
+    """Data that cannot be read, or parallel files that do not match."""
 
 
 class CheckpointError(RegardError):
@@ -42,19 +42,19 @@ class CheckpointError(RegardError):
 
 
 class DecodeError(RegardError):
-    """A search that cannot be carried out as asked."""
+    """A search that cannot be carried out with these options or this model."""
 
 
 class Cancelled(DecodeError):
-    """A search that nobody waits for any more."""
+    """A search that was cancelled."""
 
 
 class DeadlineExceeded(DecodeError):
-    """A search that took longer than it may."""
+    """A search that exceeded its time limit."""
 
 
 class TrainingError(RegardError):
-    """Training that cannot go on."""
+    """Training that cannot continue."""
 
 
 class MissingExtra(RegardError):
@@ -62,14 +62,14 @@ class MissingExtra(RegardError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The tail of an error about an unknown name: its nearest neighbour, or all that is known."""
+    """Return the end of an error about an unknown name: the most similar known name, or all known names."""
     known = sorted(known)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
 
 
 def require(package: str, *, extra: str) -> ModuleType:
-    """The imported package, or the sentence that says which extra brings it."""
+    """Import a package and return it. Raise MissingExtra, which names the extra to install, if it is missing."""
     try:
         return importlib.import_module(package)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""A user's mistake is one sentence that says what to do, exit code 1 or 2, no traceback, and nothing half-written."""
+"""A mistake of the user gives one sentence that says what to do, exit code 1 or 2, no traceback, and leaves no files."""
 
 import gzip
 import subprocess
@@ -77,12 +77,12 @@ MISTAKES = {
         "max_length=8",
     ),
     "a folder that is a file": (["my.toml", "--out", "train.de"], None, "train.de"),
-    "a data folder that is none": (["my.toml", "--data", "nowhere"], None, "'nowhere' is not a folder"),
+    "a data folder that is none": (["my.toml", "--data", "nowhere"], None, "'nowhere' does not exist"),
 }
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_training_with(name, folder):
+def test_a_mistake_in_training_is_one_sentence(name, folder):
     arguments, file, sentence = MISTAKES[name]
     if file is not None:
         (folder / file[0]).write_bytes(file[1])
@@ -106,14 +106,14 @@ def test_wrong_usage_is_exit_code_two(folder):
 
 
 @pytest.mark.parametrize(("verb", "rest"), [("translate", []), ("evaluate", [])])
-def test_a_folder_that_is_no_run(verb, rest, folder):
+def test_a_folder_that_is_not_a_run_is_refused(verb, rest, folder):
     result = regard(verb, str(folder), *rest, cwd=folder, text="a\n")
     assert result.returncode == 1
     assert "is not a run folder" in result.stderr
     assert "Traceback" not in result.stderr
 
 
-def test_translating_what_cannot_be_read(folder):
+def test_mistakes_after_training_are_one_sentence_each(folder):
     assert regard("train", "my.toml", *TINY, "--out", "run", cwd=folder).returncode == 0
     (folder / "bad.txt").write_bytes(b"fine\n\xff\xfe\n")
     result = regard("translate", "run", "bad.txt", cwd=folder)
@@ -123,7 +123,7 @@ def test_translating_what_cannot_be_read(folder):
     assert "there is no file gone.txt" in result.stderr
     result = regard("translate", "run", "--beam", "0", cwd=folder, text="a\n")
     assert result.returncode == 1
-    assert "between 1 and 1000" in result.stderr
+    assert "beam is 0; it must be from 1 to 1,000" in result.stderr
     result = regard("train", "my.toml", *TINY, "model.width=16", "--out", "run", cwd=folder)
     assert result.returncode == 1
     assert "model.width: 8 -> 16" in result.stderr

@@ -1,4 +1,4 @@
-"""regard card, regard export, and the models in the box."""
+"""regard card, regard export, and the pretrained models."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 import regard
 from regard import api
-from regard.run.shipped import shipped_models
+from regard.run.pretrained import pretrained_models
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def call(*arguments, text=None):
     )
 
 
-def test_a_card_says_what_was_trained_how_long_and_how_good_it_is(run):
+def test_a_card_has_the_recipe_the_data_the_time_and_the_scores(run):
     result = call("card", run)
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("# copy\n") and "## Results" in result.stdout
@@ -49,14 +49,14 @@ def test_a_card_says_what_was_trained_how_long_and_how_good_it_is(run):
     assert bleu["value"] == expected["bleu"]
 
 
-def test_an_export_translates_like_its_run_and_is_smaller(run, tmp_path):
+def test_an_export_translates_like_its_run_and_int8_is_smaller(run, tmp_path):
     result = call("export", run, "--out", tmp_path / "small", "--weights", "int8")
     assert result.returncode == 0, result.stderr
     text = ["a b c", "d e"]
-    small, whole = (
+    small, original = (
         dict(api.load(folder, device="cpu").model.named_parameters()) for folder in (tmp_path / "small", run)
     )
-    for name, weight in whole.items():
+    for name, weight in original.items():
         step = weight.abs().amax() / 127 if weight.dim() > 1 else weight.abs().amax() / 1000
         assert (small[name] - weight).abs().max() <= step
     same = api.export(run, tmp_path / "same")
@@ -66,23 +66,23 @@ def test_an_export_translates_like_its_run_and_is_smaller(run, tmp_path):
     assert sizes[1] < 0.4 * sizes[0]
 
 
-def test_an_export_writes_over_nothing(run, tmp_path):
+def test_an_export_overwrites_nothing(run, tmp_path):
     (tmp_path / "mine.txt").write_text("keep me")
     result = call("export", run, "--out", tmp_path)
     assert result.returncode == 1 and "not an empty folder" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-def test_the_box_holds_german_and_english_both_ways():
-    assert set(shipped_models()) == {"de-en", "en-de"}
-    for folder in shipped_models().values():
+def test_the_pretrained_models_translate_between_german_and_english():
+    assert set(pretrained_models()) == {"de-en", "en-de"}
+    for folder in pretrained_models().values():
         assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 12e6
         card = json.loads((folder / "card.json").read_text())
         assert card["license"] == "CC BY 2.0" and "tatoeba.org" in card["attribution"]
         assert card["command"] == f"regard train tatoeba-{folder.name}"
 
 
-def test_a_model_in_the_box_translates():
+def test_a_pretrained_model_translates():
     result = call("translate", "de-en", text="Wo ist der Bahnhof?\nIch habe Hunger.\n")
     assert result.returncode == 0, result.stderr
     first, second = result.stdout.splitlines()
@@ -90,7 +90,7 @@ def test_a_model_in_the_box_translates():
     assert "Bahnhof" in regard.load("en-de", device="cpu").translate(["Where is the train station?"])[0]
 
 
-def test_a_name_that_is_neither_run_nor_in_the_box_is_told():
+def test_a_name_that_is_neither_a_run_nor_a_pretrained_model_is_refused():
     result = call("translate", "de-eng", text="x\n")
     assert result.returncode == 1
     assert "de-eng is not a run folder" in result.stderr and "did you mean 'de-en'?" in result.stderr

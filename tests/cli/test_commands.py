@@ -1,4 +1,4 @@
-"""The commands as a person types them, in processes of their own."""
+"""The commands as a user types them, each in its own process."""
 
 import json
 import os
@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from regard.recipe_files import shipped_recipes
 from tests.cli.test_bad_input import regard
 
 FAST = [
@@ -38,7 +39,7 @@ def test_help_does_not_import_torch():
 
 
 @pytest.mark.parametrize("verb", ["demo", "train", "translate", "evaluate", "doctor"])
-def test_every_verb_explains_itself(verb, tmp_path):
+def test_every_command_has_help(verb, tmp_path):
     result = regard(verb, "--help", cwd=tmp_path)
     assert result.returncode == 0
     assert "Usage" in result.stdout
@@ -46,7 +47,12 @@ def test_every_verb_explains_itself(verb, tmp_path):
         assert "Examples" in result.stdout
 
 
-def test_the_log_is_json_lines_and_the_recipe_is_whole(copied):
+def test_the_help_of_train_lists_the_recipes_of_the_package(tmp_path):
+    shown = " ".join(regard("train", "--help", cwd=tmp_path).stdout.replace("│", " ").split())
+    assert shipped_recipes() and ", ".join(shipped_recipes()) in shown
+
+
+def test_the_log_is_json_lines_and_the_recipe_is_complete(copied):
     events = [json.loads(line) for line in (copied / "run" / "log.jsonl").read_text().splitlines()]
     assert [event["step"] for event in events if event["event"] == "progress"] == [10, 20, 30, 40]
     assert [event["step"] for event in events if event["event"] == "saved"] == [20, 40]
@@ -56,7 +62,7 @@ def test_the_log_is_json_lines_and_the_recipe_is_whole(copied):
     assert "width = 64" in shown and "steps = 40" in shown
 
 
-def test_lines_out_are_lines_in(copied):
+def test_each_line_of_the_input_gives_one_line_of_output(copied):
     lines = "a b c\n\nd\nb b b b\n"
     result = regard("translate", "run", cwd=copied, text=lines)
     assert result.returncode == 0
@@ -68,7 +74,7 @@ def test_lines_out_are_lines_in(copied):
     assert [line.split(" ||| ")[0] for line in best] == ["0", "0", "1", "2", "2", "3", "3"]
 
 
-def test_nothing_in_is_nothing_out_and_the_rest_of_a_pipe_is_read_from_where_it_stands(copied):
+def test_an_empty_input_gives_no_output_and_a_pipe_is_read_from_its_position(copied):
     assert regard("translate", "run", cwd=copied, text="").stdout == ""
     code = "from regard.cli import main; main()"
     shell = f"{{ read first; {sys.executable} -c '{code}' translate run; }} < in.txt"
@@ -78,7 +84,7 @@ def test_nothing_in_is_nothing_out_and_the_rest_of_a_pipe_is_read_from_where_it_
     assert result.stdout.count("\n") == 2
 
 
-def test_evaluate_finds_the_text_beside_the_recipe_from_anywhere(tmp_path):
+def test_evaluate_finds_text_next_to_the_recipe_from_any_working_directory(tmp_path):
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "pairs.tsv").write_text("a b\tb a\nc d\td c\n")
     recipe = (
@@ -87,10 +93,10 @@ def test_evaluate_finds_the_text_beside_the_recipe_from_anywhere(tmp_path):
     (tmp_path / "here" / "my.toml").write_text(recipe + '[model]\nkind = "transformer"\npreset = "tiny"\n')
     settings = ["train.steps=1", "train.threads=1"]
     assert regard("train", "here/my.toml", *settings, "--out", "run", cwd=tmp_path).returncode == 0
-    assert "t (2 pairs" in regard("evaluate", "../run", cwd=tmp_path / "here").stdout
+    assert "t (2 examples" in regard("evaluate", "../run", cwd=tmp_path / "here").stdout
 
 
-def test_tensorboard_gets_curves(tmp_path):
+def test_training_writes_tensorboard_files(tmp_path):
     settings = ["train.tensorboard=true", "train.steps=2", "train.log_every=1", "train.threads=1"]
     assert regard("train", "copy", *settings, cwd=tmp_path).returncode == 0
     assert list((tmp_path / "runs" / "copy" / "tensorboard").glob("events*"))
@@ -98,7 +104,7 @@ def test_tensorboard_gets_curves(tmp_path):
 
 def test_evaluate_prints_scores_with_signatures(copied):
     table = regard("evaluate", "run", cwd=copied).stdout
-    assert "test (1,000 pairs, beam 1)" in table
+    assert "test (1,000 examples, greedy)" in table
     assert "tok:13a" in table
     [result] = json.loads(regard("evaluate", "run", "--json", cwd=copied).stdout)
     assert [score["name"] for score in result["scores"]] == ["bleu", "chrf", "exact", "token_errors"]
@@ -108,24 +114,24 @@ def test_a_finished_run_is_not_trained_again(copied):
     before = (copied / "run" / "final" / "weights.safetensors").stat().st_mtime_ns
     result = regard("train", "copy", *FAST, "--out", "run", cwd=copied)
     assert result.returncode == 0
-    assert "is finished already" in result.stderr
+    assert "is already finished" in result.stderr
     assert (copied / "run" / "final" / "weights.safetensors").stat().st_mtime_ns == before
 
 
-def test_the_doctor_finds_this_machine(tmp_path):
+def test_doctor_describes_this_machine(tmp_path):
     result = regard("doctor", cwd=tmp_path)
     assert result.returncode == 0
     assert "PyTorch" in result.stderr and "CPU" in result.stderr
 
 
-def test_the_doctor_misses_a_c_compiler(tmp_path, monkeypatch):
+def test_doctor_reports_a_missing_c_compiler(tmp_path, monkeypatch):
     monkeypatch.setenv("CC", "")
     result = regard("doctor", cwd=tmp_path)
     assert result.returncode == 0
     assert "no C compiler was found" in result.stderr and "install gcc or clang" in result.stderr
 
 
-def test_ctrl_c_saves_and_the_same_command_goes_on_while_others_translate(tmp_path):
+def test_ctrl_c_saves_a_checkpoint_that_can_translate_and_the_same_command_resumes(tmp_path):
     command = [
         "train",
         "copy",
@@ -146,7 +152,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on_while_others_translate(tmp_pa
     process.send_signal(signal.SIGINT)
     rest = process.stderr.read()
     assert process.wait(timeout=60) == 130
-    assert "stopped; go on with: " in rest
+    assert "stopped; resume with: " in rest
     [checkpoint] = (tmp_path / "runs" / "copy" / "checkpoints").iterdir()
     step = int(checkpoint.name.removeprefix("step-"))
     assert step >= 10
@@ -156,11 +162,11 @@ def test_ctrl_c_saves_and_the_same_command_goes_on_while_others_translate(tmp_pa
     )
     assert again.stderr is not None
     for line in again.stderr:
-        if "going on from step" in line:
-            assert f"going on from step {step}" in line
+        if "resuming from step" in line:
+            assert f"resuming from step {step}" in line
             break
     else:
-        pytest.fail("the run did not go on")
+        pytest.fail("the run did not resume")
     time.sleep(0.5)
     again.send_signal(signal.SIGTERM)
     again.stderr.read()

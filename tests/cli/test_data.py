@@ -1,4 +1,4 @@
-"""regard data, as a person types it."""
+"""The commands of regard data as a user types them."""
 
 import subprocess
 import sys
@@ -22,14 +22,14 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_text_to_ids_to_a_run(folder):
+def test_text_becomes_a_store_and_a_store_becomes_a_run(folder):
     made = regard("data", "prepare", "my.toml", *TINY, "--out", "ids", cwd=folder)
     assert made.returncode == 0 and made.stdout == "", made.stderr
     assert "ids: 300 pairs, 1,500 source and 1,500 target tokens in 1 shards" in made.stderr
     trained = regard("train", "my.toml", *TINY, "data.train.store=ids", "--out", "run", cwd=folder)
-    assert trained.returncode == 0 and "300 pairs to train on" in trained.stderr, trained.stderr
-    whole = regard("data", "check", "ids", cwd=folder)
-    assert whole.returncode == 0 and "ids is whole: 300 pairs in 1 shards" in whole.stderr
+    assert trained.returncode == 0 and "300 examples to train on" in trained.stderr, trained.stderr
+    intact = regard("data", "check", "ids", cwd=folder)
+    assert intact.returncode == 0 and "ids is intact: 300 pairs in 1 shards" in intact.stderr
     path = folder / "ids" / "shard-00000" / "source.ids"
     path.write_bytes(bytes(path.stat().st_size))
     damaged = regard("data", "check", "ids", cwd=folder)
@@ -37,21 +37,21 @@ def test_text_to_ids_to_a_run(folder):
     assert "ids/shard-00000/source.ids is damaged: it is not what was written" in damaged.stderr
 
 
-def test_a_stream_is_read_from_stdin(folder):
+def test_a_stream_is_read_from_standard_input(folder):
     text = (folder / "train.tsv").read_text()
     made = regard("data", "prepare", "my.toml", *TINY, 'data.train={pairs="-"}', "--out", "ids", cwd=folder, text=text)
     assert made.returncode == 0 and "ids: 300 pairs" in made.stderr, made.stderr
     bad = text + "no tab\n"
     refused = regard("data", "prepare", "my.toml", *TINY, 'data.train={pairs="-"}', "--out", "x", cwd=folder, text=bad)
     assert refused.returncode == 1
-    assert refused.stderr.startswith("error: line 301 of the standard input has 1 columns; it needs 2")
+    assert refused.stderr.startswith("error: line 301 of standard input has 1 columns; it needs 2")
 
 
 def test_mistakes_are_one_sentence(folder):
     for arguments, sentence in [
-        (["prepare", "my.toml"], "name the folder that the ids go to: --out ids"),
+        (["prepare", "my.toml"], "name the folder for the ids, for example: --out ids"),
         (["prepare", "my.toml", "data.train.pairs=no.tsv", "--out", "ids"], "no file 'no.tsv' in"),
-        (["prepare", "my.toml", 'data.train={store="ids"}'], "names a store but no text to make it of"),
+        (["prepare", "my.toml", 'data.train={store="ids"}'], "names a store but no text to make it from"),
         (["check", "ids"], "there is no store in ids; make one with: regard data prepare RECIPE --out ids"),
     ]:
         result = regard("data", *arguments, cwd=folder)
@@ -68,6 +68,6 @@ def test_preparing_does_not_import_torch(folder):
 
 
 @pytest.mark.parametrize("verb", ["prepare", "check"])
-def test_every_verb_teaches_by_example(verb, folder):
+def test_the_help_of_every_command_has_examples(verb, folder):
     result = regard("data", verb, "--help", cwd=folder)
     assert result.returncode == 0 and "Examples" in result.stdout

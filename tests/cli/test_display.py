@@ -1,4 +1,4 @@
-"""What training looks like: plain lines for logs, a panel for terminals."""
+"""The display of training: plain lines for logs, a panel for terminals."""
 
 import io
 from pathlib import Path
@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from regard.cli import display, say
-from regard.cli.clock import clock
+from regard.cli import display, terminal
 from regard.cli.display import LiveDisplay, PlainDisplay, describe_metrics, make_display, time_left
+from regard.cli.terminal import format_duration
 from regard.training.events import Example, Noted, Progress, Saved, Started, Validated
 
 RIGHT = Example(source="b a", output="a b", reference="a b")
-WRONG = Example(source="d [c]", output="d [c]", reference="[c] d")  # brackets are text here and must not be markup
+WRONG = Example(source="d [c]", output="d [c]", reference="[c] d")  # brackets must not be read as markup
 STARTED = Started(step=0, steps=1_000, seconds=0.0, parameters=1_234_567, how="cpu, float32", machine={})
 SAVED = Saved(step=100, folder=Path("runs/mine/checkpoints/step-00000100"))
 VALIDATED = Validated(step=100, metrics={"loss": 1.5, "exact": 50.0}, examples=(RIGHT, WRONG), best=True)
@@ -38,16 +38,16 @@ def progress(step=100, steps=1_000, seconds=50.0):
 
 @pytest.fixture
 def console(monkeypatch):
-    """A terminal that remembers what was written on it."""
+    """A terminal that records what is printed."""
     recording = Console(record=True, file=io.StringIO(), force_terminal=True, width=100, highlight=False)
     monkeypatch.setattr(display, "console", recording)
-    monkeypatch.setattr(say, "console", recording)
+    monkeypatch.setattr(terminal, "console", recording)
     return recording
 
 
 @pytest.fixture
 def lines(console):
-    """What a plain display writes for these events, line by line."""
+    """Return the lines that a plain display prints for events."""
 
     def shown(*events):
         with PlainDisplay() as plain:
@@ -62,12 +62,12 @@ def lines(console):
     ("seconds", "shown"),
     [(0, "0:00"), (-5, "0:00"), (59.4, "0:59"), (59.6, "1:00"), (123, "2:03"), (3_599, "59:59"), (3_723, "1:02:03")],
 )
-def test_a_clock_shows_hours_only_when_there_are_some(seconds, shown):
-    assert clock(seconds) == shown
+def test_a_duration_has_hours_only_from_one_hour(seconds, shown):
+    assert format_duration(seconds) == shown
 
 
-def test_the_time_left_is_at_the_pace_since_this_process_began():
-    # 40 steps in 20 seconds, 60 to go
+def test_the_time_left_is_estimated_from_the_speed_of_this_process():
+    # 40 steps took 20 seconds, and 60 are left.
     begun = started(step=10, steps=110, seconds=100.0)
     assert time_left(begun, progress(step=50, steps=110, seconds=120.0)) == 30.0
     assert time_left(begun, progress(step=110, steps=110, seconds=120.0)) == 0.0
@@ -85,7 +85,7 @@ def test_metrics_are_described_by_name_and_in_their_unit():
     ("event", "line"),
     [
         (STARTED, "1,234,567 parameters, cpu, float32, 1,000 steps"),
-        (started(step=40), "10 parameters, cpu, 1,000 steps, going on from step 40"),
+        (started(step=40), "10 parameters, cpu, 1,000 steps, resuming from step 40"),
         (SAVED, f"step 100  saved {Path('runs/mine/checkpoints/step-00000100')}"),
         (NOTED, "something [bold] to know"),
         (Validated(7, {"loss": 2.0}, (), False), "step 7  dev loss 2.000"),
@@ -96,22 +96,22 @@ def test_an_event_is_one_line(lines, event, line):
     assert lines(event) == [line]
 
 
-def test_progress_is_one_line_however_narrow_the_terminal(lines, console):
+def test_progress_is_one_line_on_a_narrow_terminal(lines, console):
     console.width = 20
     _, line = lines(STARTED, progress())
     assert line.startswith("step 100/1000  loss 1.234  rate 3.00e-04  norm 0.50  12,346 tokens/s  ")
     assert line.endswith(" left")
 
 
-def test_each_example_is_a_line_below_its_scores_and_says_whether_it_is_right(lines):
+def test_each_example_is_a_line_below_the_scores_with_its_verdict(lines):
     assert lines(VALIDATED) == [
         "step 100  dev loss 1.500, exact match 50.0 %  (best)",
-        "    b a  ->  a b  (right)",
-        "    d [c]  ->  d [c]  (should be [c] d)",
+        "    b a  ->  a b  (correct)",
+        "    d [c]  ->  d [c]  (expected [c] d)",
     ]
 
 
-def test_people_read_stderr_and_stdout_stays_free_for_data(capsys):
+def test_messages_go_to_stderr_and_not_to_stdout(capsys):
     with PlainDisplay() as plain:
         plain(NOTED)
     captured = capsys.readouterr()
@@ -119,51 +119,52 @@ def test_people_read_stderr_and_stdout_stays_free_for_data(capsys):
 
 
 @pytest.mark.parametrize("steps", [800, 100])
-def test_the_first_line_of_a_fresh_run_tells_the_time_left(lines, steps):
-    # half a second a step; the first line comes after ten of them
+def test_the_first_line_of_a_new_run_has_the_time_left(lines, steps):
+    # Each step takes half a second, and the first line is printed after ten of them.
     _, line = lines(started(steps=steps), progress(step=10, steps=steps, seconds=5.0))
-    assert line.endswith(f"  {clock((steps - 10) / 2)} left")
+    assert line.endswith(f"  {format_duration((steps - 10) / 2)} left")
 
 
-def test_a_run_that_goes_on_is_timed_by_its_own_pace_and_not_by_earlier_sessions(lines):
-    # 100 steps in 10 seconds, after 500 that took an hour
+def test_the_time_left_of_a_resumed_run_ignores_earlier_processes(lines):
+    # 100 steps took 10 seconds, after 500 steps that took an hour.
     last = lines(started(step=500, seconds=3_600.0), progress(step=600, seconds=3_610.0))[-1]
-    assert last.endswith("  0:40 left")  # 400 steps of a tenth of a second each
+    assert last.endswith("  0:40 left")  # 400 steps of 0.1 s each
 
 
 # The panel
 
 
 def drawn(console, live):
-    console.export_text()  # forgets what was said before
+    # Clears what was recorded before.
+    console.export_text()
     console.print(live.render())
     return console.export_text()
 
 
-def test_a_panel_is_drawn_before_anything_has_happened(console):
-    assert drawn(console, LiveDisplay()).strip() == "getting ready ..."
+def test_a_panel_is_drawn_before_the_first_event(console):
+    assert drawn(console, LiveDisplay()).strip() == "starting ..."
 
 
-def test_a_panel_shows_the_last_numbers_scores_and_examples(console):
+def test_a_panel_shows_the_latest_numbers_scores_and_examples(console):
     live = LiveDisplay()
     for event in (STARTED, progress(step=50), VALIDATED, progress(step=150, seconds=75.0)):
         live(event)
     text = drawn(console, live)
     assert "step 150/1,000" in text and "step 50" not in text
-    assert "loss 1.234" in text and "12,346 tokens/s" in text and "1:15 gone" in text
-    assert "on held-out text at step 100: dev loss 1.500, exact match 50.0 %" in text
+    assert "loss 1.234" in text and "12,346 tokens/s" in text and "1:15 elapsed" in text
+    assert "on the dev set at step 100: dev loss 1.500, exact match 50.0 %" in text
     marks = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line[:1] in "✓✗"}
     assert marks == {"✓": ["b", "a", "→", "a", "b"], "✗": ["d", "[c]", "→", "d", "[c]"]}
 
 
-def test_a_panel_tells_the_time_left(console):
+def test_a_panel_shows_the_time_left(console):
     live = LiveDisplay()
     live(STARTED)
     live(progress(step=10, seconds=5.0))
-    assert "0:05 gone, 8:15 left" in drawn(console, live)  # 990 steps of half a second each
+    assert "0:05 elapsed, 8:15 left" in drawn(console, live)  # 990 steps of 0.5 s each
 
 
-def test_sentences_of_any_script_and_length_stay_on_their_line(console):
+def test_an_example_of_any_script_and_length_takes_one_line(console):
     live = LiveDisplay()
     live(STARTED)
     live(progress())
@@ -171,7 +172,7 @@ def test_sentences_of_any_script_and_length_stay_on_their_line(console):
     assert len(drawn(console, live).splitlines()) == 1 + 1 + 2
 
 
-def test_a_live_panel_goes_through_a_whole_run(console):
+def test_a_live_panel_accepts_all_events_of_a_run(console):
     with LiveDisplay() as live:
         for event in (STARTED, progress(), VALIDATED, SAVED, NOTED, progress(step=1_000)):
             live(event)
@@ -181,13 +182,13 @@ def test_a_live_panel_goes_through_a_whole_run(console):
     assert "step 1,000/1,000" in text
 
 
-def test_a_panel_lets_an_error_through(console):
+def test_a_panel_does_not_hide_an_error(console):
     with pytest.raises(KeyError), LiveDisplay():
         raise KeyError
     assert not console._live_stack
 
 
-def test_a_terminal_gets_the_panel_and_a_pipe_the_lines(console, monkeypatch):
+def test_a_terminal_gets_a_panel_and_a_pipe_gets_lines(console, monkeypatch):
     assert isinstance(make_display(), LiveDisplay)
     monkeypatch.setattr(display, "console", Console(file=io.StringIO()))
     assert isinstance(make_display(), PlainDisplay)

@@ -1,4 +1,4 @@
-"""Translating on a real Ray of this machine. `pip install 'regard[ray]'` (400 MB, so CI goes without) to run these."""
+"""Translation on a real local Ray instance. Needs `pip install 'regard[ray]'` (400 MB, therefore not in CI)."""
 
 import os
 import random
@@ -22,7 +22,7 @@ LINES, SHARD = 3000, 500
 
 @pytest.fixture(scope="module")
 def ray():
-    """One Ray for all tests here: starting it takes seconds."""
+    """One Ray instance for all tests of this file, because starting it takes seconds."""
     pytest.importorskip("ray", reason="needs Ray: pip install 'regard[ray]'")
     with pool.connected() as ray:
         yield ray
@@ -30,7 +30,7 @@ def ray():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A short run of the copy recipe, some lines, and what they are in translation."""
+    """A short run of the copy recipe, some lines, and their translations without Ray."""
     folder = tmp_path_factory.mktemp("ray")
     regard.train("copy", out=folder / "run", overrides=FAST)
     generator = random.Random(1)
@@ -52,25 +52,25 @@ def translate(folder, output, source="in.txt", **options):
     )
 
 
-def test_the_command_equals_the_plain_one_and_says_how_to_join(ray, folder, tmp_path):
+def test_the_command_gives_the_same_lines_with_and_without_ray(ray, folder, tmp_path):
     result = command("translate", "run", "in.txt", str(tmp_path / "out"), "--ray", "--workers", "1", cwd=folder)
     assert result.returncode == 0, result.stderr
     assert f"cat {tmp_path / 'out'}/part-*.txt" in result.stderr and "lines/s" in result.stderr
     assert joined(tmp_path / "out") == (folder / "plain.txt").read_text()
 
 
-def test_a_killed_worker_changes_nothing(ray, folder, tmp_path):
+def test_killed_workers_do_not_change_the_output(ray, folder, tmp_path):
     workers, killed, warnings = [], [], []
 
-    def listen(event):
+    def on_event(event):
         if isinstance(event, WorkerReady):
             workers.append(event.process)
         elif isinstance(event, ShardDone) and not killed:
             killed.extend(workers)
-            for process in killed:  # every one there is, each at whatever it does
+            for process in killed:
                 os.kill(process, signal.SIGKILL)
 
-    outcome = translate(folder, tmp_path / "out", listen=listen, warn=warnings.append)
+    outcome = translate(folder, tmp_path / "out", on_event=on_event, warn=warnings.append)
     assert killed and len(workers) > len(killed)
     assert any("worker was lost" in text for text in warnings)
     assert outcome.translated == outcome.shards == LINES // SHARD
@@ -94,7 +94,7 @@ def test_parquet_in_and_out_keeps_columns_rows_and_missing_values(ray, folder, t
     assert written.column_names == ["id", "body", "translation"]
     assert written["id"].to_pylist() == list(range(1000)) and written["body"].to_pylist() == texts
     assert written["translation"].to_pylist() == [None, *plain[1:1000]]
-    with pytest.raises(ConfigError, match="has no column 'text'; name one with --column"):
+    with pytest.raises(ConfigError, match="has no column 'text'; choose one with --column"):
         translate(folder, tmp_path / "other", source=tmp_path / "in")
     damaged = tmp_path / "in" / "b.parquet"
     damaged.write_bytes(damaged.read_bytes()[:-9])
@@ -102,19 +102,19 @@ def test_parquet_in_and_out_keeps_columns_rows_and_missing_values(ray, folder, t
         translate(folder, tmp_path / "another", source=tmp_path / "in", column="body")
 
 
-def test_an_error_keeps_what_is_done_a_second_run_does_the_rest_and_a_third_does_no_work(
+def test_after_an_error_finished_shards_are_kept_a_second_run_does_the_rest_and_a_third_nothing(
     ray, folder, tmp_path, monkeypatch
 ):
     def spoil(shards, layout, shard_lines, wanted):
-        for shard, chunk in original(shards, layout, shard_lines, wanted):
+        for shard, rows in original(shards, layout, shard_lines, wanted):
             if shard.number == 3:
-                raise DataError("line 1501 of in.txt has gone bad; mend it")
-            yield shard, chunk
+                raise DataError("line 1501 of in.txt is invalid")
+            yield shard, rows
 
     original = corpus.read_shards
     with monkeypatch.context() as patched:
         patched.setattr(corpus, "read_shards", spoil)
-        with pytest.raises(DataError, match="has gone bad"):
+        with pytest.raises(DataError, match="is invalid"):
             translate(folder, tmp_path / "out")
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("part-*")}
     assert len(kept) == 3
@@ -124,11 +124,11 @@ def test_an_error_keeps_what_is_done_a_second_run_does_the_rest_and_a_third_does
 
     monkeypatch.setattr(corpus, "connected", lambda: pytest.fail("Ray was used"))
     assert translate(folder, tmp_path / "out").translated == 0
-    with pytest.raises(ConfigError, match="shard lines differs"):
+    with pytest.raises(ConfigError, match="shard lines: 500 -> 600"):
         translate(folder, tmp_path / "out", shard_lines=600)
 
 
-def test_a_mistake_that_a_worker_finds_is_told_as_it_is(ray, folder, tmp_path, monkeypatch):
+def test_an_error_of_ours_in_a_worker_is_raised_unchanged(ray, folder, tmp_path, monkeypatch):
     model = corpus.pack_model(folder / "run")
     damaged = type(model)({**model.files, "final/weights.safetensors": b"junk"}, model.sha256)
     monkeypatch.setattr(corpus, "pack_model", lambda run: damaged)
@@ -136,16 +136,16 @@ def test_a_mistake_that_a_worker_finds_is_told_as_it_is(ray, folder, tmp_path, m
         translate(folder, tmp_path / "out")
 
 
-def test_a_shard_that_fails_again_and_again_ends_the_run(ray, folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(pool, "MOST_TRIES", 2)
-    monkeypatch.setattr(pool, "Worker", Stumbling)
-    with pytest.raises(DecodeError, match=r"lines 501 to 1000 of .*in\.txt failed 2 times, .*ValueError: bad luck"):
+def test_a_shard_that_fails_repeatedly_ends_the_run(ray, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(pool, "MAX_ATTEMPTS", 2)
+    monkeypatch.setattr(pool, "RayWorker", FailingWorker)
+    with pytest.raises(DecodeError, match=r"lines 501 to 1000 of .*in\.txt failed 2 times; .*ValueError: bad luck"):
         translate(folder, tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").glob("part-*")] == ["part-00000.txt"]
 
 
-class Stumbling(pool.Worker):
-    """Cannot do the second shard."""
+class FailingWorker(pool.RayWorker):
+    """Fails at every shard but the first."""
 
     def translate(self, texts, first):
         if first > 1:
@@ -153,25 +153,25 @@ class Stumbling(pool.Worker):
         return super().translate(texts, first)
 
 
-def test_a_worker_warns_of_a_long_line_by_its_number_in_the_file(folder):
-    worker = pool.Worker(pack_model(folder / "run"), SearchOptions(beam=1, max_length=1), device="cpu", threads=1)
+def test_a_warning_gives_the_number_of_the_line_in_the_file(folder):
+    worker = pool.RayWorker(pack_model(folder / "run"), SearchOptions(beam=1, max_length=1), device="cpu", threads=1)
     worker.prepare()
-    answer = worker.translate(["a b", None, "a " * 3000], first=7)
-    assert answer.translations[1] is None and len(answer.translations) == 3
-    assert [text.split(";")[0] for text in answer.warnings] == ["line 9 has 3000 tokens"]
+    result = worker.translate(["a b", None, "a " * 3000], first=7)
+    assert result.translations[1] is None and len(result.translations) == 3
+    assert [text.split(";")[0] for text in result.warnings] == ["line 9 has 3000 tokens"]
 
 
-def test_a_cluster_that_is_not_there_is_told_at_once(monkeypatch):
+def test_an_unreachable_cluster_is_reported_immediately(monkeypatch):
     pytest.importorskip("ray", reason="needs Ray: pip install 'regard[ray]'")
     with socket.create_server(("127.0.0.1", 0)) as server:
         free = server.getsockname()[1]
     monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{free}")
     monkeypatch.setattr("ray.is_initialized", lambda: False)
-    with pytest.raises(ConfigError, match="does not answer; start it, or unset RAY_ADDRESS"), pool.connected():
+    with pytest.raises(ConfigError, match="does not respond; start it, or unset RAY_ADDRESS"), pool.connected():
         pass
 
 
-def test_without_ray_one_sentence_says_what_to_install(folder, tmp_path, monkeypatch):
+def test_without_ray_the_error_names_the_extra_to_install(folder, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtra, match=r"pip install 'regard\[ray\]'"):
         translate(folder, tmp_path / "out")

@@ -1,17 +1,16 @@
-"""The small aligner, and what its alignments add up to."""
+"""The word aligner and the fertilities that follow from its alignments."""
 
 import numpy as np
 import torch
 
+from regard.data.collate import FERTILITIES, collate_pairs
+from regard.data.columns import Column, pair_columns
 from regard.data.fertilities import Aligner, spread_evenly
-from regard.data.loader import gather
 from regard.data.ragged import Layout
-from regard.data.sides import Sides
-from regard.data.store import IdStore
 
 
 def sides_of(pairs):
-    return Sides(*(IdStore.from_lists([list(pair[side]) for pair in pairs]) for side in (0, 1)))
+    return pair_columns(*(Column.from_lists([list(pair[side]) for pair in pairs]) for side in (0, 1)))
 
 
 def corpus(random, count=400):
@@ -26,7 +25,7 @@ def corpus(random, count=400):
     return pairs
 
 
-def test_words_find_what_they_became():
+def test_the_aligner_finds_the_fertilities_of_a_made_up_language():
     pairs = corpus(np.random.default_rng(0))
     sides = sides_of(pairs)
     found = Aligner.learn(sides).fertilities(sides)
@@ -38,25 +37,25 @@ def test_words_find_what_they_became():
     assert right / total > 0.97, right / total
 
 
-def test_fertilities_add_up_to_the_target_also_for_words_never_seen():
+def test_fertilities_add_up_to_the_target_length_even_for_unseen_words():
     sides = sides_of(corpus(np.random.default_rng(1)))
     aligner = Aligner.learn(sides)
     others = sides_of([([50, 51, 52], [900, 901]), ([3], [103, 104, 105]), ([4, 5], [])])
     for one in (sides, others):
         found = aligner.fertilities(one)
-        assert [sum(found[n]) for n in range(len(one))] == one.target.lengths.tolist()
+        assert [sum(found[n]) for n in range(len(one))] == one["target"].lengths.tolist()
 
 
-def test_a_batch_holds_the_fertilities_of_its_pairs_and_eos_becomes_eos():
+def test_a_batch_holds_the_fertilities_of_its_pairs_and_one_for_eos():
     sides = sides_of([([3, 4], [103, 104, 105]), ([7, 8, 9], [107])])
-    batch = gather(Aligner.learn(sides).add_to(sides), np.array([1, 0]))
-    assert batch.fertilities is not None
-    of_each = batch.fertilities.split([4, 3])
+    batch = collate_pairs(Aligner.learn(sides).add_to(sides), np.array([1, 0]))
+    of_each = batch.extras[FERTILITIES].split()
+    assert [len(part) for part in of_each] == [4, 3]
     assert [part.sum().item() for part in of_each] == [2, 4]  # EOS among them
     assert [part[-1].item() for part in of_each] == [1, 1]
 
 
-def test_evenly_spread_fertilities_add_up():
+def test_evenly_spread_fertilities_add_up_to_the_target_length():
     found = spread_evenly(Layout([3, 1, 4]), Layout([7, 2, 2]))
     assert [part.sum().item() for part in found.split([3, 1, 4])] == [7, 2, 2]
     assert torch.equal(found[:3].sort().values, torch.tensor([2, 2, 3]))

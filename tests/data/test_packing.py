@@ -1,4 +1,4 @@
-"""Fixed-shape batches: full, whole, in an order that a seed and an epoch decide."""
+"""Packed batches: full, of static shapes, and in an order that follows from seed and epoch."""
 
 from itertools import islice
 
@@ -6,74 +6,77 @@ import numpy as np
 import pytest
 import torch
 
+from regard.data.batch import NO_LABEL
+from regard.data.batch_sampler import Position
+from regard.data.collate import ADDED, collate_pairs, make_batch
+from regard.data.columns import Column, pair_columns
 from regard.data.lengths import LengthTable
-from regard.data.loader import gather
-from regard.data.order import Position, Sides
-from regard.data.packing import NO_LABEL, PackedLoader, fill, largest_rectangle, unpack
-from regard.data.shapes import Shape, shape_for
-from regard.data.store import IdStore
+from regard.data.packed_shapes import PackedShape, shape_for
+from regard.data.packing import PackedLoader, fill, largest_rectangle, unpack
 from regard.errors import ConfigError, DataError
 
 
 def sides_of(num_pairs, *, seed=0, median=24):
-    """Lengths as of news text: log-normal, clipped to 4 and 120."""
+    """Pairs with lengths as in news text: log-normal, clipped to 4 and 120."""
     random = np.random.default_rng(seed)
     stores = []
     for _ in range(2):
         lengths = np.clip(random.lognormal(np.log(median), 0.6, num_pairs).round(), 4, 120).astype(int)
         ids = random.integers(3, 1000, lengths.sum()).astype(np.int32)
-        stores.append(IdStore(ids, np.concatenate([[0], lengths.cumsum()])))
-    return Sides(*stores)
+        stores.append(Column(ids, np.concatenate([[0], lengths.cumsum()])))
+    return pair_columns(*stores)
 
 
 def loader_of(sides, budget=8192, **settings):
-    return PackedLoader(lambda epoch: sides, budget=budget, max_length=150, seed=1, **settings)
+    return PackedLoader(
+        lambda epoch: sides, collate_pairs, added=ADDED, budget=budget, max_length=150, seed=1, **settings
+    )
 
 
 @pytest.mark.parametrize(("num_pairs", "budget"), [(20_000, 25_600), (20_000, 8_192)])
-def test_less_than_two_percent_of_either_side_is_dummies(num_pairs, budget):
+def test_less_than_two_percent_of_the_tokens_are_dummies(num_pairs, budget):
     sides = sides_of(num_pairs)
     loader = loader_of(sides, budget)
     _, plan, _ = loader.plan(0)
-    source = np.mean([(sides.source.lengths[chosen] + 1).sum() for chosen in plan]) / loader.shapes[0].source_tokens
-    target = np.mean([(sides.target.lengths[chosen] + 1).sum() for chosen in plan]) / loader.shapes[0].target_tokens
+    source = np.mean([(sides["source"].lengths[chosen] + 1).sum() for chosen in plan]) / loader.shapes[0].source_tokens
+    target = np.mean([(sides["target"].lengths[chosen] + 1).sum() for chosen in plan]) / loader.shapes[0].target_tokens
     assert source > 0.98 and target > 0.98
     assert sum(map(len, plan)) > 0.97 * num_pairs  # less than a batch is left out
 
 
-def test_no_sentence_comes_twice_in_an_epoch_and_every_batch_fits():
+def test_no_sentence_occurs_twice_in_an_epoch_and_every_batch_fits_its_shape():
     sides = sides_of(5_000)
     loader = loader_of(sides)
     _, plan, _ = loader.plan(3)
     everyone = np.concatenate(plan)
     assert len(everyone) == len(set(everyone.tolist()))
     for chosen in plan:
-        assert (sides.source.lengths[chosen] + 1).sum() <= loader.shapes[0].source_tokens
-        assert (sides.target.lengths[chosen] + 1).sum() <= loader.shapes[0].target_tokens
+        assert (sides["source"].lengths[chosen] + 1).sum() <= loader.shapes[0].source_tokens
+        assert (sides["target"].lengths[chosen] + 1).sum() <= loader.shapes[0].target_tokens
         assert len(chosen) < loader.shapes[0].sentences
 
 
-def test_a_row_holds_the_batch_that_its_pairs_make():
+def test_a_packed_row_holds_the_batch_of_its_pairs():
     sides = sides_of(1_000)
     loader = loader_of(sides)
     rows = next(loader.blocks_of_rows(Position())).rows
     for row, chosen in zip(rows[:3], loader.plan(0)[1], strict=False):
-        packed, plain = unpack(row, loader.shapes[0], int(row[-1])), gather(sides, chosen)
+        packed, plain = unpack(row, loader.shapes[0], int(row[-1])), collate_pairs(sides, chosen)
         real = plain.num_tokens
         assert packed.num_tokens == real
-        assert torch.equal(packed.labels[:real].long(), plain.labels)
-        assert (packed.labels[real:] == NO_LABEL).all()
+        assert torch.equal(packed.labels.values[:real].long(), plain.labels.values)
+        assert (packed.labels.values[real:] == NO_LABEL).all()
         for ours, theirs in ((packed.source, plain.source), (packed.target, plain.target)):
             tokens = theirs.layout.total
             assert torch.equal(ours.values[:tokens].long(), theirs.values)
             assert torch.equal(ours.layout.positions[:tokens].long(), theirs.layout.positions)
             assert torch.equal(ours.layout.sentences[:tokens].long(), theirs.layout.sentences)
             assert torch.equal(ours.layout.offsets[: len(chosen) + 1], theirs.layout.offsets)
-            assert (ours.layout.sentences[tokens:] == len(chosen)).all()  # the dummies are a sentence of their own
+            assert (ours.layout.sentences[tokens:] == len(chosen)).all()  # dummy tokens are a sentence of their own
             assert ours.layout.offsets[-1] == len(ours.values)
 
 
-def test_batches_go_on_from_any_position():
+def test_packed_batches_resume_at_any_position():
     loader = loader_of(sides_of(2_000))
     batches = loader.batches(Position())
     first = [next(batches) for _ in range(20)]
@@ -84,12 +87,12 @@ def test_batches_go_on_from_any_position():
         assert torch.equal(batch.row, other.row) and position == other_position
 
 
-def test_a_corpus_smaller_than_a_batch_makes_one():
+def test_a_corpus_smaller_than_a_batch_makes_one_batch():
     loader = loader_of(sides_of(10))
     assert [len(chosen) for chosen in loader.plan(0)[1]] == [10]
 
 
-def test_the_smaller_side_gets_fewer_tokens():
+def test_the_shorter_side_gets_a_smaller_budget():
     shape = shape_for(LengthTable.of(np.full(100, 9), np.full(100, 19)).upto(), 1280)
     assert (shape.source_tokens, shape.target_tokens) == (640, 1280)
     shape = shape_for(LengthTable.of(np.full(100, 19), np.full(100, 9)).upto(), 1280)
@@ -97,10 +100,10 @@ def test_the_smaller_side_gets_fewer_tokens():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_no_sentence_of_a_later_batch_would_have_fitted_into_an_earlier_one(seed):
+def test_no_sentence_of_a_later_batch_fits_into_an_earlier_one(seed):
     random = np.random.default_rng(seed)
     source, target = random.integers(2, 12, 60), random.integers(2, 12, 60)
-    shape = Shape(source_tokens=40, target_tokens=40, sentences=30, longest=12)
+    shape = PackedShape(source_tokens=40, target_tokens=40, sentences=30, longest=12)
     full, left = fill(source, target, shape, random)
     batches = [*full, left]
     assert sorted(np.concatenate(batches).tolist()) == list(range(60))
@@ -110,41 +113,49 @@ def test_no_sentence_of_a_later_batch_would_have_fitted_into_an_earlier_one(seed
         assert not ((source[later] <= room[0]) & (target[later] <= room[1])).any()
 
 
-def test_a_sentence_longer_than_a_batch_is_told():
+def test_a_sentence_longer_than_a_batch_is_refused():
     with pytest.raises(ConfigError, match=r"train\.tokens is 10 but a sentence has 21 tokens"):
         shape_for(LengthTable.of(np.array([20]), np.array([3])).upto(), 10)
-    with pytest.raises(DataError, match="every pair has a side of more than 2 tokens"):
-        PackedLoader(lambda epoch: sides_of(5), budget=100, max_length=2, seed=1)
+    with pytest.raises(DataError, match="every example has a sequence of more than 2 tokens"):
+        PackedLoader(lambda epoch: sides_of(5), collate_pairs, added=ADDED, budget=100, max_length=2, seed=1)
 
 
-def test_sentences_of_like_length_go_together_and_less_than_a_batch_is_left_out():
+def test_batches_hold_sentences_of_similar_length_and_less_than_one_batch_is_left_out():
     sides = sides_of(20_000)
-    loader = loader_of(sides, 4096, like_lengths=True)
+    loader = loader_of(sides, 4096, similar_lengths=True)
     assert len(loader.shapes) > 5
     assert [shape.longest for shape in loader.shapes] == sorted({shape.longest for shape in loader.shapes})
     _, plan, _ = loader.plan(0)
     everyone = np.concatenate(plan)
     assert len(set(everyone.tolist())) == len(everyone) > len(sides) - 4096 / 9
-    longer = np.maximum(sides.source.lengths, sides.target.lengths) + 1
+    longer = np.maximum(sides["source"].lengths, sides["target"].lengths) + 1
     batches = [batch for batch, _ in islice(loader.batches(Position()), len(plan))]
     assert {batch.shape for batch in batches} == set(loader.shapes)
     slots = sum(batch.shape.sentences * batch.shape.longest for batch in batches)
-    # Independent sides: the longer one of a pair decides, and the rectangle of the other is not full.
+    # The lengths of the two sides are independent: the longer one decides, so the rectangle of the other is not full.
     assert longer[everyone].sum() > 0.75 * slots
     for batch, chosen in zip(batches, plan, strict=True):
         assert longer[chosen].max() <= batch.shape.longest
 
 
-def test_a_shape_of_its_own_needs_a_few_batches():
+def test_a_small_corpus_has_a_single_shape():
     sides = sides_of(200)
-    (shape,) = loader_of(sides, 4096, like_lengths=True).shapes
-    assert shape.longest == max(sides.source.lengths.max(), sides.target.lengths.max()) + 1
+    (shape,) = loader_of(sides, 4096, similar_lengths=True).shapes
+    assert shape.longest == max(sides["source"].lengths.max(), sides["target"].lengths.max()) + 1
 
 
 def test_shorter_sentences_fill_the_last_batch_of_longer_ones():
     lengths = np.repeat([4, 9, 19], [505, 201, 111])  # with EOS 5, 10 and 20, so batches of 51, 25 and 12
-    stores = [IdStore(np.full(lengths.sum(), 7, np.int32), np.concatenate([[0], lengths.cumsum()])) for _ in range(2)]
-    loader = PackedLoader(lambda epoch: Sides(*stores), budget=256, max_length=50, seed=1, like_lengths=True)
+    stores = [Column(np.full(lengths.sum(), 7, np.int32), np.concatenate([[0], lengths.cumsum()])) for _ in range(2)]
+    loader = PackedLoader(
+        lambda epoch: pair_columns(*stores),
+        collate_pairs,
+        added=ADDED,
+        budget=256,
+        max_length=50,
+        seed=1,
+        similar_lengths=True,
+    )
     assert [shape.longest for shape in loader.shapes] == [5, 10, 20]
     _, plan, _ = loader.plan(0)
     batches = [lengths[chosen].tolist() for chosen in plan]
@@ -152,25 +163,25 @@ def test_shorter_sentences_fill_the_last_batch_of_longer_ones():
     (last,) = [batch for batch in batches if 0 < batch.count(19) < 12]
     assert last.count(19) == 3 and sum(last) + len(last) > 256 - 10
     assert sum(batch.count(9) for batch in batches) == 201
-    assert sum(map(len, batches)) > len(lengths) - 51  # of the shortest less than a batch is left out
+    assert sum(map(len, batches)) > len(lengths) - 51  # less than one batch of the shortest is left out
 
 
-def test_long_sentences_are_seen_however_many_blocks_there_are(monkeypatch):
-    monkeypatch.setattr("regard.data.order.PAIRS_A_BLOCK", 2_000)
+def test_long_sentences_are_used_with_any_number_of_blocks(monkeypatch):
+    monkeypatch.setattr("regard.data.batch_sampler.EXAMPLES_PER_BLOCK", 2_000)
     sides = sides_of(20_000)
-    loader = loader_of(sides, 4096, like_lengths=True)
+    loader = loader_of(sides, 4096, similar_lengths=True)
     plans = [loader.plan(0, block) for block in range(10)]
     assert plans[0][2] == 10
     seen = np.concatenate([batch for _, plan, _ in plans for batch in plan])
     assert len(seen) == len(set(seen.tolist()))
-    longer = np.maximum(sides.source.lengths, sides.target.lengths)
+    longer = np.maximum(sides["source"].lengths, sides["target"].lengths)
     for least, most in ((1, 33), (34, 60), (61, 100), (101, 120)):
         of_length = np.flatnonzero((longer >= least) & (longer <= most))
         assert np.isin(of_length, seen).mean() > (0.8 if least == 1 else 0.9999), (least, most)
 
 
-def test_the_largest_rectangle_is_one_that_a_model_can_take():
-    shapes = loader_of(sides_of(20_000), 4096, like_lengths=True).shapes
-    batch = largest_rectangle(shapes, times=2)
+def test_the_largest_rectangle_has_the_size_of_the_largest_shape():
+    shapes = loader_of(sides_of(20_000), 4096, similar_lengths=True).shapes
+    batch = largest_rectangle(shapes, lambda length: make_batch([[3] * length], [[3] * length]), times=2)
     slots = batch.target.layout.num_sentences * batch.target.layout.longest
     assert slots == 2 * max(shape.sentences * shape.longest for shape in shapes)

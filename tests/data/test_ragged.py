@@ -1,4 +1,4 @@
-"""Sentences laid end to end, into a rectangle and back, with the gradients that belong to them."""
+"""Ragged tensors: padding, unpadding, and their gradients."""
 
 import pytest
 import torch
@@ -12,11 +12,11 @@ LENGTHS = st.lists(st.integers(0, 5), max_size=6)
 
 
 def numbered(layout, width=2):
-    """Values that are all different, so that none can stand in for another."""
+    """Return values that are all different, so that none can be mistaken for another."""
     return torch.arange(1.0, layout.total * width + 1).view(layout.total, width)
 
 
-def test_a_layout_says_where_every_token_lies():
+def test_a_layout_locates_every_token():
     layout = Layout([2, 0, 3])
     assert (layout.total, layout.longest, layout.even) == (5, 3, False)
     assert layout.offsets.tolist() == [0, 2, 2, 5]
@@ -28,14 +28,14 @@ def test_a_layout_says_where_every_token_lies():
     assert layout.mask.tolist() == [[True, True, False], [False, False, False], [True, True, True]]
 
 
-def test_a_batch_is_even_when_all_its_sentences_are_of_one_length():
+def test_a_layout_is_even_if_all_sentences_have_the_same_length():
     assert Layout([3, 3]).even
     assert Layout([4]).even
     assert not Layout([3, 2]).even
     assert not Layout([3, 0]).even
 
 
-def test_padding_puts_copies_of_the_first_token_behind_a_sentence():
+def test_padding_consists_of_copies_of_the_first_token():
     padded = Layout([1, 3]).pad(torch.tensor([10, 20, 21, 22]))
     assert padded.tolist() == [[10, 10, 10], [20, 21, 22]]
 
@@ -47,7 +47,7 @@ def test_an_even_batch_is_padded_without_a_copy():
 
 
 @given(LENGTHS)
-def test_padding_agrees_with_pytorchs_own_wherever_a_token_stands(lengths):
+def test_padding_equals_pad_sequence_wherever_there_is_a_token(lengths):
     layout = Layout(lengths)
     values = numbered(layout)
     padded = layout.pad(values)
@@ -66,21 +66,21 @@ def test_unpadding_undoes_padding(lengths):
 
 
 @given(LENGTHS)
-def test_every_place_of_the_rectangle_is_a_token_or_a_hole(lengths):
+def test_every_place_of_the_rectangle_is_either_a_token_or_a_hole(lengths):
     layout = Layout(lengths)
     places = sorted(layout.slots.tolist() + layout.holes.tolist())
     assert places == list(range(len(lengths) * max(lengths, default=0)))
     assert torch.equal(layout.sources[layout.slots], torch.arange(layout.total))
 
 
-def test_a_gradient_at_a_hole_reaches_no_token_not_even_the_first_whose_copy_stands_there():
+def test_no_gradient_flows_from_padding_to_the_token_that_it_copies():
     layout = Layout([1, 3])
     values = torch.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
     layout.pad(values).backward(torch.tensor([[5.0, 100.0, float("nan")], [6.0, 7.0, 8.0]]))
     assert values.grad.tolist() == [5.0, 6.0, 7.0, 8.0]
 
 
-def test_unpadding_sends_zeros_into_the_holes():
+def test_unpadding_gives_padding_a_gradient_of_zero():
     layout = Layout([1, 3])
     padded = torch.ones(2, 3, requires_grad=True)
     layout.unpad(padded).backward(torch.tensor([5.0, 6.0, 7.0, 8.0]))
@@ -107,7 +107,7 @@ def test_the_gradients_of_pad_and_unpad_are_those_of_plain_indexing(lengths):
     assert torch.equal(ours.grad, reference.grad)
 
 
-def test_gradients_hold_in_double_precision_to_the_second_order():
+def test_gradients_pass_gradcheck():
     layout = Layout([1, 3, 0, 2])
     values = torch.randn(6, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(2), requires_grad=True)
 
@@ -118,20 +118,20 @@ def test_gradients_hold_in_double_precision_to_the_second_order():
     assert torch.autograd.gradgradcheck(through, values)
 
 
-def test_a_layout_stays_itself_on_its_own_device():
+def test_moving_a_layout_to_its_own_device_returns_itself():
     layout = Layout([1, 2])
     assert layout.to("cpu") is layout
     elsewhere = layout.to("meta")
     assert (elsewhere.lengths, elsewhere.device.type) == ((1, 2), "meta")
 
 
-def test_lists_become_one_row_of_ids_and_come_apart_again():
+def test_lists_become_one_flat_tensor_and_split_again():
     ragged = Ragged.from_lists([[5, 6], [], [7]])
     assert ragged.values.tolist() == [5, 6, 7]
     assert ragged.values.dtype == torch.int64
     assert [part.tolist() for part in ragged.split()] == [[5, 6], [], [7]]
 
 
-def test_values_that_do_not_match_the_layout_break_our_promise():
+def test_values_that_do_not_match_the_layout_fail_an_assertion():
     with pytest.raises(AssertionError):
         Ragged(torch.zeros(4), Layout([1, 2]))

@@ -1,4 +1,4 @@
-"""An order that is computed, not kept: a permutation, different for every seed, and even."""
+"""A computed permutation: complete, different for every seed, and uniform."""
 
 import numpy as np
 import pytest
@@ -7,30 +7,30 @@ from regard.data.shuffle import Shuffle
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 16, 17, 1000, 65_536, 65_537])
-def test_everything_comes_once(count):
+def test_every_element_occurs_once(count):
     order = Shuffle(count, (1, 2))[:]
     assert sorted(order.tolist()) == list(range(count))
 
 
-def test_a_part_is_the_part_of_the_whole():
+def test_a_slice_equals_the_slice_of_the_complete_permutation():
     shuffle = Shuffle(10_001, (3, 4))
     assert np.array_equal(shuffle[4_000:4_100], shuffle[:][4_000:4_100])
 
 
-def test_ten_million_pairs_can_be_entered_anywhere():
+def test_a_slice_of_a_large_permutation_is_computed_alone():
     shuffle = Shuffle(10_000_000, (1, 0))
     part = shuffle[9_999_000:10_000_000]
     assert len(set(part.tolist())) == 1_000 and part.max() < 10_000_000
     assert np.array_equal(part, Shuffle(10_000_000, (1, 0))[9_999_000:10_000_000])
 
 
-def test_seeds_and_epochs_give_other_orders():
+def test_the_permutation_depends_on_every_part_of_the_seed():
     orders = [tuple(Shuffle(1_000, seed)[:].tolist()) for seed in ((1, 0), (1, 1), (2, 0))]
     assert len(set(orders)) == 3
 
 
-def test_the_order_looks_random():
-    """Each tenth of the order holds about a tenth of each tenth of the things, and neighbours are not related."""
+def test_the_permutation_looks_random():
+    """Each tenth of the permutation holds about a tenth of each tenth of the elements, and neighbours are unrelated."""
     count = 100_000
     order = Shuffle(count, (5, 6))[:]
     table = np.histogram2d(np.arange(count), order, bins=10)[0]

@@ -1,23 +1,26 @@
-"""Beam search against brute force, and what it does at the edges."""
+"""Beam search against brute force, models with other first and last tokens, and the parts of a step."""
 
 import itertools
 
 import pytest
 import torch
 
+from regard import kernels
 from regard.data.ragged import Ragged
+from regard.decoding.greedy_search import stream_greedy
 from regard.decoding.hypotheses import SearchOptions, length_penalty
+from regard.decoding.ranking import log_normalizer, top_k
 from regard.decoding.search import search
-from regard.decoding.topk import log_normalizer, top_k
 from regard.errors import DecodeError
 from regard.models import build_model
+from regard.models.base import Seq2Seq
 
 SOURCE = [5, 4, 3, 2]
 
 
 @pytest.fixture(params=range(4))
 def tiny(request):
-    """A model of six words whose random opinions are strong enough to differ between prefixes."""
+    """A model with six tokens whose random scores are large enough to differ between prefixes."""
     with torch.random.fork_rng():
         torch.manual_seed(request.param)
         table = {"kind": "transformer", "width": 8, "num_layers": 1, "num_heads": 2, "hidden": 16, "tie": "none"}
@@ -28,7 +31,7 @@ def tiny(request):
 
 
 def all_hypotheses(model, limit, alpha):
-    """Every output of at most `limit` tokens with its score, best first; one that fills the limit needs no EOS."""
+    """Every output of at most `limit` tokens with its score, best first. An output of `limit` tokens needs no EOS."""
     scored = []
     for length in range(limit + 1):
         for ids in itertools.product([0, 3, 4, 5], repeat=length):
@@ -50,7 +53,7 @@ def test_a_wide_beam_finds_the_brute_force_best(tiny, alpha):
     assert [one.score for one in found] == pytest.approx([score for score, _ in expected], abs=1e-4)
 
 
-def test_a_wider_beam_is_never_worse_here(tiny):
+def test_a_wider_beam_finds_no_worse_score(tiny):
     scores = [
         search(tiny, Ragged.from_lists([SOURCE]), options=SearchOptions(beam=beam, length_penalty=0.0, max_length=4))[
             0
@@ -78,7 +81,8 @@ def test_top_k_is_torchs(generator, width, k):
 
 @pytest.mark.parametrize("layout", ["rows", "columns"])
 @pytest.mark.parametrize("width", [5, 8192, 37001])
-@pytest.mark.parametrize("peak", [0.0, 18.0, 200.0])  # even, as trained models have it, and too large for exp
+# Even, as trained models have it, and too large for exp.
+@pytest.mark.parametrize("peak", [0.0, 18.0, 200.0])
 def test_the_normalizer_is_exact_to_many_digits(generator, layout, width, peak):
     logits = torch.randn(6, width, generator=generator)
     logits[:, 3] += peak
@@ -91,11 +95,106 @@ def test_the_normalizer_is_exact_to_many_digits(generator, layout, width, peak):
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"beam": 0}, "between 1 and 1000"),
+        ({"beam": 0}, "beam is 0; it must be from 1 to 1,000"),
         ({"beam": 2, "nbest": 3}, "or for a wider beam"),
-        ({"length_penalty": -1.0}, "between 0 and 100"),
+        ({"length_penalty": -1.0}, "it must be from 0 to 100"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(wrong, sentence):
     with pytest.raises(DecodeError, match=sentence):
         SearchOptions(**wrong)
+
+
+class FakePointer(Seq2Seq):
+    """A model whose outputs are positions of the source, from 1; column 0 ends an output and starts every row.
+
+    A score depends on the step, the last token and the next one. Positions that a sentence does not have are masked.
+    """
+
+    bos, eos, never = 0, 0, ()
+
+    def __init__(self, longest):
+        super().__init__()
+        generator = torch.Generator().manual_seed(2)
+        self.scores = torch.nn.Parameter(2 * torch.randn(9, longest + 1, longest + 1, generator=generator))
+
+    def encode(self, source):
+        return torch.tensor(source.layout.lengths)
+
+    def start(self, memory, *, beams):
+        return FakeState(memory, beams)
+
+    def step(self, tokens, state):
+        lengths = state.lengths.repeat_interleave(len(tokens) // len(state.lengths))
+        assert (tokens <= lengths).all(), "search continues with a position that the sentence does not have"
+        columns = torch.arange(int(state.longest) + 1)
+        logits = self.scores[state.steps][tokens][:, columns].masked_fill(columns > lengths[:, None], float("-inf"))
+        state.steps += 1
+        return logits
+
+    def hidden(self, target, memory):
+        raise NotImplementedError
+
+    def project(self, hidden):
+        raise NotImplementedError
+
+
+class FakeState:
+    def __init__(self, lengths, beams):
+        self.lengths, self.longest, self.beams, self.steps = lengths, lengths.max(), beams, 0
+
+    def expand_beams(self):
+        pass
+
+    def reorder(self, rows):
+        self.lengths = self.lengths[rows.view(-1, self.beams)[:, 0] // self.beams]
+
+
+def all_pointer_hypotheses(model, length, limit):
+    scored = []
+    for count in range(limit + 1):
+        for ids in itertools.product(range(1, length + 1), repeat=count):
+            labels = [*ids, 0] if count < limit else list(ids)
+            logp = [
+                model.scores[step, last, : length + 1].log_softmax(0) for step, last in enumerate([0, *labels[:-1]])
+            ]
+            scored.append((sum(row[token].item() for row, token in zip(logp, labels, strict=True)), list(ids)))
+    return sorted(scored, reverse=True)
+
+
+@pytest.mark.parametrize("allowed", [True, False], ids=["kernels", "pytorch"])
+def test_search_finds_the_brute_force_best_of_a_model_that_ends_with_column_0(allowed):
+    lengths = [3, 1, 2, 3]
+    model = FakePointer(3)
+    source = Ragged.from_lists([[7] * length for length in lengths])
+    options = SearchOptions(beam=100, nbest=4, length_penalty=0.0, max_length=3)
+    with kernels.allowed(allowed):
+        found = search(model, source, options=options)
+    for length, best in zip(lengths, found, strict=True):
+        expected = all_pointer_hypotheses(model, length, 3)[:4]
+        assert [one.ids for one in best] == [ids for _, ids in expected]
+        assert [one.score for one in best] == pytest.approx([score for score, _ in expected], abs=1e-4)
+
+
+@pytest.mark.parametrize("allowed", [True, False], ids=["kernels", "pytorch"])
+def test_greedy_search_and_streaming_use_the_models_own_first_token_and_end(allowed):
+    model, lengths = FakePointer(5), [5, 1, 4, 2]
+    options = SearchOptions(beam=1, max_length=8)
+    expected = []
+    for length in lengths:
+        ids = [0]
+        while len(ids) <= 8 and (len(ids) == 1 or ids[-1] != 0):
+            ids.append(int(model.scores[len(ids) - 1, ids[-1], : length + 1].argmax()))
+        expected.append([token for token in ids if token != 0])
+    with kernels.allowed(allowed):
+        found = search(model, Ragged.from_lists([[7] * length for length in lengths]), options=options)
+        streamed = [stream_greedy(model, [7] * n, options=options, on_token=lambda ids: None) for n in lengths]
+    assert [best[0].ids for best in found] == streamed == expected
+    assert len({tuple(ids) for ids in expected}) > 1
+
+
+def test_no_output_ends_before_its_fewest_tokens_whichever_column_ends_it():
+    model, source = FakePointer(4), Ragged.from_lists([[7] * 4, [7] * 2])
+    for beam in (1, 3):
+        found = search(model, source, options=SearchOptions(beam=beam, min_length=3, max_length=6))
+        assert all(len(best[0].ids) >= 3 and 0 not in best[0].ids for best in found)

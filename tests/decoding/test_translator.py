@@ -1,9 +1,8 @@
-"""Texts in, texts out."""
+"""Translating texts."""
 
 import pytest
 import torch
 
-from regard.config import DecodeConfig
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.translator import Translator
 from regard.errors import DecodeError
@@ -18,14 +17,15 @@ def make_translator():
         torch.manual_seed(1)
         table = {"kind": "transformer", "width": 16, "num_layers": 1, "num_heads": 2, "hidden": 16}
         model = build_model(table, source_size=tokenizers.source.size, target_size=tokenizers.target.size).eval()
-        model.target_embedding.data *= 3  # strong opinions, so that outputs differ
-    return lambda warn=print, **keys: Translator(model, tokenizers, DecodeConfig(max_extra=5, **keys), warn=warn)
+        # Larger scores, so that outputs differ.
+        model.target_embedding.data *= 3
+    return lambda warn=print, **keys: Translator(model, tokenizers, SearchOptions(max_extra=5, **keys), warn=warn)
 
 
 TEXTS = ["abc", "", "hgfedcba", "a", "   "[:0], "bbbb", "ab"]
 
 
-def test_output_is_in_input_order_whatever_the_batches(make_translator):
+def test_outputs_are_in_the_order_of_the_inputs_whatever_the_batches(make_translator):
     one_batch = make_translator(tokens=10_000).translate(TEXTS)
     many_batches = make_translator(tokens=4).translate(TEXTS)
     alone = [make_translator().translate([text])[0] for text in TEXTS]
@@ -33,13 +33,13 @@ def test_output_is_in_input_order_whatever_the_batches(make_translator):
     assert len(set(one_batch)) > 2
 
 
-def test_an_empty_line_stays_empty(make_translator):
+def test_an_empty_line_has_an_empty_translation(make_translator):
     outputs = make_translator().translate(TEXTS)
     assert [output == "" for output in outputs if output == ""] == [True] * outputs.count("")
     assert outputs[1] == outputs[4] == ""
 
 
-def test_streaming_translates_lines_as_they_come(monkeypatch, make_translator):
+def test_streaming_reads_only_a_few_lines_ahead(monkeypatch, make_translator):
     monkeypatch.setattr("regard.decoding.translator.READ_AHEAD", 2)
     read = []
 
@@ -61,13 +61,13 @@ def test_a_source_that_is_too_long_is_cut_with_a_warning_that_names_its_line(mak
     assert warnings == ["line 2 has 8 tokens; only the first 4 are translated"]
 
 
-def test_n_best(make_translator):
+def test_the_n_best_translations_come_best_first(make_translator):
     [found] = make_translator().stream(["abc"], options=SearchOptions(beam=4, nbest=3))
     assert len(found) == 3
     assert found[0].score >= found[1].score >= found[2].score
 
 
-def test_a_model_with_learned_positions_cuts_what_it_never_learned_and_goes_on():
+def test_a_model_with_learned_positions_cuts_longer_sources():
     tokenizers = train_tokenizers([("ab", "ab")], kind="char", size=10, joint=True)
     table = {
         "kind": "transformer",
@@ -79,12 +79,12 @@ def test_a_model_with_learned_positions_cuts_what_it_never_learned_and_goes_on()
     }
     model = build_model(table, source_size=tokenizers.source.size, target_size=tokenizers.target.size).eval()
     warnings = []
-    outputs = Translator(model, tokenizers, DecodeConfig(), warn=warnings.append).translate(["ab", "ab" * 10])
+    outputs = Translator(model, tokenizers, SearchOptions(), warn=warnings.append).translate(["ab", "ab" * 10])
     assert len(outputs) == 2 and all(len(output) <= 6 for output in outputs)
     assert warnings == ["line 2 has 20 tokens; only the first 5 are translated"]
 
 
-def test_one_text_that_is_no_list_is_refused(make_translator):
+def test_a_single_string_is_refused(make_translator):
     with pytest.raises(DecodeError, match="takes a list"):
         make_translator().translate("abc")
 

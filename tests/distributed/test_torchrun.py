@@ -1,4 +1,4 @@
-"""Real processes started by torchrun, talking over gloo: they train what one process trains."""
+"""Processes started by torchrun, connected over gloo, train the same model as one process."""
 
 import fcntl
 import os
@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,7 +23,7 @@ SETTINGS = [
     *("train.tokens=256", "train.steps=12", "train.checkpoint_every=4", "train.validate_pairs=20", "train.log_every=1"),
     *("train.device=cpu", "train.threads=1", "train.keep=9"),
 ]
-CLOSE = 1e-4  # of losses: sums over processes are added in another order
+CLOSE = 1e-4  # tolerance of losses: sums over processes are added in another order
 
 
 def torchrun(out, *overrides, recipe="reverse", accident="none", restarts=0, processes=2, settings=SETTINGS):
@@ -39,7 +38,7 @@ def torchrun(out, *overrides, recipe="reverse", accident="none", restarts=0, pro
 
 @contextmanager
 def alone():
-    """One group of processes at a time: torchrun looks for a free port, and two could find the same."""
+    """Allow one group of processes at a time: torchrun looks for a free port, and two groups could find the same one."""
     with (Path(tempfile.gettempdir()) / "regard-torchrun.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -60,7 +59,7 @@ def assert_close(left, right, tolerance):
 
 @pytest.fixture(scope="module")
 def one_process(tmp_path_factory):
-    """The run that all others are held against: one process, two micro-batches a step, with dropout."""
+    """The reference run: one process, two micro-batches per step, with dropout."""
     out = tmp_path_factory.mktemp("one") / "run"
     regard.train("reverse", out=out, overrides=[*SETTINGS, "train.accumulate=2"])
     return out
@@ -74,22 +73,18 @@ def two_processes(tmp_path_factory):
     return out
 
 
-def test_two_processes_train_what_one_trains_with_two_micro_batches_a_step(one_process, two_processes):
+def test_two_processes_train_the_same_model_as_one_with_two_micro_batches_per_step(one_process, two_processes):
     assert losses(two_processes) == pytest.approx(losses(one_process), abs=CLOSE)
     assert_close(two_processes, one_process, 1e-3)
 
 
 @pytest.mark.parametrize("parallel", ["copies", "shards"])
-def test_batches_large_enough_to_be_halved_are_halved_by_all_or_by_none(parallel, tmp_path, threads, monkeypatch):
+def test_two_processes_match_one_that_splits_large_batches_into_halves(parallel, tmp_path, threads, monkeypatch):
     threads(2)
     halves, seen = Batch.halves, []
     monkeypatch.setattr(Batch, "halves", lambda batch: seen.append(halves(batch)) or seen[-1])
-    large = [
-        *SETTINGS,
-        "train.tokens=514",
-        "train.steps=8",
-        "train.threads=2",
-    ]  # some have less than 512, and stay whole
+    # Some batches have less than 512 tokens and are not split.
+    large = [*SETTINGS, "train.tokens=514", "train.steps=8", "train.threads=2"]
     regard.train("reverse", out=tmp_path / "one", overrides=[*large, "train.accumulate=2"])
     done = torchrun(tmp_path / "two", f"train.parallel={parallel}", settings=large)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -97,7 +92,7 @@ def test_batches_large_enough_to_be_halved_are_halved_by_all_or_by_none(parallel
     assert {len(parts) for parts in seen} == {1, 2}
 
 
-def test_scores_of_a_split_dev_set_are_those_of_the_whole(one_process, two_processes):
+def test_scores_of_a_split_dev_set_equal_those_of_one_process(one_process, two_processes):
     validated = [
         next(event for event in reversed(RunFolder(run).read_log()) if event["event"] == "validated")
         for run in (one_process, two_processes)
@@ -106,7 +101,7 @@ def test_scores_of_a_split_dev_set_are_those_of_the_whole(one_process, two_proce
     assert [one["source"] for one in validated[1]["examples"]] == [one["source"] for one in validated[0]["examples"]]
 
 
-def test_shards_train_what_copies_train_and_end_as_a_plain_run(one_process, tmp_path):
+def test_shards_train_the_same_model_as_copies_and_save_an_ordinary_run(one_process, tmp_path):
     done = torchrun(tmp_path / "run", "train.parallel=shards", "train.ema=0.9")
     assert done.returncode == 0, done.stderr[-3000:]
     assert losses(tmp_path / "run") == pytest.approx(losses(one_process), abs=CLOSE)
@@ -116,7 +111,7 @@ def test_shards_train_what_copies_train_and_end_as_a_plain_run(one_process, tmp_
 
 
 @pytest.mark.parametrize("first", ["train.parallel=copies", "train.parallel=shards"])
-def test_a_run_of_two_processes_goes_on_as_one_and_the_other_way_round(one_process, tmp_path, first):
+def test_a_run_of_two_processes_resumes_in_one_process_and_vice_versa(one_process, tmp_path, first):
     out, steady = tmp_path / "run", "train.warmup_steps=4000"
     alone = [*SETTINGS, steady, "train.accumulate=2"]
     done = torchrun(out, first, steady, "train.steps=4")
@@ -126,12 +121,12 @@ def test_a_run_of_two_processes_goes_on_as_one_and_the_other_way_round(one_proce
     (out / "final").rename(tmp_path / "after 8")
     done = torchrun(out, first, steady)
     assert done.returncode == 0, done.stderr[-3000:]
-    regard.train("reverse", out=tmp_path / "whole", overrides=alone)
-    assert losses(out) == pytest.approx(losses(tmp_path / "whole"), abs=CLOSE)
-    assert_close(out, tmp_path / "whole", 1e-3)
+    regard.train("reverse", out=tmp_path / "uninterrupted", overrides=alone)
+    assert losses(out) == pytest.approx(losses(tmp_path / "uninterrupted"), abs=CLOSE)
+    assert_close(out, tmp_path / "uninterrupted", 1e-3)
 
 
-def test_three_processes_with_two_batches_an_epoch_take_equally_many_steps(tmp_path):
+def test_three_processes_with_two_batches_per_epoch_take_the_same_number_of_steps(tmp_path):
     (tmp_path / "few.tsv").write_text("".join(f"{'abcde'[: 1 + n % 5]}\t{'edcba'[: 1 + n % 5]}\n" for n in range(7)))
     recipe = tmp_path / "few.toml"
     recipe.write_text(
@@ -142,7 +137,7 @@ def test_three_processes_with_two_batches_an_epoch_take_equally_many_steps(tmp_p
     assert RunFolder(tmp_path / "run").weights()[0].counters["step"] == 12
 
 
-def test_a_worker_that_is_killed_is_started_again_and_the_run_ends_as_if_nothing_had_been(two_processes, tmp_path):
+def test_a_killed_worker_is_restarted_and_the_run_ends_as_if_uninterrupted(two_processes, tmp_path):
     done = torchrun(tmp_path / "run", accident="die 1 6", restarts=2)
     assert done.returncode == 0, done.stderr[-3000:]
     assert (tmp_path / "run.died").exists()
@@ -150,15 +145,14 @@ def test_a_worker_that_is_killed_is_started_again_and_the_run_ends_as_if_nothing
     assert_close(tmp_path / "run", two_processes, 1e-6)
 
 
-def test_a_process_that_fails_ends_all_of_them_with_its_own_words(tmp_path):
-    began = time.monotonic()
+def test_a_process_that_fails_ends_all_others_and_prints_its_error(tmp_path):
+    # Processes that waited for the failed one would run into the timeout of `torchrun`.
     done = torchrun(tmp_path / "run", accident="fail 1 3")
     assert done.returncode != 0
     assert "rank 1: the disk of this process has gone" in done.stderr
-    assert time.monotonic() - began < 120, "nobody waits for it"
 
 
-def test_a_stop_is_taken_by_all_at_the_same_step_and_leaves_a_run_that_goes_on(tmp_path):
+def test_all_processes_stop_at_the_same_step_and_leave_a_run_that_can_be_resumed(tmp_path):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "regard"]
     settings = [*SETTINGS, "train.steps=100000", "train.checkpoint_every=100000", "train.log_every=1"]
     with alone():
@@ -170,7 +164,7 @@ def test_a_stop_is_taken_by_all_at_the_same_step_and_leaves_a_run_that_goes_on(t
                 break
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=120)
-    assert process.returncode != 0, "a scheduler must not take the run for finished"
+    assert process.returncode != 0, "a scheduler would take the run for finished"
     (step,) = RunFolder(tmp_path / "run").steps()
     assert step >= 5
     assert not RunFolder(tmp_path / "run").finished
@@ -187,7 +181,8 @@ SMALL = {
     "cmlm": STACKS,
     "ctc": STACKS,
 }
-assert SMALL.keys() == MODELS.keys(), "a new family must be spread too"
+TRANSLATORS = {name for name in MODELS.names() if MODELS.get(name, where="model.kind").task == "translation"}
+assert SMALL.keys() == TRANSLATORS, "every translation family must be listed here"
 
 
 @pytest.mark.parametrize("kind", SMALL)

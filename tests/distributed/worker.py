@@ -1,4 +1,4 @@
-"""One of the processes that torchrun starts in these tests: trains, and has an accident where it is told to.
+"""A process that torchrun starts in these tests: it trains, and fails on purpose if requested.
 
 worker.py RECIPE OUT ACCIDENT KEY=VALUE...    ACCIDENT: none, "die RANK STEP" (by SIGKILL, once), "fail RANK STEP" (an error)
 """
@@ -17,7 +17,7 @@ calls = 0
 
 
 def stop() -> bool:
-    """Asked once before the run and once a step."""
+    """Die or fail at the requested step. Called once before the run and once per step."""
     global calls
     calls += 1
     if kind != "none":

@@ -1,6 +1,7 @@
-"""Scores: perfect, by hand, and as sacreBLEU itself gives them."""
+"""Metrics: perfect and worst scores, values by hand and by sacreBLEU, and the registry."""
 
 from functools import cache
+from itertools import chain
 
 import pytest
 import sacrebleu
@@ -8,8 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.config import EvaluateConfig
-from regard.errors import DataError
-from regard.evaluation.metrics import METRICS, bleu, chrf, edit_distance, exact_match, score_all, token_error_rate
+from regard.errors import ConfigError, DataError
+from regard.evaluation.metrics import (
+    METRICS,
+    Metric,
+    bleu,
+    chrf,
+    deciding_metric,
+    describe_score,
+    edit_distance,
+    metrics_of,
+    register_metric,
+    score_all,
+)
 
 PLAIN = EvaluateConfig()
 REFERENCES = ["The cat sat on the mat .", "A dog, a bone; nothing else!", "Ein Mädchen liest ein Buch."]
@@ -18,22 +30,22 @@ WORDS = st.lists(st.sampled_from("abc"), max_size=6)
 
 
 def value(name, outputs, references, config=PLAIN):
-    return METRICS[name](outputs, references, config).value
+    return METRICS.get(name, where="metric").score(outputs, references, config).value
 
 
 @pytest.mark.parametrize(("name", "perfect"), [("bleu", 100), ("chrf", 100), ("exact", 100), ("token_errors", 0)])
-def test_references_themselves_score_perfectly(name, perfect):
+def test_outputs_equal_to_the_references_score_perfectly(name, perfect):
     assert value(name, REFERENCES, REFERENCES) == pytest.approx(perfect)
 
 
 @pytest.mark.parametrize(("name", "worst"), [("bleu", 0), ("chrf", 0), ("exact", 0), ("token_errors", 100)])
-def test_saying_nothing_scores_nothing(name, worst):
+def test_empty_outputs_score_worst(name, worst):
     assert value(name, [""] * 3, REFERENCES) == pytest.approx(worst)
 
 
-def test_every_metric_is_named_as_it_is_listed_and_says_how_it_was_measured():
+def test_every_metric_of_texts_gives_a_score_with_a_signature():
     scores = score_all(OUTPUTS, REFERENCES, PLAIN)
-    assert [score.name for score in scores] == list(METRICS)
+    assert [score.name for score in scores] == ["bleu", "chrf", "exact", "token_errors"]
     assert all(score.signature for score in scores)
 
 
@@ -43,10 +55,10 @@ def test_bleu_and_chrf_are_sacrebleus():
 
 
 @pytest.mark.parametrize("tokenize", ["13a", "none", "intl", "char", "zh"])
-def test_bleu_cuts_tokens_as_the_recipe_says(tokenize):
-    score = bleu(OUTPUTS, REFERENCES, EvaluateConfig(bleu_tokenize=tokenize))
-    assert score.value == sacrebleu.corpus_bleu(OUTPUTS, [REFERENCES], tokenize=tokenize).score
-    assert f"tok:{tokenize}" in score.signature
+def test_bleu_splits_tokens_as_the_recipe_says(tokenize):
+    score, signature = bleu(OUTPUTS, REFERENCES, EvaluateConfig(bleu_tokenize=tokenize))
+    assert score == sacrebleu.corpus_bleu(OUTPUTS, [REFERENCES], tokenize=tokenize).score
+    assert f"tok:{tokenize}" in signature
 
 
 def test_bleu_by_hand():
@@ -59,10 +71,10 @@ def test_case_counts_unless_the_recipe_says_it_does_not():
     shouted = [reference.upper() for reference in REFERENCES]
     ignoring = EvaluateConfig(lowercase=True)
     for metric in (bleu, chrf):
-        assert metric(shouted, REFERENCES, PLAIN).value < 50
-        assert metric(shouted, REFERENCES, ignoring).value == pytest.approx(100)
-    assert "case:lc" in bleu(shouted, REFERENCES, ignoring).signature
-    assert exact_match(shouted, REFERENCES, ignoring).value == 0  # letter for letter
+        assert metric(shouted, REFERENCES, PLAIN)[0] < 50
+        assert metric(shouted, REFERENCES, ignoring)[0] == pytest.approx(100)
+    assert "case:lc" in bleu(shouted, REFERENCES, ignoring)[1]
+    assert value("exact", shouted, REFERENCES, ignoring) == 0  # letter for letter
 
 
 def test_exact_match_counts_outputs_that_are_the_reference_letter_for_letter():
@@ -87,12 +99,61 @@ def test_token_error_rate_by_hand(output, reference, rate):
 
 def test_token_errors_are_summed_before_they_are_divided():
     # 1 error in 1 word and 0 in 3: a mean of rates would be 50
-    assert token_error_rate(["x", "a b c"], ["a", "a b c"], PLAIN).value == 25
+    assert value("token_errors", ["x", "a b c"], ["a", "a b c"]) == 25
 
 
-def test_a_different_number_of_references_is_refused_with_both():
+def test_a_different_number_of_references_is_refused():
     with pytest.raises(DataError, match="there are 2 outputs but 3 references"):
         score_all(["a", "b"], ["a", "b", "c"], PLAIN)
+
+
+# Metrics as records
+
+
+@pytest.fixture
+def accuracy(monkeypatch):
+    """A metric of labels, for one test."""
+
+    def function(outputs, references, config):
+        pairs = zip(chain(*outputs), chain(*references), strict=True)
+        right = [output == label for output, label in pairs]
+        return 100 * sum(right) / len(right), "share of labels"
+
+    monkeypatch.setattr(METRICS, "_entries", dict(METRICS._entries))
+    metric = Metric("share", function, higher_is_better=True, label="share", unit="%", compares=("kinds",))
+    register_metric(metric)
+    return metric
+
+
+def test_outputs_are_scored_by_the_metrics_of_their_kind(accuracy):
+    outputs, references = [["A", "B"], ["B", "B"]], [["A", "B"], ["B", "A"]]
+    scores = score_all(outputs, references, PLAIN, compares="kinds")
+    assert [(one.name, one.value) for one in scores] == [("exact", 50), ("share", 75)]
+    assert accuracy not in metrics_of("text")
+
+
+def test_a_metric_of_other_outputs_cannot_decide(accuracy):
+    assert deciding_metric("share", compares="kinds") is accuracy
+    with pytest.raises(ConfigError, match="which compares kinds; for text use loss, bleu, chrf, exact, token_errors"):
+        deciding_metric("share")
+
+
+def test_a_metric_that_is_not_known_answers_with_its_nearest_neighbour():
+    with pytest.raises(ConfigError, match=r"^train\.metric is 'blue'; did you mean 'bleu'\?$"):
+        deciding_metric("blue")
+
+
+def test_the_loss_decides_but_is_not_computed_from_outputs():
+    assert not deciding_metric("loss").higher_is_better
+    assert "loss" not in [metric.name for metric in metrics_of()]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("loss", "dev loss 1.235"), ("bleu", "BLEU 1.2"), ("exact", "exact match 1.2 %"), ("ours", "ours 1.2")],
+)
+def test_a_score_is_described_by_its_label_and_unit(name, shown):
+    assert describe_score(name, 1.2349) == shown
 
 
 # Edit distance
@@ -119,11 +180,11 @@ def test_edit_distance_by_hand(left, right, edits):
 
 
 @given(WORDS, WORDS)
-def test_edit_distance_is_that_of_its_definition(left, right):
+def test_edit_distance_equals_its_recursive_definition(left, right):
     assert edit_distance(left, right) == by_recursion(left, right)
 
 
 @given(WORDS, WORDS, WORDS)
-def test_a_detour_is_never_shorter(left, middle, right):
+def test_edit_distance_obeys_the_triangle_inequality(left, middle, right):
     assert edit_distance(left, right) == edit_distance(right, left)
     assert edit_distance(left, right) <= edit_distance(left, middle) + edit_distance(middle, right)

@@ -1,4 +1,4 @@
-"""Reports say what the log says, while a run trains and after."""
+"""Reports show what the log says, during training and after it."""
 
 import json
 import re
@@ -7,7 +7,7 @@ import pytest
 
 import regard
 from regard.cli import app
-from regard.explain.report import as_report, story
+from regard.explain.report import as_report, summarize
 from regard.run.folder import RunFolder
 from tests.browser import Watched, chromium, expect, serious_findings
 
@@ -25,60 +25,60 @@ def run(tmp_path_factory):
     return RunFolder(path)
 
 
-def stories_of(page):
-    (found,) = re.findall(r'<script type="application/json" id="stories">(.*?)</script>', page, flags=re.DOTALL)
+def runs_of(page):
+    (found,) = re.findall(r'<script type="application/json" id="runs">(.*?)</script>', page, flags=re.DOTALL)
     return json.loads(found)
 
 
-def test_every_number_is_that_of_the_log(run):
-    (told,) = stories_of((run.path / "report.html").read_text(encoding="utf-8"))
+def test_every_number_is_the_one_in_the_log(run):
+    (shown,) = runs_of((run.path / "report.html").read_text(encoding="utf-8"))
     log = run.read_log()
     progress = [event for event in log if event["event"] == "progress"]
     for key in ("loss", "rate", "gradient_norm", "tokens_per_second"):
-        assert told["curves"][key] == [[event["step"], event["seconds"], event[key]] for event in progress]
+        assert shown["curves"][key] == [[event["step"], event["seconds"], event[key]] for event in progress]
     validated = [event for event in log if event["event"] == "validated"]
-    assert [one["step"] for one in told["validations"]] == [10, 20, 30, 40]
-    for one, event in zip(told["validations"], validated, strict=True):
+    assert [one["step"] for one in shown["validations"]] == [10, 20, 30, 40]
+    for one, event in zip(shown["validations"], validated, strict=True):
         assert one["scores"] == {key: event[key] for key in ("loss", "bleu", "chrf", "exact", "token_errors")}
         assert one["examples"] == event["examples"]
-    assert told["step"] == 40 and told["seconds"] == progress[-1]["seconds"] and told["finished"]
+    assert shown["step"] == 40 and shown["seconds"] == progress[-1]["seconds"] and shown["finished"]
 
 
 def test_histograms_count_every_dev_sentence(run):
-    for one in story(run)["validations"]:
+    for one in summarize(run)["validations"]:
         assert sum(one["histograms"]["length"]) == sum(one["histograms"]["right"]) == 20
 
 
 def test_attention_of_an_example_is_kept_over_training(run):
-    for one in story(run)["validations"]:
+    for one in summarize(run)["validations"]:
         seen, example = one["attention"], one["examples"][0]
         assert seen["source"] == [*example["source"].split(), "</s>"]
         assert len(seen["percent"]) == len(seen["target"])
         assert all(sum(row) == pytest.approx(100, abs=len(row)) for row in seen["percent"])
 
 
-def test_a_report_is_there_while_the_run_trains_and_loads_itself_again(tmp_path):
-    path, seen = tmp_path / "run", []
+def test_a_report_is_written_during_training_and_reloads_itself(tmp_path):
+    path, pages = tmp_path / "run", []
 
-    def look_in(event):
+    def read(event):
         if type(event).__name__ == "Validated":
-            seen.append((path / "report.html").read_text(encoding="utf-8"))
+            pages.append((path / "report.html").read_text(encoding="utf-8"))
 
-    regard.train("reverse", out=path, overrides=[*SMALL, "train.steps=30"], listen=look_in)
-    assert [len(stories_of(page)[0]["validations"]) for page in seen] == [1, 2, 3]
-    assert all('http-equiv="refresh"' in page for page in seen)
+    regard.train("reverse", out=path, overrides=[*SMALL, "train.steps=30"], listen=read)
+    assert [len(runs_of(page)[0]["validations"]) for page in pages] == [1, 2, 3]
+    assert all('http-equiv="refresh"' in page for page in pages)
     assert 'http-equiv="refresh"' not in (path / "report.html").read_text(encoding="utf-8")
 
 
-def test_several_runs_lie_side_by_side(run, tmp_path):
+def test_several_runs_are_shown_side_by_side(run, tmp_path):
     from typer.testing import CliRunner
 
     out = tmp_path / "both.html"
     assert CliRunner().invoke(app, ["report", str(run), str(run), "--out", str(out)]).exit_code == 0
-    assert [one["name"] for one in stories_of(out.read_text(encoding="utf-8"))] == ["one", "one"]
+    assert [one["name"] for one in runs_of(out.read_text(encoding="utf-8"))] == ["one", "one"]
 
 
-def test_text_in_a_report_is_only_text(run, monkeypatch):
+def test_text_in_a_report_is_never_markup(run, monkeypatch):
     log = run.read_log()
     for event in log:
         for example in event.get("examples", []):
@@ -86,11 +86,11 @@ def test_text_in_a_report_is_only_text(run, monkeypatch):
     monkeypatch.setattr(RunFolder, "read_log", lambda self: log)
     page = as_report([run])
     assert "<script>alert" not in page
-    assert stories_of(page)[0]["validations"][0]["examples"][0]["output"].startswith("</script>")
+    assert runs_of(page)[0]["validations"][0]["examples"][0]["output"].startswith("</script>")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_opens_in_a_browser_and_keeps_nobody_out(run, scheme):
+def test_it_opens_in_a_browser_and_is_accessible(run, scheme):
     with chromium() as browser:
         watched = Watched(browser, color_scheme=scheme)
         watched.page.goto((run.path / "report.html").as_uri())

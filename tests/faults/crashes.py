@@ -1,8 +1,8 @@
-"""Records a command, then tries every folder that a crash of it may leave.
+"""Records the file operations of a command, then tests recovery from every state that a crash may leave.
 
 `python -m tests.faults.crashes SCENARIO HOME REPORT COUNT SEED JOBS`, started by `recorded`, writes a report about COUNT
-of the states ("all" for every one). Sessions of the command, and then the states, each have a forked process, so that
-PyTorch is imported once.
+states (or "all"). Each session of the command and each state is run in a forked process, so that PyTorch is imported
+once.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import sacrebleu.metrics  # noqa: F401 (slow to import: here it is inherited by all forked processes)
+import sacrebleu.metrics  # noqa: F401 (slow to import; inherited by all forked processes)
 
 from regard.errors import RegardError
 from tests.faults.replay import NOTHING_UNSYNCED, Recording, State, read_log, read_tree, write_tree
 from tests.faults.scenarios import LEFTOVERS, SCENARIOS, Scenario, make_home
 
 REPOSITORY = Path(__file__).parents[2]
-OUT = "out"  # name of the command's folder in the recorded one
+OUT = "out"  # name of the output folder inside the recorded folder
 DONE = "done"  # the mark of a command that has returned
-SLOWEST = 120  # seconds that one state may take: more is a hang
+MAX_SECONDS = 120  # for one state; more is a hang
 SAMPLED_PREFIXES = 40
 GOOD = {"same bits", "already complete", "refused by name"}
 
@@ -44,7 +44,7 @@ Verdict = dict[str, str]
 
 
 def build_recorder(folder: Path) -> Path | None:
-    """The compiled recorder; None where there is no C compiler."""
+    """Compile the recorder; return None if there is no C compiler."""
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if compiler is None or sys.platform != "linux":
         return None
@@ -56,7 +56,7 @@ def build_recorder(folder: Path) -> Path | None:
 
 
 def recorded(command: list[str], folder: Path, log: Path, recorder: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a command with its operations below the folder recorded."""
+    """Run a command and record its file operations below the folder."""
     paths = [str(REPOSITORY / "src"), str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
     variables = {
         "PYTHONPATH": os.pathsep.join(paths),
@@ -68,7 +68,7 @@ def recorded(command: list[str], folder: Path, log: Path, recorder: Path) -> sub
 
 
 def record(name: str, home: Path, out: Path) -> None:
-    """Records all sessions, each in a forked process: first those that kill themselves, then one that ends."""
+    """Record all sessions, each in a forked process: first those that kill themselves, then one that completes."""
     for text, operations in SCENARIOS[name].kills:
         _, status = os.waitpid(forked(lambda: session(name, home, out, text, operations)), 0)  # noqa: B023
         assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL, f"no session was killed after {text!r}: {status}"
@@ -76,7 +76,7 @@ def record(name: str, home: Path, out: Path) -> None:
 
 
 def session(name: str, home: Path, out: Path, text: str, operations: int) -> None:
-    """Runs the command; it is killed so many operations after it has reported this text."""
+    """Run the command; kill it `operations` operations after it has reported `text`."""
     recorder = ctypes.CDLL(None)
 
     def mark(event: str) -> None:
@@ -88,21 +88,21 @@ def session(name: str, home: Path, out: Path, text: str, operations: int) -> Non
     mark(DONE)
 
 
-# Trying one state
+# Testing one state
 
 
 def attempt(scenario: Scenario, home: Path, out: Path, marks: list[str], wanted: dict[str, Any]) -> Verdict:
-    """What becomes of a folder: it must open or be refused, keep what was promised, and end as it would have."""
-    doing = "opening it"
+    """Open and resume a folder: it must open or be refused, keep what was reported as saved, and give the same result."""
+    doing = "opening"
     try:
         with suppress(RegardError):
             scenario.look(home, out)
         finished = scenario.finished(out)
-        doing = "looking for what was promised"
+        doing = "checking what was reported as saved"
         if problem := scenario.lost(out, marks):
             return verdict("lost", problem, out)
         if DONE in marks and (problem := difference(scenario.result(out), wanted, finished=finished)):
-            return verdict("lost", f"the command had ended, and then: {problem}", out)
+            return verdict("lost", f"the command had completed, but: {problem}", out)
         doing = "running the command again"
         try:
             scenario.run(home, out, lambda event: None)
@@ -112,7 +112,7 @@ def attempt(scenario: Scenario, home: Path, out: Path, marks: list[str], wanted:
             return refusal(scenario, str(error), out)
         doing = "comparing the result"
         if problem := difference(scenario.result(out), wanted, finished=finished):
-            return verdict("ended otherwise", problem, out)
+            return verdict("different result", problem, out)
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(place.filename).name}:{place.lineno}"
@@ -132,7 +132,7 @@ def refusal(scenario: Scenario, message: str, out: Path) -> Verdict:
 
 
 def difference(found: dict[str, Any], wanted: dict[str, Any], *, finished: bool) -> str:
-    """The first few things that are not as wanted. What was finished before is not cleaned up again."""
+    """Describe the first differences. Leftovers in a folder that was finished before the crash are ignored."""
     keys = {**wanted, **found}.keys() - ({LEFTOVERS} if finished else set())
     different = sorted(key for key in keys if found.get(key) != wanted.get(key))
     return "; ".join(f"{key}: {_shown(found.get(key), wanted.get(key))}" for key in different[:3])
@@ -146,11 +146,11 @@ def _shown(found: Any, wanted: Any) -> str:
     return "missing" if found is None else "not expected" if wanted is None else "differs"
 
 
-# Trying all of them
+# Testing all states
 
 
 def check(name: str, recording: Recording, home: Path, *, count: int | None, seed: int, jobs: int) -> dict[str, Any]:
-    """Tries the states of a recording, or so many of them; a report of what became of them."""
+    """Test all states of a recording, or a sample of them; return a report."""
     states = list(recording.states(seed, sample=None if count is None else SAMPLED_PREFIXES))
     chosen = states if count is None else random.Random(seed).sample(states, min(count, len(states)))
     chosen += [state for state in states if state not in chosen and is_worst(state, recording)]
@@ -178,12 +178,12 @@ def check(name: str, recording: Recording, home: Path, *, count: int | None, see
 
 
 def is_worst(state: State, recording: Recording) -> bool:
-    """Whether the state has lost the most after everything was promised; a sample contains it always."""
+    """Return whether this is the end of the recording with everything unsynced lost; every sample contains it."""
     return state.after == len(recording.operations) and state.how == NOTHING_UNSYNCED
 
 
 def write_reference(name: str, home: Path, work: Path) -> None:
-    """Writes down what an undisturbed command gives."""
+    """Write the result of a command that is not interrupted."""
     SCENARIOS[name].run(home, work / OUT, lambda event: None)
     (work / "wanted.json").write_text(json.dumps(SCENARIOS[name].result(work / OUT)), encoding="utf-8")
 
@@ -191,7 +191,7 @@ def write_reference(name: str, home: Path, work: Path) -> None:
 def tried(
     name: str, recording: Recording, states: list[State], home: Path, work: Path, jobs: int
 ) -> Iterator[tuple[State, Verdict]]:
-    """Each state and what became of it, `jobs` at a time."""
+    """Yield each state and its verdict, testing `jobs` states at a time."""
     wanted = json.loads((work / "wanted.json").read_text(encoding="utf-8"))
     running: dict[int, tuple[State, Path]] = {}
     waiting = iter(enumerate(states))
@@ -213,16 +213,16 @@ def tried(
         if status == 0:
             yield state, json.loads((disk / "verdict.json").read_text(encoding="utf-8"))
         else:
-            yield state, verdict("failed", f"the process ended with {os.waitstatus_to_exitcode(status)}", disk)
+            yield state, verdict("failed", f"the process exited with {os.waitstatus_to_exitcode(status)}", disk)
         shutil.rmtree(disk)
 
 
 def forked(work: Callable[[], None]) -> int:
-    """Runs a function in a forked process; its process id."""
+    """Run a function in a forked process; return the process id."""
     child = os.fork()
     if child:
         return child
-    signal.alarm(SLOWEST)
+    signal.alarm(MAX_SECONDS)
     try:
         work()
     except BaseException:

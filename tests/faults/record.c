@@ -4,10 +4,10 @@
  * tests/faults/replay.py reads the log. A mutex makes the log the order in which operations took effect, whatever the
  * threads of the process; a forked child appends to the same log. Only one process at a time may write to the folder.
  *
- * Files are named by path: the path of a descriptor is what /proc/self/fd says at the time of the call, so renamed files,
- * duplicated descriptors and paths relative to a directory descriptor need no bookkeeping. What cannot be recorded (shared
- * writable mappings, stdio streams opened for writing, O_TMPFILE, cloned ranges, exchanged names) aborts the process.
- * Raw system calls are not seen; the reader of the log compares its end with the real folder to notice them.
+ * Files are named by path. The path of a descriptor is read from /proc/self/fd at the time of the call, so renamed files,
+ * duplicated descriptors and paths relative to a directory descriptor need no bookkeeping. Operations that cannot be recorded
+ * (shared writable mappings, stdio streams opened for writing, O_TMPFILE, cloned ranges, exchanged names) abort the process.
+ * Raw system calls are not intercepted; the reader of the log detects them by comparing its end with the real folder.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -30,7 +30,7 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static const char *folder, *log_path;
 static size_t folder_length;
-static long operations_left = -1; /* before the process kills itself; negative: it does not */
+static long operations_left = -1; /* until the process kills itself; negative: never */
 
 static void lock(void) { pthread_mutex_lock(&mutex); }
 static void unlock(void) { pthread_mutex_unlock(&mutex); }
@@ -69,7 +69,7 @@ static int path_of_descriptor(int fd, char *path) {
     struct stat status;
     int before = errno;
     int found = folder && absolute_of(fd, absolute) && below(absolute, path) && !fstat(fd, &status) && status.st_nlink;
-    errno = before; /* an unlinked file is nowhere: what happens to it cannot be found after a crash */
+    errno = before; /* an unlinked file has no path, and is lost in a crash */
     return found;
 }
 
@@ -129,7 +129,7 @@ static void record(char kind, const char *path, const char *target, uint64_t num
 
 static void record_name(char kind, const char *path) { record(kind, path, "", 0, NULL, 0); }
 
-/* For the recorded program: notes what it has promised so far, and kills it after so many further operations. */
+/* For the recorded program: record what it has reported as saved, and kill it after some further operations. */
 
 void record_mark(const char *text) {
     lock();
@@ -177,7 +177,7 @@ int __openat64_2(int at, const char *name, int flags) { return opened(at, name, 
 int creat(const char *name, mode_t mode) { return opened(AT_FDCWD, name, O_CREAT | O_WRONLY | O_TRUNC, mode); }
 int creat64(const char *name, mode_t mode) { return opened(AT_FDCWD, name, O_CREAT | O_WRONLY | O_TRUNC, mode); }
 
-/* libc writes a stream without calling the functions below. */
+/* libc writes streams without calling the functions below. */
 static FILE *stream(const char *function, const char *name, const char *mode) {
     char path[2 * PATH_MAX];
     FILE *(*real)(const char *, const char *) = (FILE * (*)(const char *, const char *)) dlsym(RTLD_NEXT, function);
@@ -187,7 +187,7 @@ static FILE *stream(const char *function, const char *name, const char *mode) {
 FILE *fopen(const char *name, const char *mode) { return stream("fopen", name, mode); }
 FILE *fopen64(const char *name, const char *mode) { return stream("fopen64", name, mode); }
 
-/* Writing. `call` is done, and what it wrote is recorded at the place where it was written. */
+/* Writing. `call` is made, and the bytes it wrote are recorded with their offset. */
 
 static void record_write(const char *path, off_t offset, const struct iovec *data, int parts, size_t written) {
     struct iovec *cut = calloc(parts ? parts : 1, sizeof *cut);
@@ -201,7 +201,7 @@ static void record_write(const char *path, off_t offset, const struct iovec *dat
     free(cut);
 }
 
-/* The position after a write is the end of what was written, with O_APPEND too. */
+/* The position after a write is the end of the written bytes, also with O_APPEND. */
 #define RECORDED(fd, call, data, parts, offset) \
     char path[2 * PATH_MAX]; \
     if (!path_of_descriptor(fd, path)) return call; \
@@ -239,7 +239,7 @@ ssize_t pwritev64v2(int fd, const struct iovec *data, int parts, off_t offset, i
     return pwritev2(fd, data, parts, offset, flags);
 }
 
-/* Copies inside the kernel: what arrived is read back. */
+/* Copies inside the kernel: the written bytes are read back. */
 static void record_copy(int fd, const char *path, off_t offset, size_t size) {
     char link[64], *buffer = malloc(size);
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -310,7 +310,7 @@ int fallocate64(int fd, int mode, off_t offset, off_t size) { return fallocate(f
 int posix_fallocate(int fd, off_t offset, off_t size) { return fallocate(fd, 0, offset, size) ? errno : 0; }
 int posix_fallocate64(int fd, off_t offset, off_t size) { return posix_fallocate(fd, offset, size); }
 
-/* Making durable. sync_file_range promises nothing about a crash, so it is not recorded. */
+/* Syncing. sync_file_range guarantees nothing about a crash, so it is not recorded. */
 
 static int synced(int fd, long call) {
     char path[2 * PATH_MAX];

@@ -1,9 +1,9 @@
-"""A model of a POSIX file system after a crash: from a log of operations, every folder that a power failure may leave.
+"""A model of a POSIX file system after a crash: computes every state that a power failure may leave from a log.
 
-`record.c` writes the log. Each operation becomes a change of one file's data, of one file's size, or of directory entries.
-POSIX promises that a change survives a crash once fsync has returned: for data, fsync of that file; for an entry, fsync of
-the directory that holds it (fsync of the file itself does not make its name durable). Until then a change may be lost or
-not, independently of all others, which includes any reordering. Only a rename is atomic: both of its entries or none.
+`record.c` writes the log. Each operation becomes a change of the data or size of one file, or of directory entries. POSIX
+guarantees that a change survives a crash once fsync has returned: for data, fsync of the file; for a directory entry,
+fsync of the directory (fsync of the file does not make its name durable). Until then each change may be lost independently
+of all others, which includes any reordering. Only a rename is atomic: both of its entries change, or none.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ HEADER = struct.Struct("<BIIQQ")  # as in record.c
 SECTOR = 512
 ROOT = 0
 NOTHING_UNSYNCED = "nothing unsynced is applied"
-RANDOM_SUBSETS = 4  # for each prefix
+RANDOM_SUBSETS = 4  # per prefix
 
-Tree = dict[str, bytes | str | None]  # by path: a file's content, a symbolic link's target, None for a directory
+Tree = dict[str, bytes | str | None]  # by path: content of a file, target of a symbolic link, or None for a directory
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Operation:
 
 
 def read_log(path: Path) -> list[Operation]:
-    """The operations of a log, in the order they were done."""
+    """Return the operations of a log in order."""
     content, place, operations = path.read_bytes() if path.exists() else b"", 0, []
     while place < len(content):
         kind, *sizes, number, size = HEADER.unpack_from(content, place)
@@ -56,16 +56,16 @@ def read_log(path: Path) -> list[Operation]:
 
 @dataclass(frozen=True)
 class Change:
-    """What an operation changes: directory entries, or the data or size of a file."""
+    """The effect of an operation: directory entries, or the data or size of a file."""
 
     at: int  # number of the operation
     entries: tuple[tuple[int, str, int | None], ...] = ()  # (directory, name, file or None for removed)
-    moved: bool = False  # a rename: the file leaves every other name
+    moved: bool = False  # a rename: the file loses every other name
     inode: int = -1  # of a change of data or size
     offset: int = 0
     data: bytes = b""
     size: int | None = None  # the new size, where it is set
-    variant: str = ""  # of a torn write: in which way
+    variant: str = ""  # how a write was torn
 
     @property
     def key(self) -> tuple[int, str]:
@@ -74,30 +74,29 @@ class Change:
 
 @dataclass
 class State:
-    """One folder that a crash may leave."""
+    """One state of the folder that a crash may leave."""
 
     tree: Tree
     digest: str
-    after: int  # operations that had been done before the crash
-    how: str  # what became of the unsynced ones
+    after: int  # number of operations before the crash
+    how: str  # what happened to unsynced changes
 
 
 @dataclass
 class Recording:
-    """The changes of a log, and when each of them is durable."""
+    """The changes of a log, and when each becomes durable."""
 
     operations: Sequence[Operation]
     changes: list[Change] = field(default_factory=list)
-    durable_at: dict[int, int] = field(
-        default_factory=dict
-    )  # operation that made a change durable, by the change's `at`
+    # The operation that made a change durable, by the change's `at`
+    durable_at: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._directories = {ROOT}
         self._links: dict[int, str] = {}  # targets of symbolic links
         self._many_names: set[int] = set()  # files with hard links
         self._names: dict[tuple[int, str], int] = {}
-        self._pending: dict[int, set[int]] = {}  # by operation: what has yet to be fsynced
+        self._pending: dict[int, set[int]] = {}  # by operation: inodes that have yet to be fsynced
         self._contents: dict[tuple[tuple[int, str], ...], tuple[bytes, str]] = {}
         self._count = 1
         for number, operation in enumerate(self.operations):
@@ -171,21 +170,21 @@ class Recording:
                 del self._pending[at]
                 self.durable_at[at] = number
 
-    # From changes to folders
+    # From changes to states
 
     def marks(self, after: int) -> list[str]:
-        """What the recorded program had reported before the crash."""
+        """Return what the recorded program had reported before the crash."""
         return [operation.path for operation in self.operations[:after] if operation.kind == "M"]
 
     def unsynced(self, after: int) -> list[Change]:
         return [change for change in self.changes if change.at < after <= self.durable_at.get(change.at, after)]
 
     def final(self) -> Tree:
-        """The folder with everything applied."""
+        """Return the folder with all changes applied."""
         return self._tree(self.changes)[0]
 
     def states(self, seed: int = 0, *, sample: int | None = None) -> Iterator[State]:
-        """Every distinct folder, of all prefixes or a sample. Of equal ones the latest counts: it has promised the most."""
+        """Yield every distinct state of all prefixes or of a sample. Of equal ones the latest is kept: it must hold most."""
         found: dict[str, State] = {}
         prefixes = list(range(len(self.operations) + 1))
         if sample is not None and sample < len(prefixes):
@@ -245,14 +244,14 @@ class Recording:
 
 
 def _remove(names: dict[int, dict[str, int]], inode: int | None) -> None:
-    """Removes a file from under every name: where an earlier rename of it was lost, it is not where the later one says."""
+    """Remove a file under every name: after a lost rename it is not where a later rename expects it."""
     for entries in names.values():
         for name in [name for name, found in entries.items() if found == inode]:
             del entries[name]
 
 
 def _variants(issued: list[Change], unsynced: set[int], generator: random.Random) -> Iterator[tuple[str, list[Change]]]:
-    """What a crash may leave of the changes issued so far."""
+    """Yield descriptions and subsets of the changes that a crash may leave."""
     yield "everything is applied", issued
     if not unsynced:
         return
@@ -267,7 +266,7 @@ def _variants(issued: list[Change], unsynced: set[int], generator: random.Random
     yield "unsynced directory entries are lost", only(unsynced - entries)
     for number in sorted(unsynced):
         yield f"operation {number} is lost", only(unsynced - {number})
-        yield f"of what is unsynced only operation {number} is applied", only({number})
+        yield f"of the unsynced operations only {number} is applied", only({number})
     last = max((change for change in issued if change.data), key=lambda change: change.at, default=None)
     if last is not None and last.at in unsynced:
         for torn in _torn(last):
@@ -284,7 +283,7 @@ def _zeros(change: Change) -> Change:
 
 
 def _torn(change: Change) -> Iterator[Change]:
-    """The ways a write may be cut short: by bytes, by sectors, and with its size but not its data on the disk."""
+    """Yield torn versions of a write: cut by bytes, by sectors, and with its size but not its data on disk."""
     data = change.data
     if len(data) > 1:
         yield replace(change, data=data[: len(data) // 2], variant="its first half")
@@ -298,7 +297,7 @@ def _torn(change: Change) -> Iterator[Change]:
 
 
 def read_tree(folder: Path) -> Tree:
-    """The real content of a folder."""
+    """Read the content of a folder."""
     tree: Tree = {}
     for path in folder.rglob("*"):
         name = path.relative_to(folder).as_posix()
@@ -310,7 +309,7 @@ def read_tree(folder: Path) -> Tree:
 
 
 def write_tree(tree: Tree, folder: Path) -> None:
-    """Makes the folder with this content."""
+    """Create a folder with this content."""
     folder.mkdir(parents=True)
     for name, content in sorted(tree.items()):
         if content is None:

@@ -1,4 +1,4 @@
-"""The commands whose crashes are tested, each on a setting so small that it takes a fraction of a second."""
+"""The commands whose crashes are tested, each with settings so small that it takes a fraction of a second."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from regard import api, distilling
-from regard.config import load_recipe
-from regard.data.sharded import PairStore
-from regard.preparing import check, chunks, prepare
+from regard.data.pair_store import PairStore
+from regard.preprocess import pair_stream, prepare
+from regard.recipe_files import load_recipe
 from regard.run.folder import RunFolder
 from regard.training.events import Saved
-from tests.preparing.conftest import lines
+from tests.preprocess.conftest import lines
 
 Mark = Callable[[str], None]
 
@@ -56,20 +56,22 @@ CLOCK = {"seconds", "tokens_per_second"}
 
 @dataclass(frozen=True)
 class Scenario:
-    """One command. `home` holds its inputs and is never damaged, `out` is the folder that it writes."""
+    """One command. `home` holds its inputs and is never damaged; `out` is the folder that it writes."""
 
-    run: Callable[[Path, Path, Mark], None]  # reports with `mark` what must survive a crash from then on
-    look: Callable[[Path, Path], None]  # what a reader does; may raise RegardError only
-    result: Callable[[Path], dict[str, Any]]  # what must be equal however often it crashed
-    kills: tuple[tuple[str, int], ...] = ()  # sessions that kill themselves so many operations after a mark
-    lost: Callable[[Path, list[str]], str] = lambda out, marks: ""  # which promise was broken
-    finished: Callable[[Path], bool] = lambda out: False  # whether there is nothing left to do, not even to clean up
+    run: Callable[[Path, Path, Mark], None]  # calls `mark` with what must survive a crash from then on
+    look: Callable[[Path, Path], None]  # reads the folder; may raise only RegardError
+    result: Callable[[Path], dict[str, Any]]  # must be equal after any number of crashes
+    kills: tuple[tuple[str, int], ...] = ()  # sessions that kill themselves some operations after a mark
+    lost: Callable[[Path, list[str]], str] = lambda out, marks: (
+        ""
+    )  # describes what was lost although it was reported as saved
+    finished: Callable[[Path], bool] = lambda out: False  # whether nothing is left to do, not even to clean up
     teacher: bool = False  # whether a finished run is among the inputs
-    refusals: tuple[str, ...] = ()  # patterns of messages with which a half-written folder may be refused
+    refusals: tuple[str, ...] = ()  # patterns of messages that may refuse an incomplete folder
 
 
 def make_home(home: Path, *, teacher: bool) -> None:
-    """Writes the inputs."""
+    """Write the inputs."""
     home.mkdir(parents=True, exist_ok=True)
     (home / "train.tsv").write_text("".join(lines(PAIRS)), encoding="utf-8")
     (home / "valid.tsv").write_text("".join(lines(2, seed=2)), encoding="utf-8")
@@ -80,7 +82,7 @@ def make_home(home: Path, *, teacher: bool) -> None:
 
 
 def files(folder: Path) -> dict[str, str]:
-    """Hashes of all files but the lock."""
+    """Return the hashes of all files except the lock."""
     found = [path for path in folder.rglob("*") if path.is_file() and path.name != ".lock"]
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
 
@@ -93,7 +95,7 @@ def train(home: Path, out: Path, mark: Mark) -> None:
         if isinstance(event, Saved):
             mark(f"saved {event.step}")
 
-    # Whoever resumes changes a setting, so that the recipe is written anew.
+    # A resumed run changes a setting, so that the recipe is written again.
     changed = ["train.max_bad_steps=7"] if RunFolder(out).exists else []
     accept = ["train.max_bad_steps"] if changed else []
     api.train(str(home / "tiny.toml"), out=out, overrides=changed, listen=listen, accept=accept)
@@ -118,7 +120,7 @@ def run_result(out: Path) -> dict[str, Any]:
         "validations in the log": validated,
         "files": visible,
         LEFTOVERS: hidden,
-        "problems": run.problems() if run.exists else ["there is no run"],
+        "problems": run.problems() if run.exists else ["the run does not exist"],
     }
 
 
@@ -134,20 +136,23 @@ def lost_checkpoint(out: Path, marks: list[str]) -> str:
 
 
 def prepare_store(home: Path, out: Path, mark: Mark) -> None:
-    prepare.PAIRS_A_SHARD, chunks.CHUNK_PAIRS = 8, 4
+    prepare.PAIRS_PER_SHARD, pair_stream.CHUNK_PAIRS = 8, 4
 
-    def report(progress: prepare.Progress) -> None:
+    def report(progress: prepare.PrepareProgress) -> None:
         mark(f"{progress.doing} {progress.pairs}")
 
     prepare.prepare(load_recipe(str(home / "tiny.toml"), ()), out, folders=[home], report=report)
 
 
 def look_at_store(home: Path, out: Path) -> None:
-    list(check.problems(PairStore(out)))
+    list(prepare.store_problems(PairStore(out)))
 
 
 def store_result(out: Path) -> dict[str, Any]:
-    return {**files(out), "problems": list(check.problems(PairStore(out))) if (out / "store.json").exists() else None}
+    return {
+        **files(out),
+        "problems": list(prepare.store_problems(PairStore(out))) if (out / "store.json").exists() else None,
+    }
 
 
 # Exporting and distilling
@@ -169,7 +174,7 @@ def distill(home: Path, out: Path, mark: Mark) -> None:
 def look_at_corpus(home: Path, out: Path) -> None:
     if (out / "card.json").exists() and json.loads((out / "card.json").read_bytes())["done"]:
         source, target = ((out / name).read_text(encoding="utf-8") for name in ("source.txt", "target.txt"))
-        assert source.count("\n") == target.count("\n") == PAIRS, "a corpus that is called done is not complete"
+        assert source.count("\n") == target.count("\n") == PAIRS, "a corpus that is marked as done is incomplete"
 
 
 SCENARIOS = {

@@ -1,8 +1,8 @@
-"""After a crash at any moment every command can finish its folder, with the same bits as if nothing had happened.
+"""After a crash at any moment, every command can complete its folder, bit-identical to an uninterrupted run.
 
-The file operations of a command are recorded, and every folder that a power failure may leave of them is tried
-(tests/faults/replay.py says which those are). `make faults` tries all of them, other tests a sample; REGARD_FAULTS_OUT names
-a JSON file for the counts.
+The file operations of a command are recorded, and recovery is tested from every state that a power failure may leave (see
+tests/faults/replay.py). `make faults` tests all states, `make test` a sample. REGARD_FAULTS_OUT names a JSON file for the
+counts.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ SEED = 1
 
 
 def publish(report):
-    """Prints the counts, and adds them to the JSON file that REGARD_FAULTS_OUT names."""
+    """Print the counts, and add them to the JSON file that REGARD_FAULTS_OUT names."""
     counts = ", ".join(f"{number} {what}" for what, number in report["verdicts"].items())
     print(
         f"{report['scenario']}: {report['prefixes']} prefixes, {report['tried']} of {report['states']} states: {counts}"
@@ -31,7 +31,7 @@ def publish(report):
         print(f"  {kind['count']} x {kind['verdict']}: {kind['detail']}")
     if path := os.environ.get("REGARD_FAULTS_OUT"):
         with Path(path).open("a+", encoding="utf-8") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # other scenarios are tried at the same time
+            fcntl.flock(file, fcntl.LOCK_EX)  # other scenarios run at the same time
             file.seek(0)
             reports = json.loads(file.read() or "{}")
             file.truncate(0)

@@ -1,4 +1,4 @@
-"""Every file of a run folder, with a byte flipped or its end cut off: the damage is noticed and the file is named."""
+"""Damage to any file of a run folder (a flipped bit, a truncation) is detected, and the error names the file."""
 
 import shutil
 
@@ -10,7 +10,7 @@ from regard.run.folder import RunFolder
 from regard.training.events import Noted
 from tests.faults.test_kills import SETTINGS
 
-UNCHECKED = {".lock", "report.html"}  # empty, and made anew from the log: nothing reads what is in them
+UNCHECKED = {".lock", "report.html"}  # empty, or generated from the log: their content is never read
 
 
 @pytest.fixture(scope="module")
@@ -25,18 +25,18 @@ def files(run):
 
 
 def damages(content):
-    """A bit flipped at the begin, in the middle and at the end, and the file cut in half and by one byte."""
+    """Yield the content with one bit flipped (first, middle, last byte), and truncated by half and by one byte."""
     for place in {0, len(content) // 2, len(content) - 1}:
         yield content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :]
     yield content[: len(content) // 2]
     yield content[:-1]
 
 
-def test_a_whole_run_has_no_problems(original):
+def test_an_intact_run_has_no_problems(original):
     assert RunFolder(original).problems() == []
 
 
-def test_every_damage_to_every_file_is_named(original, tmp_path):
+def test_damage_to_every_file_is_detected_and_named(original, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(original, run)
     names = files(run)
@@ -57,7 +57,7 @@ def test_every_damage_to_every_file_is_named(original, tmp_path):
 @pytest.mark.parametrize(
     "name", ["recipe.toml", "corpus.json", "tokenizer/tokenizer.json", "final/weights.safetensors"]
 )
-def test_what_cannot_be_done_without_is_refused_by_name(original, tmp_path, name):
+def test_loading_refuses_a_damaged_essential_file_by_name(original, tmp_path, name):
     run = tmp_path / "run"
     shutil.copytree(original, run)
     content = bytearray((run / name).read_bytes())
@@ -67,15 +67,15 @@ def test_what_cannot_be_done_without_is_refused_by_name(original, tmp_path, name
         regard.load(run, device="cpu")
 
 
-def test_training_names_the_damaged_checkpoint_and_goes_on_from_the_one_before(original, tmp_path):
+def test_training_reports_a_damaged_checkpoint_and_resumes_from_the_one_before(original, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(original, run)
     shutil.rmtree(run / "final")
     newest = RunFolder(run).checkpoints()[-1]
     weights = newest / "training.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
-    heard = []
-    regard.train("reverse", out=run, overrides=[*SETTINGS, "train.steps=10"], listen=heard.append)
-    assert any(isinstance(event, Noted) and newest.name in event.text for event in heard)
+    events = []
+    regard.train("reverse", out=run, overrides=[*SETTINGS, "train.steps=10"], listen=events.append)
+    assert any(isinstance(event, Noted) and newest.name in event.text for event in events)
     for name in ("final/weights.safetensors",):
         assert (run / name).read_bytes() == (original / name).read_bytes()

@@ -1,4 +1,4 @@
-"""A disk that fills up while training writes to it: a small tmpfs, where one may be mounted."""
+"""A disk that fills up during training: a small tmpfs, if one can be mounted."""
 
 import subprocess
 
@@ -27,7 +27,7 @@ def small_disk(tmp_path):
 
 
 def fill(disk, *, leave):
-    """Takes the room on the disk, all but so many bytes."""
+    """Fill the disk except for `leave` bytes."""
     import shutil
 
     with (disk / "ballast").open("wb") as file:
@@ -36,7 +36,7 @@ def fill(disk, *, leave):
 
 def test_a_full_disk_stops_the_run_and_loses_nothing(small_disk, tmp_path):
     overrides = [*SETTINGS, "train.steps=30"]
-    regard.train("reverse", out=tmp_path / "whole", overrides=overrides)
+    regard.train("reverse", out=tmp_path / "uninterrupted", overrides=overrides)
     filled = []
 
     def listen(event):
@@ -48,14 +48,14 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(small_disk, tmp_path):
         regard.train("reverse", out=small_disk / "run", overrides=overrides, listen=listen)
     run = RunFolder(small_disk / "run")
     assert 10 in run.steps()
-    assert not list((run.path / "checkpoints").glob(".*")), "half a checkpoint is left"
+    assert not list((run.path / "checkpoints").glob(".*")), "an incomplete checkpoint is left"
     (small_disk / "ballast").unlink()
     assert regard.train("reverse", out=run.path, overrides=overrides).finished
     final = "final/weights.safetensors"
-    assert (run.path / final).read_bytes() == (tmp_path / "whole" / final).read_bytes()
+    assert (run.path / final).read_bytes() == (tmp_path / "uninterrupted" / final).read_bytes()
 
 
-def test_with_go_on_training_continues_without_saving(small_disk, tmp_path):
+def test_with_disk_full_go_on_training_continues_without_checkpoints(small_disk, tmp_path):
     overrides = [*SETTINGS, "train.steps=30", "train.disk_full=go on"]
     notes = []
 

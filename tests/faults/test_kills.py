@@ -1,6 +1,6 @@
-"""Real training processes, killed at random moments, end in the same bits as one that was left alone.
+"""Training processes that are killed at random moments end in the same bits as an uninterrupted run.
 
-`make faults` kills 200 times; CI 25 times.
+`make faults` kills 200 times, CI 25 times.
 """
 
 import json
@@ -25,7 +25,7 @@ SETTINGS = [
 
 
 def progress(run):
-    """What the log says of every step, without the clock."""
+    """Return the progress events of the log, without timings."""
     events = RunFolder(run).read_log()
     clock = {"seconds", "tokens_per_second"}
     return [{key: event[key] for key in event.keys() - clock} for event in events if event["event"] == "progress"]
@@ -35,18 +35,18 @@ def progress(run):
     ("name", "extra"),
     [
         ("plain", []),
-        ("sampled pieces", ["tokenizer.kind=bpe", "tokenizer.size=60", "tokenizer.sampling=0.3"]),
+        ("sampled subwords", ["tokenizer.kind=bpe", "tokenizer.size=60", "tokenizer.sampling=0.3"]),
         ("best", ["train.final=best", "train.metric=loss", "train.keep=1", "train.average=1", "train.ema=0.0"]),
     ],
 )
-def test_a_run_killed_again_and_again_ends_in_the_same_bits(tmp_path, name, extra):
+def test_a_run_that_is_killed_repeatedly_ends_in_the_same_bits(tmp_path, name, extra):
     kills = KILLS // 3 + 1
     overrides = [*SETTINGS, *extra, f"train.steps={24 * kills}"]
-    regard.train("reverse", out=tmp_path / "whole", overrides=overrides)
+    regard.train("reverse", out=tmp_path / "uninterrupted", overrides=overrides)
     done = subprocess.run(
         [
             sys.executable,
-            str(Path(__file__).with_name("lives.py")),
+            str(Path(__file__).with_name("killed_training.py")),
             str(tmp_path / "killed"),
             str(kills),
             "1",
@@ -60,7 +60,9 @@ def test_a_run_killed_again_and_again_ends_in_the_same_bits(tmp_path, name, extr
     assert report["kills"] == kills, report
     assert report["while_writing"] > 0, report
     assert report["steps"] == sorted(report["steps"]), "a checkpoint was lost"
-    whole, killed = (load_file(tmp_path / run / "final" / "weights.safetensors") for run in ("whole", "killed"))
-    assert whole.keys() == killed.keys()
-    assert all(torch.equal(whole[key], killed[key]) for key in whole)
-    assert progress(tmp_path / "whole") == progress(tmp_path / "killed")
+    expected, killed = (
+        load_file(tmp_path / run / "final" / "weights.safetensors") for run in ("uninterrupted", "killed")
+    )
+    assert expected.keys() == killed.keys()
+    assert all(torch.equal(expected[key], killed[key]) for key in expected)
+    assert progress(tmp_path / "uninterrupted") == progress(tmp_path / "killed")

@@ -1,4 +1,4 @@
-"""The model of a crash: what POSIX allows to be lost is lost in some state, and what was synced in none."""
+"""The crash model: what POSIX allows to be lost is lost in some state, and synced changes in none."""
 
 import sys
 
@@ -19,7 +19,7 @@ def states(*operations):
 
 
 def contents(*operations):
-    """What `file` may hold after a crash at any time; None where it is not there."""
+    """Return the possible contents of `file` after a crash at any time; None if it is missing."""
     return {tree.get("file") for tree in states(*operations)}
 
 
@@ -39,14 +39,14 @@ def test_a_rename_of_a_synced_file_leaves_all_of_it_or_nothing():
     assert contents(OPEN, WRITE, SYNC_FILE, RENAME) == {None, b"content"}
 
 
-def test_a_file_is_there_for_certain_only_when_its_folder_is_synced():
+def test_a_file_name_is_durable_only_after_its_folder_is_synced():
     done = [OPEN, WRITE, SYNC_FILE, RENAME]
     assert {} in [state.tree for state in Recording(done).states() if state.after == 4]
     after_sync = [state.tree for state in Recording([*done, SYNC_FOLDER]).states() if state.after == 5]
     assert after_sync == [{"file": b"content"}]
 
 
-def test_a_folder_that_is_not_synced_in_its_parent_is_lost_with_all_that_is_synced_in_it():
+def test_a_folder_whose_parent_is_not_synced_may_be_lost_with_its_synced_content():
     made = [Operation("D", "a"), Operation("O", "a/b", number=1), Operation("F", "a/b"), Operation("F", "a")]
     assert {} in states(*made)
     assert [state.tree for state in Recording([*made, SYNC_FOLDER]).states() if state.after == 5] == [
@@ -54,13 +54,13 @@ def test_a_folder_that_is_not_synced_in_its_parent_is_lost_with_all_that_is_sync
     ]
 
 
-def test_writes_are_reordered_so_that_the_first_may_be_lost_and_the_second_kept():
+def test_writes_may_be_reordered():
     first, second = Operation("W", "new", data=b"one"), Operation("W", "new", number=3, data=b"two")
     found = [tree.get("new") for tree in states(OPEN, first, second)]
     assert {b"onetwo", b"one", b"\0\0\0two", b""} <= set(found)
 
 
-def test_a_long_write_is_torn_in_sectors():
+def test_a_long_write_may_be_torn_at_sectors():
     data = b"a" * 512 + b"b" * 512 + b"c"
     found = [tree.get("new") for tree in states(OPEN, Operation("W", "new", data=data))]
     assert {b"a" * 512, bytes(512) + b"b" * 512 + b"\0", data[:512]} <= set(found)
@@ -72,30 +72,30 @@ def test_a_rename_over_a_file_leaves_the_old_one_or_the_new_one():
     assert {tree["file"] for tree in found} == {b"old", b"content"}
 
 
-def test_a_removed_file_may_come_back_until_the_folder_is_synced():
+def test_a_removed_file_may_reappear_until_the_folder_is_synced():
     made = [OPEN, SYNC_FOLDER, Operation("U", "new")]
     assert {"new": b""} in [state.tree for state in Recording(made).states() if state.after == 3]
     assert [state.tree for state in Recording([*made, SYNC_FOLDER]).states() if state.after == 4] == [{}]
 
 
-def test_truncating_is_a_change_that_may_be_lost_too():
+def test_a_truncation_may_be_lost():
     made = [OPEN, WRITE, SYNC_FILE, SYNC_FOLDER, Operation("T", "new", number=3), Operation("F", "new")]
     assert {tree.get("new") for tree in states(*made)} >= {b"content", b"con"}
     assert [state.tree for state in Recording(made).states() if state.after == 6] == [{"new": b"con"}]
 
 
-def test_of_equal_states_the_latest_counts_since_it_has_promised_the_most():
+def test_of_equal_states_the_latest_is_kept():
     recording = Recording([OPEN, SYNC_FOLDER, Operation("M", "saved")])
     (last,) = [state for state in recording.states() if state.tree]
     assert recording.marks(last.after) == ["saved"]
 
 
-def test_the_worst_state_after_the_last_operation_is_always_found_by_name():
+def test_the_worst_state_after_the_last_operation_is_found_by_name():
     (worst,) = [state for state in Recording([OPEN]).states() if state.how == NOTHING_UNSYNCED]
     assert worst.tree == {} and worst.after == 1
 
 
-def test_a_tree_is_written_as_it_was_read(tmp_path):
+def test_a_tree_is_read_as_it_was_written(tmp_path):
     tree = {"a": None, "a/b": b"x", "c": "a/b"}
     write_tree(tree, tmp_path / "one")
     assert read_tree(tmp_path / "one") == tree
@@ -154,7 +154,7 @@ ctypes.CDLL(None).record_mark(b"the end")
 """
 
 
-def test_replaying_all_that_was_recorded_gives_the_real_folder(recorder, tmp_path):
+def test_replaying_a_recording_gives_the_real_folder(recorder, tmp_path):
     disk, log = tmp_path / "disk", tmp_path / "log"
     disk.mkdir()
     assert recorded([sys.executable, "-c", EVERY_CALL, str(disk)], disk, log, recorder).returncode == 0
@@ -172,7 +172,7 @@ def test_replaying_all_that_was_recorded_gives_the_real_folder(recorder, tmp_pat
         "os.open('.', os.O_TMPFILE | os.O_RDWR)",
     ],
 )
-def test_what_cannot_be_recorded_is_refused_loudly(recorder, tmp_path, code):
+def test_operations_that_cannot_be_recorded_abort_the_process(recorder, tmp_path, code):
     disk = tmp_path / "disk"
     disk.mkdir()
     done = recorded(
@@ -199,7 +199,7 @@ for text in ("first" * 200, "second" * 200):
 
 
 @pytest.mark.parametrize(("kind", "safe"), [("careful", True), ("careless", False)])
-def test_a_writer_that_forgets_fsync_is_caught(recorder, tmp_path, kind, safe):
+def test_a_writer_without_fsync_is_caught(recorder, tmp_path, kind, safe):
     disk, log = tmp_path / "disk", tmp_path / "log"
     disk.mkdir()
     assert recorded([sys.executable, "-c", WRITER, str(disk), kind], disk, log, recorder).returncode == 0

@@ -1,4 +1,4 @@
-"""Real commands that are sent signals: the status tells a scheduler that the run is unfinished, and nothing is lost."""
+"""Commands that receive signals: the exit status says that the work is unfinished, and nothing is lost."""
 
 import os
 import signal
@@ -9,8 +9,8 @@ import pytest
 from safetensors.torch import load_file
 
 import regard
-from regard.data.sharded import PairStore
-from regard.preparing.check import problems
+from regard.data.pair_store import PairStore
+from regard.preprocess.prepare import store_problems
 from regard.run.folder import RunFolder
 from tests.faults.test_kills import SETTINGS
 
@@ -24,18 +24,18 @@ def start(*arguments, **settings):
 
 
 def wait_for(process, begin):
-    """Reads what the process says up to a line that begins so."""
+    """Read the standard error output up to a line that starts with `begin`."""
     for line in process.stderr:
         if line.startswith(begin):
             return
-    pytest.fail(f"the process ended before it said {begin!r}")
+    pytest.fail(f"the process ended before it printed {begin!r}")
 
 
 def end(process):
-    """The status, and the rest of what was said."""
-    said = process.stderr.read()
-    assert "Traceback" not in said
-    return process.wait(timeout=60), said
+    """Return the exit status and the rest of the output."""
+    output = process.stderr.read()
+    assert "Traceback" not in output
+    return process.wait(timeout=60), output
 
 
 def weights(run):
@@ -43,9 +43,9 @@ def weights(run):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """The weights of a run that was left alone."""
-    out = tmp_path_factory.mktemp("whole") / "run"
+def expected(tmp_path_factory):
+    """The weights of an uninterrupted run."""
+    out = tmp_path_factory.mktemp("expected") / "run"
     regard.train("reverse", out=out, overrides=TRAIN)
     return weights(out)
 
@@ -55,21 +55,21 @@ def whole(tmp_path_factory):
     [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
     ids=["INT", "TERM", "HUP"],
 )
-def test_a_stopped_run_saves_has_a_status_of_its_own_and_resumes_to_the_same_bits(tmp_path, whole, number, status):
+def test_a_stopped_run_saves_exits_with_its_own_status_and_resumes_to_the_same_bits(tmp_path, expected, number, status):
     process = start("train", "reverse", "--out", str(tmp_path / "run"), *TRAIN)
     wait_for(process, "step 7/")
     process.send_signal(number)
-    found, said = end(process)
+    found, output = end(process)
     assert found == status
-    assert "stopped; go on with: " in said
+    assert "stopped; resume with: " in output
     [step] = RunFolder(tmp_path / "run").steps()
     assert 7 <= step < 60
     regard.train("reverse", out=tmp_path / "run", overrides=TRAIN)
     resumed = weights(tmp_path / "run")
-    assert all(whole[name].equal(resumed[name]) for name in whole)
+    assert all(expected[name].equal(resumed[name]) for name in expected)
 
 
-def test_under_nohup_a_run_goes_on_when_the_terminal_hangs_up(tmp_path, whole):
+def test_under_nohup_a_run_continues_when_the_terminal_hangs_up(tmp_path, expected):
     def ignore():
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
@@ -77,12 +77,12 @@ def test_under_nohup_a_run_goes_on_when_the_terminal_hangs_up(tmp_path, whole):
     wait_for(process, "step 7/")
     process.send_signal(signal.SIGHUP)
     assert end(process)[0] == 0
-    alone = weights(tmp_path / "run")
-    assert all(whole[name].equal(alone[name]) for name in whole)
+    found = weights(tmp_path / "run")
+    assert all(expected[name].equal(found[name]) for name in expected)
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["TERM", "HUP"])
-def test_preparing_ends_with_a_status_of_its_own_and_goes_on(tmp_path, number, status):
+def test_a_stopped_prepare_exits_with_its_own_status_and_resumes(tmp_path, number, status):
     lines = [f"{'ab' * (n % 7 + 1)}\t{'ba' * (n % 7 + 1)}\n" for n in range(3000)]
     command = ("data", "prepare", "reverse", 'data.train={pairs="-"}', "--out", str(tmp_path / "ids"))
     process = start(*command, stdin=subprocess.PIPE)
@@ -91,17 +91,17 @@ def test_preparing_ends_with_a_status_of_its_own_and_goes_on(tmp_path, number, s
     while not (tmp_path / "ids" / ".lock").exists():
         assert process.poll() is None
     process.send_signal(number)
-    found, said = end(process)
+    found, output = end(process)
     assert found == status
-    assert f"stopped by {number.name}" in said
+    assert f"stopped by {number.name}" in output
     again = start(*command, stdin=subprocess.PIPE)
     again.communicate("".join(lines), timeout=60)
     assert again.returncode == 0
     store = PairStore(tmp_path / "ids")
-    assert len(store) == 3000 and not list(problems(store))
+    assert len(store) == 3000 and not list(store_problems(store))
 
 
-def test_distilling_ends_with_a_status_of_its_own_and_goes_on(tmp_path):
+def test_a_stopped_distill_exits_with_its_own_status_and_resumes(tmp_path):
     quick = [*SETTINGS, "train.steps=1", "train.average=1"]
     regard.train("reverse", out=tmp_path / "run", overrides=quick)
     text = "".join(f"{'abcdefgh'[n % 8]} b c\n" for n in range(4000))
@@ -112,9 +112,9 @@ def test_distilling_ends_with_a_status_of_its_own_and_goes_on(tmp_path):
     process = start(*command)
     wait_for(process, "0 of 4,000 sentences")
     process.send_signal(signal.SIGTERM)
-    found, said = end(process)
+    found, output = end(process)
     assert found == 143
-    assert "stopped by SIGTERM" in said
+    assert "stopped by SIGTERM" in output
     again = start(*command)
     assert end(again)[0] == 0
     assert len((tmp_path / "out" / "target.txt").read_text().splitlines()) == 4000

@@ -1,4 +1,4 @@
-"""Standard streams that are closed, broken or gone: a run goes on without them, and foreign text cannot steer a terminal."""
+"""Closed and broken standard streams do not stop a run, and untrusted text cannot control a terminal."""
 
 import errno
 import io
@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from regard.cli import say
-from regard.cli.streams import printable
+from regard.cli import terminal
+from regard.cli.terminal import printable
 from regard.run.folder import RunFolder
 from tests.faults.test_kills import SETTINGS
 
@@ -18,7 +18,7 @@ TRAIN = [*SETTINGS, "train.steps=20", "train.checkpoint_every=1000"]
 
 
 def in_a_shell(redirected, run, **settings):
-    """Trains, with the redirections that a shell makes."""
+    """Train in a shell with redirections."""
     command = f'"$0" -m regard train reverse --out "$@" {redirected}'
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     return subprocess.run(
@@ -32,7 +32,7 @@ def is_complete(run):
     return folder.finished and folder.problems() == [] and steps == list(range(1, 21))
 
 
-def test_a_run_whose_output_nobody_reads_is_trained_to_its_end(tmp_path):
+def test_a_run_with_a_broken_pipe_is_trained_to_its_end(tmp_path):
     done = in_a_shell("2>&1 | head -1", tmp_path / "run", capture_output=True)
     assert is_complete(tmp_path / "run")
     assert "Traceback" not in done.stderr + done.stdout
@@ -40,21 +40,21 @@ def test_a_run_whose_output_nobody_reads_is_trained_to_its_end(tmp_path):
 
 
 @pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
-def test_a_run_whose_streams_are_closed_is_trained_to_its_end(tmp_path, closed):
+def test_a_run_with_closed_streams_is_trained_to_its_end(tmp_path, closed):
     done = in_a_shell(closed, tmp_path / "run", capture_output=True)
     assert done.returncode == 0
     assert is_complete(tmp_path / "run")
     assert "Traceback" not in done.stderr + done.stdout
 
 
-def test_a_run_on_a_full_disk_of_messages_is_trained_to_its_end(tmp_path):
+def test_a_run_that_cannot_write_messages_is_trained_to_its_end(tmp_path):
     if not os.path.exists("/dev/full"):
         pytest.skip("there is no /dev/full")
     assert in_a_shell("2> /dev/full", tmp_path / "run").returncode == 0
     assert is_complete(tmp_path / "run")
 
 
-def test_a_run_whose_terminal_is_gone_is_trained_to_its_end(tmp_path):
+def test_a_run_whose_terminal_is_closed_is_trained_to_its_end(tmp_path):
     ours, its = pty.openpty()
     command = [sys.executable, "-m", "regard", "train", "reverse", "--out", str(tmp_path / "run"), *TRAIN]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "TERM": "xterm"}
@@ -71,7 +71,7 @@ def test_control_characters_are_escaped_and_nothing_else():
     assert printable("Größe\t水曜日\n٢٥ 🙂") == "Größe\t水曜日\n٢٥ 🙂"
 
 
-@pytest.mark.parametrize("speak", [say.say, say.say_error, say.warn])
+@pytest.mark.parametrize("speak", [terminal.print_message, terminal.print_error, terminal.print_warning])
 def test_what_is_said_cannot_control_a_terminal(speak, capfd):
     speak("a folder called \x1b[2J\x9b1m\x08")
     assert "a folder called \\x1b[2J\\x9b1m\\x08" in capfd.readouterr().err
@@ -87,6 +87,6 @@ class Broken(io.StringIO):
 
 
 @pytest.mark.parametrize("number", [errno.EPIPE, errno.EIO, errno.ENOSPC, errno.EAGAIN])
-def test_what_cannot_be_said_is_dropped(number, monkeypatch):
+def test_messages_that_cannot_be_written_are_dropped(number, monkeypatch):
     monkeypatch.setattr(sys, "stderr", Broken(number))
-    say.say("hello")
+    terminal.print_message("hello")

@@ -30,9 +30,13 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--seed", default="1")
     parser.add_argument("--out", type=Path, help="where the summary goes, as JSON")
-    parser.add_argument("--target", action="append", choices=list(TARGETS), help="only these; may be given again")
-    parser.add_argument("--case", action="append", type=Path, default=[], help="run this saved case first")
-    parser.add_argument("--save", type=Path, help="a folder for a case of each finding")
+    parser.add_argument(
+        "--target", action="append", choices=list(TARGETS), help="run only this target; may be repeated"
+    )
+    parser.add_argument(
+        "--case", action="append", type=Path, default=[], help="run this saved case first; may be repeated"
+    )
+    parser.add_argument("--save", type=Path, help="folder for one case per finding")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--timeout", type=float, default=20.0, help="seconds after which a case hangs")
     options = parser.parse_args()
@@ -61,7 +65,7 @@ def main() -> None:
 
 
 def save(findings: dict[str, dict[str, Any]], folder: Path) -> None:
-    """Write the smallest case of each finding, under a name that says what is done to what."""
+    """Write the smallest case of each finding, under a name that describes it."""
     folder.mkdir(parents=True, exist_ok=True)
     for found in findings.values():
         if found["cases"]:
@@ -80,17 +84,17 @@ def name_of(case: dict[str, Any]) -> str:
 
 
 def report(table: dict[str, Any]) -> None:
-    """Print what a person wants to know."""
+    """Print a summary."""
     say(f"\n{table['cases']:,} cases in {table['seconds']:.0f} s, seed {table['seed']}")
     for name in ("targets", "mutations", "outcomes", "milliseconds_per_case"):
         say(f"{name}: " + ", ".join(f"{key} {count:,}" for key, count in table[name].items()))
     if table["isolated"]:
-        say("everything outside the sandbox was read-only; reads of files next to it were watched")
+        say("everything outside the sandbox was read-only; reads of files next to it were detected")
     else:
-        say(f"NOT isolated, files outside were not watched: {'; '.join(table['not_isolated_because'])}")
+        say(f"NOT isolated, access to files outside was not detected: {'; '.join(table['not_isolated_because'])}")
     for pid, rows in table["memory_mb_by_worker"].items():
         say(f"worker {pid}: {rows[0][1]} MB at the start, {rows[-1][1]} MB after {rows[-1][0]:,} cases")
-    say(f"peak memory {table['peak_mb']} MB, workers started again: {table['restarts']}")
+    say(f"peak memory {table['peak_mb']} MB, workers restarted: {table['restarts']}")
     say(f"findings: {len(table['findings'])}")
     for signature, found in table["findings"].items():
         say(f"  {found['count']:6,}  {signature}")

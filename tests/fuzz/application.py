@@ -1,4 +1,4 @@
-"""The server's application in this process, with a thread in place of worker processes and an echo in place of search."""
+"""The server's application in this process, with a thread instead of worker processes and an echo instead of search."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from regard.decoding.translator import Ready, Translation, Translator
 from regard.errors import RegardError
 from regard.serve.access import LOOPBACK, Access
 from regard.serve.app import make_app
-from regard.serve.engine import Engine
 from regard.serve.limits import Limits
 from regard.serve.models import load_all
+from regard.serve.scheduler import Scheduler
 from regard.serve.service import Service
 from regard.serve.worker import run_task
 from tests.fuzz.request_cases import KEY, Mutation, body_of, scope_of
 
 LIMITS = Limits(batch_gap=0.0005, batch_wait=0.001, body_seconds=0.3, seconds=10.0)
-RELEASE_SECONDS = 5.0  # in which the engine must have let go of a request
+RELEASE_SECONDS = 5.0  # for the scheduler to release a finished request
 
 
 class EchoTranslator(Translator):
-    """A translator that answers with its input; looks and streams use the model."""
+    """A translator that returns its input; looks and streams use the model."""
 
     def each(self, texts: Sequence[str], *, options: Any = None, first: int = 1, check: Any = None) -> Iterator[Ready]:
         nbest = options.nbest if options is not None else 1
@@ -39,9 +39,9 @@ class EchoTranslator(Translator):
 
 
 class ThreadWorker:
-    """What an executor sees of a worker process; tasks run in the executor's thread."""
+    """The interface of a worker process; tasks run in the executor's thread."""
 
-    loaded = reacts = True
+    loaded = is_ready = True
     process = SimpleNamespace(pid=0)
 
     def __init__(self, translator: Translator, failures: list[str]) -> None:
@@ -80,7 +80,7 @@ class BadAnswer(Exception):
 
 
 class Application:
-    """The application on an event loop of its own."""
+    """The application on its own event loop."""
 
     def __init__(self, run: Path) -> None:
         models = load_all([run], device=torch.device("cpu"), int8=False)
@@ -93,13 +93,13 @@ class Application:
         def start() -> Any:
             return ThreadWorker(echo, self.failures)
 
-        self.engine = Engine(start, workers=1, models={name: 0}, limits=LIMITS)
+        self.scheduler = Scheduler(start, workers=1, models={name: 0}, limits=LIMITS)
         access = Access(keys=[KEY], hosts=LOOPBACK)
-        self.app = make_app(Service(models, self.engine, LIMITS, access))
+        self.app = make_app(Service(models, self.scheduler, LIMITS, access))
         self.loop = asyncio.new_event_loop()
 
     def answer(self, request: Mutation) -> str:
-        """Return what the application sends back; BadAnswer if that is a failure of the server."""
+        """Return the response body; raise BadAnswer if the response is a failure of the server."""
         status, body = self.loop.run_until_complete(self._exchange(request))
         if self.failures:
             raise BadAnswer(f"a task failed: {self.failures.pop()}")
@@ -108,11 +108,11 @@ class Application:
         return body.decode("utf-8", "replace")
 
     def _check_released(self) -> None:
-        """Raise BadAnswer if the engine still holds work of a request that is over."""
+        """Raise BadAnswer if the scheduler still holds jobs of a finished request."""
         ends = time.monotonic() + RELEASE_SECONDS
-        while self.engine.cost_of_client or self.engine.queued:
+        while self.scheduler.client_costs or self.scheduler.queued:
             if time.monotonic() > ends:
-                raise BadAnswer("work is left behind")
+                raise BadAnswer("a job was not released")
             time.sleep(0.001)
 
     async def _exchange(self, request: Mutation) -> tuple[int | None, bytes]:

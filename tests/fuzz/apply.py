@@ -21,7 +21,7 @@ REPEATED_LINES = 5_000
 
 
 def make_case(case: Case, base: Base, folder: Path, outside: Path) -> None:
-    """Write the folder of the case; links lead to the copy of the base in `outside`."""
+    """Write the folder of the case; links point to the copy of the base in `outside`."""
     base.write(folder)
     content = dict(base.files)
     for file in dict.fromkeys(one["file"] for one in case.mutations if one["kind"] in ("tree", "log")):
@@ -38,8 +38,8 @@ def make_case(case: Case, base: Base, folder: Path, outside: Path) -> None:
         if change := PLACES.get(mutation["kind"]):
             path = folder / mutation["file"]
             if any(parent.is_symlink() for parent in path.parents if parent.is_relative_to(folder)):
-                continue  # an earlier mutation made its folder a link
-            with suppress(OSError):  # or a file
+                continue  # an earlier mutation replaced its folder by a link
+            with suppress(OSError):  # or by a file
                 change(path, mutation, outside / mutation["file"])
     if case.sealed or any(one["kind"] == "manifest" for one in case.mutations):
         _seal(case, folder)

@@ -1,4 +1,4 @@
-"""Small valid folders of every kind, from which the fuzzer makes damaged ones."""
+"""Small valid folders of every kind, which the fuzzer mutates."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import Any
 import regard
 from regard.api import card, export
 from regard.cluster import corpus as cluster_corpus
-from regard.config import load_recipe
 from regard.distilling import distill
-from regard.preparing import chunks, prepare
+from regard.preprocess import pair_stream, prepare
+from regard.recipe_files import load_recipe
 from regard.run.folder import RunFolder
 from regard.training.events import Event, Progress
 from tests.fuzz.ray_stub import without_ray
@@ -115,9 +115,9 @@ def write_text(folder: Path) -> None:
 
 
 def use_small_shards() -> None:
-    """Make `regard data prepare` cut this small text into several shards."""
-    prepare.PAIRS_A_SHARD = 20
-    chunks.CHUNK_PAIRS = 10
+    """Make `regard data prepare` split this small text into several shards."""
+    prepare.PAIRS_PER_SHARD = 20
+    pair_stream.CHUNK_PAIRS = 10
 
 
 def make_bases(folder: Path, data: Path) -> None:

@@ -139,7 +139,7 @@ def apply_tensors(content: bytes, edit: Edit) -> bytes:
 
 
 def _without(header: dict[str, Any], data: bytes, name: str) -> tuple[dict[str, Any], bytes]:
-    """Return the tensors but one, without a hole where it was."""
+    """Return the tensors without one of them, and without a gap."""
     begin, end = header[name]["data_offsets"]
     kept = {}
     for other, entry in header.items():
@@ -189,7 +189,7 @@ def _varint(content: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 128:
             return value, at
-    raise ValueError("a number is cut off")
+    raise ValueError("a number is truncated")
 
 
 def _number(value: int) -> bytes:

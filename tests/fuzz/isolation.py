@@ -1,4 +1,4 @@
-"""A process that can write nowhere but into one folder: a mount namespace of its own, and limits on memory."""
+"""Isolation of a process: a mount namespace in which only one folder is writable, and a memory limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SPACE = "size=1g"
 
 
 def isolate(folder: Path) -> str:
-    """Mount an empty file system on `folder` and make all others read-only; return why not, or nothing."""
+    """Mount an empty file system on `folder` and make all others read-only; return an error message, or ""."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def check(result: int, what: str) -> None:
@@ -46,7 +46,7 @@ def isolate(folder: Path) -> str:
 
 
 def _mounts() -> list[tuple[str, int]]:
-    """Return what is mounted where, and the flags that a remount must keep."""
+    """Return all mount points and the flags that a remount must keep."""
     points = []
     for line in Path("/proc/self/mounts").read_text().splitlines():
         _, point, _, options, *_ = line.split()
@@ -56,7 +56,7 @@ def _mounts() -> list[tuple[str, int]]:
 
 
 def limit_memory(room: int) -> None:
-    """Refuse to this process more address space than it has now and `room` bytes."""
+    """Limit the address space of this process to what it uses now plus `room` bytes."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * os.sysconf("SC_PAGE_SIZE") + room
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -64,7 +64,7 @@ def limit_memory(room: int) -> None:
 
 
 class MemoryWatch:
-    """The resident memory of this process: now, and at most since the last reset."""
+    """The resident memory of this process: current, and peak since the last reset."""
 
     def __init__(self) -> None:
         self._status = os.open("/proc/self/status", os.O_RDONLY)

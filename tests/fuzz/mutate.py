@@ -1,4 +1,4 @@
-"""Cases: a valid folder, some mutations of it, and what is then done with it. All drawn from a seed, all plain JSON."""
+"""Cases: a valid folder, mutations of it, and the command to run. All are drawn from a seed and are plain JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.fuzz.tree_edits import draw_edit
 Mutation = dict[str, Any]
 RUN_BASES = [*RUNS, "int8"]
 
-# Cases per target out of all, and the folders that a target can be given.
+# The weight of each target, and the folders that it accepts.
 TARGETS: dict[str, tuple[int, list[str]]] = {
     "request": (28, []),
     "open": (14, RUN_BASES),
@@ -46,7 +46,7 @@ LINKS = ["outside", "outside", "outside", "loop", "dangling", "parent", "self", 
 
 @dataclass(frozen=True)
 class Case:
-    """What is done to which folder, and whether its hashes are computed again after it."""
+    """A target, a base folder, its mutations, and whether hashes are computed again after them."""
 
     target: str
     base: str
@@ -55,7 +55,7 @@ class Case:
     seed: int = 0
 
     def labels(self) -> dict[str, Any]:
-        """Return what summaries count by."""
+        """Return the keys of the counts in summaries."""
         return {"target": self.target, "mutations": sorted({str(one["kind"]) for one in self.mutations})}
 
     def as_json(self) -> str:
@@ -101,7 +101,8 @@ def _draw_tree(random: Random, file: str, base: Base) -> Mutation:
 @cache
 def _known_keys() -> list[str]:
     """Return options that a recipe may have."""
-    options = [option.name for family in MODELS.values() for option in msgspec.structs.fields(family.config)]
+    families = [MODELS.get(name, where="model.kind") for name in MODELS.names()]
+    options = [option.name for family in families for option in msgspec.structs.fields(family.config)]
     return sorted({*options, "preset", "kind", "base", "store", "pairs", "step", "seconds", "best", "event"})
 
 

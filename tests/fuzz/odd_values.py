@@ -1,6 +1,6 @@
-"""Values, names and lines that a parser or a program may not expect, by name, as raw JSON and TOML text.
+"""Unusual values, names and lines, by name, as raw JSON and TOML text.
 
-They are text, not Python objects: a JSON number of 5,000 digits or 100,000 nested lists cannot be built by `json.dumps`.
+They are text instead of Python objects, because `json.dumps` cannot write a number of 5,000 digits or 100,000 nested lists.
 """
 
 from __future__ import annotations

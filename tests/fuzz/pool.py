@@ -1,4 +1,4 @@
-"""Workers over all cases: what each reports is counted, and one that crashes or hangs is a finding and replaced."""
+"""The pool of workers: counts what they report, and replaces a worker that crashes or hangs, which is a finding."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from typing import Any, BinaryIO
 
 from tests.fuzz.bases import Base, load_base, make_bases, write_text
 from tests.fuzz.mutate import Case
-from tests.fuzz.worker import Plan, work
+from tests.fuzz.worker import FuzzPlan, work
 
-GRACE = 20.0  # seconds after which a worker that should have ended itself is killed
+GRACE = 20.0  # extra seconds for a worker to end itself before it is killed
 SHOWN = 3  # cases kept per finding
 
 
 @dataclass
 class Summary:
-    """What has been found so far."""
+    """Counts and findings so far."""
 
     targets: Counter[str] = field(default_factory=Counter)
     mutations: Counter[str] = field(default_factory=Counter)
@@ -76,9 +76,9 @@ class Summary:
 
 
 class Process:
-    """A worker, as the pool sees it."""
+    """A handle of a worker process."""
 
-    def __init__(self, plan: Plan, numbers: range, log: Path) -> None:
+    def __init__(self, plan: FuzzPlan, numbers: range, log: Path) -> None:
         self.plan, self.numbers = plan, numbers
         self.current = mmap.mmap(-1, 8)
         self.current[:8] = struct.pack("<q", -1)
@@ -106,7 +106,7 @@ class Process:
         self.done = 0
 
     def messages(self) -> Iterator[dict[str, Any]] | None:
-        """Return what it reports; None at its end."""
+        """Return the messages received; None at the end of the process."""
         content = self.results.read(65536)
         if not content:
             return None
@@ -115,16 +115,16 @@ class Process:
         return map(json.loads, lines)
 
     def end(self) -> tuple[int, str]:
-        """Return how it ended, and what it wrote last."""
+        """Return the exit status and the end of the log."""
         _, status = os.waitpid(self.pid, 0)
         self.results.close()
         return os.waitstatus_to_exitcode(status), self.log_path.read_text(errors="replace")[-6000:]
 
 
 class Pool:
-    """Runs all cases on some workers."""
+    """Runs all cases on several workers."""
 
-    def __init__(self, plan: Plan, total: int, workers: int) -> None:
+    def __init__(self, plan: FuzzPlan, total: int, workers: int) -> None:
         self.plan, self.total, self.workers = plan, total, workers
         self.summary = Summary()
         self.started = time.monotonic()
@@ -167,18 +167,18 @@ class Pool:
             self.summary.add(message)
 
     def _ended(self, process: Process) -> range:
-        """Return the cases that are left; what a worker died of is a finding."""
+        """Return the remaining cases of a worker; record a finding if it crashed."""
         status, wrote = process.end()
         left = process.numbers[process.done :]
         if status == 0 and not left:
             return left
         (number,) = struct.unpack("<q", process.current[:8])
         if number not in left:
-            raise RuntimeError(f"a worker could not begin (status {status}):\n{wrote}")
+            raise RuntimeError(f"a worker could not start (status {status}):\n{wrote}")
         hung = "Timeout (" in wrote
         outcome = "hang" if hung or status == -signal.SIGKILL else "crash"
         case = self.plan.case(number)
-        main = wrote.rpartition("most recent call first")[2] or wrote  # the main thread comes last
+        main = wrote.rpartition("most recent call first")[2] or wrote  # the main thread is last
         place = next((line.strip() for line in main.splitlines() if "/regard/" in line), f"status {status}")
         message = {"number": number, **case.labels(), "outcome": outcome, "details": wrote}
         signature = f"{outcome} at {_short(place)}"
@@ -202,21 +202,21 @@ def say(text: str) -> None:
 
 
 def fuzz(total: int, *, seed: str, targets: list[str], given: list[Case], workers: int, timeout: float) -> Summary:
-    """Run the cases given, and so many drawn ones."""
+    """Run the given cases and `total` drawn ones."""
     root = Path(tempfile.mkdtemp(prefix="regard-fuzz-"))
     try:
-        say("making valid folders ...")
+        say("creating valid folders ...")
         write_text(root / "data")
         _in_a_child(lambda: make_bases(root / "bases", root / "data"))
         bases: dict[str, Base] = {path.name: load_base(path) for path in sorted((root / "bases").iterdir())}
-        plan = Plan(root, bases, seed, targets, given, timeout)
+        plan = FuzzPlan(root, bases, seed, targets, given, timeout)
         return Pool(plan, len(given) + total, workers).run()
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
 
 def _in_a_child(action: Any) -> None:
-    """Run the action in a process of its own, so that the workers inherit no threads of it."""
+    """Run the action in a child process, so that workers inherit no threads from it."""
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -230,4 +230,4 @@ def _in_a_child(action: Any) -> None:
         finally:
             os._exit(status)
     if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
-        raise RuntimeError("the valid folders could not be made")
+        raise RuntimeError("the valid folders could not be created")

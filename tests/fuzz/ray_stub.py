@@ -1,4 +1,4 @@
-"""`regard translate --ray` without Ray: the same code around a pool that returns its input."""
+"""`regard translate --ray` without Ray: the real code with a pool that returns its input."""
 
 from __future__ import annotations
 
@@ -8,29 +8,31 @@ from typing import Any
 from unittest import mock
 
 from regard.cluster import corpus
-from regard.cluster.pool import Job
-from regard.cluster.worker import Answer
+from regard.cluster.pool import ShardAttempt
+from regard.cluster.worker import ShardResult
 
 
 class EchoPool:
-    """Answers each job with its own text."""
+    """Returns the text of each shard as its translation."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         pass
 
-    def room(self) -> int:
+    def capacity(self) -> int:
         return 1
 
-    def run(self, jobs: Iterator[tuple[Any, Any]], size: int, finish: Callable[[Job, Answer], None]) -> None:
-        for shard, chunk in jobs:
-            finish(Job(shard, chunk), Answer(chunk.texts(), []))
+    def run(
+        self, shards: Iterator[tuple[Any, Any]], size: int, finish: Callable[[ShardAttempt, ShardResult], None]
+    ) -> None:
+        for shard, rows in shards:
+            finish(ShardAttempt(shard, rows), ShardResult(rows.texts(), []))
 
 
 @contextmanager
 def without_ray() -> Iterator[None]:
     """Replace the cluster by `EchoPool`."""
     with (
-        mock.patch.object(corpus, "Pool", EchoPool),
+        mock.patch.object(corpus, "WorkerPool", EchoPool),
         mock.patch.object(corpus, "connected", nullcontext),
         mock.patch.object(corpus, "require"),
     ):

@@ -1,4 +1,4 @@
-"""Requests of any shape to every route of the server."""
+"""Unusual requests to every route of the server."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ TEXTS = [
 
 
 def draw_request(random: Random) -> Mutation:
-    """Return a request with a few odd parts."""
+    """Return a request with a few unusual parts."""
     request: Mutation = {"kind": "request", "method": "POST", "headers": [], "edits": [], "bytes": []}
     if random.random() < 0.12:
         request |= {"path": random.choice([*PAGES, *PATHS]), "method": random.choice(METHODS), "body": None}

@@ -1,4 +1,4 @@
-"""One case: made, run, judged, and made smaller when it is a finding."""
+"""Runs one case: create it, run it, classify the outcome, and minimize it if it is a finding."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tests.fuzz.mutate import Case
 from tests.fuzz.sandbox import Sandbox
 from tests.fuzz.targets import FOLDER_TARGETS, Place
 
-MOST_GROWTH = 300_000_000  # bytes of resident memory that one case may need
-MOST_MESSAGE = 2000  # characters of an error; more is not a sentence
+MAX_GROWTH = 300_000_000  # bytes of resident memory that one case may need
+MAX_MESSAGE = 2000  # characters of an error message
 SOURCE = str(Path(regard.__file__).parent)
 
 
 @dataclass(frozen=True)
 class Result:
-    """How a case ended: "ok" and "refused" are allowed, all else is a finding."""
+    """The outcome of a case: "ok" and "refused" are allowed, everything else is a finding."""
 
     outcome: str
-    signature: str = ""  # equal for findings that are the same
+    signature: str = ""  # equal for the same finding
     details: str = ""
 
     @property
@@ -52,38 +52,38 @@ class Runner:
     def run(self, case: Case) -> Result:
         if case.target == "request":
             application = self.application
-            return self._judged(case, lambda: application.answer(case.mutations[0]))
+            return self._classify(case, lambda: application.answer(case.mutations[0]))
         self.sandbox.clear()
         make_case(case, self.bases[case.base], self.sandbox.run, self.sandbox.outside / case.base)
         self.sandbox.settle(case.base)
-        return self._judged(case, lambda: FOLDER_TARGETS[case.target](self.place))
+        return self._classify(case, lambda: FOLDER_TARGETS[case.target](self.place))
 
-    def _judged(self, case: Case, action: Any) -> Result:
+    def _classify(self, case: Case, action: Any) -> Result:
         printed = io.StringIO()
         self.memory.reset()
         before, highest = self.memory.now(), self.memory.peak()
-        outcome, said = "ok", ""
+        outcome, output = "ok", ""
         try:
             with redirect_stdout(printed), redirect_stderr(printed):
-                said = action()
+                output = action()
         except regard.RegardError as error:
-            outcome, said = "refused", str(error)
+            outcome, output = "refused", str(error)
         except Exception as error:
             return Result("exception", signature_of(error), _shortened(traceback.format_exc()))
         grown = self.memory.peak() - before
-        if grown > MOST_GROWTH and self.memory.peak() > highest:
+        if grown > MAX_GROWTH and self.memory.peak() > highest:
             return Result("memory", f"memory in {case.target}", f"{grown / 1e6:.0f} MB")
-        said += printed.getvalue()
+        output += printed.getvalue()
         if case.target != "request":
-            found = [*self.sandbox.violations(case.base), *self.sandbox.leaks(said)]
+            found = [*self.sandbox.violations(case.base), *self.sandbox.leaks(output)]
             if found:
                 return Result("outside", f"{case.target}: {found[0]}", "\n".join(found))
-        if outcome == "refused" and len(said) > MOST_MESSAGE:
-            return Result("message", f"long message in {case.target}", said[:300])
+        if outcome == "refused" and len(output) > MAX_MESSAGE:
+            return Result("message", f"long message in {case.target}", output[:300])
         return Result(outcome)
 
     def smaller(self, case: Case, found: Result) -> Case:
-        """Return the case without the mutations that the finding does not need."""
+        """Return the case without mutations that the finding does not need."""
         for mutation in list(case.mutations):
             fewer = replace(case, mutations=[one for one in case.mutations if one is not mutation])
             if fewer.mutations and self.run(fewer).signature == found.signature:
@@ -92,7 +92,7 @@ class Runner:
 
 
 def signature_of(error: BaseException) -> str:
-    """Return the kind of error and the innermost place of ours that it passed."""
+    """Return the type of the error and the innermost frame in our code."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if frame.filename.startswith(SOURCE)] or list(frames)
     where = f"{Path(own[-1].filename).relative_to(SOURCE) if own[-1].filename.startswith(SOURCE) else own[-1].filename}"

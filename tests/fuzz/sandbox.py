@@ -1,4 +1,4 @@
-"""Where a worker's cases run: a folder under test, and files next to it that must be neither read nor changed."""
+"""The sandbox of a worker: a folder under test, and files next to it that must be neither read nor changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGEST_READ = 20_000_000
 
 
 def _with_secret(name: str, content: bytes) -> bytes:
-    """Return the content of a valid file that holds the secret as well."""
+    """Return the content of a valid file with the secret added."""
     if name.endswith("log.jsonl"):
         return content + log_line({"event": "noted", "step": 1, "text": SECRET}).encode()
     if name.endswith(("card.json", "corpus.json")):
@@ -35,7 +35,7 @@ def _state(found: os.stat_result) -> tuple[int, ...]:
 
 
 class Sandbox:
-    """The folder `run` under test, the folder `out` for results, and files outside of both."""
+    """The folder `run` under test, the folder `out` for results, and files outside both."""
 
     def __init__(self, root: Path, bases: dict[str, Base], *, isolated: bool) -> None:
         self.root, self.isolated = root, isolated
@@ -73,7 +73,7 @@ class Sandbox:
         self.settle(name)
 
     def settle(self, name: str) -> None:
-        """Forget that files outside were read, by whoever made the case."""
+        """Reset the access times of files outside, which creating the case has read."""
         watched = self.watched[name]
         for path in watched:
             found = os.lstat(path)
@@ -82,7 +82,7 @@ class Sandbox:
             watched[path] = _state(found)
 
     def clear(self) -> None:
-        """Remove what the last case left."""
+        """Remove the files of the last case."""
         os.chdir(self.root)
         for folder in (self.work, self.temporary):
             shutil.rmtree(folder, ignore_errors=True)
@@ -90,13 +90,15 @@ class Sandbox:
         os.chdir(self.work)
 
     def violations(self, name: str) -> list[str]:
-        """Return a sentence for each thing outside the folder that was read, changed or made; repair what was changed."""
+        """Describe everything outside the folder that was read, changed or created; restore what was changed."""
         found = [self._violation(path, state) for path, state in self.watched[name].items()]
         found += [
-            f"made {path.name} next to the folder" for path in self.work.iterdir() if path not in (self.run, self.out)
+            f"created {path.name} next to the folder"
+            for path in self.work.iterdir()
+            if path not in (self.run, self.out)
         ]
-        found += [f"made {path.name} in the sandbox" for path in self.root.iterdir() if path not in self._own]
-        # PyTorch 2.11 makes this folder of its own when its compiler is imported, whatever is done with it.
+        found += [f"created {path.name} in the sandbox" for path in self.root.iterdir() if path not in self._own]
+        # PyTorch 2.11 creates this folder when its compiler is imported.
         left = [one for one in self.temporary.iterdir() if not one.name.startswith("torchinductor_")]
         found += [f"left {one.name[:4]}* in the folder for temporary files" for one in left[:1]]
         found = [one for one in found if one]
@@ -123,9 +125,9 @@ class Sandbox:
             return f"read outside{shown}"
         return ""
 
-    def leaks(self, said: str) -> list[str]:
-        """Return where the secret of a file outside has come to: in what was said, or in a file."""
-        found = ["secret in the output"] if SECRET in said else []
+    def leaks(self, output: str) -> list[str]:
+        """Return where the secret of a file outside has leaked to: the output, or files."""
+        found = ["secret in the output"] if SECRET in output else []
         for folder, _, files in os.walk(self.work):
             for file in files:
                 path = os.path.join(folder, file)

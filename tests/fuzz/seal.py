@@ -1,4 +1,4 @@
-"""Sizes, hashes and checksums computed again after an edit, so that it is not refused for a wrong hash."""
+"""Computes sizes, hashes and checksums again after an edit, so that it is not refused for a wrong hash."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _hash_of_zeros(size: int) -> str:
 
 
 def fingerprint(path: Path) -> dict[str, Any] | None:
-    """Return what a manifest says of the file; None if there is no file to read."""
+    """Return the manifest entry of a file; None if there is no regular file."""
     try:
         found = os.stat(path)
         if not stat.S_ISREG(found.st_mode):
@@ -41,7 +41,7 @@ def fingerprint(path: Path) -> dict[str, Any] | None:
 
 
 def _read(path: Path) -> Any:
-    """Return the value of a small JSON file that is no link."""
+    """Return the value of a small JSON file that is not a link."""
     found = os.lstat(path)
     if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
         raise ValueError(path)
@@ -78,7 +78,7 @@ def manifest_digest(folder: Path) -> str | None:
 
 
 def seal_store(folder: Path) -> None:
-    """Write the hashes of store.json again: of the shards, of the tokenizer, and of all of it."""
+    """Write the hashes of store.json again: of the shards, the tokenizer, and the file itself."""
     path = folder / "store.json"
     try:
         info = _read(path)
@@ -93,7 +93,7 @@ def seal_store(folder: Path) -> None:
 
 
 def log_line(body: str, *, right: bool) -> bytes:
-    """Return a line of a log whose checksum is right, or is not; `body` ends in a brace."""
+    """Return a line of a log with a right or wrong checksum; `body` ends in a brace."""
     content = encoded(body)
     checksum = zlib.crc32(content[:-1] + b"}") if right else 0
     return content[:-1] + f', "crc": "{checksum:08x}"}}\n'.encode()

@@ -1,4 +1,4 @@
-"""What is done with a folder from a stranger: everything that a command or the library does with one."""
+"""Everything that a command or the library does with an untrusted folder."""
 
 from __future__ import annotations
 
@@ -21,27 +21,28 @@ from regard.cli.export import export as export_command
 from regard.cli.look import look as look_command
 from regard.cli.report import report as report_command
 from regard.cluster.corpus import translate_corpus
-from regard.config import load_recipe
+from regard.data.batch_sampler import Position
+from regard.data.collate import ADDED, collate_pairs
 from regard.data.loader import Loader
-from regard.data.order import Position
-from regard.data.sharded import PairStore
+from regard.data.pair_store import PairStore
 from regard.decoding.hypotheses import SearchOptions
 from regard.distilling import distill
-from regard.preparing.check import problems
-from regard.preparing.prepare import prepare
+from regard.preprocess.prepare import prepare, store_problems
+from regard.recipe_files import load_recipe
 from regard.run.folder import RunFolder
 from regard.serve.models import load_all
-from regard.serve.schema import Model
+from regard.serve.schema import ModelInfo
+from regard.text.tokenizer import load_tokenizers
 from tests.fuzz.odd_values import MARKUP
 from tests.fuzz.ray_stub import without_ray
 
-MOST_BATCHES = 40
+MAX_BATCHES = 40
 OPTIONS = SearchOptions(beam=2, max_extra=4, iterations=2)
 
 
 @dataclass(frozen=True)
 class Place:
-    """The folder under test, where results may go, and what a user has of their own."""
+    """The folder under test, the folder for results, and trusted files of the user."""
 
     run: Path
     out: Path
@@ -50,7 +51,7 @@ class Place:
 
 
 class MarkupNotEscaped(Exception):
-    """A page holds markup from the folder as markup."""
+    """A page contains unescaped markup from the folder."""
 
 
 def _refuse_markup(page: str) -> None:
@@ -60,13 +61,21 @@ def _refuse_markup(page: str) -> None:
 
 def open_run(place: Place) -> str:
     run = RunFolder(place.run)
-    said = []
-    for read in (run.recipe, run.tokenizers, run.corpus, run.read_log, run.problems, run.latest, run.steps):
+    output = []
+    for read in (
+        run.recipe,
+        lambda: load_tokenizers(run.codec_folder()),
+        run.corpus,
+        run.read_log,
+        run.problems,
+        run.latest,
+        run.steps,
+    ):
         try:
-            said.append(repr(read()))
+            output.append(repr(read()))
         except regard.RegardError as error:
-            said.append(str(error))
-    return "\n".join(said)
+            output.append(str(error))
+    return "\n".join(output)
 
 
 def translate(place: Place) -> str:
@@ -99,8 +108,8 @@ def export_int8(place: Place) -> str:
 
 def serve(place: Place) -> str:
     found = load_all([place.run], device=torch.device("cpu"), int8=False)
-    models = [Model(**served.describe()) for served in found.values()]
-    return JSONResponse(jsonable_encoder(models)).body.decode()  # as /v1/models answers
+    models = [ModelInfo(**served.describe()) for served in found.values()]
+    return JSONResponse(jsonable_encoder(models)).body.decode()  # like the response of /v1/models
 
 
 def doctor(place: Place) -> str:
@@ -137,16 +146,16 @@ def distill_into(place: Place) -> str:
 def open_store(place: Place) -> str:
     recipe = load_recipe(str(place.data / "bpe.toml"))
     store = PairStore(place.run)
-    said = "\n".join(problems(store))
+    output = "\n".join(store_problems(store))
     tokenizers = store.tokenizers(recipe.tokenizer)
     encoded = store.encoded(tokenizers)
-    said += repr(encoded.upto(256))
-    loader = Loader(lambda epoch: encoded, budget=64, max_length=256, seed=1)
-    for batch, position in islice(loader.batches(Position()), MOST_BATCHES):
+    output += repr(encoded.upto(256))
+    loader = Loader(lambda epoch: encoded, collate_pairs, added=ADDED, budget=64, max_length=256, seed=1)
+    for batch, position in islice(loader.batches(Position()), MAX_BATCHES):
         assert batch.num_tokens > 0, batch
         if position.epoch:
             break
-    return said
+    return output
 
 
 def train_on_store(place: Place) -> str:

@@ -1,4 +1,4 @@
-"""A sample of what `make fuzz` runs, and every case that once failed."""
+"""A sample of `make fuzz`, and every case that failed in the past."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ CASES = 150
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    """The summary of one run over the fixtures and a seeded sample."""
+    """The summary of one run over all fixtures and a seeded sample."""
     out = tmp_path_factory.mktemp("fuzz") / "summary.json"
     given = [part for path in FIXTURES for part in ("--case", str(path))]
     command = [sys.executable, "-m", "tests.fuzz", "--cases", str(CASES), "--workers", "1", "--out", str(out), *given]
@@ -23,7 +23,7 @@ def table(tmp_path_factory):
 
 
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
-def test_a_case_that_once_failed_is_refused_or_succeeds(table, path):
+def test_a_case_that_failed_in_the_past_is_refused_or_succeeds(table, path):
     assert table["given"][path.name] == ""
 
 

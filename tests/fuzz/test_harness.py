@@ -1,4 +1,4 @@
-"""That the fuzzer itself notices what it is there to notice."""
+"""Tests of the fuzzer itself: it detects what it must detect."""
 
 import os
 import subprocess
@@ -41,7 +41,7 @@ def sandbox(tmp_path):
     os.chdir("/")
 
 
-def test_an_isolated_process_writes_only_into_its_folder_and_reads_are_seen(tmp_path):
+def test_an_isolated_process_writes_only_to_its_folder_and_reads_are_detected(tmp_path):
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     inside.mkdir()
     command = [sys.executable, "-c", IN_A_NAMESPACE, str(inside), str(outside)]
@@ -52,7 +52,7 @@ def test_an_isolated_process_writes_only_into_its_folder_and_reads_are_seen(tmp_
     assert not outside.exists() and not list(inside.iterdir())
 
 
-def test_a_write_through_a_link_is_noticed_and_repaired(sandbox):
+def test_a_write_through_a_link_is_detected_and_restored(sandbox):
     case = Case("card", "small", sealed=False, mutations=[{"kind": "link", "file": "card.json", "to": "outside"}])
     make_case(case, BASE, sandbox.run, sandbox.outside / "small")
     assert not sandbox.violations("small")
@@ -61,14 +61,14 @@ def test_a_write_through_a_link_is_noticed_and_repaired(sandbox):
     assert not sandbox.violations("small")
 
 
-def test_a_secret_in_a_result_is_noticed(sandbox):
+def test_a_secret_in_a_result_is_detected(sandbox):
     sandbox.run.mkdir()
     assert not sandbox.leaks("nothing")
     (sandbox.run / "report.html").write_text(f"<p>{SECRET}</p>")
     assert sandbox.leaks(SECRET) == ["secret in the output", "secret in report.html"]
 
 
-def test_an_edit_puts_a_raw_value_into_json_and_toml():
+def test_an_edit_inserts_a_raw_value_into_json_and_toml():
     tree = {"train": {"steps": 5, "lr": 1.0}}
     apply_edit(tree, {"action": "set", "path": ["train", "steps"], "value": "10**400"})
     apply_edit(tree, {"action": "twice", "path": ["train", "lr"]})
@@ -76,19 +76,19 @@ def test_an_edit_puts_a_raw_value_into_json_and_toml():
     assert as_toml(tree) == f"[train]\nsteps = 1{'0' * 400}\nlr = 1.0\nlr = 1.0"
 
 
-def test_a_tensor_is_dropped_without_a_hole():
+def test_a_tensor_is_dropped_without_a_gap():
     header = '{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}}'
     content = len(header).to_bytes(8, "little") + header.encode() + b"123"
     found = apply_tensors(content, {"action": "drop", "tensor": "a"})
     assert read_header(found) == ({"b": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}, b"3")
 
 
-def test_a_message_is_rendered_as_it_was_parsed():
+def test_a_parsed_message_is_rendered_unchanged():
     content = bytes.fromhex("0a0568656c6c6f1001150000803f")
     assert render_message(parse_message(content)) == content
 
 
-def test_an_answer_must_be_a_success_or_a_sentence():
+def test_a_response_must_be_a_success_or_an_error_sentence():
     request = {"method": "POST", "ends": "normal"}
     check_answer(request, 200, b"anything")
     check_answer(request, 422, b'{"error": "no text"}')

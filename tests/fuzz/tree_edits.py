@@ -1,4 +1,4 @@
-"""Edits of JSON and TOML trees, rendered with raw values in the places that were edited."""
+"""Edits of JSON and TOML trees, rendered with raw values in the edited places."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any
 
-from regard.config import dump_toml
+from regard.toml import dump_toml
 from tests.fuzz.odd_values import JSON_VALUES, NAMES, RARE, TOML_VALUES
 
 Edit = dict[str, Any]
@@ -20,7 +20,7 @@ ACTIONS = ["set"] * 12 + ["delete"] * 3 + ["rename", "rename", "twice", "swap", 
 
 
 def draw_edit(random: Random, tree: Any, values: Iterable[str], keys: list[str]) -> Edit:
-    """Return an edit of a place in the tree; `keys` are names worth adding."""
+    """Return a random edit of the tree; `keys` are names to add."""
     path = _draw_path(random, tree)
     action = random.choice(ACTIONS) if path else "set"
     names = list(values)
@@ -49,7 +49,7 @@ def _draw_path(random: Random, tree: Any) -> Path:
 
 
 def apply_edit(tree: Any, edit: Edit) -> Any:
-    """Return the tree with the edit; places that an earlier edit removed are passed over."""
+    """Return the edited tree; places that an earlier edit removed are skipped."""
     path, action = edit["path"], edit["action"]
     if not path:
         return f"@@value:{edit['value']}@@"
@@ -94,14 +94,14 @@ def _has(tree: Any, key: Any) -> bool:
 
 
 def as_json(tree: Any, *, indent: int | None = 1) -> str:
-    """Render the tree as JSON, raw values in their places."""
+    """Render the tree as JSON with raw values."""
     text = json.dumps(tree, ensure_ascii=False, indent=indent)
     text = _TWICE.sub(lambda found: json.dumps(found[1]), text)
     return _VALUE.sub(lambda found: JSON_VALUES[found[1]], text)
 
 
 def as_toml(tree: Any) -> str:
-    """Render the tree as TOML, raw values in their places."""
+    """Render the tree as TOML with raw values."""
     text = dump_toml(tree) if isinstance(tree, dict) else str(tree)
     text = _RAW_TWICE.sub(lambda found: found[1], _TWICE.sub(lambda found: found[1], text))
     return _VALUE.sub(lambda found: TOML_VALUES[found[1]], text)

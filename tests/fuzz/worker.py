@@ -1,4 +1,4 @@
-"""A process that runs cases one after another and reports each; it may die, and the pool then starts another."""
+"""A process that runs cases and reports each. If it crashes, the pool starts another."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tests.fuzz.sandbox import Sandbox
 
 ROOM = 2_000_000_000  # bytes of address space beyond what the imports take
 RSS_EVERY = 500  # cases
-FIRST_FEW = 3  # findings of one kind that are reported in full
+FIRST_FEW = 3  # findings with the same signature that are reported in full
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What is run: the cases given, and after them those drawn from the seed."""
+class FuzzPlan:
+    """The cases to run: the given ones, then those drawn from the seed."""
 
     root: Path
     bases: dict[str, Base]
@@ -45,13 +45,13 @@ class Plan:
         return draw_case(self.seed, number - len(self.given), self.bases, self.targets)
 
 
-def work(plan: Plan, numbers: Sequence[int], results: int, current: mmap.mmap, log: int) -> None:
-    """Run the cases of these numbers; write a line of JSON per case to `results`, and its number to `current` before it."""
+def work(plan: FuzzPlan, numbers: Sequence[int], results: int, current: mmap.mmap, log: int) -> None:
+    """Run cases; write one line of JSON per case to `results`, and before each its number to `current`."""
     os.dup2(log, 1)
     os.dup2(log, 2)
     faulthandler.enable(file=log)
 
-    def tell(message: dict[str, Any]) -> None:
+    def report(message: dict[str, Any]) -> None:
         content = json.dumps(message).encode() + b"\n"
         while content:
             content = content[os.write(results, content) :]
@@ -59,9 +59,9 @@ def work(plan: Plan, numbers: Sequence[int], results: int, current: mmap.mmap, l
     use_small_shards()
     folder = plan.root / f"sandbox-{os.getpid()}"
     folder.mkdir()
-    memory = MemoryWatch()  # before the file system with its switches becomes read-only
+    memory = MemoryWatch()  # before /proc becomes read-only
     obstacle = isolate(folder)
-    tell({"obstacle": obstacle})
+    report({"obstacle": obstacle})
     sandbox = Sandbox(folder, plan.bases, isolated=not obstacle)
     tempfile.tempdir = str(sandbox.temporary)
     runner = Runner(sandbox, plan.bases, plan.root, memory)
@@ -70,7 +70,7 @@ def work(plan: Plan, numbers: Sequence[int], results: int, current: mmap.mmap, l
     for done, number in enumerate(numbers):
         if done % RSS_EVERY == 0:
             _trim()
-            tell({"rss": memory.now(), "done": done, "pid": os.getpid()})
+            report({"rss": memory.now(), "done": done, "pid": os.getpid()})
             os.ftruncate(log, 0)
             os.lseek(log, 0, os.SEEK_SET)
         case = plan.case(number)
@@ -96,13 +96,13 @@ def work(plan: Plan, numbers: Sequence[int], results: int, current: mmap.mmap, l
                     case = runner.smaller(case, found)
                     faulthandler.cancel_dump_traceback_later()
                 message |= {"case": json.loads(case.as_json())}
-        tell(message)
+        report(message)
     _trim()
-    tell({"rss": memory.now(), "done": len(numbers), "pid": os.getpid()})
+    report({"rss": memory.now(), "done": len(numbers), "pid": os.getpid()})
 
 
 def _trim() -> None:
-    """Give back what is not in use, so that what is left is growth."""
+    """Return unused memory to the system, so that a leak is visible."""
     gc.collect()
-    with suppress(AttributeError):  # another C library
+    with suppress(AttributeError):  # not glibc
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,4 +1,4 @@
-"""Which entries our kernels' dropout keeps, in plain PyTorch."""
+"""The dropout masks of our kernels, in plain PyTorch."""
 
 import torch
 
@@ -6,7 +6,7 @@ BITS = 24
 
 
 def kept(entries, seed, site, rate):
-    """What `kernels.noise.kept` says of these entries (int64)."""
+    """Return what `kernels.common.kept` returns for these entries (int64)."""
 
     def mix(h):
         h = h ^ (h >> 16)
@@ -21,13 +21,13 @@ def kept(entries, seed, site, rate):
 
 
 def mask(shape, seed, site, rate):
-    """What a tensor of this shape is multiplied by: zero, or 1 / (1 - rate)."""
+    """Return the mask of a tensor of this shape: entries are zero or 1 / (1 - rate)."""
     count = torch.Size(shape).numel()
     return kept(torch.arange(count), seed, site, rate).view(shape) / (1 - rate)
 
 
 def weight_mask(num_heads, num_queries, num_keys, total_queries, seed, site, rate):
-    """The same for attention weights: [H, N, M]."""
+    """Return the mask of attention weights: [H, N, M]."""
     row = torch.arange(num_heads)[:, None] * total_queries + torch.arange(num_queries)
     entries = (row * 0x85EBCA6B & 0xFFFFFFFF)[:, :, None] + torch.arange(num_keys)
     return kept(entries, seed, site, rate) / (1 - rate)

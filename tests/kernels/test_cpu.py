@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from regard import kernels
-from regard.decoding.topk import Ranking, log_normalizer
+from regard.decoding.ranking import Ranking, log_normalizer
 from regard.kernels import cpu
 from regard.kernels.cpu.build import built
 from regard.nn.packed import PackedMatrix
@@ -25,7 +25,7 @@ def as_in_search():
 
 
 def attention(q_RHK, k_GSK, v_GSW, bias_GQS):
-    """Each row by itself, as the formula says it."""
+    """The formula, row by row."""
     (R, H, K), G = q_RHK.shape, k_GSK.size(0)
     Q, rows = R * H // G, []
     bias_GQS = bias_GQS.expand(G, Q, k_GSK.size(1))
@@ -42,17 +42,17 @@ def attention(q_RHK, k_GSK, v_GSW, bias_GQS):
 @pytest.mark.parametrize(("K", "W"), [(64, 64), (16, 16), (5, 3), (20, 40)])
 @pytest.mark.parametrize(("B", "Q", "H", "S"), [(3, 4, 2, 21), (1, 1, 1, 1), (2, 1, 3, 16)])
 def test_attention_of_single_tokens(generator, B, Q, H, S, K, W):
-    q = torch.randn(B * Q, 2, H, K, generator=generator)[:, 1]  # as a part of a wider projection lies
+    q = torch.randn(B * Q, 2, H, K, generator=generator)[:, 1]  # a part of a wider projection
     k, v = (torch.randn(B * H, S + 3, size, generator=generator)[:, 2 : S + 2] for size in (K, W))
     seen = torch.rand(B, Q, S, generator=generator) < 0.4
     seen[:, :, -1] = True
     bias = torch.zeros(B, Q, S).masked_fill(~seen, NEVER).repeat_interleave(H, dim=0)
     one_for_all = torch.randn(B, 1, S, generator=generator).repeat_interleave(H, dim=0)
     for one in (bias, one_for_all, bias[:1, :1], torch.zeros(1, 1, 1)):
-        torch.testing.assert_close(cpu.look(q, k, v, one), attention(q, k, v, one), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(cpu.attend_step(q, k, v, one), attention(q, k, v, one), rtol=1e-5, atol=1e-6)
 
 
-def test_keys_go_where_their_sentence_has_them(generator):
+def test_keys_are_written_into_the_slots_of_their_sentence(generator):
     entries = torch.randn(6, 2, 7, generator=generator)  # two sentences of three beams, two heads
     slots = torch.zeros(4, 10, 7)
     cpu.write(entries, slots, 5)
@@ -97,7 +97,7 @@ def test_the_best_of_a_sentences_rows(generator, beams, count, side_by_side):
     laid_out = logits.t().contiguous().t() if side_by_side else logits.clone()
     ranking = Ranking(laid_out, normalized=True)
     laid_out[:, 7] = NEVER  # forbidden after the bounds were found
-    scores, entries, rows = ranking.best(logp, beams=beams, count=count)
+    scores, entries, rows = ranking.best(logp, beams=beams, count=count, filler=2)
     allowed = torch.cat([logits[:, :7], torch.full((len(logits), 1), NEVER), logits[:, 8:]], dim=1)
     every = (allowed + logp[:, None]).view(5, -1)
     assert torch.equal(scores, every.topk(count).values)
@@ -105,9 +105,9 @@ def test_the_best_of_a_sentences_rows(generator, beams, count, side_by_side):
     assert torch.equal(every.gather(1, own), scores)
 
 
-def test_where_there_are_too_few_entries_the_rest_is_impossible():
+def test_missing_entries_have_a_score_of_minus_infinity():
     logits = torch.tensor([[0.0, 1.0, NEVER]])
-    scores, entries, rows = Ranking(logits, normalized=False).best(torch.zeros(1), beams=1, count=4)
+    scores, entries, rows = Ranking(logits, normalized=False).best(torch.zeros(1), beams=1, count=4, filler=2)
     assert scores.tolist() == [[1.0, 0.0, NEVER, NEVER]]
     assert entries[0, :2].tolist() == [1, 0] and rows.tolist() == [[0, 0, 0, 0]]
 
@@ -129,14 +129,14 @@ def test_products(generator, rows, width, out, column_by_column):
     assert torch.equal(packed.times(wider[:, :width]), packed.times(x))
 
 
-def test_a_row_of_a_product_does_not_depend_on_those_beside_it(generator):
+def test_a_row_of_a_product_does_not_depend_on_the_other_rows(generator):
     packed, x = PackedMatrix(torch.randn(77, 600, generator=generator)), torch.randn(300, 600, generator=generator)
     together = packed.times(x)
     for some in ([0], [299], [5, 100, 200], list(range(299, -1, -1))):
         assert torch.equal(packed.times(x[some]), together[some])
 
 
-def test_threads_that_begin_at_once_multiply_the_same(generator):
+def test_threads_that_pack_a_matrix_at_the_same_time_get_the_same_product(generator):
     weight, x = torch.randn(500, 300, generator=generator), torch.randn(40, 300, generator=generator)
     expected = PackedMatrix(weight).times(x)
 
@@ -150,7 +150,7 @@ def test_threads_that_begin_at_once_multiply_the_same(generator):
             assert all(torch.equal(found, expected) for found in pool.map(multiply, [packed] * 8))
 
 
-def test_what_is_not_a_number_shows():
+def test_nan_is_passed_on():
     x = torch.tensor([[float("nan"), 1.0], [1.0, 1.0]])
     product = PackedMatrix(torch.ones(3, 2)).times(x)
     assert product[0].isnan().all() and product[1].tolist() == [2.0, 2.0, 2.0]
@@ -158,7 +158,7 @@ def test_what_is_not_a_number_shows():
     assert log_normalizer(torch.tensor([[float("nan"), 0.0]])).isnan().all()
 
 
-def test_they_are_for_search_alone(generator):
+def test_kernels_are_used_in_inference_mode_and_float32_only(generator):
     x = torch.randn(4, 8, generator=generator)
     assert cpu.usable(x) and not cpu.usable(x.double())
     with kernels.allowed(False):
@@ -169,7 +169,7 @@ def test_they_are_for_search_alone(generator):
         assert not cpu.usable(x)
 
 
-def test_they_do_not_mind_another_default_dtype(generator):
+def test_kernels_work_with_another_default_dtype(generator):
     logits = torch.randn(4, 100, generator=generator)
     expected = logits.logsumexp(-1)
     torch.set_default_dtype(torch.float64)
@@ -188,9 +188,9 @@ def test_shapes_that_do_not_fit_are_refused():
     with pytest.raises(AssertionError):
         cpu.add_norm(torch.zeros(2, 4), torch.zeros(2, 4, dtype=torch.bfloat16), torch.ones(4), None, eps=1e-6)
     with pytest.raises(AssertionError):
-        cpu.look(torch.zeros(1, 1, 4), torch.zeros(1, 9, 4), torch.zeros(1, 9, 4), torch.zeros(1, 1, 5))
+        cpu.attend_step(torch.zeros(1, 1, 4), torch.zeros(1, 9, 4), torch.zeros(1, 9, 4), torch.zeros(1, 1, 5))
 
 
-def test_they_are_left_to_pytorch_where_there_are_many_threads(threads, monkeypatch):
+def test_kernels_are_not_used_with_many_threads(threads, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: cpu.MOST_THREADS + 1)
     assert not cpu.usable(torch.zeros(4, 8))

@@ -1,4 +1,4 @@
-"""How the CPU kernels are compiled, cached, checked before they are loaded, and done without."""
+"""How the CPU kernels are compiled, cached and checked before they are loaded, and what happens without a compiler."""
 
 import os
 import shlex
@@ -21,7 +21,7 @@ pytestmark = [
 
 
 class Compiler:
-    """A script that counts its calls and, unless told otherwise, copies a library compiled before."""
+    """A script that counts its calls and, by default, copies a library compiled before."""
 
     def __init__(self, folder, library):
         self.log, self.path = folder / "calls", folder / "mycc"
@@ -30,7 +30,7 @@ class Compiler:
         self.answer(self.works)
 
     def answer(self, command):
-        """What the script does after it has counted; its time stays the same, and so the library's name."""
+        """Set what the script does after counting. Its modification time, and so the library's name, stays the same."""
         self.path.write_text(f"#!/bin/sh\necho call >> {shlex.quote(str(self.log))}\n{command}\n")
         self.path.chmod(0o755)
         os.utime(self.path, (1, 1))
@@ -42,7 +42,7 @@ class Compiler:
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
-    """A library that the real compiler made."""
+    """A library made by the real compiler."""
     folder = tmp_path_factory.mktemp("compiled")
     assert build(folder).library is not None
     [library] = folder.glob("*.so")
@@ -63,7 +63,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def made(compiler, folder):
-    """The library of a first build."""
+    """The library of the first build."""
     assert build(folder).library is not None
     assert compiler.calls == 1
     [library] = folder.glob("*.so")
@@ -80,7 +80,7 @@ def unloadable(monkeypatch):
     monkeypatch.setattr(building.ctypes, "CDLL", refuse)
 
 
-def test_they_are_compiled_once_into_a_folder_of_our_own(compiler, folder, made):
+def test_kernels_are_compiled_once_into_a_private_folder(compiler, folder, made):
     assert {path.suffix for path in folder.iterdir()} == {".so", ".sha256"}
     for _ in range(3):
         assert build(folder).library is not None
@@ -89,13 +89,13 @@ def test_they_are_compiled_once_into_a_folder_of_our_own(compiler, folder, made)
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
 
 
-def test_without_a_compiler_there_are_none(tmp_path, monkeypatch):
+def test_without_a_compiler_there_are_no_kernels(tmp_path, monkeypatch):
     monkeypatch.setenv("CC", "")
     assert build(tmp_path) == Built(None, "no C compiler was found")
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.1, 0.5, 0.99])
-def test_a_truncated_library_is_compiled_anew(compiler, folder, made, kept):
+def test_a_truncated_library_is_compiled_again(compiler, folder, made, kept):
     original = made.read_bytes()
     replace(made, original[: int(len(original) * kept)])
     assert build(folder).library is not None
@@ -103,7 +103,7 @@ def test_a_truncated_library_is_compiled_anew(compiler, folder, made, kept):
 
 
 def replace(path, content):
-    """By a new file: this process has the old one mapped, and would end with a bus error if that became shorter."""
+    """Replace the file by a new one. Truncating it would end this process, which has it mapped, with a bus error."""
     new = path.parent.parent / "new"
     new.write_bytes(content)
     new.chmod(0o600)
@@ -125,7 +125,7 @@ def test_a_library_with_a_flipped_bit_is_never_loaded(compiler, folder, made, mo
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "other"])
-def test_a_library_without_its_hash_is_compiled_anew(compiler, folder, made, damage):
+def test_a_library_without_its_hash_is_compiled_again(compiler, folder, made, damage):
     record = made.with_suffix(".sha256")
     expected = record.read_bytes()
     record.unlink() if damage == "missing" else record.write_bytes(b"" if damage == "empty" else expected[1:])
@@ -198,7 +198,7 @@ def test_a_compiler_that_fails_is_named_and_not_called_again_for_a_day(compiler,
     assert compiler.calls == 2
 
 
-def test_where_a_library_cannot_be_loaded_it_is_not_compiled_at_every_start(compiler, folder, unloadable):
+def test_a_library_that_cannot_be_loaded_is_not_compiled_at_every_start(compiler, folder, unloadable):
     for _ in range(3):
         found = build(folder)
         assert found.library is None and "failed to map segment" in found.note

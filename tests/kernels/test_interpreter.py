@@ -1,4 +1,4 @@
-"""Where there is no GPU, the kernels' tests run in Triton's interpreter, in a process of their own."""
+"""Without a GPU, the tests of the kernels run in Triton's interpreter, in a separate process."""
 
 import os
 import subprocess

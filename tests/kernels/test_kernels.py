@@ -1,7 +1,7 @@
 """Our kernels compute what a few lines of PyTorch compute.
 
 They run on a GPU, or in Triton's interpreter: `TRITON_INTERPRET=1 pytest tests/kernels/test_kernels.py`.
-`test_interpreter.py` does that where there is no GPU.
+`test_interpreter.py` does so if there is no GPU.
 """
 
 import numpy as np
@@ -10,16 +10,15 @@ import torch
 import torch.nn.functional as F
 
 from regard import kernels
+from regard.data.batch_sampler import Position
+from regard.data.collate import ADDED, collate_pairs
+from regard.data.columns import Column, pair_columns
 from regard.data.fertilities import Aligner
-from regard.data.loader import gather, to_device
-from regard.data.order import Position, Sides
 from regard.data.packing import PackedLoader, unpack
 from regard.data.ragged import Layout
-from regard.data.store import IdStore
-from regard.kernels.drop import Drop
+from regard.kernels import Drop, Ranges
 from regard.models import build_model
-from regard.nn.attend import Pattern, attend_explicit
-from regard.training.loss import sequence_loss
+from regard.nn.attend import AttentionMask, attend_explicit
 from tests.kernels.reference import kept, mask, weight_mask
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -40,7 +39,7 @@ PATTERNS = {
 
 
 def close(left, right):
-    """Within what bfloat16 operands allow on a GPU; float32 in the interpreter."""
+    """Compare within the precision of bfloat16 on a GPU, and of float32 in the interpreter."""
     error = ((left.double() - right.double()).norm() / right.double().norm().clamp(min=1e-30)).item()
     assert error < (1e-2 if DEVICE == "cuda" else 1e-5), error
 
@@ -50,15 +49,13 @@ def heads(tokens, width):
     return torch.randn(tokens, 2, width, device=DEVICE).to(dtype).requires_grad_()
 
 
-@pytest.mark.parametrize(
-    "widths", [(16, 32), (8, 24), (256, 256)], ids=["whole tiles", "filled up tiles", "wide heads"]
-)
+@pytest.mark.parametrize("widths", [(16, 32), (8, 24), (256, 256)], ids=["full tiles", "padded tiles", "wide heads"])
 @pytest.mark.parametrize("name", PATTERNS)
 def test_tiled_attention_is_the_explicit_one_forward_and_backward(name, widths):
     from regard.kernels.attention import attend_tiled
 
     torch.manual_seed(0)
-    pattern = Pattern(Layout(QUERIES, DEVICE), **PATTERNS[name])
+    pattern = AttentionMask(Layout(QUERIES, DEVICE), **PATTERNS[name])
     K, V = widths
     q, k, v = heads(pattern.queries.total, K), heads(pattern.keys.total, K), heads(pattern.keys.total, V)
     slope = torch.randn(pattern.queries.total, 2, V, device=DEVICE).to(q.dtype)
@@ -73,7 +70,6 @@ def test_tiled_attention_is_the_explicit_one_forward_and_backward(name, widths):
 
 def test_a_query_that_sees_no_key_gets_zeros_and_no_nan():
     from regard.kernels.attention import attend_tiled
-    from regard.kernels.ranges import Ranges
 
     q, k, v = heads(3, 16), heads(3, 16), heads(3, 16)
     first, end = torch.tensor([0, 1, 1]), torch.tensor([1, 1, 3])
@@ -88,7 +84,7 @@ def test_dropout_on_the_weights_forward_and_backward():
     from regard.kernels.attention import attend_tiled
 
     torch.manual_seed(0)
-    pattern, rate = Pattern(Layout([70], DEVICE), causal=True), 0.25
+    pattern, rate = AttentionMask(Layout([70], DEVICE), causal=True), 0.25
     q, k, v = heads(70, 16), heads(70, 16), heads(70, 32)
     drop = Drop(torch.tensor([7], dtype=torch.int32, device=DEVICE), 3, rate)
     ours = attend_tiled(q, k, v, pattern.ranges, drop)
@@ -180,13 +176,18 @@ def test_cross_entropy_and_its_gradient_are_those_of_pytorch(vocabulary):
     assert losses[3] == 0 and not ours[3].any()
 
 
+def cast(weight, bias):
+    """The weights that are multiplied, here in the same precision."""
+    return weight.detach(), bias.detach()
+
+
 @pytest.mark.parametrize("relu", [True, False])
 def test_a_linear_layer_and_its_gradients(relu):
     from regard.kernels.linear import linear
 
     torch.manual_seed(0)
     x, weight, bias = (torch.randn(*s, device=DEVICE, requires_grad=True) for s in ((37, 24), (40, 24), (40,)))
-    ours, plain = linear(x, weight, bias, relu=relu), F.linear(x, weight, bias)
+    ours, plain = linear(x, weight, bias, cast(weight, bias), relu=relu), F.linear(x, weight, bias)
     plain = F.relu(plain) if relu else plain
     close(ours, plain)
     slope = torch.randn_like(plain)
@@ -198,12 +199,12 @@ def test_a_linear_layer_and_its_gradients(relu):
 
 
 @pytest.mark.parametrize("relu", [True, False])
-def test_the_gradients_of_a_product_and_of_its_input_beside_it_meet(relu):
+def test_the_gradients_of_a_product_and_of_its_input_are_added(relu):
     from regard.kernels.linear import linear_and_input
 
     torch.manual_seed(0)
     x, weight, bias = (torch.randn(*s, device=DEVICE, requires_grad=True) for s in ((37, 24), (24, 24), (24,)))
-    product, again = linear_and_input(x, weight, bias, relu=relu)
+    product, again = linear_and_input(x, weight, bias, cast(weight, bias), relu=relu)
     plain = F.relu(F.linear(x, weight, bias)) if relu else F.linear(x, weight, bias)
     inputs, slope = (x, weight, bias), torch.randn_like(plain)
     expected = torch.autograd.grad(x * 3 + plain, inputs, slope)
@@ -211,21 +212,21 @@ def test_the_gradients_of_a_product_and_of_its_input_beside_it_meet(relu):
         close(left, right)
 
 
-def test_one_gradient_for_both_is_not_written_over_while_it_is_read():
+def test_a_gradient_shared_by_both_results_is_not_overwritten_while_it_is_read():
     from regard.kernels.linear import linear_and_input
 
     torch.manual_seed(0)
     x, weight = (torch.randn(24, 24, device=DEVICE, requires_grad=True) for _ in range(2))
     slope = torch.randn_like(x)
     expected = torch.autograd.grad(x + F.linear(x, weight), (x, weight), slope)
-    product, again = linear_and_input(x, weight, None)
+    product, again = linear_and_input(x, weight, None, (weight.detach(), None))
     for left, right in zip(torch.autograd.grad(again + product, (x, weight), slope), expected, strict=True):
         close(left, right)
 
 
 @pytest.mark.parametrize("shape", [(2, 300, 40), (1, 1, 512), (3, 128, 16)])
-def test_rows_are_added_up(shape):
-    from regard.kernels.sums import sum_rows
+def test_rows_are_summed(shape):
+    from regard.kernels.common import sum_rows
 
     partial = torch.randn(shape, device=DEVICE)
     close(sum_rows(partial), partial.sum(dim=1))
@@ -245,8 +246,8 @@ VARIANTS = {
         "dropout": 0.0,
     },
     "dilated convolutions": {"kind": "bytenet", "width": 32, "sets": 1, "dropout": 0.0, "extra": 2},
-    "recurrent, step by step": {"kind": "rnn", "width": 32, "hidden": 32, "num_layers": 2, "dropout": 0.0},
-    "recurrent, at once": {
+    "recurrent, with input feeding": {"kind": "rnn", "width": 32, "hidden": 32, "num_layers": 2, "dropout": 0.0},
+    "recurrent, without input feeding": {
         "kind": "rnn",
         "width": 32,
         "hidden": 32,
@@ -255,7 +256,7 @@ VARIANTS = {
         "input_feeding": False,
         "dropout": 0.0,
     },
-    "recurrent, told what came of it": {
+    "recurrent, local attention": {
         "kind": "rnn",
         "width": 32,
         "hidden": 32,
@@ -281,31 +282,36 @@ def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_
     random = np.random.default_rng(0)
     lengths = random.integers(1, 20, (2, 30))
     stores = [
-        IdStore(random.integers(3, 50, one.sum()).astype(np.int32), np.concatenate([[0], one.cumsum()]))
+        Column(random.integers(3, 50, one.sum()).astype(np.int32), np.concatenate([[0], one.cumsum()]))
         for one in lengths
     ]
-    sides = Sides(*stores)
+    sides = pair_columns(*stores)
     if name == "fertilities":
         sides = Aligner.learn(sides, max_length=50).add_to(sides)
-    loader = PackedLoader(lambda epoch: sides, budget=128, max_length=50, seed=1)
+    extras = ("fertilities",) if name == "fertilities" else ()
+    loader = PackedLoader(
+        lambda epoch: sides, collate_pairs, added=ADDED, budget=128, max_length=50, seed=1, extras=extras
+    )
     batch, _ = next(loader.batches(Position()))
-    packed, plain = unpack(batch.row.to(DEVICE), batch.shape, batch.num_tokens), gather(sides, loader.plan(0)[1][0])
+    packed, plain = (
+        unpack(batch.row.to(DEVICE), batch.shape, batch.num_tokens),
+        collate_pairs(sides, loader.plan(0)[1][0]),
+    )
     table = {"kind": "transformer", "width": 32, "num_layers": 2, "num_heads": 2, "hidden": 48, "dropout": 0.0}
     torch.manual_seed(0)
     own = VARIANTS[name].get("kind") in ("convs2s", "bytenet", "rnn")  # these have no layers of attention
     model = build_model(VARIANTS[name] if own else {**table, **VARIANTS[name]}, source_size=50, target_size=50)
-    model.train(name != "mask-predict")  # all is masked then, instead of what is drawn for each batch
-    assert model.fixed_shapes
+    model.train(name != "mask-predict")  # then all tokens are masked, instead of random ones
+    assert model.static_shapes
 
     def passed(batch, device, *, ours):
         with kernels.allowed(ours):
             model.to(device).zero_grad()
             with torch.autocast("cuda", torch.bfloat16, enabled=device == "cuda"):
-                loss = sequence_loss(model, batch, smoothing=0.1).total
+                loss = model(batch, smoothing=0.1)
             loss.backward()
-            gradients = {
-                key: one.grad.clone().cpu() for key, one in model.named_parameters()
-            }  # they move along with it
+            # Gradients move with the model when it changes its device: keep copies.
+            gradients = {key: one.grad.clone().cpu() for key, one in model.named_parameters()}
             return loss.item(), gradients
 
     loss, gradients = passed(plain, "cpu", ours=False)
@@ -316,8 +322,8 @@ def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_
     our_loss, our_gradients = passed(packed, DEVICE, ours=True)
     assert our_loss == pytest.approx(loss, rel=1e-2 if DEVICE == "cuda" else 1e-5)
     allowed = dict.fromkeys(gradients, 1e-4)
-    if DEVICE == "cuda":  # all is bfloat16 there, and may be about as far from float32 as plain PyTorch is in bfloat16
-        on_gpu = to_device(plain, torch.device(DEVICE))
+    if DEVICE == "cuda":  # in bfloat16, which may be about as far from float32 as plain PyTorch is in bfloat16
+        on_gpu = plain.to(torch.device(DEVICE))
         plainly = errors(passed(on_gpu, DEVICE, ours=False)[1])
         allowed = {key: min(0.05 + 2 * error, 0.5) for key, error in plainly.items()}
     for key, error in errors(our_gradients).items():

@@ -1,11 +1,15 @@
-"""Small members of every model family, for laws that must hold for all of them."""
+"""Small models of every family and variant, for laws that must hold for all. A new family is tested by being listed."""
 
 import pytest
 import torch
 
-from regard.data.ragged import Ragged
+from regard.data.batch import Batch
+from regard.data.collate import make_batch, shift_right
+from regard.data.ragged import Layout, Ragged
 from regard.models import MODELS, build_model
-from regard.models.base import AtOnce
+from regard.models.base import NonAutoregressive, Seq2Seq
+from regard.models.pointer import END, Pointer
+from regard.models.tagger import Classifier, Tagger
 
 SMALL = {
     "transformer": {"width": 16, "num_layers": 2, "num_heads": 2, "hidden": 24, "dropout": 0.1},
@@ -13,7 +17,7 @@ SMALL = {
     "convs2s": {"width": 16, "encoder": [[16, 3], [24, 3]], "decoder": [[16, 3], [24, 2]], "dropout": 0.1},
     "bytenet": {"width": 16, "dilations": [1, 2], "sets": 2, "dropout": 0.1},
 }
-SMALL |= dict.fromkeys(("nat", "cmlm", "ctc"), SMALL["transformer"])
+SMALL |= dict.fromkeys(("nat", "cmlm", "ctc", "tagger", "classifier", "pointer"), SMALL["transformer"])
 VARIANTS = {
     "transformer": {
         "paper": {},
@@ -58,48 +62,115 @@ VARIANTS = {
     "nat": {"paper": {}, "few fertilities": {"fertilities": 3, "tie": "target"}},
     "cmlm": {"paper": {}, "pre-norm": {"norm_order": "pre"}, "learned untied": {"positions": "learned", "tie": "none"}},
     "ctc": {"paper": {}, "two places": {"places": 2, "tie": "target"}},
+    "tagger": {"plain": {}, "pre-norm rotary": {"norm_order": "pre", "positions": "rotary"}},
+    "classifier": {"plain": {}},
+    "pointer": {
+        "plain": {},
+        "pre-norm": {"norm_order": "pre"},
+        "rotary": {"positions": "rotary"},
+        "window": {"window": 1, "decoder_layers": 1},
+    },
 }
-assert VARIANTS.keys() == MODELS.keys(), "a new family needs its variants here"
+assert VARIANTS.keys() == set(MODELS.names()), "a new family needs its variants here"
 ALL = {
-    f"{kind}-{name}": {"kind": kind, **SMALL[kind], **keys} for kind in MODELS for name, keys in VARIANTS[kind].items()
+    f"{kind}-{name}": {"kind": kind, **SMALL[kind], **keys}
+    for kind in VARIANTS
+    for name, keys in VARIANTS[kind].items()
 }
-AT_ONCE = {name: table for name, table in ALL.items() if issubclass(MODELS[table["kind"]].build, AtOnce)}
-TOKEN_BY_TOKEN = {name: table for name, table in ALL.items() if name not in AT_ONCE}
+
+
+def tables_of(contract):
+    """The `[model]` tables of the models that keep a contract, by name."""
+    return {
+        name: table
+        for name, table in ALL.items()
+        if issubclass(MODELS.get(table["kind"], where="kind").build, contract)
+    }
+
+
 VOCABULARY = 11
+LABELS = 5
+SIZES = {
+    "translation": {"source_size": VOCABULARY, "target_size": VOCABULARY},
+    "tagging": {"source_size": VOCABULARY, "num_labels": LABELS},
+    "classification": {"source_size": VOCABULARY, "num_labels": LABELS},
+    "pointing": {"source_size": VOCABULARY},
+}
+
+
+def build(table):
+    """A small model with random weights, in training mode."""
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        return build_model(table, **SIZES[MODELS.get(table["kind"], where="kind").task])
 
 
 def small(table):
-    """A small model with random weights, not training."""
-    with torch.random.fork_rng():
-        torch.manual_seed(3)
-        return build_model(table, source_size=VOCABULARY, target_size=VOCABULARY).eval()
+    """The same model in evaluation mode."""
+    return build(table).eval()
 
 
-# Fixtures for all laws: a newcomer is tested by being listed.
+def fitting(model, ids, length):
+    """Turn ids of a vocabulary into outputs that the model can give for a source of this length."""
+    return [1 + one % length for one in ids] if isinstance(model, Pointer) else list(ids)
+
+
+def batch_for(model, sources, targets):
+    """Return a batch of the model's task, made of pairs of sequences of ids."""
+    if isinstance(model, Tagger | Classifier):
+        source = Ragged.from_lists(sources)
+        if isinstance(model, Tagger):
+            labels = Ragged(source.values % LABELS, source.layout)
+        else:
+            labels = Ragged(torch.tensor([sum(ids) % LABELS for ids in targets]), Layout([1] * len(targets)))
+        return Batch(source, None, labels, labels.layout.total)
+    if isinstance(model, Pointer):
+        outputs = [[*fitting(model, t, len(s)), END] for s, t in zip(sources, targets, strict=True)]
+        labels = Ragged.from_lists(outputs)
+        return Batch(Ragged.from_lists(sources), shift_right(labels, END), labels, labels.layout.total)
+    return make_batch(sources, targets)
 
 
 @pytest.fixture(params=ALL.values(), ids=ALL.keys())
-def any_model(request):
-    return small(request.param)
+def any_table(request):
+    """The `[model]` table of any model."""
+    return request.param
 
 
-@pytest.fixture(params=TOKEN_BY_TOKEN.values(), ids=TOKEN_BY_TOKEN.keys())
+@pytest.fixture
+def any_model(any_table):
+    return small(any_table)
+
+
+@pytest.fixture(params=VARIANTS)
+def family(request):
+    """One model per family, for what does not depend on the variant."""
+    return small(next(table for table in ALL.values() if table["kind"] == request.param))
+
+
+@pytest.fixture(params=tables_of(Seq2Seq).values(), ids=tables_of(Seq2Seq).keys())
 def model(request):
-    """One that writes token by token."""
+    """A model that outputs one token after another."""
     return small(request.param)
 
 
-@pytest.fixture(params=AT_ONCE.values(), ids=AT_ONCE.keys())
-def at_once(request):
-    """One that writes all tokens at once."""
+@pytest.fixture(params=tables_of(NonAutoregressive).values(), ids=tables_of(NonAutoregressive).keys())
+def non_autoregressive(request):
     return small(request.param)
+
+
+SOURCES = [[5, 6, 7, 8, 2], [9, 2], [3, 4, 5, 2]]
 
 
 @pytest.fixture
 def source():
-    return Ragged.from_lists([[5, 6, 7, 8, 2], [9, 2], [3, 4, 5, 2]])
+    return Ragged.from_lists(SOURCES)
 
 
 @pytest.fixture
-def target():
-    return Ragged.from_lists([[1, 4, 9, 3], [1, 7, 7, 7, 8, 3], [1, 5]])
+def target(model):
+    """What the decoder reads: the first token, and outputs that fit the sources."""
+    outputs = [[4, 9, 3], [7, 7, 7, 8, 3], [5]]
+    return Ragged.from_lists(
+        [[model.bos, *fitting(model, ids, len(source))] for source, ids in zip(SOURCES, outputs, strict=True)]
+    )

@@ -1,4 +1,4 @@
-"""Parameter counts of the paper's models by a formula that a reader can check (Table 3)."""
+"""Parameter counts of the paper's models (Table 3), by a formula that a reader can check."""
 
 import pytest
 
@@ -40,17 +40,18 @@ TABLE_3 = {  # name: overrides of base, arguments of the formula, millions in th
 
 
 @pytest.mark.parametrize("name", TABLE_3)
-def test_parameters_equal_the_formula_and_lie_near_the_papers_millions(name):
+def test_parameter_counts_equal_the_formula_and_are_close_to_the_papers(name):
     overrides, arguments, millions = TABLE_3[name]
     model = build_model(
         {"kind": "transformer", "preset": "base", **overrides}, source_size=VOCABULARY, target_size=VOCABULARY
     )
     assert model.num_parameters() == by_formula(**arguments)
-    if millions is not None:  # the paper does not say how long its vocabulary was to the entry
+    # Close, not equal: the paper does not give the exact size of its vocabulary.
+    if millions is not None:
         assert model.num_parameters() / 1e6 == pytest.approx(millions, rel=0.07)
 
 
-def test_presets_are_the_papers():
+def test_presets_have_the_papers_sizes():
     _, base = model_config({"kind": "transformer", "preset": "base"})
     assert (base.num_layers, base.width, base.hidden, base.num_heads, base.dropout) == (6, 512, 2048, 8, 0.1)
     assert (base.heads.key_width, base.norm_order, base.positions, base.feed_forward) == (
@@ -73,12 +74,12 @@ def test_presets_are_the_papers():
         ({"kind": "transformer", "width": "wide"}, "model.width: expected 'int', got 'str'"),
     ],
 )
-def test_a_model_that_cannot_be_built_says_what_would_fit(table, sentence):
+def test_an_impossible_model_is_refused_with_what_would_fit(table, sentence):
     with pytest.raises(ConfigError, match=sentence):
         build_model(table, source_size=10, target_size=10)
 
 
-def test_separate_vocabularies_cannot_be_tied_three_ways():
+def test_separate_vocabularies_cannot_share_all_embeddings():
     with pytest.raises(ConfigError, match=r"set model.tie=target"):
         build_model({"kind": "transformer", "preset": "tiny"}, source_size=10, target_size=12)
     model = build_model({"kind": "transformer", "preset": "tiny", "tie": "target"}, source_size=10, target_size=12)

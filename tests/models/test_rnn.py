@@ -1,25 +1,23 @@
-"""Recurrent models: packing, attention and its window by hand."""
+"""Recurrent models: packing, and attention with its window, checked by hand."""
 
 import numpy as np
 import pytest
 import torch
 
-from regard.data.loader import gather
-from regard.data.order import Position
+from regard.data.batch_sampler import Position
+from regard.data.collate import ADDED, collate_pairs
+from regard.data.columns import Column, pair_columns
 from regard.data.packing import PackedLoader
 from regard.data.ragged import Layout, Ragged
-from regard.data.sides import Sides
-from regard.data.store import IdStore
 from regard.errors import ConfigError
 from regard.models import build_model
 from regard.nn.alignment import Alignment, Annotations
 from regard.nn.dropout import Noise
 from regard.nn.recurrent import Recurrent, TimeOrder, ends_of, top
-from regard.training.loss import sequence_loss
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
-def test_a_layer_over_ragged_sentences_is_pytorchs_over_each_alone(kind, generator):
+def test_a_ragged_batch_gives_what_pytorch_gives_for_each_sentence_alone(kind, generator):
     layers = Recurrent(kind, 4, 6, 2, dropout=0.0, noise=Noise(), bidirectional=True)
     x = torch.randn(9, 4, generator=generator)
     layout = Layout([2, 5, 1, 1])
@@ -35,15 +33,15 @@ def test_a_layer_over_ragged_sentences_is_pytorchs_over_each_alone(kind, generat
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
-def test_stepping_is_the_layer_itself(kind, generator):
+def test_single_steps_give_what_the_layer_gives_at_once(kind, generator):
     layers = Recurrent(kind, 4, 6, 2, dropout=0.0, noise=Noise())
     x = torch.randn(7, 4, generator=generator)
-    whole = layers(x, TimeOrder(Layout([7])))
+    at_once = layers(x, TimeOrder(Layout([7])))
     state = torch.zeros(2, layers.num_parts, 1, 6)
     for place in range(7):
         out, state = layers.step(x[place : place + 1], state)
-        torch.testing.assert_close(out[0], whole[place])
-    torch.testing.assert_close(top(state), whole[-1:])
+        torch.testing.assert_close(out[0], at_once[place])
+    torch.testing.assert_close(top(state), at_once[-1:])
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
@@ -57,22 +55,26 @@ def test_stepping_is_the_layer_itself(kind, generator):
     ],
     ids=lambda table: table["attention"],
 )
-def test_a_rectangle_of_lengths_the_host_does_not_know_gives_the_same(table, cell):
-    """What a recorded step does: dummy tokens and empty sentences behind the real ones change no loss and no gradient."""
+def test_a_static_batch_gives_the_loss_and_the_gradients_of_a_ragged_one(table, cell):
+    """Dummy tokens and empty sentences at the end of a packed batch change nothing."""
     random = np.random.default_rng(0)
     lengths = random.integers(1, 12, (2, 8))
     ids = [random.integers(3, 50, one.sum()).astype(np.int32) for one in lengths]
-    sides = Sides(*(IdStore(one, np.concatenate([[0], of.cumsum()])) for one, of in zip(ids, lengths, strict=True)))
-    loader = PackedLoader(lambda epoch: sides, budget=128, max_length=20, seed=1, like_lengths=True)
+    sides = pair_columns(
+        *(Column(one, np.concatenate([[0], of.cumsum()])) for one, of in zip(ids, lengths, strict=True))
+    )
+    loader = PackedLoader(
+        lambda epoch: sides, collate_pairs, added=ADDED, budget=128, max_length=20, seed=1, similar_lengths=True
+    )
     packed, _ = next(loader.batches(Position()))
     assert packed.num_tokens < packed.shape.target_tokens and packed.shape.sentences > 9
     torch.manual_seed(0)
     table = {"kind": "rnn", "width": 12, "hidden": 16, "cell": cell, "dropout": 0.0, **table}
     model = build_model(table, source_size=50, target_size=50)
     found = []
-    for batch in (packed.unpack(), gather(sides, loader.plan(0)[1][0])):
+    for batch in (packed.unpack(), collate_pairs(sides, loader.plan(0)[1][0])):
         model.zero_grad()
-        loss = sequence_loss(model, batch, smoothing=0.1).total
+        loss = model(batch, smoothing=0.1)
         loss.backward()
         found.append((loss.detach(), {name: one.grad.clone() for name, one in model.named_parameters()}))
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
@@ -85,7 +87,7 @@ def source_of(lengths, width, generator):
 def test_dot_attention_by_hand():
     keys = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     source = Annotations.made_of(keys, torch.tensor([[3.0, 0.0], [0.0, 5.0]]), Layout([2]))
-    # scores (log 3, 0): weights 3/4 and 1/4
+    # Scores (log 3, 0): weights 3/4 and 1/4.
     read, weights = Alignment("dot", 2, 2)(torch.tensor([[[3.0, 1.0]]]).log(), source)
     torch.testing.assert_close(weights, torch.tensor([[[0.75, 0.25]]]))
     torch.testing.assert_close(read, torch.tensor([[[2.25, 1.25]]]))
@@ -102,10 +104,10 @@ def test_additive_attention_is_bahdanaus_formula(generator):
         assert not weights[row, 0, len(annotations) :].any()
 
 
-def test_a_local_window_sees_its_place_and_no_more():
+def test_a_local_window_attends_around_its_predicted_position_only():
     alignment = Alignment("dot", 2, 2, window=2)
     source = Annotations.made_of(torch.zeros(9, 2), torch.zeros(9, 2), Layout([9]))
-    # nothing learned yet: the place is the middle, 4; equal scores, so 1/5 each, times a bell of width 1
+    # Untrained, the predicted position is the middle, 4. Equal scores give 1/5 each, times a bell of width 1.
     _, weights = alignment(torch.zeros(1, 1, 2), source)
     expected = torch.tensor([0, 0, 2.0, 1.0, 0.0, 1.0, 2.0, 0, 0]).pow(2).neg().div(2).exp() / 5
     expected[[0, 1, 7, 8]] = 0.0

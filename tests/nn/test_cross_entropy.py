@@ -1,4 +1,4 @@
-"""The loss by hand, and its fused form against the written-out one."""
+"""The loss by hand, and its fused form against the explicit one."""
 
 import math
 
@@ -24,7 +24,7 @@ def test_smoothing_by_hand():
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("chunk", [1, 7, 1000])
-def test_the_fused_loss_and_its_gradients_equal_the_written_out_ones(monkeypatch, generator, smoothing, chunk):
+def test_the_fused_loss_and_its_gradients_equal_the_explicit_ones(monkeypatch, generator, smoothing, chunk):
     monkeypatch.setattr("regard.nn.cross_entropy.CHUNK_LOGITS", chunk * 13)
     hidden = torch.randn(20, 8, generator=generator, dtype=torch.float64).float().requires_grad_()
     weight = torch.randn(13, 8, generator=generator).requires_grad_()
@@ -42,7 +42,7 @@ def test_the_fused_loss_and_its_gradients_equal_the_written_out_ones(monkeypatch
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
-def test_a_hopeless_token_costs_much_but_never_infinity():
+def test_a_very_unlikely_token_has_a_finite_loss():
     hidden, weight = torch.tensor([[1000.0]]), torch.tensor([[1.0], [-1.0]])
     assert linear_cross_entropy(hidden, weight, torch.tensor([1]), smoothing=0.0).item() == pytest.approx(2000.0)
 

@@ -1,4 +1,4 @@
-"""Which device and which precision: what is picked, and what is refused with what would do."""
+"""Which device and precision are picked, and which are refused with advice."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 @pytest.fixture
 def gpus(monkeypatch):
-    """A machine that seems to have some GPUs."""
+    """A machine that seems to have this many GPUs."""
 
     def pretend(count, *, bfloat16=True):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
@@ -28,38 +28,36 @@ def refusal(name):
     return str(caught.value)
 
 
-def test_auto_takes_a_gpu_where_there_is_one(gpus):
+def test_auto_is_a_gpu_if_there_is_one(gpus):
     gpus(0)
     assert pick_device("auto") == CPU
     gpus(1)
     assert pick_device("auto") == CUDA
 
 
-def test_the_cpu_is_taken_when_asked_for_even_beside_a_gpu(gpus):
+def test_cpu_is_the_cpu_even_if_there_is_a_gpu(gpus):
     gpus(1)
     assert pick_device("cpu") == CPU
 
 
 @pytest.mark.parametrize(("name", "count"), [("cuda", 0), ("cuda:0", 0), ("cuda:1", 1), ("cuda:7", 2)])
-def test_a_gpu_that_is_not_there_is_refused_with_how_many_there_are(gpus, name, count):
+def test_a_missing_gpu_is_refused_with_the_number_of_gpus(gpus, name, count):
     gpus(count)
-    assert refusal(name) == (
-        f"{name!r} was asked for but this machine shows {count} CUDA devices; use device=cpu or auto"
-    )
+    assert refusal(name) == (f"device is {name!r}, but this machine has {count} CUDA devices; use device=cpu or auto")
 
 
-def test_a_gpu_that_is_there_is_taken_by_its_number(gpus):
+def test_a_gpu_is_picked_by_its_number(gpus):
     gpus(2)
     assert pick_device("cuda:1") == torch.device("cuda:1")
 
 
 @pytest.mark.parametrize("name", ["gpu", "tpu", "", "CPU", "cuda:x", "cuda:-1"])
-def test_a_name_that_is_no_device_is_refused_with_what_is(name):
+def test_an_unknown_device_is_refused_with_the_known_ones(name):
     assert refusal(name) == f"there is no kind of device called {name!r}; use auto, cpu, cuda or cuda:N"
 
 
 @pytest.mark.parametrize("name", ["meta", "mps", "xla"])
-def test_a_device_that_pytorch_knows_and_we_do_not_is_refused(name):
+def test_a_device_that_only_pytorch_supports_is_refused(name):
     assert refusal(name) == f"device {name!r} is not supported; use auto, cpu, cuda or cuda:N"
 
 
@@ -73,13 +71,13 @@ def test_a_device_that_pytorch_knows_and_we_do_not_is_refused(name):
         ("bfloat16", False, torch.bfloat16),
     ],
 )
-def test_a_gpu_works_in_bfloat16_where_it_has_it_or_is_told_to(gpus, wanted, has, picked):
+def test_a_gpu_uses_bfloat16_if_it_supports_it_or_on_request(gpus, wanted, has, picked):
     gpus(1, bfloat16=has)
     assert pick_precision(wanted, CUDA) == picked
 
 
 @pytest.mark.parametrize("has", [True, False])
-def test_a_cpu_works_in_float32_unless_told_otherwise(monkeypatch, has):
+def test_a_cpu_uses_float32_by_default(monkeypatch, has):
     monkeypatch.setattr(devices, "cpu_has_bfloat16", lambda: has)
     assert pick_precision("auto", CPU) == pick_precision("float32", CPU) == torch.float32
 
@@ -95,12 +93,12 @@ def test_a_cpu_without_bfloat16_refuses_it(monkeypatch):
 @pytest.mark.parametrize(
     ("flags", "has"), [({}, False), ({"avx2": True, "avx512_bf16": False}, False), ({"amx_bf16": True}, True)]
 )
-def test_the_cpus_flags_say_whether_it_has_bfloat16(monkeypatch, flags, has):
+def test_bfloat16_support_is_read_from_the_flags_of_the_cpu(monkeypatch, flags, has):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: flags, raising=False)
     assert cpu_has_bfloat16() is has
 
 
-def test_products_run_in_the_precision_picked():
+def test_products_run_in_the_precision_of_the_context():
     a = torch.ones(2, 2)
     with autocast(CPU, torch.float32):
         assert (a @ a).dtype == torch.float32
@@ -109,7 +107,7 @@ def test_products_run_in_the_precision_picked():
     assert (a @ a).dtype == torch.float32
 
 
-def test_zero_threads_leave_pytorchs_choice(monkeypatch):
+def test_zero_threads_keep_pytorchs_choice(monkeypatch):
     asked = []
     monkeypatch.setattr(torch, "set_num_threads", asked.append)
     use_threads(0)
@@ -119,5 +117,5 @@ def test_zero_threads_leave_pytorchs_choice(monkeypatch):
 
 
 @pytest.mark.gpu
-def test_the_gpu_of_this_machine_is_taken():
+def test_auto_picks_the_gpu_of_this_machine():
     assert torch.ones(2, device=pick_device("auto")).device.type == "cuda"

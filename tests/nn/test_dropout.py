@@ -1,4 +1,4 @@
-"""Dropout's randomness is handed in, and its means are exact."""
+"""Dropout gets its randomness from a Noise, and keeps the mean exactly."""
 
 import pytest
 import torch
@@ -52,18 +52,18 @@ def test_a_rate_of_one_is_refused():
         Dropout(1.0, Noise())
 
 
-def test_numbers_made_on_a_device_are_those_of_splitmix64():
-    def written_out(seed, site, place):
+def test_numbers_computed_on_a_device_are_those_of_splitmix64():
+    def reference(seed, site, place):
         z = (place * 0x9E3779B97F4A7C15 + seed * 2**32 + site * 2**16) % 2**64
         z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
         z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
         return ((z ^ (z >> 31)) >> 11) * 2.0**-53
 
     drawn = hashed(1000, torch.tensor([2**31 - 2], dtype=torch.int32), 7)
-    assert drawn.tolist() == [written_out(2**31 - 2, 7, place) for place in range(1000)]
+    assert drawn.tolist() == [reference(2**31 - 2, 7, place) for place in range(1000)]
 
 
-def test_numbers_made_on_a_device_are_spread_evenly_and_anew_for_every_seed_and_place():
+def test_numbers_computed_on_a_device_are_uniform_and_differ_by_seed_and_site():
     drawn = torch.stack([hashed(50_000, torch.tensor([seed]), site) for seed in (1, 2) for site in (1, 2)])
     counts = torch.histc(drawn.float(), bins=20, min=0, max=1)
     assert (counts - 10_000).abs().max() < 500  # five standard deviations

@@ -17,8 +17,8 @@ def test_relu_by_hand():
         layer.outer.bias.copy_(torch.tensor([0.5, 0.0]))
     # x = (3, 4): hidden = max(0, (3, -4)) = (3, 0); out = (3 + 0 + .5, 6)
     x = torch.tensor([[3.0, 4.0]])
-    branch, again = layer(x, Layout([1]))
-    assert branch.tolist() == [[3.5, 6.0]]
+    out, again = layer(x, Layout([1]), with_input=True)
+    assert out.tolist() == layer(x).tolist() == [[3.5, 6.0]]
     assert torch.equal(again, x)
 
 
@@ -31,7 +31,7 @@ def test_shift_stays_inside_its_sentence():
 
 
 @pytest.mark.parametrize("by", [5, 6, 9, 10, 11, -5, -6, -9, -10, -11])
-def test_nothing_comes_from_beyond_a_sentence_that_stands_alone(by):
+def test_nothing_is_shifted_in_from_beyond_a_single_sentence(by):
     x = torch.arange(1.0, 6.0)[:, None]
     assert shift(x, Layout([5]), by).flatten().tolist() == [0] * 5
 
@@ -44,4 +44,4 @@ def test_the_convolution_is_torchs_conv1d(generator):
         kernel = linear.weight.unflatten(1, (3, -1)).transpose(1, 2)
         reference = torch.nn.functional.conv1d(reference, kernel, linear.bias, padding=1)
         reference = reference.relu() if linear is layer.inner else reference
-    torch.testing.assert_close(layer(x, Layout([9]))[0], reference[0].t(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(layer(x, Layout([9])), reference[0].t(), rtol=1e-5, atol=1e-5)

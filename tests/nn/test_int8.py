@@ -1,4 +1,4 @@
-"""Products of 8-bit integers: what they are by hand, how near they come, and that rows stay apart."""
+"""Products of 8-bit integers: by hand, close to float32, and independent of the other rows."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ def test_by_hand():
 
 @pytest.mark.parametrize("column_by_column", [False, True])
 @pytest.mark.parametrize("rows", [1, 7, 130])
-def test_integers_are_multiplied_exactly_and_come_near_the_numbers(generator, rows, column_by_column):
+def test_products_of_integers_are_exact_and_close_to_float32(generator, rows, column_by_column):
     weight, x = torch.randn(96, 200, generator=generator), torch.randn(rows, 200, generator=generator)
     laid_out = weight.t().contiguous().t() if column_by_column else weight
     found = Int8Matrix(laid_out).times(x)
@@ -29,7 +29,7 @@ def test_integers_are_multiplied_exactly_and_come_near_the_numbers(generator, ro
     assert 1e-4 < ((found - exact).norm() / exact.norm()).item() < 0.02
 
 
-def test_a_row_does_not_depend_on_those_beside_it(generator):
+def test_a_row_does_not_depend_on_the_other_rows(generator):
     matrix, x = Int8Matrix(torch.randn(300, 64, generator=generator)), torch.randn(40, 64, generator=generator)
     x[7] *= 1000
     together = matrix.times(x)
@@ -38,13 +38,13 @@ def test_a_row_does_not_depend_on_those_beside_it(generator):
     assert torch.equal(matrix.times(x.flip(0)).flip(0), together)
 
 
-def test_zeros_stay_zeros_and_what_is_not_a_number_shows():
+def test_zeros_stay_zeros_and_nan_is_passed_on():
     matrix = Int8Matrix(torch.tensor([[1.0, 2.0], [0.0, 0.0]]))
     assert matrix.times(torch.zeros(1, 2)).tolist() == [[0.0, 0.0]]
     assert matrix.times(torch.zeros(1, 2), torch.tensor([3.0, 4.0])).tolist() == [[3.0, 4.0]]
     assert matrix.times(torch.tensor([[float("nan"), 1.0]])).isnan().all()
 
 
-def test_small_matrices_stay_as_they_are():
+def test_small_matrices_are_not_quantized():
     assert Int8Matrix.of(torch.zeros(FEWEST - 1, 1)) is None
     assert Int8Matrix.of(torch.ones(FEWEST // 64, 64)) is not None

@@ -1,4 +1,4 @@
-"""What the paper says of its sinusoids (section 3.5), checked."""
+"""The properties of sinusoids that the paper states (section 3.5), and other kinds of positions."""
 
 import math
 
@@ -17,7 +17,7 @@ def test_the_formula_by_hand():
 
 
 @pytest.mark.parametrize("offset", [1, 7, 64])
-def test_moving_by_a_fixed_offset_is_one_linear_map_for_every_position(offset):
+def test_a_fixed_offset_is_the_same_linear_map_at_every_position(offset):
     width = 16
     table = sinusoids(300, width).double()
     rotation = torch.zeros(width, width, dtype=torch.float64)
@@ -28,7 +28,7 @@ def test_moving_by_a_fixed_offset_is_one_linear_map_for_every_position(offset):
     torch.testing.assert_close(table[:-offset] @ rotation.T, table[offset:], rtol=0, atol=1e-5)
 
 
-def test_the_dot_product_of_two_encodings_depends_on_distance_alone_is_symmetric_and_falls_off():
+def test_the_dot_product_of_two_encodings_is_symmetric_depends_on_distance_only_and_decreases():
     table = sinusoids(200, 128).double()
     products = table @ table.T
     for distance in range(20):
@@ -42,17 +42,17 @@ def test_the_dot_product_of_two_encodings_depends_on_distance_alone_is_symmetric
 
 def test_the_table_grows_with_the_sentence():
     positions = Positions("sinusoid", 8, max_positions=4)
-    out = positions(torch.zeros(10, 8), torch.arange(10), 10)
+    out = positions.add(torch.zeros(10, 8), torch.arange(10), 10)
     torch.testing.assert_close(out, sinusoids(10, 8))
 
 
-def test_learned_positions_refuse_what_they_never_learned():
+def test_learned_positions_refuse_longer_sentences():
     positions = Positions("learned", 8, max_positions=4)
     with pytest.raises(DataError, match=r"5 tokens .* 4 positions"):
-        positions(torch.zeros(5, 8), torch.arange(5), 5)
+        positions.add(torch.zeros(5, 8), torch.arange(5), 5)
 
 
-def test_rotary_products_depend_on_the_distance_alone(generator):
+def test_rotary_products_depend_on_the_distance_only(generator):
     q, k = torch.randn(1, 1, 8, generator=generator), torch.randn(1, 1, 8, generator=generator)
 
     def product(i, j):

@@ -1,4 +1,4 @@
-"""Self-attention sees a set; positions make it a sequence."""
+"""Self-attention does not depend on the order of its input, unless there are positions."""
 
 import torch
 
@@ -32,7 +32,7 @@ def test_without_positions_a_permuted_source_gives_the_permuted_result():
     torch.testing.assert_close(permuted, plain[ORDER], rtol=1e-4, atol=1e-5)
 
 
-def test_with_positions_it_does_not():
+def test_with_positions_a_permuted_source_gives_another_result():
     for positions in ("sinusoid", "learned", "rotary"):
         plain = encode(positions, IDS)
         permuted = encode(positions, [IDS[i] for i in ORDER])

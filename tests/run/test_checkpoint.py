@@ -1,4 +1,4 @@
-"""Checkpoints: they come back bit for bit, or the damaged file is named."""
+"""Checkpoints are read bit for bit as they were written, or an error names the damaged file."""
 
 import pytest
 import torch
@@ -31,7 +31,7 @@ def refusal(folder):
     return str(caught.value)
 
 
-def test_a_checkpoint_comes_back_bit_for_bit(folder):
+def test_a_checkpoint_is_read_bit_for_bit(folder):
     written, read = make(), read_checkpoint(Folder(folder), training=True)
     for name, tensors in (("weights", written.weights), ("training", written.training)):
         back = getattr(read, name)
@@ -47,17 +47,17 @@ def test_the_folder_holds_these_files_and_its_parent_nothing_else(folder):
     assert list(folder.parent.iterdir()) == [folder]
 
 
-def test_what_training_needs_is_read_only_where_asked(folder):
+def test_the_state_of_training_is_read_only_on_request(folder):
     assert read_checkpoint(Folder(folder)).training == {}
 
 
-def test_a_checkpoint_to_translate_with_has_no_training_file(tmp_path):
+def test_a_checkpoint_for_inference_has_no_training_file(tmp_path):
     write_checkpoint(Folder(tmp_path), "final", Checkpoint(make().weights))
     assert not (tmp_path / "final" / "training.safetensors").exists()
     assert read_checkpoint(Folder(tmp_path / "final")).counters == {}
 
 
-def test_tensors_that_are_views_are_written_as_what_they_show(tmp_path):
+def test_views_are_written_as_contiguous_tensors(tmp_path):
     table = torch.arange(6.0).view(2, 3)
     write_checkpoint(Folder(tmp_path), "c", Checkpoint({"turned": table.T, "row": table[1].clone()}))
     read = read_checkpoint(Folder(tmp_path / "c")).weights
@@ -70,7 +70,7 @@ def test_writing_again_replaces_the_checkpoint(folder):
     assert read_checkpoint(Folder(folder), training=True).counters["step"] == 8
 
 
-def test_half_a_checkpoint_from_before_a_crash_does_not_get_into_the_next(folder):
+def test_unfinished_files_of_a_crash_are_not_in_the_next_checkpoint(folder):
     left_over = folder.with_name(".step-00000009.tmp")
     left_over.mkdir()
     (left_over / "junk.safetensors").write_bytes(b"half")
@@ -87,31 +87,32 @@ def test_a_missing_file_is_named(folder, name):
 @pytest.mark.parametrize("name", FILES)
 def test_a_truncated_file_is_named(folder, name):
     content = (folder / name).read_bytes()
-    # All but the manifest's closing newline counts: without that alone, the manifest says what it said.
+    # Without only its last newline, the manifest is still valid.
     for size in (0, 1, len(content) // 2, len(content) - 2):
         (folder / name).write_bytes(content[:size])
         assert refusal(folder).startswith(f"{folder / name} is damaged: "), size
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_single_flipped_bit_is_found(folder, name):
+def test_every_flipped_bit_is_detected(folder, name):
     content = (folder / name).read_bytes()
     for place in range(len(content)):
         flipped = bytearray(content)
         flipped[place] ^= 1 << place % 8
         (folder / name).write_bytes(flipped)
         sentence = refusal(folder)
-        if name == "manifest.json":  # a hash that was changed looks like a file that was changed
+        if name == "manifest.json":
+            # A changed hash cannot be told from a changed file.
             assert sentence.startswith(str(folder)), place
         else:
             assert sentence == f"{folder / name} is damaged: it is not what was written", place
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path):
+def test_a_missing_folder_is_named(tmp_path):
     assert refusal(tmp_path / "absent") == f"{tmp_path / 'absent' / 'manifest.json'} is missing"
 
 
-# Weights into a model
+# Loading weights into a model
 
 
 class Tied(nn.Module):
@@ -128,7 +129,7 @@ def test_tied_weights_are_written_once():
     assert model_weights(Tied()).keys() == {"embedding", "bias"}
 
 
-def test_weights_are_copied_into_the_model_and_reach_both_ends_of_a_tie():
+def test_weights_are_copied_into_the_model_and_stay_tied():
     model, given = Tied(), {"embedding": torch.ones(3, 2), "bias": torch.tensor([5.0, 6.0])}
     embedding = model.embedding
     load_weights(model, given, origin="here")
@@ -145,12 +146,12 @@ def test_weights_are_copied_into_the_model_and_reach_both_ends_of_a_tie():
         (lambda weights: weights.pop("bias"), "bias"),
         (lambda weights: weights.update(extra=torch.zeros(1)), "extra"),
         (lambda weights: weights.update(embedding=torch.zeros(2, 3)), "embedding"),
-        (lambda weights: weights.update(bias=torch.zeros(1)), "bias"),  # copy_ alone would spread it
+        (lambda weights: weights.update(bias=torch.zeros(1)), "bias"),  # copy_ alone would broadcast it
         (lambda weights: weights.update(bias=torch.zeros(1, 2)), "bias"),
     ],
-    ids=["missing", "extra", "turned", "spreadable", "one more dimension"],
+    ids=["missing", "extra", "transposed", "broadcastable", "one more dimension"],
 )
-def test_weights_that_do_not_fit_are_refused_and_nothing_is_changed(change, name):
+def test_weights_that_do_not_fit_are_refused_and_the_model_is_unchanged(change, name):
     model, weights = Tied(), {"embedding": torch.ones(3, 2), "bias": torch.ones(2)}
     change(weights)
     with pytest.raises(CheckpointError) as caught:

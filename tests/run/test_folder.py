@@ -1,20 +1,20 @@
-"""The run folder: which checkpoints stay, which one is read, and a log without doubles."""
+"""The run folder: which checkpoints are kept, which one is read, and a log without duplicates."""
 
 import json
 
 import pytest
 import torch
 
-from regard.config import load_recipe
 from regard.errors import CheckpointError
 from regard.models import expected_shapes
+from regard.recipe_files import load_recipe
 from regard.run.checkpoint import Checkpoint
 from regard.run.folder import RunFolder
-from regard.text.tokenizer import train_tokenizers
+from regard.text.tokenizer import load_tokenizers, train_tokenizers
 
 
 def weights(value):
-    """Those of the model that the runs here describe, all of them this number."""
+    """Return weights of the model of these runs, all with this value."""
     shapes = expected_shapes(load_recipe("copy").model, source_size=5, target_size=5)
     return {name: torch.full(shape, float(value)) for name, shape in shapes.items()}
 
@@ -48,27 +48,28 @@ def damage(path, name="weights.safetensors"):
     (path / name).write_bytes((path / name).read_bytes()[:-1])
 
 
-# What makes a run
+# Creating a run
 
 
-def test_a_new_run_gives_back_its_recipe_and_its_tokenizers(run):
+def test_a_new_run_has_its_recipe_tokenizers_and_corpus(run):
     assert run.exists and not run.finished
     assert run.recipe() == load_recipe("copy", ["train.steps=30"])
-    assert run.tokenizers().source.encode("a b") != run.tokenizers().source.encode("b a")
+    source = load_tokenizers(run.codec_folder()).source
+    assert source.encode("a b") != source.encode("b a")
     assert run.corpus() == {"train": {"pairs": 20_000}}
     assert str(run).endswith("mine")
 
 
-def test_a_folder_without_a_recipe_is_no_run(tmp_path):
+def test_a_folder_without_a_recipe_is_not_a_run(tmp_path):
     run = RunFolder(tmp_path)
     assert not run.exists
-    for act in (run.require, run.recipe, run.tokenizers, run.weights):
+    for act in (run.require, run.recipe, run.codec_folder, run.weights):
         with pytest.raises(CheckpointError) as caught:
             act()
         assert f"{tmp_path} is not a run folder" in str(caught.value)
 
 
-def test_the_recipe_is_written_last_so_that_half_a_run_is_no_run(tmp_path):
+def test_the_recipe_is_written_last_so_that_an_unfinished_folder_is_not_a_run(tmp_path):
     class Broken:
         def save(self, folder):
             raise OSError("no space left")
@@ -87,7 +88,7 @@ def test_a_damaged_recipe_is_named(run, text):
     assert str(caught.value).startswith(f"{run.path / 'recipe.toml'} is damaged: ")
 
 
-def test_half_a_run_is_begun_again(run, tokenizers):
+def test_an_unfinished_folder_is_created_again(run, tokenizers):
     recipe = run.recipe()
     (run.path / "recipe.toml").unlink()
     (run.path / ".tokenizer.tmp").mkdir()
@@ -96,7 +97,7 @@ def test_half_a_run_is_begun_again(run, tokenizers):
     assert run.corpus() == {"train": {"pairs": 5}}
 
 
-def test_checkpoints_without_a_recipe_are_not_written_over(run, tokenizers):
+def test_checkpoints_without_a_recipe_are_not_overwritten(run, tokenizers):
     recipe = run.recipe()
     save(run, 10)
     (run.path / "recipe.toml").unlink()
@@ -108,28 +109,29 @@ def test_a_damaged_vocabulary_is_named(run):
     path = next(path for path in (run.path / "tokenizer").iterdir() if path.name != "manifest.json")
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(CheckpointError) as caught:
-        run.tokenizers()
+        load_tokenizers(run.codec_folder())
     assert str(caught.value) == f"{path} is damaged: it is not what was written"
 
 
 def test_a_run_has_one_writer_at_a_time(run):
     with run.locked(), pytest.raises(CheckpointError, match="another process is training"), run.locked():
         pass
-    with run.locked():  # free again
+    # The lock is free again.
+    with run.locked():
         pass
 
 
-# Which checkpoints stay
+# Keeping checkpoints
 
 
-def test_steps_are_in_the_order_of_numbers(run):
+def test_steps_are_sorted_as_numbers(run):
     save(run, 9, 1_000, 20, 100)
     assert run.steps() == [9, 20, 100, 1_000]
 
 
-def test_checkpoints_stay_until_they_are_let_go(run):
+def test_checkpoints_are_kept_until_they_are_removed(run):
     save(run, 10, 20, 30, 40)
-    run.keep({10, 40, 99})  # the best, the newest, and one that was never written
+    run.keep({10, 40, 99})  # there is no checkpoint of step 99
     assert run.steps() == [10, 40]
     assert sorted(path.name for path in (run.path / "checkpoints").iterdir()) == ["step-00000010", "step-00000040"]
 
@@ -141,13 +143,13 @@ def test_saving_a_step_again_replaces_its_checkpoint(run):
     assert value_of(run.checkpoint_at(10)) == 99.0
 
 
-def test_half_a_checkpoint_is_not_among_them(run):
+def test_an_unfinished_checkpoint_is_not_listed(run):
     save(run, 10)
     (run.path / "checkpoints" / ".step-00000020.tmp").mkdir()
     assert run.steps() == [10]
 
 
-# Which one is read
+# Reading checkpoints
 
 
 def test_a_run_without_checkpoints_has_no_latest_and_no_weights(run):
@@ -156,7 +158,7 @@ def test_a_run_without_checkpoints_has_no_latest_and_no_weights(run):
         run.weights()
 
 
-def test_the_newest_checkpoint_is_read_while_training_goes_on_and_the_final_one_afterwards(run):
+def test_the_newest_checkpoint_is_read_during_training_and_the_final_one_afterwards(run):
     save(run, 10, 20)
     read, name = run.weights()
     assert (value_of(read), name) == (20.0, "step-00000020")
@@ -166,27 +168,27 @@ def test_the_newest_checkpoint_is_read_while_training_goes_on_and_the_final_one_
     assert (value_of(read), name) == (99.0, "final")
 
 
-def test_a_damaged_checkpoint_is_passed_over_with_a_complaint_each(run):
+def test_damaged_checkpoints_are_skipped_and_reported(run):
     save(run, 10, 20, 30)
     damage(run.checkpoints()[2])
     damage(run.checkpoints()[1], "counters.json")
-    newest, complaints = run.latest()
+    newest, problems = run.latest()
     assert newest == "step-00000010"
-    assert len(complaints) == 2
-    assert complaints[0].startswith("checkpoint step-00000030 is not used: ")
-    assert "weights.safetensors is damaged" in complaints[0]
-    assert "counters.json is damaged" in complaints[1]
+    assert len(problems) == 2
+    assert problems[0].startswith("checkpoint step-00000030 is not used: ")
+    assert "weights.safetensors is damaged" in problems[0]
+    assert "counters.json is damaged" in problems[1]
     assert run.weights()[1] == "step-00000010"
 
 
-def test_where_all_are_damaged_there_is_none(run):
+def test_there_is_no_latest_checkpoint_if_all_are_damaged(run):
     save(run, 10)
     damage(run.checkpoints()[0])
-    newest, complaints = run.latest()
-    assert newest is None and len(complaints) == 1
+    newest, problems = run.latest()
+    assert newest is None and len(problems) == 1
 
 
-def test_damaged_final_weights_are_named_and_not_replaced_by_others(run):
+def test_damaged_final_weights_are_an_error_even_if_there_are_checkpoints(run):
     save(run, 10)
     run.finish(checkpoint(99))
     damage(run.path / "final")
@@ -194,7 +196,7 @@ def test_damaged_final_weights_are_named_and_not_replaced_by_others(run):
         run.weights()
 
 
-def test_a_checkpoint_that_vanishes_while_it_is_read_gives_way_to_the_next(run, monkeypatch):
+def test_the_next_checkpoint_is_read_if_one_disappears(run, monkeypatch):
     save(run, 10, 20)
     found = iter([("step-00000015", []), ("step-00000020", [])])
     monkeypatch.setattr(run, "latest", lambda: next(found))
@@ -209,7 +211,7 @@ def test_a_checkpoint_is_found_by_its_step(run):
 # The log
 
 
-def test_events_are_read_in_the_order_they_were_logged(run):
+def test_events_are_read_in_the_order_of_logging(run):
     events = [{"event": "e", "step": 1, "loss": 0.5}, {"event": "e", "step": 2, "text": "é 年 \u2028 \n"}]
     for event in events:
         run.log(event)
@@ -217,7 +219,7 @@ def test_events_are_read_in_the_order_they_were_logged(run):
     assert len((run.path / "log.jsonl").read_bytes().split(b"\n")) == 2 + 1
 
 
-def test_a_run_that_logged_nothing_has_an_empty_log(run):
+def test_a_run_without_a_log_file_has_no_events(run):
     assert run.read_log() == []
 
 
@@ -225,11 +227,11 @@ def test_a_last_line_cut_off_anywhere_is_left_out(run):
     run.log({"event": "e", "step": 1, "loss": 0.5})
     kept = (run.path / "log.jsonl").read_bytes()
     run.log({"event": "e", "step": 2, "loss": 0.25})
-    whole = (run.path / "log.jsonl").read_bytes()
-    for size in range(len(kept), len(whole)):
-        (run.path / "log.jsonl").write_bytes(whole[:size])
+    complete = (run.path / "log.jsonl").read_bytes()
+    for size in range(len(kept), len(complete)):
+        (run.path / "log.jsonl").write_bytes(complete[:size])
         assert run.read_log() == [{"event": "e", "step": 1, "loss": 0.5}], size
-    (run.path / "log.jsonl").write_bytes(whole)
+    (run.path / "log.jsonl").write_bytes(complete)
     assert len(run.read_log()) == 2
 
 
@@ -241,7 +243,7 @@ def test_a_last_line_cut_off_inside_a_letter_is_left_out(run):
     assert run.read_log() == [{"event": "e", "step": 1}]
 
 
-def test_rewinding_forgets_what_came_after_a_step(run):
+def test_rewinding_removes_events_after_a_step(run):
     for step in (1, 2, 2, 3):
         run.log({"event": "e", "step": step})
     run.log({"event": "without a step"})
@@ -254,7 +256,7 @@ def test_rewinding_forgets_what_came_after_a_step(run):
     ]
 
 
-def test_rewinding_drops_a_line_cut_off_so_that_the_next_begins_a_new_one(run):
+def test_rewinding_removes_an_incomplete_line_so_that_the_next_event_has_its_own(run):
     run.log({"event": "e", "step": 1})
     with (run.path / "log.jsonl").open("a") as file:
         file.write('{"event": "e", "step": 2, "lo')
@@ -263,7 +265,7 @@ def test_rewinding_drops_a_line_cut_off_so_that_the_next_begins_a_new_one(run):
     assert run.read_log() == [{"event": "e", "step": 1}, {"event": "e", "step": 2}]
 
 
-def test_rewinding_to_before_the_first_step_forgets_everything(run):
+def test_rewinding_to_before_the_first_step_removes_all_events(run):
     run.log({"event": "e", "step": 0})
     run.log({"event": "e", "step": 1})
     run.rewind_log(-1)

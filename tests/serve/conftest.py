@@ -1,4 +1,4 @@
-"""A real server on loopback, with the models in the box."""
+"""A real server on loopback with the pretrained models."""
 
 import json
 import os
@@ -31,17 +31,17 @@ class Server:
         return httpx.get(self.url + path, timeout=60, **options)
 
     def resident(self, pid=None):
-        """Bytes of memory that it or another process holds."""
+        """Return the resident memory of the server, or of another process, in bytes."""
         with open(f"/proc/{pid or self.process.pid}/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def workers(self):
-        """Ids of its worker processes."""
+        """Return the ids of the worker processes."""
         tasks = Path(f"/proc/{self.process.pid}/task")
         return [int(one) for path in tasks.glob("*/children") for one in path.read_text().split()]
 
     def send(self, path, body):
-        """A connection that has sent a request and not read the answer."""
+        """Send a request and return the connection without reading the response."""
         content = json.dumps(body).encode()
         head = [f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
         head += [f"Content-Length: {len(content)}", "", ""]
@@ -52,16 +52,16 @@ class Server:
 
 @contextmanager
 def serving(*arguments, **environment):
-    """A server process, until the context ends."""
+    """Run a server process until the context ends."""
     command = [sys.executable, "-m", "regard", "serve", "--port", "0", "--threads", "2", "--device", "cpu", *arguments]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | environment)
-    said = []
+    output = []
     for line in process.stderr:
-        said.append(line)
+        output.append(line)
         if found := re.search(r"at (http://\S+)", line):
             break
     else:
-        raise AssertionError("".join(said))
+        raise AssertionError("".join(output))
     try:
         yield Server(process, found[1])
     finally:

@@ -1,4 +1,4 @@
-"""Worker processes for tests: real ones that shout instead of translating, and ones inside of the test."""
+"""Fake workers: real processes that return their input in capitals, and workers inside the test process."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from regard.serve.worker_process import WorkerCommand, WorkerFailed, WorkerProcess
 
-SPEAKS = """
+UPPERCASE_WORKER = """
 import json, os, sys, threading, time
 from queue import SimpleQueue
 tasks, cancelled, lock = SimpleQueue(), [], threading.Lock()
@@ -45,48 +45,48 @@ while True:
 
 
 def command(*arguments):
-    return WorkerCommand([sys.executable, "-c", SPEAKS, *arguments], {})
+    return WorkerCommand([sys.executable, "-c", UPPERCASE_WORKER, *arguments], {})
 
 
-def real():
+def start_process():
     return WorkerProcess(command())
 
 
-class Inside:
-    """A worker without a process, which remembers its batches; it can be held."""
+class InProcessWorker:
+    """A worker without a process. It records its batches, and blocks while `resume` is not set."""
 
     def __init__(self):
-        self.batches, self.cancelled, self.go_on = [], [], threading.Event()
-        self.go_on.set()
-        self.loaded = self.reacts = True
+        self.batches, self.cancelled, self.resume = [], [], threading.Event()
+        self.resume.set()
+        self.loaded = self.is_ready = True
         self.process = SimpleNamespace(pid=0)
-        self._said = SimpleQueue()
+        self._messages = SimpleQueue()
 
     def send(self, message):
         message = json.loads(json.dumps(message))
         if "cancel" in message:
             self.cancelled.append(message["cancel"])
-            self._said.put({"id": message["cancel"], "end": {"kind": "mistake", "error": "Cancelled", "text": ""}})
+            self._messages.put({"id": message["cancel"], "end": {"kind": "mistake", "error": "Cancelled", "text": ""}})
         else:
             threading.Thread(target=self._translate, args=(message,), daemon=True).start()
 
     def _translate(self, task):
         self.batches.append(task["sentences"])
-        self.go_on.wait(10)
+        self.resume.wait(10)
         for number, text in enumerate(task["sentences"]):
-            self._said.put({"id": task["id"], "ready": [[number, [[text.upper(), 0.0]]]]})
-        self._said.put({"id": task["id"], "end": None})
+            self._messages.put({"id": task["id"], "ready": [[number, [[text.upper(), 0.0]]]]})
+        self._messages.put({"id": task["id"], "end": None})
 
     def receive(self, timeout):
         self.check()
         try:
-            return self._said.get(timeout=timeout)
+            return self._messages.get(timeout=timeout)
         except Empty:
             return None
 
     def check(self):
-        if not self.reacts:
-            raise WorkerFailed("was told to fail")
+        if not self.is_ready:
+            raise WorkerFailed("fails in this test")
 
     def kill(self):
         pass

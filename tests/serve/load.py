@@ -1,4 +1,4 @@
-"""Many clients at once, of many kinds, who know what they should be told."""
+"""Concurrent clients of many kinds that check the responses they get."""
 
 import itertools
 import json
@@ -24,22 +24,22 @@ POOL = [
 ]  # fmt: skip
 
 
-def expected():
-    """What each sentence of the pool should become, by the plain command's code."""
+def expected_translations():
+    """Return the translation of each sentence of the pool, computed without a server."""
     translator = regard.load("de-en", device="cpu")
     return dict(zip(POOL, translator.translate(POOL), strict=True))
 
 
 class Clients:
-    """Threads that ask, check what they are told, and count."""
+    """Threads that send requests, check the responses, and count them."""
 
-    def __init__(self, url, right, *, count, kinds, network=0, pause=0.0, bulk=(100,)):
-        self.url, self.right, self.kinds = url, right, kinds
-        self.network, self.pause = network, pause  # part of their addresses; seconds between two requests
-        self.bulk = bulk  # sentences of large requests
+    def __init__(self, url, expected, *, count, kinds, network=0, pause=0.0, bulk=(100,)):
+        self.url, self.expected, self.kinds = url, expected, kinds
+        self.network, self.pause = network, pause  # third byte of their addresses; seconds between requests
+        self.bulk = bulk  # numbers of sentences of large requests
         self.stopping = threading.Event()
-        self.told, self.wrong, self.seconds = Counter(), [], []
-        self.threads = [threading.Thread(target=self._ask_on, args=(number,)) for number in range(count)]
+        self.counts, self.wrong, self.seconds = Counter(), [], []
+        self.threads = [threading.Thread(target=self._send_requests, args=(number,)) for number in range(count)]
 
     def start(self):
         for thread in self.threads:
@@ -49,11 +49,11 @@ class Clients:
         self.stopping.set()
         for thread in self.threads:
             thread.join(120)
-        assert not any(thread.is_alive() for thread in self.threads), "somebody was never answered"
+        assert not any(thread.is_alive() for thread in self.threads), "a request was never answered"
 
-    def _ask_on(self, number):
+    def _send_requests(self, number):
         draw = random.Random(number)
-        # Every client has an address of its own, as it would from elsewhere.
+        # Every client has its own address, as clients on other machines would.
         transport = httpx.HTTPTransport(local_address=f"127.0.{self.network}.{1 + number}")
         with httpx.Client(base_url=self.url, timeout=150, transport=transport) as client:
             while not self.stopping.is_set():
@@ -62,16 +62,16 @@ class Clients:
                 try:
                     getattr(self, f"_{kind}")(client, draw)
                 except httpx.TransportError as error:
-                    # Nobody asks any more once a stop is near, so this is an answer lost.
+                    # No request is sent once the server is being stopped, so this response was lost.
                     self.wrong.append((kind, repr(error)))
-                    self.told["lost"] += 1
+                    self.counts["lost"] += 1
                     return
                 self.seconds.append((time.monotonic() - began, kind))
                 self.stopping.wait(self.pause)
 
     def _check(self, kind, answer, sources, texts):
-        self.told[f"{kind} {answer.status_code}"] += 1
-        if sources and answer.status_code == 200 and texts() != [self.right[source] for source in sources]:
+        self.counts[f"{kind} {answer.status_code}"] += 1
+        if sources and answer.status_code == 200 and texts() != [self.expected[source] for source in sources]:
             self.wrong.append((kind, sources, texts()))
         if answer.status_code >= 500 and answer.status_code != 503:
             self.wrong.append((kind, answer.status_code, answer.text[:200]))
@@ -94,7 +94,7 @@ class Clients:
     def _stream(self, client, draw):
         with client.stream("POST", "/v1/stream", json={"text": draw.choice(POOL), "model": "de-en"}) as answer:
             lines = [line for line in answer.iter_lines() if line.startswith("data: ")]
-        self.told[f"stream {answer.status_code}"] += 1
+        self.counts[f"stream {answer.status_code}"] += 1
         last = json.loads(lines[-1][6:])
         if not last.get("done") or "error" in last:
             self.wrong.append(("stream", lines[-1]))
@@ -102,7 +102,7 @@ class Clients:
     def _leave(self, client, draw):
         with client.stream("POST", "/v1/stream", json={"text": " ".join(POOL[:5])}) as answer:
             next(answer.iter_lines())
-        self.told["leave"] += 1
+        self.counts["leave"] += 1
 
     def _look(self, client, draw):
         source = draw.choice(POOL)
@@ -126,7 +126,7 @@ class Clients:
             time.sleep(1)
 
     def _endless(self, client, draw):
-        """Words without end, of a client that leaves."""
+        """Send a very long word and disconnect."""
         body = {"text": "a" * draw.choice([300, 5000, 60_000]), "model": "de-en", "beam": draw.choice([1, 4, 16])}
         self._leave_after(draw.choice([0.1, 2.0]), "/v1/translate", body)
 
@@ -139,23 +139,23 @@ class Clients:
             connection.settimeout(seconds)
             with suppress(TimeoutError, ConnectionError):
                 connection.recv(100)
-        self.told[f"left {path}"] += 1
+        self.counts[f"left {path}"] += 1
 
     def _slow_reader(self, client, draw):
-        """A client that asks for much and reads none of it for a while."""
+        """Request a large response and read nothing for a while."""
         with self._connect("/v1/translate", {"text": POOL * 20, "nbest": 4, "model": "de-en"}) as connection:
             self.stopping.wait(10)
             with suppress(TimeoutError, ConnectionError):
                 connection.recv(1000)
-        self.told["slow reader"] += 1
+        self.counts["slow reader"] += 1
 
     def _half_open(self, client, draw):
-        """Connections that never finish their headers."""
+        """Open connections whose headers never end."""
         found = [self._connect("/v1/translate", None) for _ in range(20)]
         self.stopping.wait(3)
         for connection in found:
             connection.close()
-        self.told["half-open"] += 1
+        self.counts["half-open"] += 1
 
     def _connect(self, path, body):
         host, _, port = self.url.removeprefix("http://").partition(":")
@@ -169,13 +169,13 @@ class Clients:
         return connection
 
 
-class Saboteur:
-    """Kills or stops one of the workers now and then."""
+class WorkerKiller:
+    """Kills or stops a random worker at intervals."""
 
     def __init__(self, server, *, every):
         self.server, self.every, self.done = server, every, Counter()
         self.stopping = threading.Event()
-        self.thread = threading.Thread(target=self._go_on)
+        self.thread = threading.Thread(target=self._run)
 
     def start(self):
         self.thread.start()
@@ -184,7 +184,7 @@ class Saboteur:
         self.stopping.set()
         self.thread.join()
 
-    def _go_on(self):
+    def _run(self):
         draw = random.Random(0)
         for signal_number in itertools.cycle([signal.SIGSTOP, signal.SIGKILL]):
             if self.stopping.wait(self.every):

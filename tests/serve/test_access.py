@@ -1,4 +1,4 @@
-"""Keys, host names and pages of other sites."""
+"""API keys, host names and cross-site requests."""
 
 import asyncio
 import subprocess
@@ -10,10 +10,10 @@ import pytest
 from regard.errors import ConfigError
 from regard.serve.access import Access, allowed_hosts, client_address, read_keys
 from regard.serve.app import make_app
-from regard.serve.engine import Engine
 from regard.serve.limits import Limits
+from regard.serve.scheduler import Scheduler
 from regard.serve.service import Service
-from tests.serve.fake_worker import Inside
+from tests.serve.fake_worker import InProcessWorker
 
 
 def test_keys_come_from_options_a_file_and_the_environment(tmp_path):
@@ -24,7 +24,7 @@ def test_keys_come_from_options_a_file_and_the_environment(tmp_path):
 
 
 @pytest.mark.parametrize("blank", ["", "  ", "\n"])
-def test_an_empty_key_is_refused_wherever_it_comes_from(tmp_path, blank):
+def test_an_empty_key_is_refused_from_every_source(tmp_path, blank):
     path = tmp_path / "keys"
     path.write_text(blank)
     for given, file, environment in (
@@ -37,7 +37,7 @@ def test_an_empty_key_is_refused_wherever_it_comes_from(tmp_path, blank):
             read_keys(given, file, environment)
 
 
-def test_a_key_file_that_is_not_there_is_refused(tmp_path):
+def test_a_missing_key_file_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
         read_keys([], tmp_path / "nowhere", {})
 
@@ -68,7 +68,7 @@ def refusal(access, method="POST", **headers):
         ({"sec_fetch_site": "cross-site", "origin": "http://localhost:8080"}, True),
     ],
 )
-def test_posts_of_other_sites_are_refused(headers, refused):
+def test_cross_site_posts_are_refused(headers, refused):
     assert bool(refusal(Access(), host="localhost:8080", **headers)) == refused
     assert refusal(Access(), method="GET", host="localhost:8080", **headers) is None
 
@@ -76,31 +76,31 @@ def test_posts_of_other_sites_are_refused(headers, refused):
 @pytest.mark.parametrize(
     "host", ["localhost", "localhost:8080", "127.0.0.1:1", "[::1]:8080", "LOCALHOST", "localhost."]
 )
-def test_loopback_answers_to_its_own_names(host):
+def test_loopback_allows_its_own_names(host):
     assert refusal(Access(hosts=allowed_hosts([], "127.0.0.1")), method="GET", host=host) is None
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "x:80", "[::2]"])
-def test_loopback_answers_to_no_other_name(host):
+def test_loopback_allows_no_other_name(host):
     access = Access(hosts=allowed_hosts([], "127.0.0.1"))
     assert "--allow-host" in refusal(access, method="GET", host=host)
     assert refusal(Access(hosts=allowed_hosts([], "0.0.0.0")), method="GET", host=host) is None
 
 
-def test_names_can_be_allowed():
+def test_host_names_can_be_allowed():
     access = Access(hosts=allowed_hosts(["Translate.example.org"], "0.0.0.0"))
     assert refusal(access, host="translate.example.org:443") is None
     assert refusal(access, host="localhost") is None
     assert refusal(access, host="evil.example")
 
 
-def test_one_client_is_one_address_or_one_network_of_version_six():
+def test_a_client_is_an_ipv4_address_or_an_ipv6_network():
     assert client_address("192.0.2.7") == "192.0.2.7" == client_address("::ffff:192.0.2.7")
     assert client_address("2001:db8::1") == client_address("2001:db8::ffff:1") != client_address("2001:db8:0:1::1")
     assert client_address("testclient") == "testclient"
 
 
-def test_a_key_is_needed_where_there_are_keys(locked):
+def test_a_server_with_keys_requires_one(locked):
     server = locked
     asked, form = {"text": "Ja."}, {"q": "Ja.", "source": "de", "target": "en"}
     with open(f"/proc/{server.process.pid}/cmdline") as file:
@@ -126,13 +126,13 @@ def test_a_key_is_needed_where_there_are_keys(locked):
 
 
 @pytest.mark.parametrize("public", [True, False])
-def test_metrics_can_be_public_and_models_stay_with_the_key(public):
+def test_public_metrics_need_no_key_and_models_still_do(public):
     async def statuses():
-        engine = Engine(Inside, workers=1, models={}, limits=Limits())
-        app = make_app(Service({}, engine, Limits(), Access(keys=["secret"], public_metrics=public)))
+        scheduler = Scheduler(InProcessWorker, workers=1, models={}, limits=Limits())
+        app = make_app(Service({}, scheduler, Limits(), Access(keys=["secret"], public_metrics=public)))
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
             found = [(await client.get(path)).status_code for path in ("/metrics", "/v1/models")]
-        engine.close()
+        scheduler.close()
         return found
 
     assert asyncio.run(statuses()) == [200 if public else 401, 401]

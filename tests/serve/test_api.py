@@ -1,17 +1,20 @@
-"""The API of a real server: what it gives, what it refuses, and in which words."""
+"""The API of a real server: responses, refusals and error messages."""
 
 import contextlib
 import itertools
 import json
+import re
 import socket
 import subprocess
 import sys
 import time
+from importlib import resources
 
 import httpx
 import pytest
 
 import regard
+from regard.serve.schema import ModelInfo
 
 TEXT = "Wo ist der Bahnhof? Ich habe Hunger.\n\nGuten Morgen!"
 
@@ -21,7 +24,7 @@ def plain():
     return regard.load("de-en", device="cpu")
 
 
-def test_a_text_is_translated_sentence_by_sentence_and_keeps_its_form(server, plain):
+def test_a_text_is_translated_by_sentences_and_keeps_its_spaces(server, plain):
     answer = server.post("/v1/translate", json={"text": TEXT, "model": "de-en"}).json()
     expected = plain.translate(["Wo ist der Bahnhof?", "Ich habe Hunger.", "Guten Morgen!"])
     (found,) = answer["translations"]
@@ -29,7 +32,7 @@ def test_a_text_is_translated_sentence_by_sentence_and_keeps_its_form(server, pl
     assert found["text"] == "{} {}\n\n{}".format(*expected)
 
 
-def test_search_can_be_asked_for(server, plain):
+def test_search_options_are_applied(server, plain):
     answer = server.post("/v1/translate", json={"text": ["Guten Morgen!"], "nbest": 3, "beam": 6}).json()
     nbest = answer["translations"][0]["sentences"][0]["nbest"]
     assert len(nbest) == 3
@@ -41,7 +44,7 @@ def test_an_empty_text_stays_empty(server):
     assert [one["text"] for one in answer["translations"]] == ["", " \n "]
 
 
-def test_a_stream_grows_and_ends_with_all_of_it(server):
+def test_a_stream_grows_and_ends_with_the_greedy_translation(server):
     with server_stream(server, {"text": "Ich liebe dich. Wo bist du?", "model": "de-en"}) as events:
         events = list(events)
     assert events[-1]["done"] is True
@@ -53,20 +56,20 @@ def test_a_stream_grows_and_ends_with_all_of_it(server):
 
 @contextlib.contextmanager
 def server_stream(server, body):
-    """The events of a stream."""
+    """Yield the events of a stream."""
     with httpx.stream("POST", server.url + "/v1/stream", json=body, timeout=60) as answer:
         lines = (line for line in answer.iter_lines() if line.startswith("data: "))
         yield (json.loads(line.removeprefix("data: ")) for line in lines)
 
 
-def test_a_look_shows_attention_and_can_be_made_to_begin_otherwise(server):
+def test_a_look_has_attention_and_obeys_a_forced_prefix(server):
     asked = {"text": "Ich liebe dich.", "model": "de-en"}
-    sight = server.post("/v1/look", json=asked).json()
-    assert {one["name"] for one in sight["attentions"]} == {"encoder", "decoder", "encoder-decoder"}
-    other = sight["alternatives"][0][0]
+    trace = server.post("/v1/look", json=asked).json()
+    assert {one["name"] for one in trace["attentions"]} == {"encoder", "decoder", "encoder-decoder"}
+    other = trace["alternatives"][0][0]
     forced = server.post("/v1/look", json={**asked, "prefix": [other["id"]]}).json()
     assert forced["target"]["ids"][0] == other["id"]
-    assert forced["target"]["text"] != sight["target"]["text"]
+    assert forced["target"]["text"] != trace["target"]["text"]
 
 
 def test_models_are_listed_with_their_languages_and_cards(server):
@@ -76,34 +79,40 @@ def test_models_are_listed_with_their_languages_and_cards(server):
     assert models["de-en"]["card"]["results"]
 
 
-def test_health_readiness_and_numbers(server):
+def test_the_page_reads_only_existing_fields_of_a_model():
+    script = (resources.files("regard.serve") / "assets" / "page.js").read_text(encoding="utf-8")
+    read = set(re.findall(r"(?:current\(\)|\bmodel)\.(\w+)", script))
+    assert {"name", "non_autoregressive"} <= read <= set(ModelInfo.model_fields)
+
+
+def test_health_readiness_and_metrics(server):
     assert server.get("/health").json() == {"status": "ok"}
     assert server.get("/ready").json()["status"] == "ready"
     server.post("/v1/translate", json={"text": "Ja."})
-    numbers = server.get("/metrics").text
-    assert 'regard_requests_total{route="/v1/translate",status="200"}' in numbers
-    assert 'regard_request_seconds_bucket{le="+Inf"}' in numbers
+    metrics = server.get("/metrics").text
+    assert 'regard_requests_total{route="/v1/translate",status="200"}' in metrics
+    assert 'regard_request_seconds_bucket{le="+Inf"}' in metrics
 
 
 DEEP = "[" * 100_000 + "]" * 100_000
 REFUSED = {
-    "a model that is not there": ({"json": {"text": "a", "model": "xx"}}, 404, "there are de-en, en-de"),
-    "a beam too wide": ({"json": {"text": "a", "beam": 10_000}}, 422, "beam"),
+    "an unknown model": ({"json": {"text": "a", "model": "xx"}}, 404, "available: de-en, en-de"),
+    "a beam that is too wide": ({"json": {"text": "a", "beam": 10_000}}, 422, "beam"),
     "an unknown option": ({"json": {"text": "a", "baem": 4}}, 422, "baem"),
     "ten thousand options": ({"json": {"text": "a", **{f"o{n}": n for n in range(10_000)}}}, 422, "o0"),
     "no text": ({"json": {}}, 422, "text"),
     "a number for a text": ({"json": {"text": 5}}, 422, "text"),
-    "half a surrogate pair": ({"content": b'{"text": "\\ud800"}'}, 422, "unicode"),
+    "an unpaired surrogate": ({"content": b'{"text": "\\ud800"}'}, 422, "unicode"),
     "deep JSON": ({"content": DEEP.encode()}, 4, ""),
-    "no JSON": ({"content": b"\xff\xfe{"}, 4, ""),
-    "a text too long": ({"json": {"text": "a " * 60_000}}, 422, "100000"),
-    "a body too large": ({"content": b'{"text": "' + b"a" * 3_000_000 + b'"}'}, 413, "larger"),
+    "invalid JSON": ({"content": b"\xff\xfe{"}, 4, ""),
+    "a text that is too long": ({"json": {"text": "a " * 60_000}}, 422, "100000"),
+    "a body that is too large": ({"content": b'{"text": "' + b"a" * 3_000_000 + b'"}'}, 413, "larger"),
     "too many texts": ({"json": {"text": ["a"] * 5000}}, 422, "1000"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused_is_one_sentence_and_no_traceback(server, name):
+def test_a_refusal_is_one_sentence_without_a_traceback(server, name):
     options, status, words = REFUSED[name]
     answer = server.post("/v1/translate", headers={"content-type": "application/json"}, **options)
     assert answer.status_code == status or answer.status_code // 100 == status, answer.text
@@ -114,21 +123,21 @@ def test_what_is_refused_is_one_sentence_and_no_traceback(server, name):
 @pytest.mark.parametrize(
     "text", ["\x00\x01\x02", "a\u202eb\u200d\ufeff", "\U0001f600" * 50, "a" * 2000, "\r\n\t", "\u0301" * 300]
 )
-def test_odd_texts_are_translated_somehow(server, text):
+def test_unusual_texts_are_accepted(server, text):
     assert server.post("/v1/translate", json={"text": text}).status_code == 200
 
 
 @pytest.mark.parametrize(
     "path", ["/assets/../app.py", "/assets/%2e%2e%2fapp.py", "/assets//etc/passwd", "/../../etc/passwd"]
 )
-def test_only_the_pages_own_files_are_given(server, path):
+def test_only_the_files_of_the_page_are_served(server, path):
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
         connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         answer = connection.makefile("rb").read()
     assert b" 404 " in answer.splitlines()[0] and b"root:" not in answer
 
 
-def test_pages_may_load_nothing_from_elsewhere(server):
+def test_pages_load_nothing_from_other_sites(server):
     answer = server.get("/")
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     assert answer.headers["x-content-type-options"] == "nosniff"
@@ -137,7 +146,7 @@ def test_pages_may_load_nothing_from_elsewhere(server):
     assert "http://" not in answer.text and "https://" not in answer.text
 
 
-def test_clients_that_go_away_in_the_middle_leave_nothing_behind(server):
+def test_clients_that_disconnect_leave_nothing_in_the_queue(server):
     for _ in range(20):
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
             body = json.dumps({"text": "Ich liebe dich. " * 20})
@@ -157,24 +166,24 @@ def test_clients_that_go_away_in_the_middle_leave_nothing_behind(server):
 
 
 @pytest.mark.parametrize("field", ["q", "source", "target", "api_key"])
-def test_half_a_character_is_refused_by_the_other_api_too(server, field):
+def test_an_unpaired_surrogate_is_refused_by_the_libretranslate_api(server, field):
     asked = {"q": "Ja.", "source": "de", "target": "en"} | {field: "X"}
     body = json.dumps(asked).replace('"X"', '"\\ud800"')
     answer = server.post("/translate", content=body, headers={"content-type": "application/json"})
     assert answer.status_code == 400 and answer.json()["error"]
 
 
-def test_a_text_of_too_many_sentences_is_refused_at_once(server):
+def test_a_text_with_too_many_sentences_is_refused(server):
     answer = server.post("/v1/translate", json={"text": "a\n" * 40_000})
     assert answer.status_code == 413 and "4,096 sentences" in answer.json()["error"]
 
 
-def test_a_port_that_is_taken_is_one_sentence_and_an_end(server):
+def test_a_port_in_use_ends_the_command_with_one_sentence(server):
     command = [sys.executable, "-m", "regard", "serve", "de-en", "--port", str(server.port)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "in use" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_a_word_without_end_is_streamed_within_limits(server):
+def test_a_very_long_word_is_streamed_within_limits(server):
     with server_stream(server, {"text": "x" * 1500, "max_extra": 5}) as events:
         assert list(events)[-1]["done"] is True

@@ -1,4 +1,4 @@
-"""A greedy or hostile client, or a worker that hangs, costs the others seconds at most."""
+"""Bulk and hostile clients and hanging workers delay other clients by seconds at most."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ import pytest
 from tests.serve.conftest import serving
 from tests.serve.load import POOL
 
-SOON = 30  # seconds: much for a busy machine, little beside the minutes that others ask for
+SOON = 30  # seconds: enough for a busy machine, and less than the minutes that the other requests take
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +27,12 @@ def server():
 def until(condition, seconds=60):
     ends = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < ends, "it never came to this"
+        assert time.monotonic() < ends, "the condition was never met"
         time.sleep(0.05)
 
 
 def short_request(server, seconds=SOON):
-    """How long an interactive request takes."""
+    """Return the seconds that an interactive request takes."""
     began = time.monotonic()
     answer = server.post("/v1/translate", json={"text": "Guten Morgen!"})
     assert answer.json()["translations"][0]["text"] == "Good morning!"
@@ -41,7 +41,7 @@ def short_request(server, seconds=SOON):
 
 
 def peak(server, seconds, *, during=lambda: True):
-    """The most memory that any of the processes holds meanwhile."""
+    """Return the peak resident memory of any of the processes."""
     found, ends = 0, time.monotonic() + seconds
     while time.monotonic() < ends and during():
         with suppress(FileNotFoundError, IndexError):
@@ -61,13 +61,13 @@ def cpu_seconds(pid):
 
 
 def working(server):
-    """Whether any worker computes."""
+    """Return whether any worker uses the CPU."""
     before = sum(map(cpu_seconds, server.workers()))
     time.sleep(1)
     return sum(map(cpu_seconds, server.workers())) - before > 0.3
 
 
-def test_words_without_end_cost_others_nothing_once_the_client_is_gone(server):
+def test_a_very_long_word_is_dropped_when_the_client_disconnects(server):
     connection = server.send("/v1/translate", {"text": "a" * 60_000})
     time.sleep(2)
     connection.close()
@@ -75,7 +75,7 @@ def test_words_without_end_cost_others_nothing_once_the_client_is_gone(server):
     until(lambda: idle(server) and not working(server), 20)
 
 
-def test_words_without_end_cost_others_little_while_the_client_waits(server):
+def test_a_very_long_word_does_not_delay_others(server):
     short_request(server)
     connection = server.send("/v1/translate", {"text": "a" * 60_000})
     time.sleep(1)
@@ -84,7 +84,7 @@ def test_words_without_end_cost_others_little_while_the_client_waits(server):
     connection.close()
 
 
-def test_a_text_that_would_take_minutes_is_refused_at_once(server):
+def test_a_text_that_would_take_minutes_is_refused(server):
     began = time.monotonic()
     answer = server.post("/v1/translate", json={"text": "a" * 100_000})
     assert answer.status_code == 413 and "costs too much" in answer.json()["error"]
@@ -96,7 +96,7 @@ def test_a_text_that_would_take_minutes_is_refused_at_once(server):
 LOOK = {"text": "a" * 250, "prefix": [100] * 250, "beam": 16, "max_extra": 300, "alternatives": 10}
 
 
-def test_a_look_takes_little_memory_and_ends_when_the_client_leaves(server):
+def test_a_large_look_takes_little_memory_and_ends_when_the_client_disconnects(server):
     before = peak(server, 0.2)
     connection = server.send("/v1/look", LOOK)
     during = peak(server, 5)
@@ -106,7 +106,7 @@ def test_a_look_takes_little_memory_and_ends_when_the_client_leaves(server):
     short_request(server)
 
 
-def test_a_look_is_answered_within_its_memory(server):
+def test_a_large_look_is_answered_within_its_memory_limit(server):
     before = peak(server, 0.2)
     answers = []
     asked = {**LOOK, "beam": 2, "max_extra": 5}
@@ -117,17 +117,17 @@ def test_a_look_is_answered_within_its_memory(server):
     assert answers[0].status_code == 200 and during - before < 500e6, (before, during, answers)
 
 
-def test_thousands_of_sentences_do_not_keep_interactive_requests_waiting(server):
+def test_thousands_of_sentences_do_not_delay_interactive_requests(server):
     connection = server.send("/v1/translate", {"text": "\n".join(["Wie geht es dir?", "Ich habe Hunger."] * 2000)})
     until(lambda: server.get("/ready").json().get("queued", 0) > 2000)
     waited = sorted(short_request(server) for _ in range(5))
-    assert server.get("/ready").json()["queued"] > 100, "the long request is over already"
+    assert server.get("/ready").json()["queued"] > 100, "the long request has ended already"
     assert waited[2] < 10
     connection.close()
     until(lambda: idle(server), 20)
 
 
-def test_a_client_can_not_have_everything_waiting(server):
+def test_a_client_cannot_fill_the_queue(server):
     connections = [server.send("/v1/translate", {"text": "a " * 25_000}) for _ in range(12)]
     answer = server.post("/v1/translate", json={"text": "a " * 25_000})
     assert answer.status_code == 429 and answer.headers["retry-after"]
@@ -137,7 +137,7 @@ def test_a_client_can_not_have_everything_waiting(server):
 
 
 @pytest.mark.parametrize("path", ["/v1/translate", "/v1/stream", "/v1/look", "/translate", "/detect"])
-def test_every_route_notices_that_the_client_is_gone(server, path):
+def test_every_route_detects_a_disconnected_client(server, path):
     until(lambda: idle(server) and not working(server), 30)
     text = "a" * 250 if path == "/v1/look" else "a" * 4000
     libre = {"q": text, "source": "de", "target": "en", "alternatives": 15}
@@ -148,7 +148,7 @@ def test_every_route_notices_that_the_client_is_gone(server, path):
     until(lambda: idle(server) and not working(server), 20)
 
 
-def test_a_stopped_worker_is_replaced_and_its_sentences_answered(server):
+def test_a_stopped_worker_is_replaced_and_its_sentences_are_translated(server):
     before = server.workers()
     for pid in before:
         os.kill(pid, signal.SIGSTOP)
@@ -164,7 +164,7 @@ def test_a_stopped_worker_is_replaced_and_its_sentences_answered(server):
     assert not set(before) & set(server.workers())
 
 
-def test_a_server_whose_workers_are_stopped_still_ends():
+def test_a_server_with_stopped_workers_shuts_down():
     with serving("de-en") as server:
         connection = server.send("/v1/translate", {"text": "a" * 50_000})
         time.sleep(1)
@@ -185,7 +185,7 @@ def test_refusals_have_security_headers(server):
         assert answer.status_code == status and answer.headers.get_list("x-content-type-options") == ["nosniff"]
 
 
-def test_an_empty_variable_of_keys_is_refused():
+def test_an_empty_key_variable_is_refused():
     command = [sys.executable, "-m", "regard", "serve", "de-en", "--port", "0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ | {"REGARD_API_KEYS": ""})
     assert done.returncode == 1 and "REGARD_API_KEYS is set but has no keys" in done.stderr

@@ -1,4 +1,4 @@
-"""The page, in a real browser."""
+"""The web page in a real browser."""
 
 import re
 
@@ -41,13 +41,13 @@ def translated(watched, text, model="en-de"):
     return page
 
 
-def test_what_is_typed_appears_translated(opened):
+def test_typed_text_is_translated(opened):
     page = opened().page
     page.locator("#text").press_sequentially("Wo ist der Bahnhof?")
     expect(page.locator("#output .part")).to_have_text("Where is the train station?")
 
 
-def test_a_word_shows_its_alternatives_and_the_rest_changes_with_it(opened):
+def test_choosing_an_alternative_changes_the_rest_of_the_sentence(opened):
     page = translated(opened(), SENTENCE)
     before = page.locator("#output").inner_text()
     page.locator("#output .part").click()
@@ -58,7 +58,7 @@ def test_a_word_shows_its_alternatives_and_the_rest_changes_with_it(opened):
     assert page.locator("#output").inner_text().startswith("Meine Schwester sagt, dass sie ")
 
 
-def test_heads_and_layers_are_under_the_text(opened):
+def test_attention_is_shown_by_head_and_layer(opened):
     page = translated(opened(), SENTENCE)
     page.locator("#output .part").click()
     page.get_by_label("Encoder", exact=True).check()
@@ -82,7 +82,7 @@ def test_a_file_is_translated_line_by_line(opened, tmp_path):
     assert lines[:2] == ["Good morning!", ""] and len(lines) == 123
 
 
-def test_history_stays_in_the_browser(opened):
+def test_the_history_is_kept_in_the_browser(opened):
     watched = opened()
     page = translated(watched, "Where is the station?")
     expect(page.locator("#history li")).to_have_count(1)
@@ -94,7 +94,7 @@ def test_history_stays_in_the_browser(opened):
     expect(page.locator("#history li")).to_have_count(0)
 
 
-def test_everything_can_be_done_by_keyboard(opened):
+def test_the_page_can_be_used_by_keyboard(opened):
     page = translated(opened(), "Where is the station?")
     page.locator("#text").focus()
     for _ in range(4):  # file, clear, then the translation
@@ -111,7 +111,7 @@ def test_everything_can_be_done_by_keyboard(opened):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1200])
-def test_it_keeps_nobody_out(opened, scheme, width):
+def test_the_page_is_accessible(opened, scheme, width):
     page = translated(opened(color_scheme=scheme, viewport={"width": width, "height": 850}), SENTENCE)
     page.locator("#output .part").click()
     page.locator(".token").first.click()
@@ -120,13 +120,13 @@ def test_it_keeps_nobody_out(opened, scheme, width):
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
-def test_the_api_is_described_for_people(opened, server):
+def test_the_docs_page_lists_the_api(opened, server):
     page = opened().page
     page.goto(server.url + "/docs")
     expect(page.locator("dt").first).to_have_text("POST /v1/translate")
 
 
-def test_it_asks_for_the_key_where_one_is_needed(browser, locked):
+def test_the_page_asks_for_a_key_if_one_is_required(browser, locked):
     watched = Watched(browser)
     watched.page.on("dialog", lambda dialog: dialog.accept("secret"))
     watched.page.goto(locked.url + "/")

@@ -1,10 +1,10 @@
-"""Texts are cut where sentences end, and come together as they were."""
+"""Texts are split into sentences, and joined again without a change."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.serve.sentences import cut
+from regard.serve.sentences import split_sentences
 
 
 @pytest.mark.parametrize(
@@ -22,41 +22,41 @@ from regard.serve.sentences import cut
         (" \n ", []),
     ],
 )
-def test_sentences(text, sentences):
-    assert cut(text).sentences == sentences
+def test_a_text_is_split_at_the_ends_of_sentences(text, sentences):
+    assert split_sentences(text).sentences == sentences
 
 
 @given(st.text(alphabet="ab.!?\n \u3002\"')\t", max_size=60))
-def test_what_is_cut_comes_together_as_it_was(text):
-    found = cut(text)
-    assert found.joined(found.sentences) == text
+def test_a_split_text_is_joined_without_a_change(text):
+    found = split_sentences(text)
+    assert found.join(found.sentences) == text
     assert all(sentence.strip() for sentence in found.sentences)
 
 
-def test_other_sentences_stand_in_the_old_places():
-    found = cut("  One. Two!\n\nThree?\n")
-    assert found.joined(["1", "2", "3"]) == "  1 2\n\n3\n"
+def test_other_sentences_keep_the_original_spaces():
+    found = split_sentences("  One. Two!\n\nThree?\n")
+    assert found.join(["1", "2", "3"]) == "  1 2\n\n3\n"
 
 
-def test_what_is_too_long_for_the_model_is_cut_between_words():
-    found = cut("a b c d e f g", fits=lambda sentence: len(sentence) <= 5)
+def test_a_sentence_that_is_too_long_is_split_between_words():
+    found = split_sentences("a b c d e f g", fits=lambda sentence: len(sentence) <= 5)
     assert all(len(sentence) <= 5 for sentence in found.sentences)
-    assert " ".join(found.sentences) == "a b c d e f g" == found.joined(found.sentences)
+    assert " ".join(found.sentences) == "a b c d e f g" == found.join(found.sentences)
 
 
 @given(st.text(alphabet="ab \t", max_size=60))
-def test_spaces_inside_of_what_is_cut_stay(text):
-    found = cut(text, fits=lambda sentence: len(sentence) <= 5)
-    assert found.joined(found.sentences) == text
+def test_spaces_inside_a_split_sentence_are_kept(text):
+    found = split_sentences(text, fits=lambda sentence: len(sentence) <= 5)
+    assert found.join(found.sentences) == text
     assert all(len(sentence) <= 5 for sentence in found.sentences)
 
 
-def test_a_word_without_end_is_cut_too():
-    found = cut("x" * 100, fits=lambda sentence: len(sentence) <= 5)
+def test_a_very_long_word_is_split():
+    found = split_sentences("x" * 100, fits=lambda sentence: len(sentence) <= 5)
     assert "".join(found.sentences) == "x" * 100 and max(map(len, found.sentences)) <= 5
 
 
 @pytest.mark.parametrize("text", ["a. " * 30_000, "a" + " " * 90_000 + "b", "\n" * 90_000, '."' * 40_000])
-def test_no_text_takes_long_to_cut(text):
-    found = cut(text)
-    assert found.joined(found.sentences) == text  # in seconds, not minutes: the suite would not end
+def test_splitting_takes_linear_time(text):
+    found = split_sentences(text)
+    assert found.join(found.sentences) == text  # quadratic time would be noticed

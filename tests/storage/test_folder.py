@@ -1,4 +1,4 @@
-"""A folder from a stranger: nothing in it leads outside, hangs or is too large; a crash leaves the old file or the new."""
+"""An untrusted folder: nothing in it leads outside, blocks or is too large; a crash leaves the old file or the new one."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from regard.storage.folder import MIB, Folder, parse_json
 
 
 class Crash(BaseException):
-    """The power goes."""
+    """A power failure."""
 
 
 def crash(*arguments, **options):
@@ -34,7 +34,7 @@ def folder(tmp_path):
 # Writing
 
 
-def test_text_is_replaced_and_nothing_else_is_left(folder):
+def test_saving_replaces_a_file_and_leaves_no_other(folder):
     folder.save_text("note.txt", "old")
     folder.save_text("note.txt", "new é 年")
     assert folder.load_text("note.txt") == "new é 年"
@@ -50,16 +50,16 @@ def test_a_crash_leaves_the_old_file_intact(folder, monkeypatch, call):
     assert folder.load_text("note.txt") == "old"
 
 
-def test_the_new_text_is_on_the_disk_before_it_takes_the_old_ones_place(folder, monkeypatch):
+def test_the_new_content_is_on_disk_before_it_replaces_the_old(folder, monkeypatch):
     happened = []
     fsync, replace = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda file: (happened.append("fsync"), fsync(file))[1])
     monkeypatch.setattr(os, "replace", lambda *names, **more: (happened.append("rename"), replace(*names, **more))[1])
     folder.save_text("note.txt", "text")
-    assert happened == ["fsync", "rename", "fsync"]  # the file; its new name; the folder, which holds the name
+    assert happened == ["fsync", "rename", "fsync"]  # the file, its new name, the folder that holds the name
 
 
-def test_a_link_in_the_place_of_a_file_is_replaced_and_its_target_stays(folder, secret):
+def test_saving_replaces_a_link_and_leaves_its_target_alone(folder, secret):
     (folder.path / "card.md").symlink_to(secret)
     folder.save_text("card.md", "new")
     assert secret.read_text() == "secret"
@@ -83,13 +83,13 @@ def test_writing_through_a_link_is_refused(folder, secret, write):
     assert secret.read_text() == "secret"
 
 
-def test_appending_to_a_file_that_has_another_name_elsewhere_is_refused(folder, secret):
+def test_appending_to_a_hard_linked_file_is_refused(folder, secret):
     os.link(secret, folder.path / "log.jsonl")
     with pytest.raises(CheckpointError, match="hard link"):
         folder.append_file("log.jsonl")
 
 
-def test_a_lock_is_not_taken_through_a_link_and_empties_no_file(folder, secret):
+def test_locking_does_not_follow_a_link_and_does_not_truncate_a_file(folder, secret):
     (folder.path / ".lock").symlink_to(secret)
     with pytest.raises(CheckpointError, match="symbolic link"), folder.locked(busy="busy"):
         pass
@@ -99,7 +99,7 @@ def test_a_lock_is_not_taken_through_a_link_and_empties_no_file(folder, secret):
         assert (folder.path / ".lock").read_text() == "kept"
 
 
-def test_removing_a_link_to_a_folder_leaves_what_is_in_it(folder, tmp_path):
+def test_removing_a_link_to_a_folder_leaves_the_folder_alone(folder, tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "kept.txt").write_text("kept")
     (folder.path / "checkpoints").symlink_to(tmp_path / "other")
@@ -146,8 +146,8 @@ def make_socket(path):
 
 
 @pytest.mark.parametrize("make", [os.mkdir, make_pipe, make_socket])
-def test_what_is_no_regular_file_is_refused_without_waiting_for_it(folder, make, monkeypatch):
-    monkeypatch.chdir(folder.path)  # names of sockets must be short
+def test_a_special_file_is_refused_without_blocking(folder, make, monkeypatch):
+    monkeypatch.chdir(folder.path)  # socket paths must be short
     make("a.txt")
     with pytest.raises(CheckpointError, match=r"a\.txt is not a regular file"):
         folder.load_text("a.txt")
@@ -156,7 +156,7 @@ def test_what_is_no_regular_file_is_refused_without_waiting_for_it(folder, make,
 def test_a_file_that_is_too_large_is_refused_before_it_is_read(folder):
     with open(folder.path / "a.txt", "wb") as file:
         file.truncate(2**40)
-    with pytest.raises(CheckpointError, match=r"a\.txt is larger than any such file of ours \(1,048,576 bytes\)"):
+    with pytest.raises(CheckpointError, match=r"a\.txt is larger than such a file may be \(1,048,576 bytes\)"):
         folder.load_bytes("a.txt", limit=MIB)
 
 
@@ -188,18 +188,18 @@ ODD_JSON = {
 
 
 @pytest.mark.parametrize("content", ODD_JSON.values(), ids=ODD_JSON.keys())
-def test_damaged_json_is_named(folder, content):
+def test_an_error_names_the_damaged_json_file(folder, content):
     (folder.path / "a.json").write_bytes(content)
     with pytest.raises(CheckpointError) as caught:
         folder.load_json("a.json")
     assert str(caught.value).startswith(f"{folder.path / 'a.json'} is damaged: ")
 
 
-def test_missing_json_is_named(folder):
+def test_an_error_names_the_missing_json_file(folder):
     with pytest.raises(CheckpointError) as caught:
         folder.load_json("a.json")
     assert str(caught.value) == f"{folder.path / 'a.json'} is missing"
 
 
-def test_large_numbers_that_are_finite_are_read():
+def test_large_finite_numbers_are_read():
     assert parse_json(json.dumps([1e308, 2**100, -0.5]).encode(), origin="x") == [1e308, 2**100, -0.5]

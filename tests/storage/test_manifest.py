@@ -1,4 +1,4 @@
-"""Folders that are complete or not there: what a crash leaves behind, and what damage is found."""
+"""Folders are complete or absent after a crash, and damage is detected."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from regard.storage.manifest import (
 
 
 class Crash(BaseException):
-    """The power goes: nothing is cleaned up."""
+    """A power failure: nothing is cleaned up."""
 
 
 def crash(*arguments, **options):
@@ -29,7 +29,7 @@ def crash(*arguments, **options):
 
 
 def crash_at(monkeypatch, count):
-    """The `count`th renaming is one too many."""
+    """Crash at the `count`th rename."""
     replace, calls = os.replace, []
 
     def limited(*arguments, **options):
@@ -52,7 +52,7 @@ def make_sealed(parent, contents, name="folder"):
     return parent / name
 
 
-def test_a_folder_appears_under_its_name_with_the_size_and_hash_of_each_file(sealed):
+def test_a_staged_folder_has_a_manifest_with_the_size_and_hash_of_each_file(sealed):
     # printf first | sha256sum
     first = "a7937b64b8caa58f03721bb6bacf5c78cb235febe0e70b1b84cd99541461a08e"
     manifest = json.loads((sealed / MANIFEST).read_text())["files"]
@@ -63,7 +63,7 @@ def test_a_folder_appears_under_its_name_with_the_size_and_hash_of_each_file(sea
 
 
 @pytest.mark.parametrize("rename", [1, 2, 3])  # a.txt, the manifest, the folder itself
-def test_a_crash_before_a_renaming_leaves_no_folder_of_that_name(tmp_path, monkeypatch, rename):
+def test_a_crash_before_a_rename_leaves_no_folder_of_that_name(tmp_path, monkeypatch, rename):
     with monkeypatch.context() as patch:
         crash_at(patch, rename)
         with pytest.raises(Crash):
@@ -84,7 +84,7 @@ def test_an_error_while_a_folder_is_filled_leaves_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_is_there_is_replaced_with_nothing_of_the_old_one_left(sealed):
+def test_staging_over_a_folder_replaces_all_of_it(sealed):
     make_sealed(sealed.parent, {"c.txt": "third"})
     assert sorted(path.name for path in sealed.iterdir()) == ["c.txt", MANIFEST]
     check_folder(Folder(sealed))
@@ -98,12 +98,12 @@ def test_a_crash_before_a_folder_is_replaced_leaves_the_old_one(sealed, monkeypa
     assert (sealed / "a.txt").read_text() == "first"
 
 
-def test_a_folder_is_removed_with_nothing_left(sealed):
+def test_removing_a_folder_leaves_nothing(sealed):
     remove_folder(Folder(sealed.parent), "folder")
     assert list(sealed.parent.iterdir()) == []
 
 
-def test_a_crash_while_a_folder_is_removed_leaves_it_complete_or_not_there(sealed, monkeypatch):
+def test_after_a_crash_a_removed_folder_is_complete_or_absent(sealed, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "rmtree", crash)
         with pytest.raises(Crash):
@@ -114,7 +114,7 @@ def test_a_crash_while_a_folder_is_removed_leaves_it_complete_or_not_there(seale
 
 
 @pytest.mark.parametrize("name", ["a.txt", "b.txt", MANIFEST])
-def test_a_file_that_is_gone_is_named(sealed, name):
+def test_an_error_names_the_missing_file(sealed, name):
     (sealed / name).unlink()
     with pytest.raises(CheckpointError) as caught:
         check_folder(Folder(sealed))
@@ -122,7 +122,7 @@ def test_a_file_that_is_gone_is_named(sealed, name):
 
 
 @pytest.mark.parametrize("content", ["firs", "First", "first ", ""])
-def test_a_file_that_is_not_what_was_written_is_named(sealed, content):
+def test_an_error_names_the_damaged_file(sealed, content):
     (sealed / "a.txt").write_text(content)
     with pytest.raises(CheckpointError) as caught:
         check_folder(Folder(sealed))
@@ -130,7 +130,7 @@ def test_a_file_that_is_not_what_was_written_is_named(sealed, content):
 
 
 def reseal(folder, files):
-    """A manifest with any content and a right checksum, as a stranger can write it."""
+    """Write a manifest with any content and a valid checksum, as an attacker can."""
     from regard.storage.manifest import _manifest_text
 
     (folder / MANIFEST).write_bytes(_manifest_text(files))
@@ -144,7 +144,7 @@ def test_a_manifest_that_names_a_path_is_refused(sealed, name):
 
 
 @pytest.mark.parametrize("entry", [None, [], "x", {}, {"size": "5"}, 10**400])
-def test_a_manifest_with_odd_entries_is_a_sentence(sealed, entry):
+def test_a_manifest_with_invalid_entries_is_refused_by_name(sealed, entry):
     reseal(sealed, {"a.txt": entry})
     with pytest.raises(CheckpointError, match=r"a\.txt is damaged"):
         check_folder(Folder(sealed))
@@ -164,7 +164,7 @@ def test_files_are_replaced_with_their_entries_in_the_manifest(sealed):
     assert sorted(path.name for path in sealed.iterdir()) == ["a.txt", "b.txt", MANIFEST]
 
 
-# Renamings: .a.txt.new, .b.txt.new, the manifest, a.txt, b.txt
+# Renames: .a.txt.new, .b.txt.new, the manifest, a.txt, b.txt
 @pytest.mark.parametrize(("rename", "found"), [(1, "old"), (2, "old"), (3, "old"), (4, "new"), (5, "new")])
 def test_after_a_crash_all_files_are_old_or_all_are_new(tmp_path, monkeypatch, rename, found):
     folder = make_sealed(tmp_path, {"a.txt": "old", "b.txt": "old"})
@@ -180,7 +180,7 @@ def test_after_a_crash_all_files_are_old_or_all_are_new(tmp_path, monkeypatch, r
     assert sorted(path.name for path in folder.iterdir()) == ["a.txt", "b.txt", MANIFEST]
 
 
-def test_a_planted_new_file_that_the_manifest_does_not_name_is_not_used(sealed, tmp_path):
+def test_a_planted_new_file_that_the_manifest_does_not_list_is_ignored(sealed, tmp_path):
     (tmp_path / "secret").write_text("secret")
     (sealed / ".a.txt.new").symlink_to(tmp_path / "secret")
     assert both(sealed) == ["first", "second"]

@@ -1,4 +1,4 @@
-"""The pairs that a recipe names: generated, in one file or in two, and where files are looked for."""
+"""The pairs that a recipe names: generated, in one file or in two; and the folders that are searched."""
 
 from pathlib import Path
 
@@ -19,14 +19,14 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_two_files_are_read_side_by_side(folder):
+def test_two_files_are_read_line_by_line(folder):
     assert load_bitext(Bitext(source="a.en", target="a.de"), folders=[folder]) == [
         Pair("one", "eins"),
         Pair("two", "zwei"),
     ]
 
 
-def test_the_two_sides_may_lie_in_two_folders(folder):
+def test_the_two_sides_may_be_in_two_folders(folder):
     other = folder / "other"
     other.mkdir()
     (folder / "a.de").rename(other / "b.de")
@@ -47,19 +47,19 @@ def test_a_built_in_corpus_is_generated_without_any_file(task):
 
 
 def test_dates_and_all_toys_are_built_in():
-    assert GENERATORS.keys() == {"dates", "copy", "reverse", "sort"}
+    assert GENERATORS.keys() == {"dates", "copy", "reverse", "sort", "runs", "majority", "sort-numbers"}
 
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("date/train", "no built-in corpus is called 'date'; did you mean 'dates'?"),
-        ("wikipedia/train", "no built-in corpus is called 'wikipedia'; known: copy, dates, reverse, sort"),
+        ("date/train", "there is no built-in corpus 'date'; did you mean 'dates'?"),
+        ("wikipedia/train", f"there is no built-in corpus 'wikipedia'; known: {', '.join(sorted(GENERATORS))}"),
         ("copy/tests", "no split 'tests'; did you mean 'test'?"),
         ("copy", "no split ''"),
     ],
 )
-def test_a_corpus_that_is_not_built_in_answers_with_the_nearest_one(name, sentence):
+def test_an_unknown_corpus_is_refused_with_the_nearest_name(name, sentence):
     with pytest.raises(DataError) as caught:
         load_bitext(Bitext(generate=name), folders=[])
     assert sentence in str(caught.value)
@@ -73,10 +73,10 @@ def test_an_empty_name_is_refused(emptied):
         Bitext(source="a.en", target="")
 
 
-# Where files are looked for
+# Searched folders
 
 
-def test_the_first_folder_that_has_the_file_is_taken(folder):
+def test_the_file_of_the_first_folder_is_used(folder):
     other = folder / "other"
     other.mkdir()
     (other / "a.en").write_text("another\n")
@@ -85,11 +85,11 @@ def test_the_first_folder_that_has_the_file_is_taken(folder):
     assert find_file("a.de", [other, folder]) == folder / "a.de"
 
 
-def test_a_whole_path_needs_no_folder(folder):
+def test_an_absolute_path_needs_no_folder(folder):
     assert find_file(str(folder / "a.en"), [Path("elsewhere")]) == folder / "a.en"
 
 
-def test_a_file_that_is_nowhere_is_named_with_where_it_was_looked_for():
+def test_a_missing_file_is_refused_with_the_searched_folders():
     with pytest.raises(DataError) as caught:
         find_file("a.en", [Path("here"), Path("there")])
     assert str(caught.value) == (
@@ -97,7 +97,7 @@ def test_a_file_that_is_nowhere_is_named_with_where_it_was_looked_for():
     )
 
 
-def test_the_folder_given_comes_before_the_recipes_and_that_before_the_present_one(tmp_path, monkeypatch):
+def test_the_named_folder_is_searched_before_that_of_the_recipe_and_the_working_directory(tmp_path, monkeypatch):
     monkeypatch.delenv("REGARD_DATA", raising=False)
     assert data_folders(tmp_path, Path("recipes")) == [tmp_path, Path("recipes"), Path()]
     assert data_folders(None, Path("recipes")) == [Path("recipes"), Path()]
@@ -112,26 +112,28 @@ def test_the_environment_names_the_folder_unless_one_is_given(tmp_path, monkeypa
     assert data_folders(given, None) == [given, Path()]
 
 
-def test_an_empty_environment_variable_is_as_good_as_none(monkeypatch):
+def test_an_empty_environment_variable_is_ignored(monkeypatch):
     monkeypatch.setenv("REGARD_DATA", "")
     assert data_folders(None, None) == [Path()]
 
 
-def test_a_data_folder_that_is_not_one_is_refused(folder, monkeypatch):
+def test_a_data_folder_that_does_not_exist_is_refused(folder, monkeypatch):
     monkeypatch.delenv("REGARD_DATA", raising=False)
     for wrong in (folder / "absent", folder / "a.en"):
         with pytest.raises(DataError) as caught:
             data_folders(wrong, None)
-        assert str(caught.value) == f"the data folder {str(wrong)!r} is not a folder; give an existing one with --data"
+        assert (
+            str(caught.value) == f"the data folder {str(wrong)!r} does not exist; name an existing folder with --data"
+        )
     monkeypatch.setenv("REGARD_DATA", str(folder / "absent"))
-    with pytest.raises(DataError, match="is not a folder"):
+    with pytest.raises(DataError, match="does not exist"):
         data_folders(None, None)
 
 
-# What a run remembers of its text
+# The text of a run
 
 
-def test_data_beside_the_recipe_is_found_from_anywhere_once_anchored(folder, monkeypatch):
+def test_anchored_data_is_found_from_any_working_directory(folder, monkeypatch):
     monkeypatch.chdir(folder)
     train, test = Bitext(source="a.en", target="a.de"), {"table": Bitext(pairs="a.tsv")}
     data = anchor(DataConfig(train=train, test=test), [Path()], named=None)
@@ -140,20 +142,20 @@ def test_data_beside_the_recipe_is_found_from_anywhere_once_anchored(folder, mon
     assert load_bitext(data.test["table"], folders=[Path()]) == [Pair("three", "drei")]
 
 
-def test_data_in_the_folder_that_was_named_keeps_its_name_so_that_the_folder_may_move(folder):
+def test_data_in_the_named_folder_keeps_its_relative_path_so_that_the_folder_may_move(folder):
     data = DataConfig(train=Bitext(source="a.en", target="a.de"), valid=Bitext(pairs="a.tsv"))
     assert anchor(data, [folder, Path()], named=folder) == data
 
 
-def test_what_is_generated_or_nowhere_stays_as_it_is(folder):
+def test_generated_and_missing_data_are_not_changed_by_anchoring(folder):
     data = DataConfig(train=Bitext(generate="copy/train"), valid=Bitext(pairs="absent.tsv"))
     assert anchor(data, [folder], named=None) == data
 
 
-def test_a_fingerprint_counts_the_pairs_and_changes_with_every_letter_and_with_their_order():
+def test_a_fingerprint_depends_on_every_letter_and_on_the_order():
     pairs = [Pair("one", "eins"), Pair("two", "zwei")]
-    whole = pairs_fingerprint(pairs)
-    assert whole["pairs"] == 2
-    assert pairs_fingerprint(iter(pairs)) == whole
-    assert pairs_fingerprint(pairs[::-1]) != whole
-    assert pairs_fingerprint([pairs[0], Pair("two", "zwej")])["sha256"] != whole["sha256"]
+    original = pairs_fingerprint(pairs)
+    assert original["pairs"] == 2
+    assert pairs_fingerprint(iter(pairs)) == original
+    assert pairs_fingerprint(pairs[::-1]) != original
+    assert pairs_fingerprint([pairs[0], Pair("two", "zwej")])["sha256"] != original["sha256"]

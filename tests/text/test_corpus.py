@@ -1,4 +1,4 @@
-"""Reading parallel text: what comes out, and the one sentence that every kind of bad input gets."""
+"""Reading parallel text: what is read, and the error message for each kind of bad input."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def write(tmp_path: Path) -> Write:
 
 
 def refusal(*paths: Path, read: Callable[..., object] = read_pairs) -> str:
-    """The sentence that reading ends in; one line, and it names the first file or the second."""
+    """Return the error message of reading. It is one line and names one of the files."""
     with pytest.raises(DataError) as caught:
         read(*paths)
     sentence = str(caught.value)
@@ -54,21 +54,21 @@ def test_only_a_newline_ends_a_line(write: Write, inside: str) -> None:
     assert read_lines(write("a", f"one{inside}still one\ntwo\n".encode())) == [f"one{inside}still one", "two"]
 
 
-def test_gzip_is_told_by_its_content_and_not_by_its_name(write: Write) -> None:
+def test_gzip_is_detected_by_content_and_not_by_name(write: Write) -> None:
     packed = gzip.compress(b"one\ntwo\n")
     assert read_lines(write("no_ending", packed)) == ["one", "two"]
     assert read_lines(write("plain.gz", b"one\ntwo\n")) == ["one", "two"]
 
 
-def test_gzip_files_laid_end_to_end_are_one_file(write: Write) -> None:
+def test_concatenated_gzip_files_are_read_as_one(write: Write) -> None:
     assert read_lines(write("a.gz", gzip.compress(b"one\n") + gzip.compress(b"two\n"))) == ["one", "two"]
 
 
-def test_a_byte_order_mark_goes_at_the_start_and_stays_elsewhere(write: Write) -> None:
+def test_a_byte_order_mark_is_removed_only_at_the_start(write: Write) -> None:
     assert read_lines(write("a", "\ufeffone\n\ufefftwo\n".encode())) == ["one", "\ufefftwo"]
 
 
-def test_a_pipe_reads_like_a_file(tmp_path: Path) -> None:
+def test_a_pipe_is_read_like_a_file(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_bytes, args=(gzip.compress(b"one\ntwo\n"),))
@@ -87,7 +87,7 @@ def test_a_json_table_has_source_and_target_and_may_have_more(write: Write) -> N
     assert read_pairs(path) == [Pair("a\tb", "é"), Pair("x", "y")]
 
 
-def test_a_line_of_exactly_the_longest_length_is_read(write: Write) -> None:
+def test_a_line_of_exactly_the_maximum_length_is_read(write: Write) -> None:
     line = "年" * MAX_LINE_CHARS
     assert read_lines(write("a", b"\xef\xbb\xbf" + line.encode())) == [line]
     assert read_lines(write("b", "🙂".encode() * MAX_LINE_CHARS + b"\n")) == ["🙂" * MAX_LINE_CHARS]
@@ -112,7 +112,7 @@ def test_files_of_different_length_are_refused_with_both_counts(write: Write) ->
     assert f"{source} has 3 lines but {target} has 2;" in refusal(source, target)
 
 
-def test_windows_line_endings_are_refused_at_the_first(write: Write) -> None:
+def test_windows_line_endings_are_refused_at_the_first_line(write: Write) -> None:
     sentence = refusal(write("a", b"one\ntwo\r\nthree\r\n"), read=read_lines)
     assert sentence.startswith("line 2 of ")
     assert "carriage return" in sentence
@@ -153,11 +153,11 @@ def test_a_blank_side_is_refused_with_its_file_and_line(write: Write, blank: str
 
 
 def noise(size: int) -> bytes:
-    """Lines that gzip cannot shrink to nothing, so that cutting the file loses some of them."""
+    """Return lines that do not compress well, so that truncating the file loses some of them."""
     return b"".join(b"%d\n" % (n * n * 7919 % 1_000_003) for n in range(size))
 
 
-def test_a_truncated_gzip_is_refused_with_how_far_it_was_read(write: Write) -> None:
+def test_a_truncated_gzip_is_refused_with_the_last_line_read(write: Write) -> None:
     sentence = refusal(write("cut.gz", gzip.compress(noise(20_000))[:-5_000]), read=read_lines)
     assert "damaged gzip file after line " in sentence
 
@@ -189,14 +189,14 @@ def test_a_tsv_row_without_two_columns_is_refused(write: Write, line: bytes, col
         (b'{"source": "\\u0000", "target": "y"}', "line break or a NUL inside its source"),
     ],
 )
-def test_a_json_row_that_is_no_pair_is_refused(write: Write, line: bytes, reason: str) -> None:
+def test_a_json_row_that_is_not_a_pair_is_refused(write: Write, line: bytes, reason: str) -> None:
     sentence = refusal(write("pairs.jsonl", b'{"source": "a", "target": "b"}\n' + line + b"\n"))
     assert sentence.startswith("line 2 of ")
     assert reason in sentence
 
 
 @pytest.mark.parametrize("name", ["pairs.csv", "pairs.txt.gz", "pairs"])
-def test_a_table_of_unknown_kind_is_told_what_fits(write: Write, name: str) -> None:
+def test_a_table_of_unknown_format_is_refused_with_the_known_ones(write: Write, name: str) -> None:
     sentence = refusal(write(name, b"one\teins\n"))
     assert ".tsv or .jsonl" in sentence
     assert "two parallel files" in sentence

@@ -1,3 +1,5 @@
+"""The corpus of dates: correct forms, unambiguous sources, and splits by day."""
+
 import datetime
 import functools
 import itertools
@@ -27,33 +29,32 @@ pairs_of = functools.cache(generate)
         ("bg", "short", "14.11.26 г."),
         ("cs", "weekday", "so 14. 11. 2026"),
         ("ar_EG", "numeric", "١٤/١١/٢٠٢٦"),
-        ("th", "medium", "14 พ.ย. 2026"),  # the Gregorian year: the Thai calendar would say 2569
+        ("th", "medium", "14 พ.ย. 2026"),  # Gregorian; 2569 in the Thai calendar
     ],
 )
-def test_a_date_is_written_as_its_readers_write_it(locale: str, form: str, text: str) -> None:
+def test_a_date_is_written_as_in_its_locale(locale: str, form: str, text: str) -> None:
     assert write_date(SATURDAY, locale=locale, form=form) == text
 
 
-def test_the_third_of_april_is_told_from_the_fourth_of_march_by_its_tag() -> None:
+def test_a_tag_distinguishes_the_third_of_april_from_the_fourth_of_march() -> None:
     april, march = datetime.date(2026, 4, 3), datetime.date(2026, 3, 4)
     assert write_date(april, locale="en_GB", form="short") == "en_GB 03/04/26"
     assert write_date(april, locale="es", form="short") == "es 3/4/26"
     assert write_date(march, locale="en_US", form="short") == "en_US 3/4/26"
 
 
-def test_slashes_are_tagged_where_americans_would_read_them_otherwise_and_dots_are_not() -> None:
+def test_slashes_are_tagged_because_of_the_american_order_and_dots_are_not() -> None:
     # Of the locales with slashes only en_US puts the month first; everyone with dots puts the day first.
     for locale, text in {"fr": "fr 14/11/26", "ar": "ar 14/11/26", "en_US": "en_US 11/14/26", "de": "14.11.26"}.items():
         assert write_date(SATURDAY, locale=locale, form="short") == text
-    assert (
-        write_date(SATURDAY, locale="ar_EG", form="short") == "١٤/١١/٢٦"
-    )  # no one else has slashes between these digits
+    # No other locale has slashes between these digits.
+    assert write_date(SATURDAY, locale="ar_EG", form="short") == "١٤/١١/٢٦"
     assert write_date(SATURDAY, locale="ko", form="short") == "26. 11. 14."
     assert write_date(SATURDAY, locale="sv", form="short") == "2026-11-14"
 
 
-def test_without_tags_only_the_tagged_forms_mean_two_dates() -> None:
-    # One, two, three and twelve can be a day, a month and a short year alike; thirteen can be no month.
+def test_only_tagged_forms_would_be_ambiguous_without_their_tags() -> None:
+    # 1, 2, 3 and 12 can each be a day, a month or a short year; 13 cannot be a month.
     some = itertools.product((2001, 2002, 2003, 2012), (1, 2, 3, 12), (1, 2, 3, 12, 13))
     meanings: dict[str, set[datetime.date]] = {}
     untagged = set()
@@ -68,7 +69,7 @@ def test_without_tags_only_the_tagged_forms_mean_two_dates() -> None:
             meanings.setdefault(source, set()).add(day)
     colliding = {source for source, days in meanings.items() if len(days) > 1}
     assert not colliding & untagged
-    assert "3/2/12" in colliding  # the tags earn their keep
+    assert "3/2/12" in colliding  # so tags are necessary
 
 
 def test_two_digits_name_one_year_of_the_calendar() -> None:
@@ -77,12 +78,12 @@ def test_two_digits_name_one_year_of_the_calendar() -> None:
 
 
 @pytest.mark.parametrize("locale", LOCALES)
-def test_the_full_form_names_the_true_weekday(locale: str) -> None:
+def test_the_full_form_names_the_correct_weekday(locale: str) -> None:
     week = [datetime.date(2026, 11, 9) + datetime.timedelta(n) for n in range(7)]  # a Monday and the six days after it
     names = Locale.parse(locale).days
     for day in week:
         text = write_date(day, locale=locale, form="full")
-        # Finnish has a case ending in a sentence (maanantaina) and none beside a date (maanantai).
+        # The Finnish weekday has a case ending in a sentence (maanantaina) but not next to a date (maanantai).
         assert any(names[context]["wide"][day.weekday()] in text for context in ("format", "stand-alone"))
 
 
@@ -100,7 +101,7 @@ def test_targets_are_the_days_of_their_split(split: str) -> None:
     assert all(split_of(datetime.date.fromisoformat(target)) == split for _, target in set(pairs))
 
 
-def test_no_day_of_the_held_out_splits_is_trained_on() -> None:
+def test_no_day_is_in_two_splits() -> None:
     train, valid, test = ({target for _, target in pairs_of(split)} for split in ("train", "valid", "test"))
     assert not train & valid
     assert not train & test
@@ -108,7 +109,7 @@ def test_no_day_of_the_held_out_splits_is_trained_on() -> None:
 
 
 @pytest.mark.parametrize("split", dates.SIZES)
-def test_every_split_goes_round_all_locales_in_all_forms(split: str) -> None:
+def test_every_split_has_all_locales_in_all_forms(split: str) -> None:
     pairs = pairs_of(split)
     styles = list(itertools.product(FORMS, LOCALES))
     assert len(styles) <= len(pairs)
@@ -124,12 +125,12 @@ def test_thirteen_scripts_occur_in_every_split(split: str) -> None:
     assert scripts >= {"DEVANAGARI", "BENGALI", "TAMIL", "THAI", "CJK", "HANGUL"}
 
 
-def test_the_locales_speak_at_least_thirty_languages() -> None:
+def test_the_locales_have_at_least_thirty_languages() -> None:
     assert len(set(LOCALES)) == len(LOCALES)
     assert len({locale.split("_")[0] for locale in LOCALES}) >= 30
 
 
-def test_sources_hold_what_a_keyboard_gives() -> None:
+def test_sources_contain_only_characters_that_people_type() -> None:
     for source, _ in pairs_of("train"):
         assert unicodedata.is_normalized("NFC", source)
         assert source == " ".join(source.split(" "))
@@ -142,7 +143,7 @@ def test_two_calls_give_the_same_pairs(split: str) -> None:
     assert generate(split) == pairs_of(split)
 
 
-def test_the_split_of_a_day_never_moves() -> None:
+def test_the_split_of_a_day_does_not_change_between_versions() -> None:
     # blake2b("attention " + ISO date), 8 bytes, modulo 100: below 8 is test, then below 10 valid, else train.
     assert split_of(datetime.date(2026, 11, 14)) == "test"
     assert split_of(datetime.date(1989, 11, 9)) == "test"

@@ -1,8 +1,8 @@
-"""The shipped recipes' files, where the real data is at hand (REGARD_DATA)."""
+"""The data files of the shipped recipes, if they are available (REGARD_DATA)."""
 
 import pytest
 
-from regard.config import load_recipe
+from regard.recipe_files import load_recipe
 from regard.text.bitext import load_bitext
 
 

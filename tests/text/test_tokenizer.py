@@ -1,4 +1,4 @@
-"""What holds for every tokenizer, then what each kind adds."""
+"""Properties of all tokenizers, then of each kind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from regard.text.symbols import train_symbols
 from regard.text.tokenizer import (
     BOS,
     EOS,
-    KINDS,
+    TOKENIZERS,
     UNK,
     Tokenizer,
     Tokenizers,
@@ -40,6 +40,7 @@ PAIRS = [
     for n in range(200)
 ]
 TEXTS = [text for pair in PAIRS for text in pair]
+KINDS = TOKENIZERS.names()
 SUBWORD_KINDS = ("bpe", "unigram")
 SYMBOL_KINDS = ("char", "word")
 
@@ -49,11 +50,11 @@ def trained() -> dict[str, Tokenizers]:
     return {kind: train_tokenizers(PAIRS, kind=kind, size=200, joint=True) for kind in KINDS}
 
 
-def joined(kind: str, pieces: list[str]) -> str:
-    """Pieces as a reader joins them."""
+def joined(kind: str, tokens: list[str]) -> str:
+    """Return the text of tokens."""
     if kind in SUBWORD_KINDS:
-        return "".join(pieces).replace("\u2581", " ").strip()
-    return {"char": "", "word": " "}[kind].join(pieces)
+        return "".join(tokens).replace("\u2581", " ").strip()
+    return {"char": "", "word": " "}[kind].join(tokens)
 
 
 def splits_of(tokenizer: Tokenizer, *, seed: int, rate: float = 0.3) -> list[list[int]]:
@@ -65,32 +66,32 @@ def drawn(tokenizer: Tokenizer, texts: list[str], *, seed: int, rate: float) -> 
     return [ids[start:end].tolist() for start, end in pairwise(starts)]
 
 
-# What holds for every kind.
+# All kinds
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_training_text_comes_back_from_its_ids(kind: str, trained: dict[str, Tokenizers]) -> None:
+def test_training_text_is_decoded_from_its_ids(kind: str, trained: dict[str, Tokenizers]) -> None:
     tokenizer = trained[kind].source
     assert [tokenizer.decode(ids) for ids in tokenizer.encode_all(TEXTS)] == TEXTS
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_ids_fill_the_range_and_three_are_reserved(kind: str, trained: dict[str, Tokenizers]) -> None:
+def test_ids_are_below_the_size_and_three_are_reserved(kind: str, trained: dict[str, Tokenizers]) -> None:
     tokenizer = trained[kind].source
     assert (UNK, BOS, EOS) == (0, 1, 2)
-    assert tokenizer.pieces([UNK, BOS, EOS]) == ["⁇", "<s>", "</s>"]
+    assert tokenizer.tokens([UNK, BOS, EOS]) == ["⁇", "<s>", "</s>"]
     used = {id for ids in tokenizer.encode_all(TEXTS) for id in ids}
     assert min(used) > EOS
     assert max(used) < tokenizer.size <= 200
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_text_can_write_the_begin_or_the_end(kind: str, trained: dict[str, Tokenizers]) -> None:
+def test_no_text_encodes_to_bos_or_eos(kind: str, trained: dict[str, Tokenizers]) -> None:
     assert not {BOS, EOS} & set(trained[kind].source.encode("<s> one </s> <unk> ⁇"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_decoding_skips_begin_and_end_and_marks_the_unknown(kind: str, trained: dict[str, Tokenizers]) -> None:
+def test_decoding_skips_bos_and_eos_and_marks_the_unknown(kind: str, trained: dict[str, Tokenizers]) -> None:
     tokenizer = trained[kind].source
     assert tokenizer.decode([BOS, *tokenizer.encode("two cats"), EOS]) == "two cats"
     assert tokenizer.decode(tokenizer.encode("two Ω")) == "two ⁇"
@@ -98,15 +99,15 @@ def test_decoding_skips_begin_and_end_and_marks_the_unknown(kind: str, trained: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_pieces_join_to_the_text(kind: str, trained: dict[str, Tokenizers]) -> None:
+def test_tokens_join_to_the_text(kind: str, trained: dict[str, Tokenizers]) -> None:
     tokenizer = trained[kind].source
     ids = tokenizer.encode("sieben kleine Hunde")
-    assert len(tokenizer.pieces(ids)) == len(ids)
-    assert joined(kind, tokenizer.pieces(ids)) == "sieben kleine Hunde"
+    assert len(tokenizer.tokens(ids)) == len(ids)
+    assert joined(kind, tokenizer.tokens(ids)) == "sieben kleine Hunde"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_many_texts_are_encoded_as_one_by_one(kind: str, trained: dict[str, Tokenizers]) -> None:
+def test_many_texts_are_encoded_like_single_ones(kind: str, trained: dict[str, Tokenizers]) -> None:
     tokenizer = trained[kind].source
     many = [*TEXTS, "", *TEXTS, "Ω", *TEXTS]
     assert len(many) > 1_000
@@ -117,7 +118,7 @@ def test_many_texts_are_encoded_as_one_by_one(kind: str, trained: dict[str, Toke
 
 @pytest.mark.parametrize("joint", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_loaded_pair_is_the_saved_pair(kind: str, joint: bool, tmp_path: Path) -> None:
+def test_loaded_tokenizers_equal_the_saved_ones(kind: str, joint: bool, tmp_path: Path) -> None:
     saved = train_tokenizers(PAIRS, kind=kind, size=200, joint=joint)
     saved.save(Folder(tmp_path / "run" / "tokenizer").make())
     loaded = load_tokenizers(Folder(tmp_path / "run" / "tokenizer"))
@@ -125,7 +126,7 @@ def test_a_loaded_pair_is_the_saved_pair(kind: str, joint: bool, tmp_path: Path)
     for before, after in ((saved.source, loaded.source), (saved.target, loaded.target)):
         assert (after.kind, after.size) == (kind, before.size)
         assert after.encode_all([*TEXTS, "Ω"]) == before.encode_all([*TEXTS, "Ω"])
-        assert after.pieces(range(after.size)) == before.pieces(range(before.size))
+        assert after.tokens(range(after.size)) == before.tokens(range(before.size))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -140,7 +141,7 @@ def test_training_twice_writes_the_same_bytes(kind: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_separate_sides_know_only_their_own_text(kind: str) -> None:
+def test_separate_tokenizers_know_only_their_own_side(kind: str) -> None:
     sides = train_tokenizers([("aa bb", "xx yy")] * 3, kind=kind, size=50, joint=False)
     assert not sides.joint
     assert UNK not in sides.source.encode("aa bb")
@@ -149,29 +150,29 @@ def test_separate_sides_know_only_their_own_text(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_more_ids_than_the_text_supports_give_what_there_is(kind: str) -> None:
+def test_a_small_text_gives_fewer_ids_than_asked_for(kind: str) -> None:
     tokenizer = train_tokenizers([("ab", "ab")], kind=kind, size=8_000, joint=True).source
     assert tokenizer.size < 12
     assert tokenizer.decode(tokenizer.encode("ab")) == "ab"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_text_beyond_what_the_trainer_takes_in_one_line_is_still_learnt(kind: str) -> None:
+def test_long_texts_are_used_for_training_in_full(kind: str) -> None:
     tokenizer = train_tokenizers([("ab " * 20_000 + "cd", "x" * 90_000)], kind=kind, size=50, joint=True).source
     assert UNK not in tokenizer.encode("cd ab")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_text_gives_no_tokenizer(kind: str) -> None:
+def test_training_without_text_is_refused(kind: str) -> None:
     for pairs in ([], [("", "")]):
-        with pytest.raises(DataError, match="no text to learn a tokenizer from"):
+        with pytest.raises(DataError, match="no text to train a tokenizer on"):
             train_tokenizers(pairs, kind=kind, size=50, joint=True)
 
 
-# Options that do not fit.
+# Invalid options
 
 
-def test_an_unknown_kind_names_its_neighbour() -> None:
+def test_an_unknown_kind_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(ConfigError, match=r"tokenizer.kind is 'unigramm'; did you mean 'unigram'\?"):
         train_tokenizers(PAIRS, kind="unigramm", size=50, joint=True)
 
@@ -183,37 +184,37 @@ def test_the_reserved_ids_must_fit(kind: str) -> None:
 
 
 @pytest.mark.parametrize("coverage", [0.5, 1.1])
-def test_coverage_has_a_range(coverage: float) -> None:
+def test_coverage_outside_its_range_is_refused(coverage: float) -> None:
     with pytest.raises(ConfigError, match=rf"tokenizer.coverage is {coverage}; it must be from 0.98 to 1"):
         train_tokenizers(PAIRS, kind="char", size=50, joint=True, coverage=coverage)
 
 
 @pytest.mark.parametrize(("kind", "needed"), [("bpe", 6), ("unigram", 6), ("char", 5)])
 def test_every_character_must_fit(kind: str, needed: int) -> None:
-    """Three reserved ids, "a" and "b"; SentencePiece adds its mark for a space."""
+    """There are three reserved ids, "a" and "b". SentencePiece adds its symbol for a space."""
     assert train_tokenizers([("ab", "ba")], kind=kind, size=needed, joint=True).source.size == needed
     with pytest.raises(ConfigError, match=rf"tokenizer.size is {needed - 1}, .*{needed}"):
         train_tokenizers([("ab", "ba")], kind=kind, size=needed - 1, joint=True)
 
 
-# Subwords.
+# Subwords
 
 
 @pytest.mark.parametrize("kind", SUBWORD_KINDS)
 @pytest.mark.parametrize("text", ["ﬁn … Ａ é e\u0301", "a\u00a0b\u3000c", "👩‍👩‍👧 🇩🇪", "x\u200by"])
-def test_subwords_leave_characters_as_they_were(kind: str, text: str) -> None:
+def test_subwords_do_not_normalize_characters(kind: str, text: str) -> None:
     tokenizer = train_tokenizers([(text, text)], kind=kind, size=100, joint=True).source
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
 @pytest.mark.parametrize("kind", SUBWORD_KINDS)
-def test_subwords_take_a_run_of_spaces_or_a_tab_as_one_space(kind: str, trained: dict[str, Tokenizers]) -> None:
+def test_subwords_treat_repeated_spaces_and_tabs_as_one_space(kind: str, trained: dict[str, Tokenizers]) -> None:
     tokenizer = trained[kind].source
     assert tokenizer.encode("  two \t cats ") == tokenizer.encode("two\tcats") == tokenizer.encode("two cats")
 
 
 @pytest.mark.parametrize("kind", SUBWORD_KINDS)
-def test_sampling_is_decided_by_its_seed(kind: str, trained: dict[str, Tokenizers]) -> None:
+def test_sampling_depends_on_its_seed(kind: str, trained: dict[str, Tokenizers]) -> None:
     tokenizer = trained[kind].source
     first = splits_of(tokenizer, seed=1)
     assert splits_of(tokenizer, seed=2) != first
@@ -222,7 +223,7 @@ def test_sampling_is_decided_by_its_seed(kind: str, trained: dict[str, Tokenizer
 
 
 @pytest.mark.parametrize("kind", SUBWORD_KINDS)
-def test_another_process_draws_the_same(kind: str, tmp_path: Path, trained: dict[str, Tokenizers]) -> None:
+def test_another_process_draws_the_same_splits(kind: str, tmp_path: Path, trained: dict[str, Tokenizers]) -> None:
     trained[kind].save(Folder(tmp_path).make())
     program = """
 import sys
@@ -244,17 +245,17 @@ print(tokenizer.resampled(["seven small dogs"] * 100, 0.3).draw(1)[0].tolist())
 
 
 @pytest.mark.parametrize(("kind", "rate"), [("bpe", 1e-12), ("unigram", 1e4)])
-def test_sampling_that_cannot_vary_is_the_split_of_sentencepiece(
+def test_sampling_without_variation_equals_sentencepiece(
     kind: str, rate: float, trained: dict[str, Tokenizers]
 ) -> None:
-    """No merge is dropped in a trillion; and the best segmentation to the power of 10,000 outweighs all others."""
+    """One merge in a trillion is dropped; and the best split to the power of 10,000 outweighs all others."""
     tokenizer = trained[kind].source
     texts = [*TEXTS, "", "ΩΩ seΩven", "a\u2581b", " ein  Hund\t", "dogs" * 200]
     assert drawn(tokenizer, texts, seed=1, rate=rate) == tokenizer.encode_all(texts)
 
 
 @pytest.mark.parametrize("kind", SUBWORD_KINDS)
-def test_sampling_is_not_disturbed_by_what_was_encoded_between(kind: str, trained: dict[str, Tokenizers]) -> None:
+def test_sampling_does_not_depend_on_other_calls(kind: str, trained: dict[str, Tokenizers]) -> None:
     tokenizer = trained[kind].source
     first = splits_of(tokenizer, seed=7)
     for other in SUBWORD_KINDS:
@@ -264,13 +265,13 @@ def test_sampling_is_not_disturbed_by_what_was_encoded_between(kind: str, traine
 
 
 @pytest.mark.parametrize("kind", SUBWORD_KINDS)
-def test_sampling_in_several_threads_at_once_is_sampling_in_turn(kind: str, trained: dict[str, Tokenizers]) -> None:
+def test_sampling_in_several_threads_equals_sampling_in_sequence(kind: str, trained: dict[str, Tokenizers]) -> None:
     tokenizer = trained[kind].source
-    in_turn = [splits_of(tokenizer, seed=seed) for seed in range(8)]
+    in_sequence = [splits_of(tokenizer, seed=seed) for seed in range(8)]
     texts = tokenizer.resampled(TEXTS, 0.3)
     with ThreadPoolExecutor(4) as threads:
-        at_once = list(threads.map(texts.draw, range(8)))
-    assert [[ids[start:end].tolist() for start, end in pairwise(starts)] for ids, starts in at_once] == in_turn
+        concurrent = list(threads.map(texts.draw, range(8)))
+    assert [[ids[start:end].tolist() for start, end in pairwise(starts)] for ids, starts in concurrent] == in_sequence
 
 
 @pytest.mark.parametrize("kind", SUBWORD_KINDS)
@@ -281,32 +282,32 @@ def test_any_integer_is_a_seed(kind: str, seed: int, trained: dict[str, Tokenize
 
 
 @pytest.mark.parametrize("kind", SUBWORD_KINDS)
-def test_a_sampled_split_says_the_same_text(kind: str, trained: dict[str, Tokenizers]) -> None:
+def test_a_sampled_split_decodes_to_the_same_text(kind: str, trained: dict[str, Tokenizers]) -> None:
     tokenizer = trained[kind].source
     assert [tokenizer.decode(ids) for ids in splits_of(tokenizer, seed=3)] == TEXTS
 
 
-def test_bpe_that_drops_every_merge_spells_the_word(trained: dict[str, Tokenizers]) -> None:
+def test_bpe_that_drops_every_merge_splits_into_characters(trained: dict[str, Tokenizers]) -> None:
     tokenizer = trained["bpe"].source
     [ids] = drawn(tokenizer, ["dogs"], seed=0, rate=1.0)
-    assert tokenizer.pieces(ids) == ["\u2581", "d", "o", "g", "s"]
+    assert tokenizer.tokens(ids) == ["\u2581", "d", "o", "g", "s"]
 
 
 def test_bpe_drops_each_merge_with_the_given_probability(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The merges of "ab" are "ab" and then "▁ab": at one half, the first fails in 1/2 and the second alone in 1/4."""
-    monkeypatch.setattr(resampling, "SPOILED", 4_000)  # as many as there are draws, so that hardly any comes twice
+    """The merges of "ab" are "ab" and then "▁ab": at rate 1/2, 1/2 of all draws drop the first and 1/4 only the second."""
+    monkeypatch.setattr(resampling, "DROPOUT_SPLITS", 4_000)  # as many as draws, so that hardly any is drawn twice
     tokenizer = train_tokenizers([("ab", "ab")], kind="bpe", size=8, joint=True).source
-    assert tokenizer.pieces(range(3, 8)) == ["ab", "\u2581ab", "a", "b", "\u2581"]
+    assert tokenizer.tokens(range(3, 8)) == ["ab", "\u2581ab", "a", "b", "\u2581"]
     splits = drawn(tokenizer, ["ab"] * 4_000, seed=1, rate=0.5)
-    counts = Counter(" ".join(tokenizer.pieces(ids)) for ids in splits)
+    counts = Counter(" ".join(tokenizer.tokens(ids)) for ids in splits)
     assert counts.keys() == {"\u2581 a b", "\u2581 ab", "\u2581ab"}
     assert counts["\u2581 a b"] / 4_000 == pytest.approx(1 / 2, abs=0.04)
     assert counts["\u2581 ab"] / 4_000 == pytest.approx(1 / 4, abs=0.04)
 
 
-def test_unigram_at_a_rate_near_0_draws_all_splits_alike(trained: dict[str, Tokenizers]) -> None:
+def test_unigram_at_a_rate_near_0_draws_all_splits_equally_often(trained: dict[str, Tokenizers]) -> None:
     tokenizer = trained["unigram"].source
-    known = set(tokenizer.pieces(range(3, tokenizer.size)))
+    known = set(tokenizer.tokens(range(3, tokenizer.size)))
 
     def splits(word: str) -> list[list[str]]:
         if not word:
@@ -316,27 +317,27 @@ def test_unigram_at_a_rate_near_0_draws_all_splits_alike(trained: dict[str, Toke
 
     possible = Counter(map(tuple, splits("\u2581small")))
     splits_drawn = drawn(tokenizer, ["small"] * 1_000 * len(possible), seed=1, rate=1e-9)
-    counts = Counter(tuple(tokenizer.pieces(ids)) for ids in splits_drawn)
+    counts = Counter(tuple(tokenizer.tokens(ids)) for ids in splits_drawn)
     assert len(possible) > 1
     assert counts.keys() == possible.keys()
     assert all(count == pytest.approx(1_000, abs=160) for count in counts.values())  # five standard deviations
 
 
-def test_a_merge_fails_as_often_as_it_should_among_few_ways_too() -> None:
-    """Both merges of "ab" succeed in 0.9 ** 2 = 81 % of all draws, however many ways to fail are known."""
+def test_the_drop_rate_does_not_depend_on_the_number_of_splits() -> None:
+    """Both merges of "ab" are kept in 0.9 ** 2 = 81 % of all draws."""
     tokenizer = train_tokenizers([("ab", "ab")], kind="bpe", size=8, joint=True).source
     splits = drawn(tokenizer, ["ab"] * 10_000, seed=1, rate=0.1)
     assert splits.count(tokenizer.encode("ab")) / 10_000 == pytest.approx(0.81, abs=0.02)
 
 
-def test_a_word_with_failed_merges_is_split_in_many_ways_but_not_in_ever_new_ones() -> None:
+def test_a_word_has_many_splits_with_dropped_merges_but_a_limited_number() -> None:
     tokenizer = train_tokenizers([("abcdefgh", "abcdefgh")], kind="bpe", size=19, joint=True).source
     splits = set(map(tuple, drawn(tokenizer, ["abcdefgh"] * 10_000, seed=1, rate=0.3)))
-    assert 10 <= len(splits) <= 1 + resampling.SPOILED
+    assert 10 <= len(splits) <= 1 + resampling.DROPOUT_SPLITS
 
 
-def test_epochs_of_one_corpus_draw_what_a_fresh_process_would(trained: dict[str, Tokenizers]) -> None:
-    """Splits that were met in earlier epochs do not change later ones."""
+def test_a_later_epoch_draws_what_a_new_process_would(trained: dict[str, Tokenizers]) -> None:
+    """Splits of earlier epochs do not influence later ones."""
     for kind in SUBWORD_KINDS:
         corpus = trained[kind].source.resampled(TEXTS, 0.3)
         third = [corpus.draw(seed) for seed in range(3)][-1]
@@ -354,24 +355,24 @@ def test_a_sampling_rate_out_of_range_is_refused(kind: str, rate: float, trained
 
 
 @pytest.mark.parametrize("kind", SYMBOL_KINDS)
-def test_symbols_cannot_be_sampled(kind: str, trained: dict[str, Tokenizers]) -> None:
+def test_characters_and_words_cannot_be_sampled(kind: str, trained: dict[str, Tokenizers]) -> None:
     with pytest.raises(ConfigError, match="subword sampling needs bpe or unigram"):
         splits_of(trained[kind].source, seed=1, rate=0.1)
 
 
-# Symbols.
+# Characters and words
 
 
 def test_characters_are_ranked_by_count_and_then_by_code_point() -> None:
     """ "b" twice; then one each of a space, "a" and "年", in code point order."""
     tokenizer = train_tokenizers([("b a", "b年")], kind="char", size=50, joint=True).source
-    assert tokenizer.pieces(range(tokenizer.size)) == ["⁇", "<s>", "</s>", "b", " ", "a", "年"]
+    assert tokenizer.tokens(range(tokenizer.size)) == ["⁇", "<s>", "</s>", "b", " ", "a", "年"]
     assert tokenizer.encode("a b?") == [5, 4, 3, UNK]
 
 
 def test_words_beyond_the_size_are_unknown() -> None:
     tokenizer = train_tokenizers([("to be or", "to be"), ("to", "x")], kind="word", size=5, joint=True).source
-    assert tokenizer.pieces(range(tokenizer.size)) == ["⁇", "<s>", "</s>", "to", "be"]
+    assert tokenizer.tokens(range(tokenizer.size)) == ["⁇", "<s>", "</s>", "to", "be"]
     assert tokenizer.encode("to  be or\tnot") == [3, 4, UNK, UNK]
     assert tokenizer.decode([3, 4, UNK]) == "to be ⁇"
 
@@ -387,12 +388,12 @@ GROESSE = train_tokenizers([("Größe 年", "\u2028é e\u0301 \t😀")], kind="c
 
 
 @given(st.text(alphabet="Größe 年\u2028é\u0301\t😀"))
-def test_any_text_over_known_characters_comes_back(text: str) -> None:
+def test_any_text_of_known_characters_is_decoded_from_its_ids(text: str) -> None:
     assert GROESSE.decode(GROESSE.encode(text)) == text
-    assert "".join(GROESSE.pieces(GROESSE.encode(text))) == text
+    assert "".join(GROESSE.tokens(GROESSE.encode(text))) == text
 
 
-# Loading what is not there, or not whole.
+# Missing and damaged files
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -406,15 +407,15 @@ def test_a_damaged_file_is_named(
     if damage == "missing":
         path.unlink()
     else:
-        whole = path.read_bytes()
-        path.write_bytes({"cut": whole[: len(whole) // 2], "empty": b"", "garbage": b"\xff\x00\xfe" * 99}[damage])
+        content = path.read_bytes()
+        path.write_bytes({"cut": content[: len(content) // 2], "empty": b"", "garbage": b"\xff\x00\xfe" * 99}[damage])
     with pytest.raises(CheckpointError) as caught:
         load_tokenizers(Folder(tmp_path))
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_without_a_tokenizer_says_so(tmp_path: Path) -> None:
+def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"tokenizer.json is missing"):
         load_tokenizers(Folder(tmp_path / "absent"))
 
@@ -427,7 +428,7 @@ def test_a_folder_without_a_tokenizer_says_so(tmp_path: Path) -> None:
         (b'{"kind": "bpe", "joint": "yes"}', "Expected `bool`"),
     ],
 )
-def test_a_description_that_does_not_fit_is_refused(saved: bytes, reason: str, tmp_path: Path) -> None:
+def test_an_invalid_description_is_refused(saved: bytes, reason: str, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_bytes(saved)
     with pytest.raises(CheckpointError) as caught:
         load_tokenizers(Folder(tmp_path))
@@ -435,8 +436,8 @@ def test_a_description_that_does_not_fit_is_refused(saved: bytes, reason: str, t
 
 
 @pytest.mark.parametrize(("kind", "symbols"), [("char", b'["a", "a"]'), ("char", b'["ab"]'), ("word", b'["a b"]')])
-def test_symbols_that_no_text_could_have_given_are_refused(kind: str, symbols: bytes, tmp_path: Path) -> None:
+def test_impossible_symbols_are_refused(kind: str, symbols: bytes, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_bytes(b'{"kind": "%s", "joint": true}' % kind.encode())
     (tmp_path / "joint.json").write_bytes(symbols)
-    with pytest.raises(CheckpointError, match=f"not a list of different {kind} symbols"):
+    with pytest.raises(CheckpointError, match=f"not a list of distinct {kind} symbols"):
         load_tokenizers(Folder(tmp_path))

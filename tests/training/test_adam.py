@@ -1,4 +1,4 @@
-"""Adam: PyTorch's numbers, without its compiler."""
+"""Adam computes what PyTorch's Adam computes, without importing the compiler."""
 
 import subprocess
 import sys
@@ -18,10 +18,10 @@ def weights():
 
 
 @pytest.mark.parametrize(("decoupled", "theirs"), [(False, torch.optim.Adam), (True, torch.optim.AdamW)])
-def test_it_takes_the_steps_of_pytorch(decoupled, theirs):
+def test_steps_equal_those_of_pytorch(decoupled, theirs):
     ours, other = weights(), weights()
-    optimizer, reference = Adam(ours, decoupled=decoupled, **SETTINGS), theirs(other, lr=0.125, **SETTINGS)
-    optimizer.rate.fill_(0.125)
+    optimizer = Adam(ours, lr=0.125, decoupled=decoupled, **SETTINGS)
+    reference = theirs(other, lr=0.125, **SETTINGS)
     draw = torch.Generator().manual_seed(2)
     for _ in range(5):
         for one, two in zip(ours, other, strict=True):
@@ -33,10 +33,9 @@ def test_it_takes_the_steps_of_pytorch(decoupled, theirs):
         torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-6)
 
 
-def test_a_skipped_step_leaves_weights_moments_and_count():
+def test_a_skipped_step_changes_neither_weights_nor_moments_nor_step_count():
     ours = weights()
-    optimizer = Adam(ours, decoupled=True, **SETTINGS)
-    optimizer.rate.fill_(0.1)
+    optimizer = Adam(ours, lr=0.1, decoupled=True, **SETTINGS)
 
     def everything():
         state = [value for one in ours for value in optimizer.state[one].values()]
@@ -52,21 +51,20 @@ def test_a_skipped_step_leaves_weights_moments_and_count():
     assert all(torch.equal(one, two) for one, two in zip(before, everything(), strict=True))
 
 
-def test_weights_without_a_gradient_stay():
+def test_weights_without_a_gradient_do_not_change():
     ours = weights()
     kept = [one.clone() for one in ours]
-    optimizer = Adam(ours, decoupled=True, **SETTINGS)
-    optimizer.rate.fill_(0.1)
+    optimizer = Adam(ours, lr=0.1, decoupled=True, **SETTINGS)
     optimizer.step(excess=None, skip=GO)
     ours[0].grad = torch.ones_like(ours[0])
     optimizer.step(excess=None, skip=GO)
     assert [torch.equal(one, two) for one, two in zip(ours, kept, strict=True)] == [False, True, True]
-    optimizer.forget_gradients()
+    optimizer.zero_grad()
     assert ours[0].grad is None
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
-def test_training_does_not_wait_for_the_compiler_to_be_imported(tmp_path, optimizer):
+def test_training_does_not_import_the_compiler(tmp_path, optimizer):
     overrides = ["train.steps=2", f"train.optimizer={optimizer}"]
     program = f"""
 import sys

@@ -1,4 +1,4 @@
-"""Means of weights."""
+"""Averages of weights."""
 
 import pytest
 import torch
@@ -6,12 +6,12 @@ import torch
 from regard.training.averaging import MovingAverage, mean_weights
 
 
-def test_the_mean_of_checkpoints():
+def test_mean_weights_average_checkpoints():
     mean = mean_weights([{"w": torch.tensor([1.0, 2.0])}, {"w": torch.tensor([3.0, 6.0])}])
     assert mean["w"].tolist() == [2.0, 4.0]
 
 
-def test_the_moving_average_moves_slowly_once_it_is_warm():
+def test_the_moving_average_uses_a_smaller_decay_at_first():
     average = MovingAverage({"w": torch.zeros(1)}, decay=0.75)
     average.update({"w": torch.ones(1)}, step=1)  # at first the decay is (1 + step) / (10 + step)
     assert average.average["w"].item() == pytest.approx(1 - 2 / 11)

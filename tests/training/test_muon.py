@@ -1,4 +1,4 @@
-"""Muon: orthogonal directions for hidden matrices, AdamW for the rest, and the manners of a fused optimizer."""
+"""Muon: orthogonal updates for hidden matrices, AdamW for all other weights, and skipped steps that change nothing."""
 
 import math
 
@@ -6,21 +6,21 @@ import pytest
 import torch
 
 from regard.config import TrainConfig
-from regard.data.loader import make_batch
+from regard.data.collate import make_batch
+from regard.training.data_parallel import DistributedModel
 from regard.training.muon import orthogonalize
-from regard.training.spread import Spread
 from regard.training.step import make_optimizer, read, training_step
 from tests.training.test_step import SOURCES, TARGETS, fresh
 
 
 @pytest.mark.parametrize("shape", [(3, 16, 64), (1, 64, 16), (2, 32, 32)])
-def test_singular_values_end_near_one_and_directions_stay(shape):
+def test_orthogonalizing_moves_singular_values_near_one_and_keeps_directions(shape):
     torch.manual_seed(0)
     matrices = torch.randn(shape)
     result = orthogonalize(matrices)
     values = torch.linalg.svdvals(result)
     assert values.min() > 0.3 and values.max() < 1.25
-    # The best orthogonal matrix is UVᵀ; ours has the same U and V, so it lies close to it.
+    # The best orthogonal matrix is UVᵀ; ours has the same U and V, so the two are close.
     left, _, right = torch.linalg.svd(matrices, full_matrices=False)
     cosine = torch.nn.functional.cosine_similarity((left @ right).flatten(1), result.flatten(1))
     assert cosine.min() > 0.95
@@ -39,7 +39,7 @@ def stepped(**settings):
     (cost,) = read(
         [
             training_step(
-                Spread(model, smoothing=config.label_smoothing),
+                DistributedModel(model, smoothing=config.label_smoothing),
                 optimizer,
                 [make_batch(SOURCES, TARGETS)],
                 config,
@@ -50,23 +50,24 @@ def stepped(**settings):
     return before, dict(model.named_parameters()), optimizer, cost
 
 
-def test_queries_keys_and_values_are_taken_apart():
+def test_queries_keys_and_values_are_orthogonalized_separately():
     before, after, _, _ = stepped()
     name = "encoder.0.attention.project.weight"
     change = (before[name] - after[name].detach()) / (0.01 * 0.2 * 16**0.5)
-    for block in change.split(16):  # the largest value of each of the three is near 1; that of the whole is larger
+    # The largest singular value of each of the three matrices is near 1; that of the undivided weight is larger.
+    for block in change.split(16):
         assert 0.6 < torch.linalg.svdvals(block).max().item() < 1.25
     assert torch.linalg.svdvals(change).max() > 1.25
 
 
-def test_an_update_has_the_size_of_one_of_adamw():
+def test_an_update_has_the_size_of_an_adamw_update():
     before, after, _, _ = stepped()
     for name in ("encoder.0.feed_forward.inner.weight", "decoder.0.cross_attention.query.weight"):
         size = (before[name] - after[name].detach()).square().mean().sqrt().item()
         assert size == pytest.approx(0.01 * 0.2, rel=0.35)
 
 
-def test_embeddings_norms_and_biases_are_left_to_adam():
+def test_embeddings_norms_and_biases_are_updated_by_adam():
     _, after, optimizer, _ = stepped()
     of_muon = {name for name, one in after.items() if "momentum" in optimizer.state[one]}
     assert of_muon == {name for name, one in after.items() if one.dim() == 2 and "embedding" not in name}
@@ -77,13 +78,13 @@ def test_a_gradient_that_is_not_finite_changes_nothing():
     model, config = fresh(), TrainConfig(optimizer="muon", weight_decay=0.1)
     optimizer = make_optimizer(model, config)
     batch = [make_batch(SOURCES, TARGETS)]
-    training_step(Spread(model, smoothing=config.label_smoothing), optimizer, batch, config, rate=0.01)
+    training_step(DistributedModel(model, smoothing=config.label_smoothing), optimizer, batch, config, rate=0.01)
     weight = model.encoder[0].attention.project.weight
     momentum = optimizer.state[weight]["momentum"].clone()
     kept = {name: one.detach().clone() for name, one in model.named_parameters()}
     with torch.no_grad():
         model.target_embedding[0, 0] = kept["target_embedding"][0, 0] = math.nan
-    training_step(Spread(model, smoothing=config.label_smoothing), optimizer, batch, config, rate=0.01)
+    training_step(DistributedModel(model, smoothing=config.label_smoothing), optimizer, batch, config, rate=0.01)
     assert torch.equal(optimizer.state[weight]["momentum"], momentum)
     for name, one in model.named_parameters():
         assert torch.equal(one.detach().nan_to_num(9.0), kept[name].nan_to_num(9.0)), name

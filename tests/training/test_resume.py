@@ -1,4 +1,4 @@
-"""A run that was stopped, or killed, goes on as if nothing had happened."""
+"""A run that was stopped or killed resumes as if it had not been interrupted."""
 
 import json
 import os
@@ -30,7 +30,7 @@ VARIANTS = {
     "plain": [],
     "ema, accumulation, averaging": ["train.ema=0.9", "train.accumulate=2", "train.average=2"],
     "best": ["train.final=best", "train.metric=loss", "train.keep=1"],
-    "sampled pieces": ["tokenizer.kind=bpe", "tokenizer.size=40", "tokenizer.sampling=0.3", "train.tokens=256"],
+    "subword sampling": ["tokenizer.kind=bpe", "tokenizer.size=40", "tokenizer.sampling=0.3", "train.tokens=256"],
 }
 
 
@@ -55,19 +55,19 @@ def stop_after(step):
 
 @pytest.mark.parametrize("stop_at", [13, 25])
 @pytest.mark.parametrize("extra", VARIANTS.values(), ids=VARIANTS.keys())
-def test_stopped_and_resumed_equals_never_stopped_bit_for_bit(tmp_path, extra, stop_at):
-    regard.train("reverse", out=tmp_path / "whole", overrides=[*SETTINGS, *extra])
+def test_a_stopped_and_resumed_run_equals_an_uninterrupted_one_bit_for_bit(tmp_path, extra, stop_at):
+    regard.train("reverse", out=tmp_path / "uninterrupted", overrides=[*SETTINGS, *extra])
     listen, stop = stop_after(stop_at)
     first = regard.train("reverse", out=tmp_path / "parts", overrides=[*SETTINGS, *extra], listen=listen, stop=stop)
     assert not first.finished
     assert regard.train("reverse", out=tmp_path / "parts", overrides=[*SETTINGS, *extra]).finished
-    whole, parts = weights(tmp_path / "whole"), weights(tmp_path / "parts")
-    assert all(whole[name].equal(parts[name]) for name in whole)
-    assert losses(tmp_path / "whole") == losses(tmp_path / "parts")
+    uninterrupted, parts = weights(tmp_path / "uninterrupted"), weights(tmp_path / "parts")
+    assert all(uninterrupted[name].equal(parts[name]) for name in uninterrupted)
+    assert losses(tmp_path / "uninterrupted") == losses(tmp_path / "parts")
 
 
-def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path):
-    regard.train("reverse", out=tmp_path / "whole", overrides=SETTINGS)
+def test_a_killed_run_resumes_from_its_last_checkpoint(tmp_path):
+    regard.train("reverse", out=tmp_path / "uninterrupted", overrides=SETTINGS)
     call = f"regard.train('reverse', out='killed', overrides={SETTINGS!r}, listen=lambda e: print(e, flush=True))"
     process = subprocess.Popen(
         [sys.executable, "-c", f"import regard; {call}"],
@@ -84,12 +84,12 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path):
     process.wait()
     assert not RunFolder(tmp_path / "killed").finished
     regard.train("reverse", out=tmp_path / "killed", overrides=SETTINGS)
-    whole, killed = weights(tmp_path / "whole"), weights(tmp_path / "killed")
-    assert all(whole[name].equal(killed[name]) for name in whole)
-    assert losses(tmp_path / "whole") == losses(tmp_path / "killed")
+    uninterrupted, killed = weights(tmp_path / "uninterrupted"), weights(tmp_path / "killed")
+    assert all(uninterrupted[name].equal(killed[name]) for name in uninterrupted)
+    assert losses(tmp_path / "uninterrupted") == losses(tmp_path / "killed")
 
 
-def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(tmp_path):
+def test_a_damaged_checkpoint_is_reported_and_the_previous_one_is_used(tmp_path):
     listen, stop = stop_after(25)
     regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS, listen=listen, stop=stop)
     newest = sorted((tmp_path / "run" / "checkpoints").iterdir())[-1]
@@ -99,25 +99,26 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(tmp_path):
     listen = lambda event: notes.append(event.text) if isinstance(event, Noted) else None  # noqa: E731
     regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS, listen=listen)
     assert any(newest.name in note and "damaged" in note for note in notes)
-    regard.train("reverse", out=tmp_path / "whole", overrides=SETTINGS)
-    whole, mended = weights(tmp_path / "whole"), weights(tmp_path / "run")
-    assert all(whole[name].equal(mended[name]) for name in whole)
+    regard.train("reverse", out=tmp_path / "uninterrupted", overrides=SETTINGS)
+    uninterrupted, mended = weights(tmp_path / "uninterrupted"), weights(tmp_path / "run")
+    assert all(uninterrupted[name].equal(mended[name]) for name in uninterrupted)
 
 
-def test_another_recipe_is_refused_with_what_differs(tmp_path):
+def test_another_recipe_is_refused_and_the_difference_is_named(tmp_path):
     regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS)
     with pytest.raises(ConfigError, match=r"train\.seed: 1 -> 2"):
         regard.train("reverse", out=tmp_path / "run", overrides=[*SETTINGS, "train.seed=2"])
 
 
-def test_a_stop_before_the_first_step_leaves_a_run_that_can_begin(tmp_path):
-    answers = iter([False, True, True])  # the stop comes when the folder is there and no step has been taken
+def test_a_run_that_was_stopped_before_its_first_step_can_be_resumed(tmp_path):
+    # The request to stop comes when the folder exists and no step has been taken.
+    answers = iter([False, True, True])
     first = regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS, stop=lambda: next(answers))
     assert not first.finished
     assert regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS).finished
 
 
-def test_checkpoints_of_another_run_are_not_taken_for_ones_own(tmp_path):
+def test_checkpoints_without_a_recipe_are_refused(tmp_path):
     regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS)
     (tmp_path / "run" / "recipe.toml").unlink()
     assert not RunFolder(tmp_path / "run").finished
@@ -125,7 +126,7 @@ def test_checkpoints_of_another_run_are_not_taken_for_ones_own(tmp_path):
         regard.train("sort", out=tmp_path / "run", overrides=SETTINGS)
 
 
-def test_changed_text_is_noticed(tmp_path):
+def test_a_run_whose_text_has_changed_is_refused(tmp_path):
     (tmp_path / "pairs.tsv").write_text("a b\tb a\nc d\td c\n")
     recipe = '[data]\ntrain = { pairs = "pairs.tsv" }\n[tokenizer]\nkind = "word"\n[model]\nkind = "transformer"\n'
     (tmp_path / "my.toml").write_text(recipe)
@@ -137,21 +138,21 @@ def test_changed_text_is_noticed(tmp_path):
         regard.train(str(tmp_path / "my.toml"), out=tmp_path / "run", overrides=settings)
 
 
-def test_two_processes_do_not_write_one_run(tmp_path):
+def test_a_run_that_another_process_trains_is_refused(tmp_path):
     run = RunFolder(tmp_path / "run")
     with run.locked(), pytest.raises(CheckpointError, match="another process is training"):
         regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS)
     assert regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS).finished
 
 
-def test_other_threads_and_another_display_do_not_make_another_run(tmp_path):
+def test_settings_of_machine_and_display_may_change_when_a_run_resumes(tmp_path):
     listen, stop = stop_after(3)
     regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS, listen=listen, stop=stop)
     other = [*SETTINGS, "train.log_every=7", "train.keep=9"]
     assert regard.train("reverse", out=tmp_path / "run", overrides=other).finished
 
 
-def test_a_change_that_is_meant_is_accepted_and_kept(tmp_path):
+def test_an_accepted_change_is_written_to_the_recipe(tmp_path):
     listen, stop = stop_after(13)
     regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS, listen=listen, stop=stop)
     longer = [*SETTINGS, "train.steps=40", "train.lr=0.001"]
@@ -166,17 +167,18 @@ def test_a_change_that_is_meant_is_accepted_and_kept(tmp_path):
     assert losses(tmp_path / "run")[-1][0] == 40
 
 
-def test_a_recipe_whose_writing_was_cut_short_is_put_in_its_place(tmp_path):
+def test_an_interrupted_replacement_of_the_recipe_is_completed(tmp_path):
     regard.train("reverse", out=tmp_path / "run", overrides=[*SETTINGS, "train.steps=10"])
     run = RunFolder(tmp_path / "run")
     old = (run.path / "recipe.toml").read_bytes()
     run.change_recipe(run.recipe())
-    (run.path / "recipe.toml").rename(run.path / ".recipe.toml.new")  # as if killed before the last rename ...
-    (run.path / "recipe.toml").write_bytes(old.replace(b"steps = 10", b"steps = 11"))  # ... with another one there
+    # As if the process had been killed before the last rename, with another recipe in place.
+    (run.path / "recipe.toml").rename(run.path / ".recipe.toml.new")
+    (run.path / "recipe.toml").write_bytes(old.replace(b"steps = 10", b"steps = 11"))
     assert run.recipe().train.steps == 10
 
 
-def test_what_a_run_was_made_by_cannot_change(tmp_path):
+def test_settings_that_weights_or_optimizer_depend_on_cannot_change(tmp_path):
     listen, stop = stop_after(13)
     regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS, listen=listen, stop=stop)
     for key, value in (
@@ -190,7 +192,7 @@ def test_what_a_run_was_made_by_cannot_change(tmp_path):
     assert regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS).finished
 
 
-def test_a_run_whose_batches_were_made_another_way_goes_on_with_the_next_epoch(tmp_path):
+def test_a_run_whose_batches_are_made_another_way_resumes_at_the_next_epoch(tmp_path):
     listen, stop = stop_after(13)
     regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS, listen=listen, stop=stop)
     newest = RunFolder(tmp_path / "run").checkpoints()[-1]
@@ -199,12 +201,12 @@ def test_a_run_whose_batches_were_made_another_way_goes_on_with_the_next_epoch(t
     checkpoint = RunFolder(tmp_path / "run").read_checkpoint(newest.name, training=True)
     checkpoint.counters["batching"] = "PackedLoader"
     write_checkpoint(Folder(newest.parent), newest.name, checkpoint)
-    heard = []
-    assert regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS, listen=heard.append).finished
-    assert any("another way" in event.text for event in heard if isinstance(event, Noted))
+    events = []
+    assert regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS, listen=events.append).finished
+    assert any("another way" in event.text for event in events if isinstance(event, Noted))
 
 
-def test_what_a_killed_process_left_behind_is_swept(tmp_path):
+def test_files_that_a_killed_process_left_behind_are_removed(tmp_path):
     listen, stop = stop_after(13)
     regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS, listen=listen, stop=stop)
     left = tmp_path / "run" / "checkpoints" / ".step-00000017.tmp"

@@ -1,4 +1,4 @@
-"""One step: what micro-batches, clipping and bad numbers do to it."""
+"""One training step: micro-batches, clipping, and gradients that are not finite."""
 
 import math
 
@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from regard.config import TrainConfig
-from regard.data.loader import make_batch
+from regard.data.collate import make_batch
 from regard.models import build_model
-from regard.training.loss import sequence_loss
-from regard.training.spread import Spread
+from regard.training.data_parallel import DistributedModel
 from regard.training.step import make_optimizer, read, training_step
 
 TABLE = {"kind": "transformer", "width": 16, "num_layers": 1, "num_heads": 2, "hidden": 32, "dropout": 0.0}
@@ -29,7 +28,7 @@ def weights_after(batches, **settings):
     (result,) = read(
         [
             training_step(
-                Spread(model, smoothing=config.label_smoothing),
+                DistributedModel(model, smoothing=config.label_smoothing),
                 make_optimizer(model, config),
                 batches,
                 config,
@@ -44,26 +43,26 @@ def gradients(batches, smoothing):
     model = fresh()
     tokens = sum(batch.num_tokens for batch in batches)
     for batch in batches:
-        (sequence_loss(model, batch, smoothing=smoothing).total / tokens).backward()
+        (model(batch, smoothing=smoothing) / tokens).backward()
     return {name: parameter.grad for name, parameter in model.named_parameters()}
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_gradient_of_k_micro_batches_is_that_of_the_whole_batch(smoothing):
-    whole = gradients([make_batch(SOURCES, TARGETS)], smoothing)
+def test_the_gradient_of_micro_batches_equals_that_of_one_batch(smoothing):
+    single = gradients([make_batch(SOURCES, TARGETS)], smoothing)
     parts = gradients([make_batch(SOURCES[:1], TARGETS[:1]), make_batch(SOURCES[1:], TARGETS[1:])], smoothing)
-    for name, gradient in whole.items():
+    for name, gradient in single.items():
         torch.testing.assert_close(parts[name], gradient, rtol=1e-4, atol=1e-6)
 
 
-def test_a_step_over_micro_batches_changes_the_weights_as_one_over_the_whole():
-    whole, first = weights_after([make_batch(SOURCES, TARGETS)], eps=1e-3)
+def test_a_step_with_micro_batches_equals_a_step_with_one_batch():
+    single, first = weights_after([make_batch(SOURCES, TARGETS)], eps=1e-3)
     parts, second = weights_after(
         [make_batch(SOURCES[:3], TARGETS[:3]), make_batch(SOURCES[3:], TARGETS[3:])], eps=1e-3
     )
     assert first.tokens == second.tokens == 3 + 5 + 3 + 2
     assert first.loss == pytest.approx(second.loss, rel=1e-5)
-    for name, weight in whole.items():
+    for name, weight in single.items():
         torch.testing.assert_close(parts[name], weight, rtol=1e-4, atol=1e-6)
 
 
@@ -73,7 +72,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing():
         model.target_embedding[0, 0] = math.nan
     before = [parameter.clone() for parameter in model.parameters()]
     result = training_step(
-        Spread(model, smoothing=config.label_smoothing),
+        DistributedModel(model, smoothing=config.label_smoothing),
         make_optimizer(model, config),
         [make_batch(SOURCES, TARGETS)],
         config,

@@ -1,4 +1,4 @@
-"""Validation, early stopping, the best checkpoint, and the guard against numbers that are not finite."""
+"""Validation, early stopping, the best checkpoint, and steps whose gradients are not finite."""
 
 import json
 
@@ -30,7 +30,7 @@ def train(tmp_path, *settings, name="run"):
     return outcome, events
 
 
-def test_patience_ends_a_run_that_gets_no_better(tmp_path):
+def test_patience_ends_a_run_that_does_not_improve(tmp_path):
     outcome, events = train(tmp_path, "train.steps=1000", "train.lr=0.0", "train.metric=loss", "train.patience=3")
     assert outcome.finished
     steps = [event.step for event in events if isinstance(event, Validated)]
@@ -63,7 +63,7 @@ def test_final_weights_are_the_mean_of_the_last_checkpoints(tmp_path):
         torch.testing.assert_close(weight, sum(one[name] for one in each) / 3)
 
 
-def test_a_loss_that_is_not_finite_is_skipped_counted_and_in_the_end_stops_training(tmp_path):
+def test_steps_that_are_not_finite_are_skipped_and_too_many_stop_training(tmp_path):
     with pytest.raises(TrainingError, match="4 steps in a row"):
         train(
             tmp_path,
@@ -81,7 +81,7 @@ def test_a_loss_that_is_not_finite_is_skipped_counted_and_in_the_end_stops_train
     assert all(ids[-1] == EOS for ids in batch["source"]) and all(ids[0] == BOS for ids in batch["target"])
 
 
-def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):
+def test_runs_are_equal_exactly_if_their_seeds_are(tmp_path):
     def losses(name, seed):
         _, events = train(tmp_path, "train.steps=6", f"train.seed={seed}", "model.dropout=0.3", name=name)
         return [event.loss for event in events if isinstance(event, Progress)]
@@ -89,20 +89,20 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):
     assert losses("a", 1) == losses("b", 1) != losses("c", 2)
 
 
-def test_the_global_generator_is_left_alone(tmp_path):
+def test_training_does_not_use_the_global_generator(tmp_path):
     torch.manual_seed(5)
     before = torch.get_rng_state()
     train(tmp_path, "train.steps=3", "model.dropout=0.3")
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_the_first_line_says_what_was_chosen(tmp_path):
+def test_the_first_event_describes_device_and_precision(tmp_path):
     _, events = train(tmp_path, "train.steps=1", "train.device=cpu")
     [started] = [event for event in events if isinstance(event, Started)]
     assert started.how == "cpu, 1 threads, float32"
 
 
-def test_best_needs_something_to_judge_by(tmp_path):
+def test_final_best_without_a_dev_set_is_refused(tmp_path):
     (tmp_path / "pairs.tsv").write_text("a\tb\n")
     (tmp_path / "my.toml").write_text('[data]\ntrain = { pairs = "pairs.tsv" }\n[model]\nkind = "transformer"\n')
     with pytest.raises(ConfigError, match=r"name them in data.valid"):

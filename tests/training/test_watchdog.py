@@ -1,4 +1,4 @@
-"""A run that takes no step says where every thread is."""
+"""A run that takes no step writes the stack of every thread to a file."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ def wait_for(path, words, seconds=30):
     return False
 
 
-def test_a_stall_leaves_the_stack_of_every_thread(tmp_path):
+def test_a_stall_writes_the_stack_of_every_thread(tmp_path):
     stop = threading.Event()
     thread = threading.Thread(target=stop.wait, name="stuck")
     thread.start()
@@ -27,7 +27,7 @@ def test_a_stall_leaves_the_stack_of_every_thread(tmp_path):
     thread.join()
 
 
-def test_a_run_that_steps_leaves_nothing(tmp_path):
+def test_a_run_that_makes_progress_leaves_no_file(tmp_path):
     with Watchdog(Folder(tmp_path), "stalled.txt", seconds=5) as watchdog:
         for _ in range(20):
             watchdog.step()
@@ -35,7 +35,7 @@ def test_a_run_that_steps_leaves_nothing(tmp_path):
     assert not (tmp_path / "stalled.txt").exists()
 
 
-def test_it_can_be_switched_off(tmp_path):
+def test_the_watchdog_can_be_disabled(tmp_path):
     with Watchdog(Folder(tmp_path), "stalled.txt", seconds=0) as watchdog:
         watchdog.step()
     assert not (tmp_path / "stalled.txt").exists()

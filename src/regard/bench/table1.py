@@ -1,7 +1,7 @@
-"""Table 1 of the paper, measured: what a layer of each kind costs as sentences get longer and vectors wider.
+"""Measurement of Table 1 of the paper: the time of one layer of each kind against length and width.
 
-One sentence of n tokens of width d passes through one layer, forward. Attention is the products alone, without projections,
-as in the paper's count; the recurrent layer is a GRU, the convolution has three taps, the restricted one sees a window.
+One sequence of n tokens of width d passes forward through one layer. Self-attention is measured without projections, as the
+paper counts it. The recurrent layer is a GRU, the convolution has a kernel of three, and restricted attention has a window.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ import torch
 from torch import Tensor
 
 from regard.data.ragged import Layout
-from regard.nn.attend import Pattern, attend
+from regard.nn.attend import AttentionMask, attend
 from regard.nn.convolution import Convolution
 from regard.nn.dropout import Noise
 from regard.nn.recurrent import Recurrent, TimeOrder
 
 HEAD = 64  # width of a head
-CLEARLY = math.log(1.2)  # longer
+NOISE = math.log(1.2)  # differences up to this factor are noise
 KERNEL, WINDOW = 3, 64
 
-Run = Callable[[], Tensor]
+ForwardPass = Callable[[], Tensor]
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A row of the table: the paper's words, and the exponents of n and d they say."""
+class LayerKind:
+    """A row of the table: the complexities as the paper writes them, and their exponents of n and d."""
 
     name: str
     operations: str
@@ -38,28 +38,28 @@ class Kind:
     path: str
     in_length: int
     in_width: int
-    build: Callable[[int, int, torch.device], Run]
-    count: Callable[[int, int], int]  # of floating-point operations
-    steps: Callable[[int], int]  # that must wait for each other
-    hops: Callable[[int], int]  # between the farthest two tokens
+    build: Callable[[int, int, torch.device], ForwardPass]
+    count: Callable[[int, int], int]  # floating-point operations
+    steps: Callable[[int], int]  # sequential operations
+    hops: Callable[[int], int]  # length of the longest path between two tokens
 
 
-def _attention(window: int | None) -> Callable[[int, int, torch.device], Run]:
-    def build(n: int, d: int, device: torch.device) -> Run:
+def _attention(window: int | None) -> Callable[[int, int, torch.device], ForwardPass]:
+    def build(n: int, d: int, device: torch.device) -> ForwardPass:
         x = torch.randn(n, max(1, d // HEAD), min(d, HEAD), device=device, dtype=_precision(device))
-        pattern = Pattern(Layout([n], device), window=window)
-        return lambda: attend(x, x, x, pattern)
+        mask = AttentionMask(Layout([n], device), window=window)
+        return lambda: attend(x, x, x, mask)
 
     return build
 
 
-def _recurrent(n: int, d: int, device: torch.device) -> Run:
+def _recurrent(n: int, d: int, device: torch.device) -> ForwardPass:
     layer = Recurrent("gru", d, d, 1, dropout=0.0, noise=Noise()).to(device, _precision(device))
     x, order = torch.randn(n, d, device=device, dtype=_precision(device)), TimeOrder(Layout([n], device))
     return lambda: layer(x, order)
 
 
-def _convolution(n: int, d: int, device: torch.device) -> Run:
+def _convolution(n: int, d: int, device: torch.device) -> ForwardPass:
     layer = Convolution(d, d, KERNEL, causal=False).to(device, _precision(device))
     x, layout = torch.randn(n, d, device=device, dtype=_precision(device)), Layout([n], device)
     return lambda: layer(x, layout)
@@ -69,14 +69,17 @@ def _precision(device: torch.device) -> torch.dtype:
     return torch.bfloat16 if device.type == "cuda" else torch.float32
 
 
-KINDS = [
-    Kind("self-attention", "n²·d", "1", "1", 2, 1, _attention(None), lambda n, d: 4 * n * n * d, lambda n: 1, lambda n: 1),
-    Kind("recurrent", "n·d²", "n", "n", 1, 2, _recurrent, lambda n, d: 12 * n * d * d, lambda n: n, lambda n: n),
-    Kind(
+LAYERS = [
+    LayerKind(
+        "self-attention", "n²·d", "1", "1", 2, 1, _attention(None),
+        lambda n, d: 4 * n * n * d, lambda n: 1, lambda n: 1,
+    ),
+    LayerKind("recurrent", "n·d²", "n", "n", 1, 2, _recurrent, lambda n, d: 12 * n * d * d, lambda n: n, lambda n: n),
+    LayerKind(
         "convolutional", "k·n·d²", "1", "log_k(n)", 1, 2, _convolution,
         lambda n, d: 2 * KERNEL * n * d * d, lambda n: 1, lambda n: max(1, math.ceil(math.log(n, KERNEL))),
     ),
-    Kind(
+    LayerKind(
         "restricted", "r·n·d", "1", "n/r", 1, 1, _attention(WINDOW),
         lambda n, d: 4 * n * min(n, 2 * WINDOW + 1) * d, lambda n: 1, lambda n: max(1, math.ceil(n / WINDOW)),
     ),
@@ -84,8 +87,8 @@ KINDS = [
 
 
 @dataclass(frozen=True)
-class Point:
-    """One layer at one size."""
+class Measurement:
+    """The time of one layer at one size."""
 
     kind: str
     length: int
@@ -97,9 +100,9 @@ class Point:
 
 
 @torch.inference_mode()
-def measure(kind: Kind, length: int, width: int, device: torch.device, *, seconds: float = 0.2) -> Point:
-    """The median time of a pass, over as many as fit into so many seconds, three at least."""
-    run = kind.build(length, width, device)
+def measure(layer: LayerKind, length: int, width: int, device: torch.device, *, seconds: float = 0.2) -> Measurement:
+    """Return the median time of a forward pass. Passes are repeated for `seconds`, and at least three times."""
+    run = layer.build(length, width, device)
     for _ in range(2):
         run()
     times: list[float] = []
@@ -109,9 +112,9 @@ def measure(kind: Kind, length: int, width: int, device: torch.device, *, second
         run()
         _wait(device)
         times.append(time.perf_counter() - began)
-    return Point(
-        kind.name, length, width, statistics.median(times),
-        kind.count(length, width), kind.steps(length), kind.hops(length),
+    return Measurement(
+        layer.name, length, width, statistics.median(times),
+        layer.count(length, width), layer.steps(length), layer.hops(length),
     )  # fmt: skip
 
 
@@ -121,24 +124,24 @@ def _wait(device: torch.device) -> None:
 
 
 def growth(sizes: Sequence[float], seconds: Sequence[float]) -> float:
-    """The exponent a of seconds ≈ c·size^a: the slope of the line of least squares through both logarithms."""
+    """Return the exponent a of seconds ≈ c·size^a, by least squares on the logarithms."""
     x, y = [math.log(size) for size in sizes], [math.log(one) for one in seconds]
     mean_x, mean_y = statistics.mean(x), statistics.mean(y)
     return sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / sum((a - mean_x) ** 2 for a in x)
 
 
 def crossing(sizes: Sequence[int], first: Sequence[float], second: Sequence[float]) -> float | None:
-    """The size from which on the first takes longer than the second, between two measured ones; None if it never does.
+    """Return the size from which the first takes longer than the second, interpolated; None if it never does.
 
-    Less than a fifth is no difference: as much lies between two runs of one layer that is only waited for.
+    Differences of less than 20 % are ignored: two measurements of one layer can differ by as much.
     """
     gaps = [math.log(a / b) for a, b in zip(first, second, strict=True)]
-    if gaps[-1] <= CLEARLY:
+    if gaps[-1] <= NOISE:
         return None
-    at = max((number for number, gap in enumerate(gaps) if gap <= CLEARLY), default=-1) + 1
+    at = max((number for number, gap in enumerate(gaps) if gap <= NOISE), default=-1) + 1
     if at == 0:
         return float(sizes[0])
     before, after = gaps[at - 1 : at + 1]
-    met = CLEARLY if before > 0 else 0.0
+    met = NOISE if before > 0 else 0.0
     share = (before - met) / (before - after)
     return float(math.exp((1 - share) * math.log(sizes[at - 1]) + share * math.log(sizes[at])))

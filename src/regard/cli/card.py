@@ -7,17 +7,18 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.say import say
-from regard.cli.streams import printable
+from regard.cli.terminal import print_message, printable
 
 
 def card(
-    run: Annotated[Path, typer.Argument(help="A run folder; it may still be training.", show_default=False)],
-    data: Annotated[Path | None, typer.Option(help="Where data files are; or set REGARD_DATA.")] = None,
-    evaluate: Annotated[bool, typer.Option(help="Score the run on its recipe's test sets.")] = True,
+    run: Annotated[Path, typer.Argument(help="A run folder. It may still be training.", show_default=False)],
+    data: Annotated[Path | None, typer.Option(help="Folder of data files. Default: REGARD_DATA.")] = None,
+    evaluate: Annotated[bool, typer.Option(help="Score the run on the test sets of its recipe.")] = True,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
-    """Write a run's card: recipe, data and its hash, seed, scores with signatures, time, speed and hardware.
+    """Write the card of a run: recipe, data with hashes, seed, scores with signatures, time, speed and hardware.
+
+    The card is printed, and written to card.md and card.json in the run folder.
 
     Examples:
 
@@ -31,4 +32,4 @@ def card(
 
     path = api.card(run, data=data, evaluated=evaluate, device=device)
     print(printable(path.read_text(encoding="utf-8")), end="")
-    say(f"written to {path} and {path.with_suffix('.json').name}")
+    print_message(f"wrote {path} and {path.with_suffix('.json').name}")

@@ -11,32 +11,30 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from regard.cli.clock import clock
-from regard.cli.say import console, own_name, say
-from regard.cli.streams import printable
-from regard.config import find_recipe, load_recipe
+from regard.cli.terminal import command_name, console, format_duration, print_message, printable
 from regard.errors import ConfigError
+from regard.recipe_files import find_recipe, load_recipe
 
 if TYPE_CHECKING:
-    from regard.preparing.prepare import Progress
+    from regard.preprocess.prepare import PrepareProgress
 
-SECONDS_A_LINE = 10.0  # between lines of progress where there is no terminal
+LINE_SECONDS = 10.0  # between two lines of progress without a terminal
 
-app = typer.Typer(help="Corpora larger than memory: text to ids on disk.", no_args_is_help=True)
+app = typer.Typer(help="Corpora larger than memory: convert text to ids on disk.", no_args_is_help=True)
 
 
 @app.command()
 def prepare(
-    recipe: Annotated[str, typer.Argument(help="A shipped recipe's name, or a .toml file.", show_default=False)],
+    recipe: Annotated[str, typer.Argument(help="The name of a shipped recipe, or a .toml file.", show_default=False)],
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings laid over the recipe.")
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings that replace those of the recipe.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The store's folder; data.train.store if not given.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Where data files are; or set REGARD_DATA.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the store. Default: data.train.store.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of data files. Default: REGARD_DATA.")] = None,
 ) -> None:
-    """Turn a recipe's training text into ids on disk; go on where it stopped if the folder holds an unfinished store.
+    """Convert the training text of a recipe to ids on disk; resume if the folder holds an unfinished store.
 
-    A small corpus needs none of this: regard train reads it as text.
+    A corpus that fits into memory does not need this: regard train reads it as text.
 
     Examples:
 
@@ -44,56 +42,62 @@ def prepare(
 
       regard train my.toml data.train.store=ids --out runs/mine
 
-      zcat web.*.tsv.gz | regard data prepare my.toml 'data.train={pairs="-"}' --out ids      a stream
+      zcat web.*.tsv.gz | regard data prepare my.toml 'data.train={pairs="-"}' --out ids      from standard input
 
-    It takes the text that data.train names and the tokenizer table, and all cores; memory stays the same for any size.
-    Ctrl-C, SIGTERM, SIGHUP or a crash loses at most the shard being written; the same command resumes (a stream is fed
-    again from its beginning).
+    Reads the text that data.train names and trains the tokenizer of the recipe. Uses all cores; the memory does not grow
+    with the text. Ctrl-C, SIGTERM, SIGHUP or a crash lose at most the shard being written. The same command resumes;
+    standard input must then be sent again from its beginning.
     """
     resolved = load_recipe(recipe, overrides or [])
     place = out or (Path(resolved.data.train.store) if resolved.data.train.store else None)
     if place is None:
-        raise ConfigError("name the folder that the ids go to: --out ids")
-    from regard.preparing import prepare as preparing
+        raise ConfigError("name the folder for the ids, for example: --out ids")
+    from regard.preprocess.prepare import prepare as prepare_store
     from regard.text.bitext import data_folders
 
-    with console.status("getting ready ...") as status:
-        tell = (lambda text: status.update(escape(printable(text)))) if console.is_terminal else _slowly(say)
-        store = preparing.prepare(
+    with console.status("starting ...") as status:
+
+        def update(text: str) -> None:
+            status.update(escape(printable(text)))
+
+        show = update if console.is_terminal else _rate_limited(print_message)
+        store = prepare_store(
             resolved,
             place,
             folders=data_folders(data, find_recipe(recipe).parent),
-            report=lambda progress: tell(describe(progress)),
+            report=lambda progress: show(describe(progress)),
         )
     info = store.info
-    say(
+    print_message(
         f"{place}: {info.pairs:,} pairs, {info.source_tokens:,} source and {info.target_tokens:,} target tokens "
-        f"in {len(info.shards)} shards   try: {own_name()} train {shlex.quote(recipe)} data.train.store={place}"
+        f"in {len(info.shards)} shards   try: {command_name()} train {shlex.quote(recipe)} data.train.store={place}"
     )
 
 
 @app.command()
 def check(store: Annotated[Path, typer.Argument(help="The folder of a store.", show_default=False)]) -> None:
-    """Read a whole store and say whether every byte is as it was written.
+    """Read every file of a store and compare it with the hash in its manifest.
+
+    Exit status: 0 if the store is intact, 1 if a file is damaged.
 
     Examples:
 
       regard data check ids
     """
-    from regard.data.sharded import PairStore
-    from regard.preparing.check import problems
+    from regard.data.pair_store import PairStore
+    from regard.preprocess.prepare import store_problems
 
     opened = PairStore(store)
-    found = list(problems(opened))
+    found = list(store_problems(opened))
     for problem in found:
-        say(problem)
+        print_message(problem)
     if found:
         raise typer.Exit(1)
-    say(f"{store} is whole: {len(opened):,} pairs in {len(opened.info.shards)} shards")
+    print_message(f"{store} is intact: {len(opened):,} pairs in {len(opened.info.shards)} shards")
 
 
-def describe(progress: Progress) -> str:
-    """One line: what is done, how fast, how long it will still take."""
+def describe(progress: PrepareProgress) -> str:
+    """Return one line: how much is done, how fast, and the time left."""
     total = f" of {progress.total:,}" if progress.total else ""
     line = f"{progress.doing}: {progress.pairs:,}{total} pairs" if progress.pairs else f"{progress.doing} ..."
     done = progress.pairs - progress.before
@@ -101,18 +105,18 @@ def describe(progress: Progress) -> str:
         rate = done / progress.seconds
         line += f", {rate:,.0f} pairs/s"
         if progress.total:
-            line += f", {clock((progress.total - progress.pairs) / rate)} left"
+            line += f", {format_duration((progress.total - progress.pairs) / rate)} left"
     return line
 
 
-def _slowly(tell: Callable[[str], None]) -> Callable[[str], None]:
-    """Tells the first thing of every few seconds, for logs and pipes."""
-    told = 0.0
+def _rate_limited(show: Callable[[str], None]) -> Callable[[str], None]:
+    """Return a function that shows at most one text every LINE_SECONDS, for logs and pipes."""
+    last = 0.0
 
     def maybe(text: str) -> None:
-        nonlocal told
-        if time.monotonic() - told >= SECONDS_A_LINE:
-            told = time.monotonic()
-            tell(text)
+        nonlocal last
+        if time.monotonic() - last >= LINE_SECONDS:
+            last = time.monotonic()
+            show(text)
 
     return maybe

@@ -10,21 +10,23 @@ import typer
 from rich.cells import cell_len, set_cell_size
 from rich.markup import escape
 
-from regard.cli.say import console, own_name, say
-from regard.cli.stopping import StopRequest
-from regard.cli.streams import printable
+from regard.cli.signals import StopRequest
+from regard.cli.terminal import command_name, console, format_duration, print_message, printable
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="The run folder.")] = Path("runs/dates"),
 ) -> None:
-    """Train a Transformer on dates in many languages, here and now, and use it. Takes about two minutes on a laptop.
+    """Train a Transformer that converts dates in many languages to ISO 8601, and use it. Takes two minutes on a laptop.
 
-    The corpus is built in: dates as people write them in 37 locales, to ISO 8601. No network, no GPU.
+    The corpus is built in: dates as they are written in 37 locales. No network and no GPU are needed.
+
+    Example:
+
+      regard demo
     """
-    say("Teaching a Transformer to read dates: samedi 14 novembre 2026 -> 2026-11-14")
+    print_message("Training a Transformer to read dates: samedi 14 novembre 2026 -> 2026-11-14")
     from regard import api
-    from regard.cli.clock import clock
     from regard.cli.display import make_display
     from regard.text.dates import EXAMPLES
 
@@ -32,19 +34,19 @@ def demo(
     with StopRequest() as stop, make_display() as display:
         outcome = api.train("dates", out=out, listen=display, stop=stop)
     if not outcome.finished:
-        say(f"stopped; go on with: {own_name()} demo --out {out}")
+        print_message(f"stopped; resume with: {command_name()} demo --out {out}")
         raise typer.Exit(stop.status)
     if outcome.trained:
-        say(f"trained in {clock(time.monotonic() - started)}")
+        print_message(f"trained in {format_duration(time.monotonic() - started)}")
     else:
-        say(f"{out} is trained already (remove it to train again)")
+        print_message(f"{out} is already trained; remove it to train again")
     [result] = api.evaluate(out)
     exact = next(score for score in result.scores if score.name == "exact")
-    say(f"{exact.value:.2f} % of {result.num_pairs:,} dates never seen in training come out right\n")
-    outputs = api.load(out).translate(EXAMPLES)
+    print_message(f"{exact.value:.2f} % of {result.num_pairs:,} dates that were not in the training data are correct\n")
+    outputs = api.load(out).predict(EXAMPLES)
     width = max(cell_len(text) for text in EXAMPLES)
     for text, output in zip(EXAMPLES, outputs, strict=True):
         console.print(f"  {set_cell_size(text, width)}  [dim]→[/]  [bold green]{escape(printable(output))}[/]")
-    say(f"\nThe run is in {out}. Now try:")
-    say(f'  echo "3 de mayo de 1999" | {own_name()} translate {out}')
-    say(f"  {own_name()} evaluate {out}")
+    print_message(f"\nThe run is in {out}. Next, try:")
+    print_message(f'  echo "3 de mayo de 1999" | {command_name()} translate {out}')
+    print_message(f"  {command_name()} evaluate {out}")

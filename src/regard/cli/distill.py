@@ -8,27 +8,28 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.clock import clock
-from regard.cli.say import say
+from regard.cli.terminal import format_duration, print_message
 
 
 def distill(
-    teacher: Annotated[Path, typer.Argument(help="A run folder, or de-en, en-de.", show_default=False)],
-    out: Annotated[Path, typer.Argument(help="The folder that the new corpus goes to.", show_default=False)],
+    teacher: Annotated[
+        Path, typer.Argument(help="A run folder, or a pretrained model: de-en, en-de.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Argument(help="Folder of the new corpus.", show_default=False)],
     source: Annotated[
-        Path | None, typer.Option(help="Sentences to translate, instead of what the teacher was trained on.")
+        Path | None, typer.Option(help="Sentences to translate. Default: the training text of the teacher.")
     ] = None,
-    reference: Annotated[Path | None, typer.Option(help="Their translations by people, line by line.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Where data files are; or set REGARD_DATA.")] = None,
-    beam: Annotated[int | None, typer.Option(help="Beams; as the recipe says if not given.")] = None,
+    reference: Annotated[Path | None, typer.Option(help="Human translations of --source, line by line.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of data files. Default: REGARD_DATA.")] = None,
+    beam: Annotated[int | None, typer.Option(help="Beam size. Default: that of the recipe.")] = None,
     closest: Annotated[
-        bool, typer.Option("--closest", help="Of a beam take what is most like the reference (sentence BLEU).")
+        bool, typer.Option("--closest", help="Take the hypothesis of the beam with the best sentence BLEU.")
     ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
-    """Write a teacher's translations of a corpus as a corpus of their own, with a card: for students to learn from.
+    """Write a teacher's translations of a corpus as a new corpus with a card, to train students on.
 
-    Stopped, the same command goes on where it was.
+    If it is stopped, the same command resumes.
 
     Examples:
 
@@ -40,13 +41,15 @@ def distill(
     """
     from regard.distilling import distill as write
 
-    began: list[tuple[float, int]] = []  # when, and how many were there already
+    began: list[tuple[float, int]] = []  # time of each call, and sentences done by then
 
     def progress(done: int, total: int) -> None:
         began.append((time.monotonic(), done))
         (first, before), (now, _) = began[0], began[-1]
-        left = f", {clock((total - done) * (now - first) / (done - before))} left" if done > before else ""
-        say(f"{done:,} of {total:,} sentences{left}")
+        left = ""
+        if done > before:
+            left = f", {format_duration((total - done) * (now - first) / (done - before))} left"
+        print_message(f"{done:,} of {total:,} sentences{left}")
 
     folder = write(
         teacher,
@@ -59,4 +62,4 @@ def distill(
         device=device,
         progress=progress,
     )
-    say(f"written to {folder}: source.txt, target.txt, card.md")
+    print_message(f"wrote {folder}: source.txt, target.txt, card.md")

@@ -14,15 +14,15 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from regard.cli.say import console
-from regard.cli.streams import printable
+from regard.cli.terminal import console, printable
 
-EXTRAS = {"fast": "ctranslate2", "hf": "transformers", "track": "tensorboard"}
+# Optional dependencies, and a package that each one installs.
+EXTRAS = {"serve": "fastapi", "plots": "matplotlib", "track": "tensorboard", "ray": "ray"}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing about this machine, whether it is as it should be, and what to do if not."""
+    """One property of this machine or run, whether it is good, and what to do if it is not."""
 
     name: str
     value: str
@@ -33,17 +33,19 @@ class Finding:
 def doctor(
     run: Annotated[Path | None, typer.Argument(help="A run folder to check as well.", show_default=False)] = None,
 ) -> None:
-    """Say what this machine has, what is slow or missing, and what to do about it; or whether a run is whole.
+    """Report what this machine has, what is slow or missing, and what to do about it; or whether a run is intact.
 
     Examples:
 
       regard doctor
 
-      regard doctor runs/mine        every file of the run, against its size and hash
+      regard doctor runs/mine        compare every file of the run with its size and hash
+
+    Exit status: 1 if a file of the run is damaged, otherwise 0.
     """
     found = findings() if run is None else check_run(run)
     for finding in found:
-        mark, style = ("ok  ", "green") if finding.good else ("look", "yellow")
+        mark, style = ("ok  ", "green") if finding.good else ("warn", "yellow")
         console.print(f"[{style}]{mark}[/]  {finding.name:14} {escape(printable(finding.value))}", soft_wrap=True)
         if finding.advice:
             console.print(f"      {'':14} {printable(finding.advice)}", style="dim", markup=False, soft_wrap=True)
@@ -52,19 +54,19 @@ def doctor(
 
 
 def check_run(run: Path) -> list[Finding]:
-    """Whether everything in a run folder is as it was written."""
-    from regard.run.shipped import find_run
+    """Compare every file of a run folder with its manifest."""
+    from regard.run.pretrained import find_run
 
     folder = find_run(run)
     problems = folder.problems()
     if not problems:
-        return [Finding("run", f"{folder} is whole, {len(folder.checkpoints())} checkpoints", True)]
-    advice = "training goes on from the newest whole checkpoint; a damaged recipe, corpus or tokenizer cannot be used"
+        return [Finding("run", f"{folder} is intact, {len(folder.checkpoints())} checkpoints", True)]
+    advice = "training resumes from the newest intact checkpoint; a damaged recipe, corpus or tokenizer cannot be used"
     return [Finding("run", problem, False, advice if problem is problems[-1] else "") for problem in problems]
 
 
 def findings() -> list[Finding]:
-    """All that is looked at."""
+    """Return all findings about this machine."""
     return [*_software(), *_hardware(), _data(), _disk(), *_extras()]
 
 
@@ -103,12 +105,14 @@ def _hardware() -> list[Finding]:
             advice = "" if half else "no bfloat16 on this GPU: training runs in float32"
             found.append(Finding(f"GPU {index}", f"{properties.name}, {memory}", half, advice))
         triton = importlib.util.find_spec("triton") is not None
-        advice = "" if triton else "our GPU kernels need it; without them training is slower: pip install triton"
+        advice = (
+            "" if triton else "the GPU kernels of regard need it; training is slower without them: pip install triton"
+        )
         found.append(Finding("Triton", "installed" if triton else "not installed", triton, advice))
     else:
         expected = torch.backends.cuda.is_built()
-        advice = "PyTorch was built with CUDA but sees no GPU: check the driver" if expected else ""
-        found.append(Finding("GPU", "none; the small recipes train on a CPU", not expected, advice))
+        advice = "PyTorch was built with CUDA but finds no GPU: check the driver" if expected else ""
+        found.append(Finding("GPU", "none; the small recipes can be trained on a CPU", not expected, advice))
     return found
 
 
@@ -119,24 +123,31 @@ def _kernels() -> Finding:
     if kernels.library is not None:
         return Finding("CPU kernels", kernels.note, True)
     slower = "search is slower without compiled kernels"
-    advice = f"{slower}: install gcc or clang, and let nobody else write into the cache folder"
+    advice = f"{slower}: install gcc or clang, and make sure that only you can write to the cache folder"
     if kernels.failure is not None:
-        advice = f"{slower}; this is tried again after a day, or at once if you remove {kernels.failure}"
+        advice = f"{slower}; regard tries again after a day, or at once if you remove {kernels.failure}"
     return Finding("CPU kernels", kernels.note, False, advice)
 
 
 def _data() -> Finding:
     folder = os.environ.get("REGARD_DATA")
     if not folder:
-        return Finding("data folder", "REGARD_DATA is not set", True, "set it, or give --data, for recipes with files")
+        return Finding(
+            "data folder", "REGARD_DATA is not set", True, "set it, or use --data, for recipes that read files"
+        )
     there = Path(folder).is_dir()
-    return Finding("data folder", folder, there, "" if there else "that is not a folder: set REGARD_DATA to one")
+    return Finding(
+        "data folder", folder, there, "" if there else "this is not a folder: set REGARD_DATA to an existing one"
+    )
 
 
 def _disk() -> Finding:
     free = shutil.disk_usage(Path()).free
     return Finding(
-        "free disk", f"{free / 2**30:.1f} GiB here", free > 2**30, "" if free > 2**30 else "a run may not fit"
+        "free disk",
+        f"{free / 2**30:.1f} GiB here",
+        free > 2**30,
+        "" if free > 2**30 else "this may be too little for a run",
     )
 
 

@@ -9,32 +9,37 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.say import warn
-from regard.cli.streams import printable
+from regard.cli.terminal import print_warning, printable
 
 
 def evaluate(
     run: Annotated[
-        Path, typer.Argument(help="A run folder (it may still be training), or de-en, en-de.", show_default=False)
+        Path,
+        typer.Argument(
+            help="A run folder, finished or training, or a pretrained model: de-en, en-de.", show_default=False
+        ),
     ],
-    source: Annotated[
-        Path | None, typer.Option(help="Sentences to translate, instead of the recipe's test sets.")
+    source: Annotated[Path | None, typer.Option(help="Inputs, one per line. Default: the recipe's test sets.")] = None,
+    reference: Annotated[Path | None, typer.Option(help="Reference outputs for --source, line by line.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of data files. Default: REGARD_DATA.")] = None,
+    beam: Annotated[int | None, typer.Option(help="Beam size. Default: that of the recipe.")] = None,
+    iterations: Annotated[
+        int | None, typer.Option(help="Iterations of mask-predict. Default: that of the recipe.")
     ] = None,
-    reference: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Where data files are; or set REGARD_DATA.")] = None,
-    beam: Annotated[int | None, typer.Option(help="Beams; as the recipe says if not given.")] = None,
-    iterations: Annotated[int | None, typer.Option(help="Times that mask-predict goes over what it wrote.")] = None,
-    judge: Annotated[
+    rescorer: Annotated[
         Path | None,
-        typer.Option(help="A run that chooses among the beam's candidates, as for nat.", show_default=False),
+        typer.Option(
+            "--rescorer", "--judge", help="A run whose model rescores the hypotheses of the beam.", show_default=False
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     int8: Annotated[
-        bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same text.")
+        bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same output.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Score a run: BLEU and chrF with sacreBLEU's signatures, exact match, token error rate.
+    """Score a run on test sets with the metrics of its task: for translation BLEU and chrF with sacreBLEU signatures,
+    exact match and token error rate; for labels accuracy and span F1.
 
     Examples:
 
@@ -45,10 +50,10 @@ def evaluate(
       regard evaluate runs/mine --source my.test.de --reference my.test.en --json
     """
     from regard import api
-    from regard.decoding.translator import search_options
-    from regard.run.shipped import find_run
+    from regard.run.pretrained import find_run
 
-    options = search_options(find_run(run).recipe().decode, beam=beam, iterations=iterations)
+    given = beam is not None or iterations is not None
+    options = find_run(run).recipe().decode.replace(beam=beam, iterations=iterations) if given else None
     results = api.evaluate(
         run,
         source=source,
@@ -56,14 +61,15 @@ def evaluate(
         data=data,
         options=options,
         device=device,
-        warn=warn,
-        judge=judge,
+        warn=print_warning,
+        rescorer=rescorer,
         int8=int8,
     )
     if as_json:
         print(json.dumps([asdict(result) for result in results], ensure_ascii=False))
         return
     for result in results:
-        print(f"{printable(result.name)} ({result.num_pairs:,} pairs, beam {options.beam})")
+        details = ", ".join(filter(None, [f"{result.num_pairs:,} examples", result.search]))
+        print(f"{printable(result.name)} ({details})")
         for score in result.scores:
-            print(f"  {score.name:6} {score.value:7.2f}   {score.signature}")
+            print(f"  {score.name:8} {score.value:7.2f}   {score.signature}")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.say import own_name, say
+from regard.cli.terminal import command_name, print_message
 
 
 class Weights(StrEnum):
@@ -20,21 +20,22 @@ class Weights(StrEnum):
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="A run folder, or a model in the box.", show_default=False)],
+    run: Annotated[Path, typer.Argument(help="A run folder, or a pretrained model: de-en, en-de.", show_default=False)],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.", show_default=False)],
-    weights: Annotated[Weights, typer.Option(help="How weights are stored; they are computed with as float32.")] = (
-        Weights.float32
-    ),
+    weights: Annotated[
+        Weights, typer.Option(help="How weights are stored. They are converted to float32 when they are loaded.")
+    ] = Weights.float32,
 ) -> None:
-    """Copy what translating needs, and nothing else, into a folder to give away.
+    """Copy what using the model needs into a folder that can be given away: weights, tokenizer or labels, recipe and card.
 
     Examples:
 
       regard export runs/mine --out mine
 
-      regard export runs/mine --out mine-small --weights int8      a quarter of the bytes
+      regard export runs/mine --out mine-small --weights int8      a quarter of the size
     """
     from regard import api
 
     folder = api.export(run, out, weights=weights.value)
-    say(f"{folder}: {folder.folder.size() / 1e6:.1f} MB; use it like any run: {own_name()} translate {folder}")
+    size = folder.folder.size() / 1e6
+    print_message(f"{folder}: {size:.1f} MB; use it like any run, as in: {command_name()} evaluate {folder}")

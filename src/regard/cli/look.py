@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.say import say
+from regard.cli.terminal import print_message
 
 KINDS = "encoder, decoder, encoder-decoder"
 
@@ -15,29 +15,33 @@ KINDS = "encoder, decoder, encoder-decoder"
 def look(
     run: Annotated[
         Path | None,
-        typer.Argument(help="A run folder (it may still be training), or de-en, en-de.", show_default=False),
+        typer.Argument(
+            help="A run folder, finished or training, or a pretrained model: de-en, en-de.", show_default=False
+        ),
     ] = None,
-    sentence: Annotated[str | None, typer.Argument(help="What to translate.", show_default=False)] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="The file; look.html if not given.")] = None,
-    svg: Annotated[bool, typer.Option("--svg", help="Draw one layer as SVG, for a paper.")] = False,
-    png: Annotated[bool, typer.Option("--png", help="Likewise as PNG.")] = False,
-    attention: Annotated[str | None, typer.Option(help=f"With --svg, --png: {KINDS}.")] = None,
-    layer: Annotated[int | None, typer.Option(help="With --svg, --png: from 1; the last if not given.")] = None,
+    sentence: Annotated[str | None, typer.Argument(help="The sentence to translate.", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The file to write. Default: look.html.")] = None,
+    svg: Annotated[bool, typer.Option("--svg", help="Draw one layer as an SVG picture for a paper.")] = False,
+    png: Annotated[bool, typer.Option("--png", help="Draw one layer as a PNG picture.")] = False,
+    attention: Annotated[str | None, typer.Option(help=f"With --svg or --png: {KINDS}.")] = None,
+    layer: Annotated[int | None, typer.Option(help="With --svg or --png: layer, from 1. Default: the last.")] = None,
     head: Annotated[
-        list[int] | None, typer.Option(help="With --svg, --png: from 1, may be given again; their mean if not given.")
+        list[int] | None, typer.Option(help="With --svg or --png: head, from 1; repeatable. Default: the mean.")
     ] = None,
-    word: Annotated[str | None, typer.Option(help="With --svg, --png: only what this word looks at.")] = None,
-    heatmap: Annotated[bool, typer.Option("--heatmap", help="With --svg, --png: shades instead of lines.")] = False,
-    beam: Annotated[int | None, typer.Option(help="Beams; 1 is greedy. As the recipe says if not given.")] = None,
-    alternatives: Annotated[int, typer.Option(help="Other tokens shown for each place.", min=0, max=20)] = 3,
-    positions: Annotated[bool, typer.Option("--positions", help="Draw the paper's position encodings.")] = False,
-    schedule: Annotated[bool, typer.Option("--schedule", help="Draw the paper's learning rate.")] = False,
-    mask: Annotated[bool, typer.Option("--mask", help="Draw who may look at whom.")] = False,
+    word: Annotated[str | None, typer.Option(help="With --svg or --png: only the attention of this word.")] = None,
+    heatmap: Annotated[
+        bool, typer.Option("--heatmap", help="With --svg or --png: a heatmap instead of lines.")
+    ] = False,
+    beam: Annotated[int | None, typer.Option(help="Beam size; 1 is greedy. Default: that of the recipe.")] = None,
+    alternatives: Annotated[int, typer.Option(help="Alternative tokens per position.", min=0, max=20)] = 3,
+    positions: Annotated[bool, typer.Option("--positions", help="Draw the position encodings of the paper.")] = False,
+    schedule: Annotated[bool, typer.Option("--schedule", help="Draw the learning rate of the paper.")] = False,
+    mask: Annotated[bool, typer.Option("--mask", help="Draw attention masks.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
-    """See a translation come about: attention of every layer and head, probabilities, what else could have been written.
+    """Show how a sentence is translated: attention of every layer and head, token probabilities, alternatives.
 
-    Writes one HTML file that opens in any browser and needs nothing else.
+    Writes one HTML file that opens in any browser without a network or a server.
 
     Examples:
 
@@ -55,36 +59,36 @@ def look(
     drawn = [name for name, wanted in (("positions", positions), ("schedule", schedule), ("mask", mask)) if wanted]
     if drawn:
         if run is not None or len(drawn) > 1:
-            raise typer.BadParameter("--positions, --schedule and --mask go alone")
-        _draw_the_papers(drawn[0], out or Path(f"{drawn[0]}.{'svg' if svg else 'png'}"))
+            raise typer.BadParameter(
+                "--positions, --schedule and --mask cannot be combined with each other or with a run"
+            )
+        _draw_paper_figure(drawn[0], out or Path(f"{drawn[0]}.{'svg' if svg else 'png'}"))
         return
     if run is None or sentence is None:
         raise typer.BadParameter('give a run and a sentence, as in: regard look en-de "Where is the station?"')
     if ending == "html" and (attention or layer or head or word or heatmap):
         raise typer.BadParameter(
-            "--attention, --layer, --head, --word, --heatmap go with --svg or --png; the page has all"
+            "--attention, --layer, --head, --word and --heatmap need --svg or --png; the HTML page contains everything"
         )
     from regard import api
-    from regard.decoding.translator import search_options
-    from regard.explain.figures import Choice, draw
+    from regard.explain.figures import FigureOptions, draw
     from regard.explain.page import as_page
-    from regard.explain.see import see
 
-    translator = api.load(run, device=device)
-    options = search_options(translator.config, beam=beam)
     shown = alternatives if ending == "html" else 0
-    sight = see(translator, sentence, options=options, alternatives=shown, name=str(run))
+    trace = api.look(run, sentence, beam=beam, alternatives=shown, device=device)
     path = out or Path(f"look.{ending}")
     if ending == "html":
-        path.write_text(as_page(sight), encoding="utf-8")
+        path.write_text(as_page(trace), encoding="utf-8")
     else:
-        draw(sight, path, Choice(name=attention, layer=layer, heads=tuple(head or ()), word=word, heatmap=heatmap))
-    print(sight.target.text)
-    say(f"written to {path}")
+        draw(
+            trace, path, FigureOptions(name=attention, layer=layer, heads=tuple(head or ()), word=word, heatmap=heatmap)
+        )
+    print(trace.target.text)
+    print_message(f"wrote {path}")
 
 
-def _draw_the_papers(name: str, path: Path) -> None:
-    from regard.explain.paper import draw_masks, draw_positions, draw_schedule
+def _draw_paper_figure(name: str, path: Path) -> None:
+    from regard.explain.paper_figures import draw_masks, draw_positions, draw_schedule
 
     if name == "positions":
         draw_positions(path)
@@ -92,4 +96,4 @@ def _draw_the_papers(name: str, path: Path) -> None:
         draw_schedule(path)
     else:
         draw_masks(path)
-    say(f"written to {path}")
+    print_message(f"wrote {path}")

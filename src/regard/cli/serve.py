@@ -9,52 +9,60 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.say import say
+from regard.cli.terminal import print_message
 
 
 def serve(
     runs: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[RUN]...", help="Run folders, or de-en, en-de; all models in the box if none.", show_default=False
+            metavar="[RUN]...",
+            help="Run folders, or pretrained models: de-en, en-de. Default: all pretrained models.",
+            show_default=False,
         ),
     ] = None,
-    host: Annotated[str, typer.Option(help="Where to listen; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Likewise; 0 takes a free one.", min=0, max=65535)] = 8080,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. 0.0.0.0 accepts connections from other machines.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on. 0 chooses a free port.", min=0, max=65535)] = 8080,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     int8: Annotated[
-        bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same text.")
+        bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same output.")
     ] = False,
-    threads: Annotated[int, typer.Option(help="CPU threads; 0 lets PyTorch choose.")] = 0,
+    threads: Annotated[int, typer.Option(help="CPU threads. 0: PyTorch's default.")] = 0,
     api_key_file: Annotated[
         Path | None,
-        typer.Option(help="Requests need one of these keys, one per line; also REGARD_API_KEYS, separated by commas."),
+        typer.Option(
+            help="File of API keys, one per line; requests need one. Also: REGARD_API_KEYS, separated by commas."
+        ),
     ] = None,
     api_key: Annotated[
         list[str] | None,
-        typer.Option(help="Likewise, but `ps` shows it to everybody on this machine.", show_default=False),
+        typer.Option(
+            help="An API key; repeatable. Every user of this machine can see it with `ps`.", show_default=False
+        ),
     ] = None,
-    public_metrics: Annotated[bool, typer.Option("--public-metrics", help="/metrics needs no key.")] = False,
+    public_metrics: Annotated[bool, typer.Option("--public-metrics", help="Serve /metrics without a key.")] = False,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(
-            help="Answer to this name in the Host header, and refuse others; on loopback only its own names are answered.",
+            help="Accept this host name in requests and refuse others; repeatable. Default on loopback: its own names.",
             show_default=False,
         ),
     ] = None,
     trust_proxy: Annotated[
         list[str] | None,
         typer.Option(
-            help="Address of a proxy whose X-Forwarded-For says who the client is.",
+            help="Address of a proxy whose X-Forwarded-For header is trusted; repeatable.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Serve models over HTTP: a page to type into, our API (see /docs), and LibreTranslate's for its clients.
+    """Serve models over HTTP: a web page, a JSON API (documented at /docs), and the LibreTranslate API.
 
     Examples:
 
-      regard serve                                    the models in the box, at http://127.0.0.1:8080
+      regard serve                                    the pretrained models, at http://127.0.0.1:8080
 
       regard serve runs/mine de-en --port 9000
 
@@ -82,13 +90,13 @@ def serve(
     use_threads(threads)
     where, limits = pick_device(device), Limits()
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # First of all: a port that is taken is known before anything is loaded.
+    # Bind first, so that a port in use is reported before models are loaded.
     listening = socket.create_server((host, port), family=family)
-    models = load_all(runs or [], device=where, int8=int8, say=say)
+    models = load_all(runs or [], device=where, int8=int8, say=print_message)
     service = start_service(
-        models, device=device, int8=int8, workers=num_workers(where), limits=limits, access=access, say=say
+        models, device=device, int8=int8, workers=num_workers(where), limits=limits, access=access, say=print_message
     )
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}"
-    run_server(service, listening, address=address, proxies=tuple(trust_proxy or ()), say=say)
-    say("stopped")
+    run_server(service, listening, address=address, proxies=tuple(trust_proxy or ()), say=print_message)
+    print_message("stopped")

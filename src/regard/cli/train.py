@@ -9,26 +9,27 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.say import own_name, say, warn
-from regard.cli.stopping import StopRequest
-from regard.config import dump_toml, load_recipe, to_table
+from regard.cli.signals import StopRequest
+from regard.cli.terminal import command_name, print_message, print_warning
+from regard.recipe_files import load_recipe, shipped_recipes
+from regard.toml import dump_toml, to_table
 
 
 def train(
-    recipe: Annotated[str, typer.Argument(help="A shipped recipe's name, or a .toml file.", show_default=False)],
+    recipe: Annotated[str, typer.Argument(help="The name of a shipped recipe, or a .toml file.", show_default=False)],
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings laid over the recipe.")
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings that replace those of the recipe.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder; runs/RECIPE if not given.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Where data files are; or set REGARD_DATA.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder. Default: runs/RECIPE.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of data files. Default: REGARD_DATA.")] = None,
     accept: Annotated[
-        list[str] | None, typer.Option(metavar="KEY", help="A setting that may differ from the run's own; repeat it.")
+        list[str] | None, typer.Option(metavar="KEY", help="Let this setting of an unfinished run change; repeatable.")
     ] = None,
-    show: Annotated[bool, typer.Option("--show", help="Print the resolved recipe and do nothing.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Print the resolved recipe and exit.")] = False,
 ) -> None:
-    """Train a recipe; go on where it stopped if the run folder holds an unfinished run.
+    """Train a recipe; resume if the run folder holds an unfinished run.
 
-    Shipped recipes: dates, copy, reverse, sort, multi30k-en-de, multi30k-en-fr, tatoeba-de-en, tatoeba-en-de.
+    Shipped recipes: SHIPPED_RECIPES.
 
     Examples:
 
@@ -38,42 +39,46 @@ def train(
 
       regard train my.toml --out runs/mine data.train.source=my.de data.train.target=my.en
 
-      regard train dates train.steps=2000 --accept train.steps      an unfinished run, to be longer now
+      regard train dates train.steps=2000 --accept train.steps      change the length of an unfinished run
 
-      regard train dates --show                     every setting, as TOML
+      regard train dates --show                     print every setting as TOML
 
-    Ctrl-C, SIGTERM and SIGHUP finish the step, save a checkpoint and stop; the same command resumes from there.
+    After Ctrl-C, SIGTERM or SIGHUP, training finishes the step, saves a checkpoint and stops. The same command resumes.
 
-    Exit status: 0 the run is finished; 1 an error, explained in one sentence; 2 wrong usage; stopped and unfinished: 130
-    after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP (under nohup SIGHUP is ignored).
+    Exit status: 0 if the run is finished; 1 after an error, explained in one sentence; 2 for wrong usage; if stopped, 130
+    after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP (nohup ignores SIGHUP).
     """
     overrides = overrides or []
-    resolved = load_recipe(recipe, overrides)  # a mistake in it is told before torch takes its seconds to import
+    # Report mistakes in the recipe before the import of torch, which takes seconds.
+    resolved = load_recipe(recipe, overrides)
     from regard import api
-    from regard.assembly import resolve
-    from regard.cli.display import make_display
-    from regard.cli.track import Board
+    from regard.cli.display import TensorBoardWriter, make_display
+    from regard.tasks.setup import resolve
     from regard.training.events import Event
 
     if show:
         print(dump_toml(to_table(resolve(resolved))))
         return
     out = out or Path("runs") / resolved.name
-    board = Board(out / "tensorboard") if resolved.train.tensorboard else None
+    tensorboard = TensorBoardWriter(out / "tensorboard") if resolved.train.tensorboard else None
     with StopRequest() as stop, make_display() as display:
 
         def listen(event: Event) -> None:
             display(event)
-            if board is not None:
-                board(event)
+            if tensorboard is not None:
+                tensorboard(event)
 
         outcome = api.train(
             recipe, out=out, overrides=overrides, data=data, listen=listen, stop=stop, accept=accept or ()
         )
     if not outcome.trained:
-        warn(f"{outcome.run} is finished already; name another folder with --out to train again")
+        print_warning(f"{outcome.run} is already finished; name another folder with --out to train again")
     elif outcome.finished:
-        say(f"done: {outcome.run}   try: {own_name()} evaluate {outcome.run}")
+        print_message(f"done: {outcome.run}   try: {command_name()} evaluate {outcome.run}")
     else:
-        say(f"stopped; go on with: {own_name()} {shlex.join(sys.argv[1:])}")
+        print_message(f"stopped; resume with: {command_name()} {shlex.join(sys.argv[1:])}")
         raise typer.Exit(stop.status)
+
+
+# The list of recipes in --help is that of the package.
+train.__doc__ = (train.__doc__ or "").replace("SHIPPED_RECIPES", ", ".join(shipped_recipes()))

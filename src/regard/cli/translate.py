@@ -9,47 +9,57 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.cluster import refuse_without_ray, translate_with_ray
-from regard.cli.say import warn
+from regard.cli.terminal import print_warning
+from regard.cli.translate_ray import refuse_without_ray, translate_with_ray
 
 
 def translate(
     run: Annotated[
-        Path, typer.Argument(help="A run folder (it may still be training), or de-en, en-de.", show_default=False)
+        Path,
+        typer.Argument(
+            help="A run folder, finished or training, or a pretrained model: de-en, en-de.", show_default=False
+        ),
     ],
     file: Annotated[
         str,
         typer.Argument(
             metavar="[INPUT]",
-            help="Text to translate, one sentence a line, plain or gzip; - is stdin.",
+            help="Text to translate, one sentence per line, plain or gzip. Default: standard input.",
             show_default=False,
         ),
     ] = "-",
-    output: Annotated[Path | None, typer.Argument(help="With --ray: the folder that the shards go to.")] = None,
-    beam: Annotated[int | None, typer.Option(help="Beams; 1 is greedy. As the recipe says if not given.")] = None,
-    nbest: Annotated[int, typer.Option(help="Translations a line.")] = 1,
-    length_penalty: Annotated[float | None, typer.Option(help="alpha of Wu et al. 2016; 0 favours short.")] = None,
-    max_extra: Annotated[int | None, typer.Option(help="Most output tokens beyond the input's.")] = None,
-    iterations: Annotated[int | None, typer.Option(help="Times that mask-predict goes over what it wrote.")] = None,
-    judge: Annotated[
+    output: Annotated[Path | None, typer.Argument(help="With --ray: the folder of the translated shards.")] = None,
+    beam: Annotated[int | None, typer.Option(help="Beam size; 1 is greedy. Default: that of the recipe.")] = None,
+    nbest: Annotated[int, typer.Option(help="Translations per line.")] = 1,
+    length_penalty: Annotated[
+        float | None, typer.Option(help="alpha of Wu et al. 2016; 0 prefers short output. Default: that of the recipe.")
+    ] = None,
+    max_extra: Annotated[
+        int | None, typer.Option(help="Maximum of output tokens minus input tokens. Default: that of the recipe.")
+    ] = None,
+    iterations: Annotated[
+        int | None, typer.Option(help="Iterations of mask-predict. Default: that of the recipe.")
+    ] = None,
+    rescorer: Annotated[
         Path | None,
-        typer.Option(help="A run that chooses among the beam's candidates, as for nat.", show_default=False),
+        typer.Option(
+            "--rescorer", "--judge", help="A run whose model rescores the hypotheses of the beam.", show_default=False
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     int8: Annotated[
-        bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same text.")
+        bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same output.")
     ] = False,
-    threads: Annotated[int, typer.Option(help="CPU threads; 0 lets PyTorch choose (with --ray: 1 a worker).")] = 0,
+    threads: Annotated[int, typer.Option(help="CPU threads. 0: PyTorch's default; with --ray, 1 per worker.")] = 0,
     ray: Annotated[
-        bool, typer.Option("--ray", help="Translate a file, folder or pattern, text or Parquet, by workers on Ray.")
+        bool,
+        typer.Option("--ray", help="Translate files, a folder or a pattern, text or Parquet, with workers on Ray."),
     ] = False,
-    workers: Annotated[int | None, typer.Option(help="With --ray: workers; one a GPU, or a CPU, if not given.")] = None,
-    shard_lines: Annotated[int | None, typer.Option(help="With --ray: lines a shard; 8192 if not given.")] = None,
-    column: Annotated[
-        str | None, typer.Option(help="With --ray: the column of Parquet files; text if not given.")
-    ] = None,
+    workers: Annotated[int | None, typer.Option(help="With --ray: workers. Default: one per GPU, or per CPU.")] = None,
+    shard_lines: Annotated[int | None, typer.Option(help="With --ray: lines per shard. Default: 8192.")] = None,
+    column: Annotated[str | None, typer.Option(help="With --ray: the column of Parquet files. Default: text.")] = None,
 ) -> None:
-    """Translate lines, in order: line N out is line N in. An empty line stays empty.
+    """Translate text line by line: line N of the output is the translation of line N. Empty lines stay empty.
 
     Examples:
 
@@ -59,11 +69,11 @@ def translate(
 
       regard translate runs/multi30k-en-de test.en.gz --beam 5 > test.de
 
-      regard translate runs/multi30k-en-de test.en --int8         on a CPU: up to one and a half times as fast
+      regard translate runs/multi30k-en-de test.en --int8         up to 1.5 times as fast on a CPU
 
       regard translate runs/multi30k-en-de test.en --nbest 4      prints: line ||| translation ||| score
 
-      regard translate de-en news.de.gz out --ray                 out/part-00000.txt ...; a second run skips what is there
+      regard translate de-en news.de.gz out --ray                 writes out/part-00000.txt ...; a second call resumes
 
       regard translate de-en 'news/*.parquet' out --ray --column body --workers 8
     """
@@ -72,20 +82,19 @@ def translate(
     }  # fmt: skip
     own = {"workers": workers, "shard_lines": shard_lines, "column": column}
     if ray:
-        if judge is not None:
-            raise typer.BadParameter("--judge does not go with --ray")
+        if rescorer is not None:
+            raise typer.BadParameter("--rescorer cannot be combined with --ray")
         if int8:
-            raise typer.BadParameter("--int8 does not go with --ray")
+            raise typer.BadParameter("--int8 cannot be combined with --ray")
         translate_with_ray(run, file, output, search, device=device, threads=threads, **own)
         return
     refuse_without_ray(output=output, **own)
     from regard import api
-    from regard.decoding.translator import search_options
     from regard.nn.device import use_threads
 
     use_threads(threads)
-    translator = api.load(run, device=device, warn=warn, judge=judge, int8=int8)
-    options = search_options(translator.config, **search)
+    translator = api.load_translator(run, "translate", device=device, warn=print_warning, rescorer=rescorer, int8=int8)
+    options = translator.config.replace(**search)
     for number, found in enumerate(translator.stream(_lines(file), options=options)):
         for one in found[:nbest]:
             print(one.text if nbest == 1 else f"{number} ||| {one.text} ||| {one.score:.4f}")
@@ -96,5 +105,5 @@ def _lines(file: str) -> Iterator[str]:
     from regard.text.corpus import decode_lines, stream_lines
 
     if file == "-":
-        return decode_lines(sys.stdin.buffer, "the standard input")  # type: ignore[arg-type]
+        return decode_lines(sys.stdin.buffer, "standard input")  # type: ignore[arg-type]
     return stream_lines(Path(file))

@@ -1,9 +1,10 @@
-"""Translating more text than one machine should, on a Ray cluster or on a Ray of this machine's own.
+"""Translation of large corpora on a Ray cluster, or on a local Ray instance.
 
-Plain actors, not Ray Data: a shard here is what is handed out, tried again, written in one step and skipped by a second
-run, and line N out is line N in. Ray Data's readers drop empty lines or lose their numbers, its writers name files by
-task, and it has no notion of work that is already done; all of that would have to be built around it.
+This uses plain actors instead of Ray Data. A shard is the unit that is assigned, retried, written atomically and skipped
+by a second run, and output line N is the translation of input line N. Ray Data's readers drop empty lines or lose line
+numbers, its writers name files by task, and it does not know about finished work; all of that would have to be built
+around it.
 
-The command reads and writes all text itself and sends it to the workers, as it sends the model: nobody but the command needs
-to see the files, and no two machines need to share a disk.
+The command reads and writes all text itself and sends text and model to the workers. Only the command needs access to the
+files, and machines need no shared disk.
 """

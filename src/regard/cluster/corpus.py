@@ -1,28 +1,32 @@
-"""The verb: a corpus translated shard by shard, by many workers, once."""
+"""`translate_corpus`: translate files shard by shard on many workers, and resume after an interruption."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from regard.cluster.formats import ParquetFormat, pick_format
-from regard.cluster.output import OutputFolder, Plan
-from regard.cluster.pool import Job, Pool, connected
-from regard.cluster.source import cut, find_files, read_shards, survey
-from regard.cluster.worker import Answer, pack_model
+from regard.cluster.output import OutputFolder, OutputSettings
+from regard.cluster.pool import ShardAttempt, WorkerPool, connected
+from regard.cluster.shards import find_files, read_shards, scan_files, split_into_shards
+from regard.cluster.worker import ShardResult, pack_model
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.translator import READ_AHEAD, search_options
+from regard.decoding.translator import READ_AHEAD
 from regard.errors import ConfigError, require
-from regard.run.shipped import find_run
+from regard.run.pretrained import find_run
 
-SHARD_LINES = 2 * READ_AHEAD  # whole batches of lines sorted together, so batches are those of the plain command
+# A multiple of the lines that are sorted together, so that batches equal those of `regard translate` without Ray.
+SHARD_LINES = 2 * READ_AHEAD
 
 
 @dataclass(frozen=True)
 class WorkerReady:
-    """A worker has the model, on that machine in that process."""
+    """A worker has loaded the model."""
 
     machine: str
     process: int
@@ -30,24 +34,31 @@ class WorkerReady:
 
 @dataclass(frozen=True)
 class ShardDone:
-    """A shard has been written; so far, of this command's own work and in all."""
+    """A shard has been written."""
 
-    translated: int  # lines, by this command
+    translated: int  # lines so far, by this command
     left: int  # lines
     seconds: float  # since the first worker was ready
 
 
-Event = WorkerReady | ShardDone
+CorpusEvent = WorkerReady | ShardDone
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a command did."""
+class ClusterResult:
+    """What a command has done."""
 
     shards: int
-    translated: int  # shards, by this command; the others were there
+    translated: int  # shards, by this command; the others existed already
     lines: int  # of all shards
-    pattern: str  # the names of all parts
+    pattern: str  # matches the names of all parts
+
+
+def _search_settings(options: SearchOptions, recipe: SearchOptions) -> dict[str, Any]:
+    """Return the options that the output depends on, without those that the hash of the model covers."""
+    settings = msgspec.structs.asdict(options)
+    left_out = {"tokens", "max_source"} if options.max_source == recipe.max_source else {"tokens"}
+    return {name: value for name, value in settings.items() if name not in left_out}
 
 
 def translate_corpus(
@@ -61,53 +72,54 @@ def translate_corpus(
     workers: int = 0,
     device: str = "auto",
     threads: int = 1,
-    listen: Callable[[Event], None] = lambda event: None,
+    on_event: Callable[[CorpusEvent], None] = lambda event: None,
     warn: Callable[[str], None] = lambda text: None,
-) -> Outcome:
-    """Translates files into a folder, by workers on a Ray cluster; shards that are there already are left as they are.
+) -> ClusterResult:
+    """Translate files into a folder with workers on a Ray cluster; existing shards are kept.
 
-    `workers` 0 takes as many as the cluster has GPUs, or CPUs where it has none.
+    `workers` 0 starts one worker per GPU of the cluster, or per CPU if it has no GPU.
     """
     if shard_lines < 1 or workers < 0:
         raise ConfigError(
-            f"a shard of {shard_lines} lines, {workers} workers: use 1 line or more, and 0 workers or more"
+            f"shard_lines is {shard_lines} and workers is {workers}; use at least 1 line and at least 0 workers"
         )
     require("ray", extra="ray")
-    options = options or search_options(find_run(run).recipe().decode)
+    recipe = find_run(run).recipe()
+    options = options or recipe.decode
     if options.nbest > 1:
-        raise ConfigError(
-            f"{options.nbest} best were asked for, but shards hold one translation a line; leave --nbest out"
-        )
+        raise ConfigError(f"nbest is {options.nbest}, but shards hold one translation per line; leave --nbest out")
     paths = find_files(source)
     layout = pick_format(paths, column)
     folder = OutputFolder(Path(output), layout.suffix)
-    with folder.held():
-        before = folder.plan()
-        files = survey(paths, layout, before.files if before else ())
-        shards = cut(files, shard_lines)
+    with folder.opened() as stored:
+        files = scan_files(paths, layout, stored.files if stored else ())
+        shards = split_into_shards(files, shard_lines)
         model = pack_model(run)
         named = column if isinstance(layout, ParquetFormat) else None
-        folder.begin(Plan(files, named, shard_lines, str(run), model.sha256, asdict(options)), before, len(shards))
+        search = _search_settings(options, recipe.decode)
+        settings = OutputSettings(files, named, shard_lines, str(run), model.sha256, search)
+        folder.begin(settings, stored, len(shards))
         todo = {shard.number: shard.size for shard in shards if not folder.is_done(shard)}
         began, translated = time.monotonic(), 0
 
-        def finish(job: Job, answer: Answer) -> None:
+        def finish(attempt: ShardAttempt, result: ShardResult) -> None:
             nonlocal translated
-            folder.write(job.shard, job.chunk.content(answer.translations))
-            for text in answer.warnings:
-                warn(f"{job.shard.file.name}: {text}")
-            translated += job.shard.size
-            listen(ShardDone(translated, sum(todo.values()) - translated, time.monotonic() - began))
+            shard = attempt.shard
+            folder.write(shard, attempt.rows.content(result.translations))
+            for text in result.warnings:
+                warn(f"{shard.file.name}: {text}")
+            translated += shard.size
+            on_event(ShardDone(translated, sum(todo.values()) - translated, time.monotonic() - began))
 
         def on_worker(machine: str, process: int) -> None:
             nonlocal began
             began = began if translated else time.monotonic()
-            listen(WorkerReady(machine, process))
+            on_event(WorkerReady(machine, process))
 
         if todo:
             with connected() as ray:
-                pool = Pool(ray, model, options, device=device, threads=threads, on_worker=on_worker, warn=warn)
-                size = min(workers or pool.room(), len(todo))
+                pool = WorkerPool(ray, model, options, device=device, threads=threads, on_worker=on_worker, warn=warn)
+                size = min(workers or pool.capacity(), len(todo))
                 pool.run(read_shards(shards, layout, shard_lines, todo), size, finish)
     pattern = str(folder.path / f"part-*{layout.suffix}")
-    return Outcome(len(shards), len(todo), sum(shard.size for shard in shards), pattern)
+    return ClusterResult(len(shards), len(todo), sum(shard.size for shard in shards), pattern)

@@ -1,4 +1,4 @@
-"""What shards are read from and written as: lines of text, or rows of Parquet."""
+"""File formats of shards: lines of text, or rows of Parquet."""
 
 from __future__ import annotations
 
@@ -11,46 +11,46 @@ from typing import Any, Protocol
 from regard.errors import ConfigError, DataError, require
 from regard.text.corpus import stream_lines
 
-Texts = Sequence[str | None]  # None: a row of Parquet without a value
-TRANSLATION = "translation"  # the column of our own
+Texts = Sequence[str | None]  # None: a null value in a Parquet row
+TRANSLATION = "translation"  # name of the output column
 
 
-class Chunk(Protocol):
-    """The text of one shard."""
+class ShardRows(Protocol):
+    """The rows of one shard."""
 
     def texts(self) -> Texts:
-        """What to translate."""
+        """Return the texts to translate."""
 
     def content(self, translations: Texts) -> bytes:
-        """The finished shard as a file."""
+        """Return the content of the output file."""
 
 
-class Format(Protocol):
-    """A kind of file."""
+class FileFormat(Protocol):
+    """How files are read and how shards are written."""
 
     suffix: str
 
     def count(self, path: Path) -> int:
-        """How many lines a file has; raises DataError if it is not all good."""
+        """Return the number of lines; raise DataError if any of them is invalid."""
 
-    def chunks(self, path: Path, size: int) -> Iterator[Chunk]:
-        """A file in chunks of so many lines; only the last may have fewer."""
+    def split(self, path: Path, size: int) -> Iterator[ShardRows]:
+        """Yield `size` lines at a time; only the last group may have fewer."""
 
 
-def pick_format(paths: Sequence[Path], column: str) -> Format:
-    """What the files are, by their names."""
+def pick_format(paths: Sequence[Path], column: str) -> FileFormat:
+    """Return the format of the files, judging by their names."""
     tables = [path for path in paths if path.suffix.lower() == ".parquet"]
     if not tables:
         return TextFormat()
     if len(tables) < len(paths):
         other = next(path for path in paths if path not in tables)
-        raise DataError(f"{tables[0]} is Parquet and {other} is not; translate them one kind at a time")
+        raise DataError(f"{tables[0]} is Parquet and {other} is not; translate one format at a time")
     return ParquetFormat(column)
 
 
 @dataclass(frozen=True)
-class TextChunk:
-    """Lines."""
+class TextRows:
+    """Lines of text."""
 
     lines: list[str]
 
@@ -62,22 +62,22 @@ class TextChunk:
 
 
 class TextFormat:
-    """One sentence a line, plain or gzip."""
+    """One sentence per line, plain or gzip."""
 
     suffix = ".txt"
 
     def count(self, path: Path) -> int:
         return sum(1 for _ in stream_lines(path))
 
-    def chunks(self, path: Path, size: int) -> Iterator[Chunk]:
+    def split(self, path: Path, size: int) -> Iterator[ShardRows]:
         lines = stream_lines(path)
-        while chunk := list(islice(lines, size)):
-            yield TextChunk(chunk)
+        while some := list(islice(lines, size)):
+            yield TextRows(some)
 
 
 @dataclass(frozen=True)
-class TableChunk:
-    """Rows with all their columns, of which one is translated."""
+class TableRows:
+    """Rows with all their columns, one of which is translated."""
 
     table: Any
     column: str
@@ -89,13 +89,13 @@ class TableChunk:
     def content(self, translations: Texts) -> bytes:
         arrow = require("pyarrow", extra="ray")
         file = arrow.BufferOutputStream()
-        written = self.table.append_column(TRANSLATION, arrow.array(translations, arrow.string()))
-        require("pyarrow.parquet", extra="ray").write_table(written, file)
+        translated = self.table.append_column(TRANSLATION, arrow.array(translations, arrow.string()))
+        require("pyarrow.parquet", extra="ray").write_table(translated, file)
         return bytes(file.getvalue())
 
 
 class ParquetFormat:
-    """A column of sentences; the other columns are kept, and the translation is one more."""
+    """A column of sentences. The other columns are kept, and the translation is added as a new column."""
 
     suffix = ".parquet"
 
@@ -103,33 +103,38 @@ class ParquetFormat:
         self.column = column
 
     def count(self, path: Path) -> int:
-        return sum(len(chunk.texts()) for chunk in self.chunks(path, 65_536))
+        return sum(len(rows.texts()) for rows in self.split(path, 65_536))
 
-    def chunks(self, path: Path, size: int) -> Iterator[Chunk]:
+    def split(self, path: Path, size: int) -> Iterator[ShardRows]:
         arrow = require("pyarrow", extra="ray")
         try:
             with require("pyarrow.parquet", extra="ray").ParquetFile(path) as file:
                 self._check(path, file.schema_arrow, arrow)
-                waiting = file.schema_arrow.empty_table()  # row groups end where they like; our shards do not
+                # Row groups do not end where shards do, so rows are buffered.
+                buffered = file.schema_arrow.empty_table()
                 for batch in file.iter_batches(batch_size=size):
                     rows = arrow.Table.from_batches([batch])
-                    rows.validate(full=True)  # that strings are UTF-8, among others
-                    waiting = arrow.concat_tables([waiting, rows])
-                    while waiting.num_rows >= size:
-                        yield TableChunk(waiting.slice(0, size), self.column)
-                        waiting = waiting.slice(size)
-                if waiting.num_rows:
-                    yield TableChunk(waiting, self.column)
+                    rows.validate(full=True)  # for example that strings are UTF-8
+                    buffered = arrow.concat_tables([buffered, rows])
+                    while buffered.num_rows >= size:
+                        yield TableRows(buffered.slice(0, size), self.column)
+                        buffered = buffered.slice(size)
+                if buffered.num_rows:
+                    yield TableRows(buffered, self.column)
         except (arrow.ArrowException, OSError) as error:
             problem = str(error).splitlines()[0]
-            raise DataError(f"{path} cannot be read as Parquet ({problem}); write it anew") from error
+            raise DataError(f"{path} cannot be read as Parquet ({problem}); write the file again") from error
 
     def _check(self, path: Path, schema: Any, arrow: Any) -> None:
         if self.column not in schema.names:
             names = ", ".join(schema.names)
-            raise ConfigError(f"{path} has no column {self.column!r}; name one with --column ({names})")
+            raise ConfigError(f"{path} has no column {self.column!r}; choose one with --column ({names})")
         kind = schema.field(self.column).type
         if not (arrow.types.is_string(kind) or arrow.types.is_large_string(kind)):
-            raise ConfigError(f"column {self.column!r} of {path} holds {kind}, not text; name another with --column")
+            raise ConfigError(
+                f"column {self.column!r} of {path} has type {kind}, not string; choose another with --column"
+            )
         if TRANSLATION in schema.names:
-            raise DataError(f"{path} has a column {TRANSLATION!r}, which is where ours goes; rename it first")
+            raise DataError(
+                f"{path} already has a column {TRANSLATION!r}, the name of the output column; rename it first"
+            )

@@ -1,4 +1,4 @@
-"""What runs in the other processes: an actor that holds the model. And how the model gets there."""
+"""The Ray actor that translates shards, and the model as a value that can be sent to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOLDERS = ("", "tokenizer/", "final/")  # of an exported run
 
 @dataclass(frozen=True)
 class PackedModel:
-    """The files of a run that translating needs, by name, as one value to send; and a hash of them all."""
+    """The content of the files that translation needs, by path, and a hash of all of them."""
 
     files: dict[str, bytes]
     sha256: str
@@ -32,11 +32,11 @@ class PackedModel:
             for path, content in self.files.items():
                 *below, name = path.split("/")
                 Folder(folder, *below).make().save_bytes(name, content)
-            return api.load(folder, device=device)
+            return api.load_translator(folder, "translate", device=device)
 
 
 def pack_model(run: Path | str) -> PackedModel:
-    """A run as it is now: all workers get these weights, though it may still be training."""
+    """Return a snapshot of a run. All workers get the same weights even if the run is still training."""
     with tempfile.TemporaryDirectory(prefix="regard-") as folder:
         copy = api.export(run, Path(folder, "run"), cards=False).folder
         places = {place: Folder(copy, *place.split("/")[:-1]) for place in FOLDERS}
@@ -55,32 +55,32 @@ def pack_model(run: Path | str) -> PackedModel:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A shard's translations in order, and what there was to warn of."""
+class ShardResult:
+    """The translations of a shard in order, and warnings about its lines."""
 
     translations: Texts
     warnings: list[str]
 
 
-class Worker:
-    """Translates shards with a model that it loads once."""
+class RayWorker:
+    """Loads the model once and translates shards."""
 
     def __init__(self, model: PackedModel, options: SearchOptions, *, device: str, threads: int) -> None:
-        # Only kept here: an error while loading is to reach the command as itself, not as an actor that could not start.
+        # The model is loaded in `prepare`: an error in a constructor would reach the command only as an actor that died.
         self.model, self.options, self.device, self.threads = model, options, device, threads
         self.translator: Translator | None = None
 
     def prepare(self) -> tuple[str, int]:
-        """Loads the model; the machine's name and the process."""
+        """Load the model; return the name of the machine and the process id."""
         use_threads(self.threads)
         self.translator = self.model.load(self.device)
         return platform.node(), os.getpid()
 
-    def translate(self, texts: Texts, first: int) -> Answer:
-        """The translations of some lines, of which the first has that number in its file."""
-        assert self.translator is not None, "prepare() comes first"
+    def translate(self, texts: Texts, first: int) -> ShardResult:
+        """Translate lines; `first` is the number of the first line in its file, for warnings."""
+        assert self.translator is not None, "call prepare() first"
         warnings: list[str] = []
         self.translator.warn = warnings.append
         results = self.translator.stream([text or "" for text in texts], options=self.options, first=first)
         translations = [None if text is None else found[0].text for text, found in zip(texts, results, strict=True)]
-        return Answer(translations, warnings)
+        return ShardResult(translations, warnings)

@@ -1,6 +1,11 @@
-"""Which sentences make a batch: pure functions of lengths, a token budget and a random generator."""
+"""Which examples make a batch: pure functions of lengths, a token budget and a random generator.
+
+Lengths are one array per column. A budget limits the tokens of a batch in every column.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,25 +13,25 @@ from numpy.typing import NDArray
 Indices = NDArray[np.int64]
 
 
-def cut_to_budget(order: Indices, source_lengths: Indices, target_lengths: Indices, budget: int) -> list[Indices]:
-    """The sentences in this order, cut into batches of at most `budget` tokens on either side.
+def cut_to_budget(order: Indices, lengths: Sequence[Indices], budget: int) -> list[Indices]:
+    """Cut the examples, in this order, into batches of at most `budget` tokens in every column.
 
-    A sentence longer than the budget makes a batch of its own.
+    An example longer than the budget makes a batch of its own.
     """
-    batches, start, source, target = [], 0, 0, 0
-    for end, (s, t) in enumerate(zip(source_lengths[order].tolist(), target_lengths[order].tolist(), strict=True)):
-        if end > start and (source + s > budget or target + t > budget):
-            batches.append(order[start:end])
-            start, source, target = end, 0, 0
-        source, target = source + s, target + t
-    return [*batches, order[start:]] if start < len(order) else batches
+    # Tokens before each example, and after the last one.
+    totals = [np.concatenate([[0], one[order].cumsum()]) for one in lengths]
+    batches, start = [], 0
+    while start < len(order):
+        ends = [int(np.searchsorted(one, one[start] + budget, side="right")) - 1 for one in totals]
+        end = max(min(ends), start + 1)
+        batches.append(order[start:end])
+        start = end
+    return batches
 
 
-def bucketed_batches(
-    source_lengths: Indices, target_lengths: Indices, *, budget: int, random: np.random.Generator
-) -> list[Indices]:
-    """All sentences once, those of like length together, in batches within the budget; ties and batches shuffled."""
-    shuffled = random.permutation(len(source_lengths))
-    order = shuffled[np.lexsort((source_lengths[shuffled], target_lengths[shuffled]))]
-    batches = cut_to_budget(order, source_lengths, target_lengths, budget)
+def bucketed_batches(lengths: Sequence[Indices], *, budget: int, random: np.random.Generator) -> list[Indices]:
+    """Return batches of examples of similar length within the budget, each example once; ties and batches shuffled."""
+    shuffled = random.permutation(len(lengths[0]))
+    order = shuffled[np.lexsort([one[shuffled] for one in lengths])]
+    batches = cut_to_budget(order, lengths, budget)
     return [batches[i] for i in random.permutation(len(batches))]

@@ -1,4 +1,4 @@
-"""How long the pairs of a corpus are: small enough to keep for any corpus, and all that the shape of batches needs."""
+"""How long the examples of a corpus are: small enough to keep for any corpus, and all that the shape of batches needs."""
 
 from __future__ import annotations
 
@@ -6,73 +6,66 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Numbers = NDArray[np.int64]
+from regard.data.batching import Indices
 
 
 @dataclass(frozen=True)
-class Kept:
-    """The pairs up to a length."""
+class LengthTotals:
+    """How many examples there are up to a length, and how many tokens they have. Added EOS tokens do not count."""
 
-    pairs: int
-    source_tokens: int
-    target_tokens: int
-    longest: int  # tokens of the longest side; 0 where there are no pairs
+    examples: int
+    tokens: tuple[int, ...]  # per column
+    longest: int  # tokens of the longest sequence in any column; 0 if there are no examples
 
-    @property
-    def tokens(self) -> int:
-        """Tokens of the side that has more; EOS is not counted anywhere here."""
-        return max(self.source_tokens, self.target_tokens)
-
-    def without(self, shorter: Kept) -> Kept:
-        """Those of these that are not among the shorter ones."""
-        source, target = self.source_tokens - shorter.source_tokens, self.target_tokens - shorter.target_tokens
-        return Kept(self.pairs - shorter.pairs, source, target, self.longest)
+    def without(self, shorter: LengthTotals) -> LengthTotals:
+        """Return the totals of the examples that are not among the shorter ones."""
+        tokens = tuple(own - other for own, other in zip(self.tokens, shorter.tokens, strict=True))
+        return LengthTotals(self.examples - shorter.examples, tokens, self.longest)
 
 
 @dataclass(frozen=True)
 class LengthTable:
-    """For each length of the longer side: how many pairs, and their tokens on either side."""
+    """For each length of an example's longest column: the number of examples, and their tokens in each column.
 
-    pairs: Numbers
-    source_tokens: Numbers
-    target_tokens: Numbers
+    Shapes: L lengths, C columns.
+    """
 
-    @classmethod
-    def of(cls, source_lengths: Numbers, target_lengths: Numbers) -> LengthTable:
-        longer = np.maximum(source_lengths, target_lengths)
-        weights = (None, source_lengths, target_lengths)
-        return cls(*(np.bincount(longer, weights=one, minlength=1).astype(np.int64) for one in weights))
+    examples: Indices  # [L]
+    tokens: Indices  # [C, L]
 
     @classmethod
-    def from_rows(cls, rows: Sequence[Sequence[int]]) -> LengthTable:
-        """What `rows` gave."""
-        length, *columns = np.asarray(rows, dtype=np.int64).reshape(-1, 4).T
-        table = np.zeros((3, int(length.max(initial=0)) + 1), dtype=np.int64)
-        table[:, length] = columns
-        return cls(*table)
+    def of(cls, *lengths: Indices) -> LengthTable:
+        """Return the table of examples that have these lengths in each column."""
+        longest = np.maximum.reduce(lengths)
+        examples = np.bincount(longest, minlength=1).astype(np.int64)
+        tokens = [np.bincount(longest, weights=one, minlength=1).astype(np.int64) for one in lengths]
+        return cls(examples, np.stack(tokens))
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[Sequence[int]], *, columns: int = 2) -> LengthTable:
+        """Return the table that `rows` described."""
+        length, *counts = np.asarray(rows, dtype=np.int64).reshape(-1, 2 + columns).T
+        table = np.zeros((1 + columns, int(length.max(initial=0)) + 1), dtype=np.int64)
+        table[:, length] = counts
+        return cls(table[0], table[1:])
 
     def rows(self) -> list[list[int]]:
-        """[length, pairs, source tokens, target tokens] of each length that occurs."""
-        lengths = np.flatnonzero(self.pairs)
-        return np.stack([lengths, *(one[lengths] for one in self._columns)], axis=1).tolist()
-
-    @property
-    def _columns(self) -> tuple[Numbers, Numbers, Numbers]:
-        return self.pairs, self.source_tokens, self.target_tokens
+        """Return [length, examples, tokens of each column ...] for each length that occurs."""
+        lengths = np.flatnonzero(self.examples)
+        return np.stack([lengths, self.examples[lengths], *self.tokens[:, lengths]], axis=1).tolist()
 
     def __add__(self, other: LengthTable) -> LengthTable:
-        size = max(len(self.pairs), len(other.pairs))
+        size = max(len(self.examples), len(other.examples))
 
-        def padded(column: Numbers) -> Numbers:
-            return np.pad(column, (0, size - len(column)))
+        def padded(counts: Indices) -> Indices:
+            return np.pad(counts, [*[(0, 0)] * (counts.ndim - 1), (0, size - counts.shape[-1])])
 
-        both = zip(self._columns, other._columns, strict=True)
-        return LengthTable(*(padded(one) + padded(another) for one, another in both))
+        return LengthTable(padded(self.examples) + padded(other.examples), padded(self.tokens) + padded(other.tokens))
 
-    def upto(self, max_length: int | None = None) -> Kept:
-        """What is left when pairs with a longer side are left out; None keeps all."""
+    def upto(self, max_length: int | None = None) -> LengthTotals:
+        """Return the totals of the examples of at most this length; None keeps all."""
         end = None if max_length is None else max(max_length + 1, 0)
-        pairs, source, target = (int(column[:end].sum()) for column in self._columns)
-        return Kept(pairs, source, target, longest=int(np.flatnonzero(self.pairs[:end]).max(initial=0)))
+        examples = self.examples[:end]
+        longest = int(np.flatnonzero(examples).max(initial=0))
+        return LengthTotals(int(examples.sum()), tuple(self.tokens[:, :end].sum(axis=1).tolist()), longest)

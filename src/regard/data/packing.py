@@ -1,8 +1,8 @@
-"""Batches of a fixed shape: both sides filled to a token budget with whole sentences, a few dummy tokens at the end.
+"""Batches of a static shape: source and target filled to a token budget with complete sentences, then a few dummy tokens.
 
-Nothing is padded inside a batch, so sentences need not be of like length; they are taken in random order, and near the end
-of a batch the next ones that still fit are preferred. For models that make rectangles of them there are a few shapes instead
-of one, each for sentences up to a length. A batch is one row of int32 numbers: one copy takes it to a device.
+Nothing is padded inside a batch, so sentences need not be of similar length. They are taken in random order, and near the
+end of a batch the next ones that still fit are preferred. Models that pad to rectangles get a few shapes instead of one,
+each for sentences up to a length. A batch is one row of int32 numbers, so a single copy takes it to a device.
 
 Shapes: S source tokens, T target tokens, B sentences of a batch, the dummy one and empty ones among them.
 """
@@ -18,25 +18,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from regard.data.batch import NO_LABEL, Batch, Collate
+from regard.data.batch_sampler import BatchSampler, Position, too_long, with_added
 from regard.data.batching import Indices
-from regard.data.loader import Batch
-from regard.data.order import Order, Position
-from regard.data.ragged import FixedLayout, Ragged
-from regard.data.shapes import Shape, one_shape, shapes_by_length
-from regard.data.sides import Encoded, Sides
-from regard.data.store import IdStore
-from regard.errors import DataError
-from regard.text.tokenizer import BOS, EOS, UNK
+from regard.data.columns import Columns, Dataset
+from regard.data.packed_shapes import PackedShape, one_shape, shapes_by_length
+from regard.data.ragged import Ragged, StaticLayout
 
-CHOICE = 4  # sentences of which the next one is chosen, so that both sides fill alike
+CHOICE = 4  # sentences of which the next one is chosen, so that source and target fill alike
 LOOK_AHEAD = 128  # sentences tried for the room that is left
-NO_LABEL = -1  # of dummy tokens
+DUMMY = 0  # id of dummy tokens: any that exists
 
 
 def fill(
-    source_lengths: Indices, target_lengths: Indices, shape: Shape, random: np.random.Generator
+    source_lengths: Indices, target_lengths: Indices, shape: PackedShape, random: np.random.Generator
 ) -> tuple[list[Indices], Indices]:
-    """All sentences in random order, in full batches of this shape, and those left over, which fill none."""
+    """Return full batches of this shape, of all sentences in random order, and the sentences left over."""
     order = random.permutation(len(source_lengths))
     waiting = deque(zip(order.tolist(), source_lengths[order].tolist(), target_lengths[order].tolist(), strict=True))
     batches: list[Indices] = []
@@ -44,7 +41,7 @@ def fill(
     S, T = shape.source_tokens, shape.target_tokens
     while waiting:
         chosen: list[int] = []
-        passed: list[tuple[int, int, int]] = []  # that did not fit any more
+        passed: list[tuple[int, int, int]] = []  # did not fit any more
         next_few: list[tuple[int, int, int]] = []
         room_s, room_t = S, T
         while len(passed) < LOOK_AHEAD and len(chosen) < shape.sentences - 1:
@@ -57,7 +54,7 @@ def fill(
                 passed += next_few
                 next_few = []
                 continue
-            # the one after which both sides are filled most alike
+            # The one after which source and target are filled most alike.
             best = min(fitting, key=lambda one: abs((room_s - one[1]) * T - (room_t - one[2]) * S))
             next_few.remove(best)
             chosen.append(best[0])
@@ -71,8 +68,10 @@ def fill(
     return batches, np.array(left, dtype=np.int64)
 
 
-def top_up(batch: Indices, others: Indices, source_lengths: Indices, target_lengths: Indices, shape: Shape) -> Indices:
-    """Those of the others, in this order, that have room in the batch too."""
+def top_up(
+    batch: Indices, others: Indices, source_lengths: Indices, target_lengths: Indices, shape: PackedShape
+) -> Indices:
+    """Return those of the other sentences, in this order, that still fit into the batch."""
     room_s = shape.source_tokens - int(source_lengths[batch].sum())
     room_t = shape.target_tokens - int(target_lengths[batch].sum())
     found: list[int] = []
@@ -90,44 +89,32 @@ def top_up(batch: Indices, others: Indices, source_lengths: Indices, target_leng
     return np.array(found, dtype=np.int64)
 
 
-def write_row(row: NDArray[np.int32], sides: Sides, chosen: Indices, shape: Shape) -> None:
-    """Writes the batch of these pairs into a row."""
-    parts = np.split(row, np.cumsum(shape.parts)[:-1])
-    _write_side(parts[0], parts[1], parts[2], parts[7], sides.source.lengths_of(chosen), EOS)
-    _write_side(parts[4], parts[5], parts[6], parts[8], sides.target.lengths_of(chosen), NO_LABEL)
-    _put_ids(parts[0], sides.source, chosen)
-    real = _put_ids(parts[4], sides.target, chosen)
-    labels, inputs = parts[4], parts[3]
-    inputs[1:] = labels[:-1]
-    inputs[parts[8][: len(chosen)]] = BOS
-    inputs[real:] = EOS
-    if shape.fertilities:
-        assert sides.fertilities is not None
-        told = sides.fertilities.ids_of(chosen, end=1)  # EOS becomes EOS
-        parts[9][: len(told)], parts[9][len(told) :] = told, NO_LABEL
-    parts[10][0] = real
+def write_row(row: NDArray[np.int32], batch: Batch, shape: PackedShape) -> None:
+    """Write a CPU batch of sequence pairs into a row."""
+    fields = {name: row[where] for name, where in shape.fields.items()}
+    assert batch.target is not None and batch.labels.layout is batch.target.layout, "a packed batch holds pairs"
+    _write_sequences(fields, "source", batch.source)
+    _write_sequences(fields, "target", batch.target)
+    _write_values(fields["labels"], batch.labels, NO_LABEL)
+    for name in shape.extras:
+        _write_values(fields[name], batch.extras[name], NO_LABEL)
+    fields["num_tokens"][0] = batch.num_tokens
 
 
-def _write_side(
-    ids: NDArray[np.int32], positions: NDArray[np.int32], sentences: NDArray[np.int32], offsets: NDArray[np.int32],
-    lengths: Indices, dummy: int,
-) -> None:  # fmt: skip
-    """Everything of one side but the real ids: the dummies behind them make a sentence of their own, at position 0."""
-    ends = (lengths + 1).cumsum()
-    real = int(ends[-1])
-    offsets[0], offsets[1 : len(ends) + 1], offsets[len(ends) + 1 :] = 0, ends, len(ids)
-    sentences[:real] = np.repeat(np.arange(len(ends), dtype=np.int32), lengths + 1)
-    sentences[real:] = len(ends)
-    positions[:real] = np.arange(real, dtype=np.int32) - offsets[sentences[:real]]
-    positions[real:] = 0
-    ids[real:] = dummy
+def _write_sequences(fields: dict[str, NDArray[np.int32]], name: str, sequences: Ragged) -> None:
+    """Write ids and layout of some sequences. Dummy tokens behind them make a sentence of their own, at position 0."""
+    layout, real = sequences.layout, sequences.layout.total
+    _write_values(fields[name], sequences, DUMMY)
+    positions, sentences, offsets = (fields[f"{name} {part}"] for part in ("positions", "sentences", "offsets"))
+    positions[:real], positions[real:] = layout.positions.numpy(), 0
+    sentences[:real], sentences[real:] = layout.sentences.numpy(), layout.num_sentences
+    offsets[: layout.num_sentences + 1] = layout.offsets.numpy()
+    offsets[layout.num_sentences + 1 :] = len(fields[name])
 
 
-def _put_ids(ids: NDArray[np.int32], store: IdStore, chosen: Indices) -> int:
-    """The ids of these sentences, each with EOS behind it; how many there are."""
-    values = store.ids_of(chosen, end=EOS)
-    ids[: len(values)] = values
-    return len(values)
+def _write_values(field: NDArray[np.int32], sequences: Ragged, dummy: int) -> None:
+    real = sequences.layout.total
+    field[:real], field[real:] = sequences.values.numpy(), dummy
 
 
 @dataclass(frozen=True)
@@ -135,91 +122,102 @@ class PackedBatch:
     """A batch as one row, on any device."""
 
     row: Tensor
-    shape: Shape
+    shape: PackedShape
     num_tokens: int
 
     def as_lists(self) -> dict[str, list[list[int]]]:
-        """The ids of each sentence, dummies among them, for a person to look at."""
+        """Return the ids of each sentence, dummy tokens among them, for a person to look at."""
         return self.unpack().as_lists()
 
     def unpack(self) -> Batch:
-        """The batch itself: views of the row."""
+        """Return the batch as views of the row."""
         return unpack(self.row, self.shape, self.num_tokens)
 
 
-def largest_rectangle(shapes: Sequence[Shape], *, times: int) -> Batch:
-    """A batch of the shape with the largest rectangle, and so many times as large as that; few of its tokens are real."""
+def largest_rectangle(shapes: Sequence[PackedShape], probe: Callable[[int], Batch], *, times: int) -> Batch:
+    """Return a batch of `times` the shape with the largest rectangle; few of its tokens are real.
+
+    `probe(length)` makes a batch of one example of this length.
+    """
     one = max(shapes, key=lambda shape: shape.sentences * shape.longest)
     source, target, sentences = (times * size for size in (one.source_tokens, one.target_tokens, one.sentences))
-    shape = replace(one, source_tokens=source, target_tokens=target, sentences=sentences)
-    store = IdStore.from_lists([[UNK] * (shape.longest - 1)])
+    shape = replace(one, source_tokens=source, target_tokens=target, sentences=sentences, extras=())
     row = np.empty(shape.numbers, dtype=np.int32)
-    write_row(row, Sides(store, store), np.zeros(1, dtype=np.int64), shape)
+    write_row(row, probe(shape.longest - 1), shape)
     return unpack(torch.from_numpy(row), shape, shape.target_tokens)
 
 
-def unpack(row: Tensor, shape: Shape, num_tokens: int) -> Batch:
-    """The batch that a row holds."""
-    source, s_at, s_of, target, labels, t_at, t_of, s_offsets, t_offsets, told, _ = row.split(shape.parts)
+def unpack(row: Tensor, shape: PackedShape, num_tokens: int) -> Batch:
+    """Return the batch that a row holds."""
+    fields = {name: row[where] for name, where in shape.fields.items()}
+    source, target = (
+        StaticLayout(
+            fields[f"{name} positions"], fields[f"{name} sentences"], fields[f"{name} offsets"], longest=shape.longest
+        )
+        for name in ("source", "target")
+    )
     return Batch(
-        Ragged(source, FixedLayout(s_at, s_of, s_offsets, longest=shape.longest)),
-        Ragged(target, FixedLayout(t_at, t_of, t_offsets, longest=shape.longest)),
-        labels,
+        Ragged(fields["source"], source),
+        Ragged(fields["target"], target),
+        Ragged(fields["labels"], target),
         num_tokens,
-        told if shape.fertilities else None,
+        {name: Ragged(fields[name], source) for name in shape.extras},
     )
 
 
 @dataclass(frozen=True)
-class Block:
+class PackedRows:
     """Rows of many batches, [rows, numbers of the longest], and the position after each batch."""
 
     rows: Tensor
-    shapes: list[Shape]
-    tokens: list[int]  # of the targets
+    shapes: list[PackedShape]
+    tokens: list[int]  # labels that count
     positions: list[Position]
 
     def batches(self) -> Iterator[tuple[PackedBatch, Position]]:
-        """Each batch, with the position after it."""
+        """Yield each batch, with the position after it."""
         for row, shape, tokens, after in zip(self.rows, self.shapes, self.tokens, self.positions, strict=True):
             yield PackedBatch(row[: shape.numbers], shape, tokens), after
 
 
-class PackedLoader(Order):
-    """Batches of one fixed shape, or, where those of like length are to be together, of a few; written in blocks."""
+class PackedLoader(BatchSampler):
+    """Batches of one static shape, or of a few where sentences of similar length belong together; written in blocks."""
 
     BLOCK = 2**22  # numbers of a block of rows
 
     def __init__(
         self,
-        sides_of: Callable[[int], Encoded],
+        dataset_of: Callable[[int], Dataset],
+        collate: Collate,
         *,
+        added: tuple[int, ...],
         budget: int,
         max_length: int,
         seed: int,
-        like_lengths: bool = False,
+        similar_lengths: bool = False,
+        extras: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(sides_of, budget=budget, max_length=max_length, seed=seed)
-        sides = sides_of(0)
-        if not sides.upto(max_length).pairs:
-            raise DataError(f"every pair has a side of more than {max_length} tokens; raise data.max_length")
-        told = isinstance(sides, Sides) and sides.fertilities is not None
-        shape_them = shapes_by_length if like_lengths else one_shape
-        self.shapes = shape_them(sides, max_length, budget, fertilities=told)
+        super().__init__(dataset_of, collate, added=added, budget=budget, max_length=max_length, seed=seed)
+        dataset = dataset_of(0)
+        if not dataset.upto(max_length).examples:
+            raise too_long(max_length)
+        make_shapes = shapes_by_length if similar_lengths else one_shape
+        self.shapes = make_shapes(dataset, max_length, budget, extras=extras)
 
-    def cut(self, source_lengths: Indices, target_lengths: Indices, random: np.random.Generator) -> list[Indices]:
+    def cut(self, lengths: Sequence[Indices], random: np.random.Generator) -> list[Indices]:
+        source_lengths, target_lengths = lengths
         batches: list[Indices] = []
         longer = np.maximum(source_lengths, target_lengths)
         left = np.flatnonzero(longer <= self.shapes[-1].longest)
-        for shape, shorter in zip(self.shapes[::-1], [*self.shapes[-2::-1], None], strict=True):  # the longest first
+        # The longest first.
+        for shape, shorter in zip(self.shapes[::-1], [*self.shapes[-2::-1], None], strict=True):
             least = 0 if shorter is None else shorter.longest + 1
             those, left = left[longer[left] >= least], left[longer[left] < least]
             full, rest = fill(source_lengths[those], target_lengths[those], shape, random)
             batches += [those[batch] for batch in full]
             last = those[rest]
-            if shorter is not None and len(
-                last
-            ):  # shorter ones fill the last batch: long ones are rare, and none is lost
+            if shorter is not None and len(last):
+                # Shorter ones fill the last batch: long ones are rare, and none is lost.
                 nearest = random.permutation(left)
                 nearest = nearest[np.argsort(-longer[nearest], kind="stable")]
                 also = top_up(last, nearest, source_lengths, target_lengths, shape)
@@ -231,28 +229,29 @@ class PackedLoader(Order):
         return [batches[number] for number in order]
 
     def batches(self, position: Position, *, rank: int = 0, ranks: int = 1) -> Iterator[tuple[PackedBatch, Position]]:
-        """Each batch of a process from here on, with the position after those of all processes."""
+        """Yield each batch of a process from this position on, with the position after those of all processes."""
         for block in self.blocks_of_rows(position, rank=rank, ranks=ranks):
             yield from block.batches()
 
-    def blocks_of_rows(self, position: Position, *, rank: int = 0, ranks: int = 1) -> Iterator[Block]:
-        """The same, many batches at a time."""
+    def blocks_of_rows(self, position: Position, *, rank: int = 0, ranks: int = 1) -> Iterator[PackedRows]:
+        """Yield the same, many batches at a time."""
         width = max(shape.numbers for shape in self.shapes)
         most = max(1, self.BLOCK // width)
         chosen = []
         for one in self.own(position, rank=rank, ranks=ranks):
             chosen.append(one)
-            if len(chosen) < most and one[2].batch > 0:  # nothing is read of a block of pairs before its time
+            # A block of examples is read only when its turn has come.
+            if len(chosen) < most and one[2].batch > 0:
                 continue
             rows = np.empty((len(chosen), width), dtype=np.int32)
-            shapes = [self._shape_of(sides, pairs) for sides, pairs, _ in chosen]
-            for row, shape, (sides, pairs, _) in zip(rows, shapes, chosen, strict=True):
-                write_row(row[: shape.numbers], sides, pairs, shape)
+            shapes = [self._shape_of(columns, examples) for columns, examples, _ in chosen]
+            for row, shape, (columns, examples, _) in zip(rows, shapes, chosen, strict=True):
+                write_row(row[: shape.numbers], self.collate(columns, examples), shape)
             tokens = [int(row[shape.numbers - 1]) for row, shape in zip(rows, shapes, strict=True)]
-            yield Block(torch.from_numpy(rows), shapes, tokens, [after for _, _, after in chosen])
+            yield PackedRows(torch.from_numpy(rows), shapes, tokens, [after for _, _, after in chosen])
             chosen = []
 
-    def _shape_of(self, sides: Sides, pairs: Indices) -> Shape:
-        """The smallest that holds them."""
-        source_lengths, target_lengths = (lengths + 1 for lengths in sides.lengths_of(pairs))  # EOS
-        return next(shape for shape in self.shapes if shape.holds(source_lengths, target_lengths))
+    def _shape_of(self, columns: Columns, examples: Indices) -> PackedShape:
+        """Return the smallest shape that holds these examples."""
+        lengths = with_added(columns.lengths_of(examples), self.added)
+        return next(shape for shape in self.shapes if shape.holds(*lengths))

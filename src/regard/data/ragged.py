@@ -1,7 +1,8 @@
-"""The batch type: sentences laid end to end, and where each one lies.
+"""Ragged tensors: the values of sentences of different lengths in one flat tensor, and the layout of the sentences in it.
 
-Shapes: N tokens of a batch, B sentences, T the longest sentence.
-No pad token exists. What needs a rectangle (`nn.attend` on a CPU) makes one from `Layout` and takes it apart again.
+There is no pad token. Code that needs a rectangle (`nn.attend` on a CPU) uses `Layout.pad` and `Layout.unpad`.
+
+Shapes: N tokens of a batch, B sentences, T tokens of the longest sentence.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from torch import Tensor
 
 
 class Layout:
-    """Where each sentence of a batch begins and ends. Everything derived from the lengths is made once, on demand."""
+    """Where each sentence of a batch begins and ends. What follows from the lengths is computed once, on demand."""
 
     def __init__(self, lengths: Sequence[int], device: torch.device | str = "cpu") -> None:
         self.lengths = tuple(lengths)
@@ -26,27 +27,27 @@ class Layout:
 
     @property
     def num_sentences(self) -> int:
-        """Number of sentences, B."""
+        """The number of sentences, B."""
         return len(self.lengths)
 
     @cached_property
     def total(self) -> int:
-        """Number of tokens, N."""
+        """The number of tokens, N."""
         return sum(self.lengths)
 
     @cached_property
     def longest(self) -> int:
-        """Tokens of the longest sentence, T."""
+        """The number of tokens of the longest sentence, T."""
         return max(self.lengths, default=0)
 
     @cached_property
     def even(self) -> bool:
-        """Whether all sentences have the same length, so that the batch already is a rectangle."""
+        """Whether all sentences have the same length, so that the flat tensor is a rectangle already."""
         return self.total == self.longest * len(self.lengths)
 
     @cached_property
     def offsets(self) -> Tensor:
-        """First token of each sentence, and N last: int32, [B+1]."""
+        """The index of the first token of each sentence, then N: int32, [B+1]."""
         return torch.tensor((0, *self.lengths), dtype=torch.int32).cumsum(0, dtype=torch.int32).to(self.device)
 
     @cached_property
@@ -55,33 +56,33 @@ class Layout:
 
     @cached_property
     def sentences(self) -> Tensor:
-        """For each token, the number of its sentence: [N]."""
+        """The index of the sentence of each token: [N]."""
         return torch.from_numpy(np.arange(len(self.lengths)).repeat(self._lengths_on_cpu)).to(self.device)
 
     @cached_property
     def positions(self) -> Tensor:
-        """For each token, its place in its sentence, from 0: [N]."""
+        """The position of each token in its sentence, from 0: [N]."""
         starts = self._lengths_on_cpu.cumsum() - self._lengths_on_cpu
         return torch.from_numpy(np.arange(self.total) - starts.repeat(self._lengths_on_cpu)).to(self.device)
 
     @cached_property
     def slots(self) -> Tensor:
-        """For each token, its place in the flattened rectangle: [N]."""
+        """The index of each token in the flattened rectangle: [N]."""
         return self.sentences * self.longest + self.positions
 
     @cached_property
     def sources(self) -> Tensor:
-        """For each place of the flattened rectangle, the token that fills it; the first token where there is none: [B*T]."""
+        """The index of the token at each place of the flattened rectangle; 0 where there is none: [B*T]."""
         places = torch.zeros(self.num_sentences * self.longest, dtype=torch.int64, device=self.device)
         return places.index_copy_(0, self.slots, torch.arange(self.total, device=self.device))
 
     @cached_property
     def holes(self) -> Tensor:
-        """The places of the flattened rectangle that hold no token."""
+        """The indices of the flattened rectangle that hold no token."""
         return torch.from_numpy(np.flatnonzero(~self._mask_on_cpu)).to(self.device)
 
     def clear_holes(self, flat: Tensor) -> Tensor:
-        """A flattened rectangle, [B*T, ...], with zeros where there is no token; the same memory."""
+        """Write zeros where a flattened rectangle, [B*T, ...], holds no token, and return it."""
         return flat.index_fill_(0, self.holes, 0.0)
 
     @cached_property
@@ -98,21 +99,23 @@ class Layout:
         return {}
 
     def alone(self, by: int) -> Tensor:
-        """True for tokens whose sentence has none `by` places before them: [N]."""
+        """Return True for each token whose sentence has no token `by` positions before it: [N]."""
         if by not in self._alone:
             alone = self.sentences.roll(by) != self.sentences
-            alone[: max(by, 0)] = alone[max(self.total + min(by, 0), 0) :] = True  # rolled in from the other end
+            # These were rolled in from the other end.
+            alone[: max(by, 0)] = alone[max(self.total + min(by, 0), 0) :] = True
             self._alone[by] = alone
         return self._alone[by]
 
     def to(self, device: torch.device | str) -> Layout:
-        """The same layout with its tensors on another device."""
+        """Return the layout with its tensors on a device."""
         return self if torch.device(device) == self.device else Layout(self.lengths, device)
 
     def pad(self, values: Tensor) -> Tensor:
-        """[N, ...] laid out as [B, T, ...], a free view where the batch is even.
+        """Return [N, ...] as a rectangle, [B, T, ...]; a view if the layout is even.
 
-        Behind a sentence stand copies of the first token: finite, and to be masked. They pass no gradient on.
+        Places after the end of a sentence hold copies of the first token of the batch: finite values to be masked, through
+        which no gradient flows.
         """
         if not self.even:
             learning = torch.is_grad_enabled()
@@ -120,7 +123,7 @@ class Layout:
         return values.view(self.num_sentences, self.longest, *values.shape[1:])
 
     def unpad(self, padded: Tensor) -> Tensor:
-        """[B, T, ...] without what lies behind each sentence: [N, ...]."""
+        """Return a rectangle, [B, T, ...], without the places after the end of each sentence: [N, ...]."""
         flat = padded.flatten(0, 1)
         if self.even:
             return flat
@@ -128,10 +131,10 @@ class Layout:
         return _Unpad.apply(flat, self) if learning else flat.index_select(0, self.slots)  # type: ignore[no-untyped-call]
 
 
-class FixedLayout(Layout):
-    """A layout whose tensors keep their shapes from batch to batch, so that a recorded step can be played again.
+class StaticLayout(Layout):
+    """A layout whose tensors have the same shapes for every batch, so that a captured step can be replayed.
 
-    The lengths are known to the device alone. Behind the last sentence stands one of dummy tokens, behind that empty ones.
+    The lengths are known on the device only. The last sentence is followed by one of dummy tokens, and that by empty ones.
     """
 
     def __init__(self, positions: Tensor, sentences: Tensor, offsets: Tensor, *, longest: int) -> None:
@@ -141,7 +144,7 @@ class FixedLayout(Layout):
 
     @property
     def lengths(self) -> tuple[int, ...]:  # type: ignore[override]
-        raise AssertionError("the lengths of a fixed layout are not known on the host")
+        raise AssertionError("the lengths of a static layout are not known on the host")
 
     @property
     def num_sentences(self) -> int:
@@ -157,27 +160,27 @@ class FixedLayout(Layout):
 
     @cached_property
     def mask(self) -> Tensor:
-        """True where the rectangle holds a token: [B, T]. All dummies share the first place of their sentence."""
+        """True where the rectangle holds a token: [B, T]. All dummy tokens have position 0."""
         filled = torch.zeros(self.num_sentences * self.longest, dtype=torch.bool, device=self.device)
         return filled.index_fill_(0, self.slots, True).unflatten(0, (self.num_sentences, self.longest))
 
     def clear_holes(self, flat: Tensor) -> Tensor:
         return flat.masked_fill_(~self.mask.flatten().view(-1, *[1] * (flat.dim() - 1)), 0.0)
 
-    def to(self, device: torch.device | str) -> FixedLayout:
+    def to(self, device: torch.device | str) -> StaticLayout:
         moved = (one.to(device) for one in (self.positions, self.sentences, self.offsets))
-        return FixedLayout(*moved, longest=self.longest)
+        return StaticLayout(*moved, longest=self.longest)
 
     @cached_property
-    def backwards(self) -> FixedLayout:
-        """The same tokens, each at its place from the end of its sentence."""
+    def backwards(self) -> StaticLayout:
+        """The layout with positions counted from the end of each sentence."""
         last = self.mask.sum(dim=1, dtype=torch.int32) - 1
         positions = last.index_select(0, self.sentences) - self.positions
-        return FixedLayout(positions, self.sentences, self.offsets, longest=self.longest)
+        return StaticLayout(positions, self.sentences, self.offsets, longest=self.longest)
 
 
 class _Pad(torch.autograd.Function):
-    """Tokens gathered into the rectangle. The gradient is a plain gather too: no token stands in two places that count."""
+    """Gather tokens into the rectangle. The gradient is a gather too, because no token is at two places that count."""
 
     @staticmethod
     def forward(ctx, values: Tensor, layout: Layout) -> Tensor:  # type: ignore[no-untyped-def]
@@ -190,7 +193,7 @@ class _Pad(torch.autograd.Function):
 
 
 class _Unpad(torch.autograd.Function):
-    """Tokens gathered out of the rectangle; the gradient of the holes is zero, so that they change nothing."""
+    """Gather tokens from the rectangle. The gradient of places without a token is zero."""
 
     @staticmethod
     def forward(ctx, flat: Tensor, layout: Layout) -> Tensor:  # type: ignore[no-untyped-def]
@@ -204,7 +207,7 @@ class _Unpad(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Ragged:
-    """Values of all tokens, [N, ...], and the layout that says whose they are."""
+    """The values of all tokens of a batch, [N, ...], and the layout of its sentences."""
 
     values: Tensor
     layout: Layout
@@ -214,22 +217,26 @@ class Ragged:
 
     @classmethod
     def from_lists(cls, sentences: Sequence[Sequence[int]], device: torch.device | str = "cpu") -> Ragged:
-        """Token ids of each sentence, end to end."""
+        """Return the token ids of these sentences as one flat tensor."""
         flat = [token for sentence in sentences for token in sentence]
         layout = Layout([len(sentence) for sentence in sentences], device)
         return cls(torch.tensor(flat, dtype=torch.int64).to(device), layout)
 
+    def to(self, device: torch.device | str) -> Ragged:
+        """Return the values and their layout on another device."""
+        return Ragged(self.values.to(device), self.layout.to(device))
+
     def as_lists(self) -> list[list[int]]:
-        """The values of each sentence, as numbers."""
+        """Return the values of each sentence that is not empty."""
         flat, offsets = self.values.tolist(), self.layout.offsets.tolist()
         return [flat[begin:end] for begin, end in pairwise(offsets) if end > begin]
 
     def cut(self, sentence: int) -> tuple[Ragged, Ragged]:
-        """The sentences before this one, and the others."""
+        """Return the sentences before this one, and the rest."""
         lengths, device = self.layout.lengths, self.layout.device
         first, second = self.values.tensor_split((sum(lengths[:sentence]),))
         return Ragged(first, Layout(lengths[:sentence], device)), Ragged(second, Layout(lengths[sentence:], device))
 
     def split(self) -> tuple[Tensor, ...]:
-        """The values of each sentence on its own."""
+        """Return the values of each sentence."""
         return self.values.split(list(self.layout.lengths))

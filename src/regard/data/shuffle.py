@@ -1,20 +1,25 @@
-"""A random order of any number of things without holding it: where each one goes is computed on the spot.
+"""A random permutation of any size that is computed where it is needed, and never stored.
 
-A keyed permutation (a Feistel network, Luby and Rackoff 1988) of the numbers below a power of four; those that fall outside
-are sent through again until they fall inside, at most four times in the mean. So the order of ten million pairs costs
-nothing to keep, any part of it can be looked up first, and its quality does not depend on memory.
+A Feistel network (Luby and Rackoff 1988) permutes the numbers below a power of four. Results that are too large are permuted
+again until they are in range, at most four times on average. So the order of ten million pairs takes no memory, and any part
+of it can be computed first.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ROUNDS = 6
 
 
 class Shuffle:
-    """A permutation of range(count) that follows from the seed."""
+    """A permutation of range(count), determined by the seed."""
 
     def __init__(self, count: int, seed: tuple[int, ...]) -> None:
         self.count = count
@@ -22,7 +27,7 @@ class Shuffle:
         self.keys = np.random.SeedSequence(seed).generate_state(ROUNDS, np.uint64)
 
     def __getitem__(self, places: slice) -> NDArray[np.int64]:
-        """What stands at these places of the order."""
+        """Return the elements at these places of the permutation."""
         at = np.arange(*places.indices(self.count), dtype=np.uint64)
         result = self._mix(at)
         outside = result >= self.count
@@ -35,12 +40,20 @@ class Shuffle:
         bits, mask = np.uint64(self.half_bits), np.uint64((1 << self.half_bits) - 1)
         left, right = numbers >> bits, numbers & mask
         for key in self.keys:
-            left, right = right, left ^ (_hash(right ^ key) & mask)
+            left, right = right, left ^ (splitmix64((right ^ key).view(np.int64)).view(np.uint64) & mask)
         return (left << bits) | right
 
 
-def _hash(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """64 well-mixed bits (the finalizer of SplitMix64, Steele et al. 2014)."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+Bits = TypeVar("Bits", NDArray[np.int64], "Tensor")
+
+
+def splitmix64(bits: Bits) -> Bits:
+    """Return 64 well-mixed bits for each signed integer (the finalizer of SplitMix64, Steele et al. 2014)."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        bits = (bits ^ shift_right(bits, shift)) * (factor - 2**64)
+    return bits ^ shift_right(bits, 31)
+
+
+def shift_right(bits: Bits, by: int) -> Bits:
+    """Return signed integers shifted to the right, filled up with zeros instead of the sign."""
+    return (bits >> by) & (2 ** (64 - by) - 1)

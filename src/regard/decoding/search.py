@@ -1,34 +1,27 @@
-"""Greedy and beam search, batched over sentences, for any model that keeps the contract of `models.base`.
+"""Search for the best outputs of a model: of one batch, of many batches in parallel, and of non-autoregressive models.
 
-A sentence's result does not depend on its neighbours: it has its own length limit and stops on its own; when enough
-sentences of a batch are done their rows are dropped.
-
-Shapes: B sentences still being written, Q beams (one in the first step), R = B * Q rows, V vocabulary,
-        C candidates a sentence.
+A sentence's result does not depend on its neighbours in the batch: each has its own length limit and stops on its own, and
+rows of finished sentences are dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from regard.data.ragged import Ragged
-from regard.decoding.hypotheses import Check, Found, Hypothesis, SearchOptions, length_penalty, never_stop
-from regard.decoding.topk import Ranking
-from regard.models.base import Seq2Seq
-from regard.text.tokenizer import BOS, EOS
+from regard.decoding.beam_search import BeamSearch
+from regard.decoding.greedy_search import greedy_search
+from regard.decoding.hypotheses import Check, Hypothesis, SearchOptions, SearchResults, never_stop
+from regard.decoding.ranking import ForcedPrefix
+from regard.errors import DecodeError
+from regard.models.base import Model, NonAutoregressive, Seq2Seq, WriteOptions
 
-Numbers = NDArray[np.int64]
-
-NEVER = float("-inf")
-ANY = -1  # token, where a sentence's prefix has none
-FIRST_COLUMNS = 64  # output tokens that greedy search has room for at first; doubled when they are used up
-COMPACT_BELOW = 0.75  # rows are dropped once this share of them, or less, is still being written
+MAX_THREADS = 8  # more do not help: only one of them can run Python at a time
 
 
 def search(
@@ -39,12 +32,12 @@ def search(
     prefixes: Sequence[Sequence[int]] = (),
     check: Check = never_stop,
 ) -> list[list[Hypothesis]]:
-    """The `nbest` best translations of each source sentence (which ends in EOS), best first.
+    """Return the `nbest` best outputs for each source sentence (of text, ending in EOS), best first.
 
-    Each begins with its sentence's prefix, where prefixes are given. `check` is called before every step.
+    An output begins with its sentence's prefix, where prefixes are given. `check` is called before every step.
     """
-    each = search_each(model, source, options=options, prefixes=prefixes, check=check)
-    found = {sentence: best for some in each for sentence, best in some}
+    results = search_each(model, source, options=options, prefixes=prefixes, check=check)
+    found = {sentence: best for some in results for sentence, best in some}
     return [found[sentence] for sentence in range(len(found))]
 
 
@@ -56,10 +49,10 @@ def search_each(
     options: SearchOptions,
     prefixes: Sequence[Sequence[int]] = (),
     check: Check = never_stop,
-) -> Iterator[Found]:
-    """As `search`, but each sentence's translations, by its number, when it is done; greedily, when a quarter of all are.
+) -> Iterator[SearchResults]:
+    """Yield what `search` returns as sentences finish: each one with beams, a quarter of the batch at a time without.
 
-    On a GPU a search is to be ended, or given up, before another one begins (`decoding.recorded`).
+    On a GPU, finish or abandon a search before the next one begins (`decoding.cuda_graph_model`).
     """
     limits = [options.limit(length - 1) for length in source.layout.lengths]
     if prefixes:
@@ -67,214 +60,80 @@ def search_each(
     if model.max_length is not None:
         limits = [min(limit, model.max_length) for limit in limits]
     check()
-    memory, given = model.encode(source), Given(prefixes, source.layout.device)
+    memory, prefix = model.encode(source), ForcedPrefix(prefixes, source.layout.device)
     if options.beam == 1:
-        yield from _greedy(model, memory, limits, given, options, check)
+        yield from greedy_search(model, memory, limits, prefix, options, check)
     else:
-        yield from BeamSearch(model, memory, limits, given, options).run(check)
+        yield from BeamSearch(model, memory, limits, prefix, options).run(check)
 
 
-class Given:
-    """What each sentence must begin with."""
+@torch.inference_mode()
+def refine(
+    model: NonAutoregressive, source: Ragged, *, options: SearchOptions, check: Check = never_stop
+) -> list[list[Hypothesis]]:
+    """Return the `nbest` best of `beam` candidates for each source sentence, best first.
 
-    def __init__(self, prefixes: Sequence[Sequence[int]], device: torch.device) -> None:
-        self.device = device
-        self.length = max(map(len, prefixes), default=0)
-        padded = [[*prefix, *[ANY] * (self.length - len(prefix))] for prefix in prefixes]
-        self.tokens = torch.tensor(padded, dtype=torch.int64, device=device)
-
-    def force(self, logits_RV: Tensor, sentences: Tensor, step: int) -> None:
-        """Leaves rows that must write a certain token now nothing else; `sentences` says whose rows they are."""
-        if step >= self.length:
-            return
-        wanted_R = self.tokens[sentences, step]
-        rows = (wanted_R != ANY).nonzero()[:, 0]
-        tokens = wanted_R[rows]
-        kept = logits_RV[rows, tokens]
-        logits_RV[rows] = NEVER
-        logits_RV[rows, tokens] = kept
+    `check` is called before every iteration.
+    """
+    check()
+    limits = [options.limit(length - 1) for length in source.layout.lengths]
+    if model.max_length is not None:
+        limits = [min(limit, model.max_length - 1) for limit in limits]
+    outputs = model.write(model.encode(source), WriteOptions(limits, options.beam, options.iterations, check))
+    return [
+        [Hypothesis(one.ids[:limit], one.score) for one in best[: options.nbest]]
+        for best, limit in zip(outputs, limits, strict=True)
+    ]
 
 
-def _greedy(
-    model: Seq2Seq, memory: object, limits: Sequence[int], given: Given, options: SearchOptions, check: Check
-) -> Iterator[Found]:
-    """The likeliest token at every step."""
-    device = given.device
-    state = model.start(memory, beams=1)
-    alive = torch.arange(len(limits), device=device)  # which sentence each row writes
-    room = torch.tensor(limits, device=device)  # most tokens of each row
-    tokens = torch.full((len(limits),), BOS, device=device)
-    # It grows with what is written: a large limit alone takes no memory.
-    output = torch.full((len(limits), min(max(limits), FIRST_COLUMNS)), EOS, device=device)
-    logp, nothing = torch.zeros(2, len(limits), device=device)
-    writing = torch.ones(len(limits), dtype=torch.bool, device=device)
-    for step in range(max(limits)):
-        check()
-        logits = model.step(tokens, state)
-        ranking = Ranking(logits, normalized=options.scores)
-        given.force(_forbid(logits, eos=step < options.min_length), alive, step)
-        normalizer = nothing[: len(alive)] if ranking.normalizer is None else ranking.normalizer
-        best, places, _ = ranking.best(-normalizer, beams=1, count=1)
-        tokens = places[:, 0]
-        if options.scores:
-            logp[alive] += torch.where(writing, best[:, 0], 0.0)
-        if step == output.size(1):
-            output = torch.cat([output, torch.full_like(output, EOS)], dim=1)
-        output[alive, step] = tokens
-        writing = writing & (tokens != EOS) & (room > step + 1)
-        left = int(writing.sum())
-        if left > COMPACT_BELOW * len(writing):
-            continue
-        ended = alive[~writing]
-        rows = zip(ended.tolist(), output[ended].tolist(), logp[ended].tolist(), strict=True)
-        yield [(number, [_written(ids, score, limits[number], options)]) for number, ids, score in rows]
-        if left == 0:
-            return
-        left_R = writing.nonzero()[:, 0]
-        state.reorder(left_R)
-        alive, tokens, writing, room = alive[left_R], tokens[left_R], writing[left_R], room[left_R]
+def search_all(
+    model: Model, sources: Sequence[Ragged], *, options: SearchOptions, check: Check = never_stop
+) -> Iterator[tuple[int, SearchResults]]:
+    """Yield the results of each batch, with the index of the batch, as they become ready; for either kind of model.
+
+    On a CPU several batches are searched at once, one thread each: one step is too little work to share between cores.
+    `check` is called before every step, then by several threads.
+    """
+    for number, results in _search_all(model, sources, options, check):
+        if any(not best or math.isnan(best[0].score) for _, best in results):
+            raise DecodeError("the model's scores are not finite; its weights are damaged, or it has diverged")
+        yield number, results
 
 
-def _written(ids: list[int], score: float, limit: int, options: SearchOptions) -> Hypothesis:
-    """What greedy search wrote into a row; what stands behind its end is nobody's."""
-    ids = ids[:limit]
-    ids = ids[: ids.index(EOS)] if EOS in ids else ids
-    length = min(len(ids) + 1, limit)  # EOS counts where there was room for it
-    return Hypothesis(ids, score / length_penalty(length, options.length_penalty))
+def _search_all(
+    model: Model, sources: Sequence[Ragged], options: SearchOptions, check: Check
+) -> Iterator[tuple[int, SearchResults]]:
+    find: Callable[..., Iterator[SearchResults]] = _refine_each if model.non_autoregressive else search_each
+    threads = torch.get_num_threads()
+    workers = min(threads, MAX_THREADS, len(sources))
+    on_cpu = next(model.parameters()).device.type == "cpu"
+    if workers < 2 or not on_cpu or torch.is_autocast_enabled("cpu"):
+        for number, source in enumerate(sources):
+            yield from ((number, results) for results in find(model, source, options=options, check=check))
+        return
+    events: SimpleQueue[tuple[int, SearchResults] | Future[None]] = SimpleQueue()
+
+    def search_one(number: int) -> None:
+        for results in find(model, sources[number], options=options, check=check):
+            events.put((number, results))
+
+    pool = ThreadPoolExecutor(workers, "search", initializer=torch.set_num_threads, initargs=(threads // workers,))
+    try:
+        # The largest first, so that no thread is still busy with one when the others are done.
+        for number in sorted(range(len(sources)), key=lambda number: -sources[number].layout.total):
+            pool.submit(search_one, number).add_done_callback(events.put)
+        ended = 0
+        while ended < len(sources):
+            if isinstance(event := events.get(), Future):
+                event.result()
+                ended += 1
+            else:
+                yield event
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
-def _forbid(logits_RV: Tensor, *, eos: bool) -> Tensor:
-    """The logits, with BOS never and EOS not yet."""
-    logits_RV.select(1, BOS).fill_(NEVER)
-    if eos:
-        logits_RV.select(1, EOS).fill_(NEVER)
-    return logits_RV
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """Ways to go on with each sentence, best first, [B, C] each."""
-
-    scores: NDArray[np.float32]  # log-probabilities
-    tokens: Numbers
-    parents: Numbers  # the rows that they continue
-
-    def at_least(self, count: int) -> Candidates:
-        """So many: of a small vocabulary filled up with candidates of no probability."""
-        missing = count - self.scores.shape[1]
-        if missing <= 0:
-            return self
-        scores = np.pad(self.scores, ((0, 0), (0, missing)), constant_values=NEVER)
-        tokens = np.pad(self.tokens, ((0, 0), (0, missing)), constant_values=EOS)
-        return Candidates(scores, tokens, np.pad(self.parents, ((0, 0), (0, missing)), mode="edge"))
-
-    def of(self, sentences: NDArray[np.bool_]) -> Candidates:
-        """Those of these sentences."""
-        return Candidates(self.scores[sentences], self.tokens[sentences], self.parents[sentences])
-
-
-class BeamSearch:
-    """Beams of all sentences, advanced together. The device finds candidates; what becomes of them is decided beside it."""
-
-    def __init__(
-        self, model: Seq2Seq, memory: object, limits: Sequence[int], given: Given, options: SearchOptions
-    ) -> None:
-        self.model, self.options, self.given, self.device = model, options, given, given.device
-        self.limits = list(limits)
-        self.beams = options.beam  # that there are after the first step; before it a sentence has one
-        self.state = model.start(memory, beams=options.beam)
-        self.sentences = list(range(len(limits)))  # which sentence each group of rows writes
-        self.going_on = np.ones(len(limits), dtype=np.bool_)  # whether it still does
-        self.finished: list[list[Hypothesis]] = [[] for _ in limits]
-        self.written: list[tuple[Numbers, Numbers]] = []  # of each step, the row before and the token of every row
-        self.tokens = torch.full((len(limits),), BOS, device=self.device)
-        self.logp = torch.zeros((len(limits), 1), device=self.device)  # of each row: [B, Q]
-
-    def run(self, check: Check = never_stop) -> Iterator[Found]:
-        """The best hypotheses of each sentence, when it is done."""
-        while self.going_on.any():
-            check()
-            candidates, before = self._candidates(), self.going_on
-            self.going_on = self._collect(candidates)
-            if done := [self.sentences[row] for row in np.flatnonzero(before & ~self.going_on)]:
-                yield [(sentence, self._best(sentence)) for sentence in done]
-            self._continue(candidates)
-
-    def _best(self, sentence: int) -> list[Hypothesis]:
-        return sorted(self.finished[sentence], key=lambda one: -one.score)[: self.options.nbest]
-
-    def _candidates(self) -> Candidates:
-        """The best ways to go on with each sentence."""
-        Q, step = self.logp.size(1), len(self.written)
-        logits_RV = self.model.step(self.tokens, self.state)
-        ranking = Ranking(logits_RV, normalized=True)
-        _forbid(logits_RV, eos=step < self.options.min_length)
-        if step < self.given.length:
-            self.given.force(logits_RV, torch.tensor(self.sentences, device=self.device).repeat_interleave(Q), step)
-        assert ranking.normalizer is not None
-        wanted = 2 * self.beams  # at most half of them can be EOS, so enough remain to go on with
-        best = ranking.best(self.logp.view(-1) - ranking.normalizer, beams=Q, count=wanted)
-        scores_bc, tokens_bc, parents_bc = (one.cpu().numpy() for one in best)
-        return Candidates(scores_bc, tokens_bc, parents_bc).at_least(wanted)
-
-    def _collect(self, candidates: Candidates) -> NDArray[np.bool_]:
-        """Moves hypotheses that ended among the best Q to the finished ones; which sentences go on."""
-        scores, tokens, length = candidates.scores, candidates.tokens, len(self.written) + 1
-        there = (scores > NEVER) & self.going_on[:, None]
-        ended = (tokens == EOS) & there
-        for row, column in np.argwhere(ended[:, : self.beams]).tolist():
-            self._finish(row, self._ids(candidates.parents[row, column]), scores[row, column], length)
-        alive = there & ~ended
-        best_alive = np.where(alive, scores, NEVER).max(axis=1).tolist()
-        going_on = np.zeros_like(self.going_on)
-        for row in np.flatnonzero(self.going_on).tolist():
-            found, limit = self.finished[self.sentences[row]], self.limits[self.sentences[row]]
-            if length >= limit:  # no room for another token: what is there counts as it is
-                for column in np.flatnonzero(alive[row])[: max(0, self.beams - len(found))]:
-                    ids = [*self._ids(candidates.parents[row, column]), int(tokens[row, column])]
-                    self._finish(row, ids, scores[row, column], length)
-            going_on[row] = length < limit and not self._done(found, best_alive[row], limit)
-        return going_on
-
-    def _ids(self, row: int) -> list[int]:
-        """What a row has written so far."""
-        ids: list[int] = []
-        for rows, tokens in reversed(self.written):
-            ids.append(int(tokens[row]))
-            row = rows[row]
-        return ids[::-1]
-
-    def _finish(self, row: int, ids: list[int], score: float, length: int) -> None:
-        penalty = length_penalty(length, self.options.length_penalty)
-        self.finished[self.sentences[row]].append(Hypothesis(ids, float(score) / penalty))
-
-    def _done(self, found: list[Hypothesis], best_alive: float, limit: int) -> bool:
-        """Whether enough hypotheses ended, or none still being written can be among the best any more."""
-        if len(found) >= self.beams:
-            return True
-        if len(found) < self.options.nbest:
-            return best_alive == NEVER
-        worst_wanted = sorted((one.score for one in found), reverse=True)[self.options.nbest - 1]
-        # Log-probabilities only fall, and the penalty divides most at the longest length there is.
-        return best_alive / length_penalty(limit, self.options.length_penalty) <= worst_wanted
-
-    def _continue(self, candidates: Candidates) -> None:
-        """Gives each beam its next token, and drops the rows of sentences that are done once they are many."""
-        if self.going_on.sum() <= COMPACT_BELOW * self.going_on.size:
-            candidates = candidates.of(self.going_on)
-            self.sentences = [one for one, on in zip(self.sentences, self.going_on, strict=True) if on]
-            self.going_on = self.going_on[self.going_on]
-        if not self.sentences:
-            return
-        # The Q best candidates that do not end: EOS is pushed behind all others, order is kept.
-        order = np.argsort(candidates.tokens == EOS, axis=1, kind="stable")[:, : self.beams]
-        tokens = np.take_along_axis(candidates.tokens, order, 1)
-        parents = np.take_along_axis(candidates.parents, order, 1)
-        scores = np.take_along_axis(candidates.scores, order, 1)
-        self.written.append((parents.ravel(), tokens.ravel()))
-        rows, self.tokens = torch.from_numpy(np.stack(self.written[-1])).to(self.device).unbind()
-        self.logp = torch.from_numpy(np.where(tokens == EOS, np.float32(NEVER), scores)).to(self.device)
-        if len(self.written) == 1:
-            self.state.widen()
-            rows = rows * self.beams
-        self.state.reorder(rows)
+def _refine_each(
+    model: NonAutoregressive, source: Ragged, *, options: SearchOptions, check: Check
+) -> Iterator[SearchResults]:
+    yield list(enumerate(refine(model, source, options=options, check=check)))

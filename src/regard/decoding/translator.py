@@ -1,80 +1,79 @@
-"""Texts in, texts out: in the order given, whatever order they were computed in."""
+"""Translation of texts: batched by length, and returned in the order of the input."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 
-from regard.config import DecodeConfig
 from regard.data.batching import cut_to_budget
 from regard.data.ragged import Ragged
 from regard.decoding.hypotheses import Check, SearchOptions, never_stop
-from regard.decoding.judge import Judge
-from regard.decoding.lanes import search_all
+from regard.decoding.rescorer import Rescorer
+from regard.decoding.search import search_all
 from regard.errors import DecodeError
 from regard.models.base import Model
 from regard.text.tokenizer import EOS, Tokenizers
 
-READ_AHEAD = 4096  # lines sorted by length together
+READ_AHEAD = 4096  # lines that are read, sorted by length and translated together
 
 
 @dataclass(frozen=True)
 class Translation:
-    """One way to say it, and its score."""
+    """A translation of a text, and its score."""
 
     text: str
     score: float
 
 
-Ready = list[tuple[int, list[Translation]]]  # texts by their numbers, and the translations of each
-
-
-def search_options(config: DecodeConfig, **changes: int | float | None) -> SearchOptions:
-    """A recipe's options for search, with those given on top."""
-    given = {key: value for key, value in changes.items() if value is not None}
-    defaults = {name: getattr(config, name) for name in ("beam", "length_penalty", "max_extra", "iterations")}
-    return SearchOptions(**{**defaults, **given})
+Ready = list[tuple[int, list[Translation]]]  # the index of a text, and its translations
 
 
 class Translator:
-    """A model with its tokenizers. `warn` hears of sources that had to be cut."""
+    """A model with its tokenizers. `warn` receives a message for every source that is cut."""
 
     def __init__(
         self,
         model: Model,
         tokenizers: Tokenizers,
-        config: DecodeConfig,
+        config: SearchOptions,
         *,
         warn: Callable[[str], None] = lambda text: None,
-        judge: Judge | None = None,
+        rescorer: Rescorer | None = None,
     ) -> None:
         self.model, self.tokenizers, self.config, self.warn = model, tokenizers, config, warn
-        self.judge = judge  # who chooses among the candidates of a beam, if somebody else does
+        self.rescorer = rescorer
 
     @property
     def longest_source(self) -> int:
-        """Most tokens of a source."""
-        return min(
-            self.config.max_source, (self.model.max_length or self.config.max_source + 1) - 1
-        )  # EOS needs a place too
+        """The most tokens of a source that are translated, EOS not counted."""
+        return self._longest_source(self.config)
+
+    def _longest_source(self, options: SearchOptions) -> int:
+        # EOS needs a position too.
+        return (
+            options.max_source if self.model.max_length is None else min(options.max_source, self.model.max_length - 1)
+        )
 
     def translate(self, texts: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
-        """The best translation of each text."""
+        """Return the best translation of each text."""
         if isinstance(texts, str):
             raise DecodeError("translate() takes a list of texts; put the one text into brackets")
-        options = replace(options or search_options(self.config), scores=False)
+        options = (options or self.config).replace(scores=False)
         return [best[0].text for best in self.stream(texts, options=options)]
+
+    def predict(self, inputs: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
+        """Return the best translation of each text, as the predictors of all tasks do."""
+        return self.translate(inputs, options=options)
 
     def stream(
         self, texts: Iterable[str], *, options: SearchOptions | None = None, first: int = 1
     ) -> Iterator[list[Translation]]:
-        """The n best translations of each text, in order, as they become ready; an empty text gives an empty one.
+        """Yield the `nbest` best translations of each text, in order. An empty text has an empty translation.
 
-        `first` is the line number that warnings give to the first text.
+        `first` is the line number of the first text in warnings.
         """
         lines = iter(texts)
         while chunk := list(islice(lines, READ_AHEAD)):
@@ -90,41 +89,42 @@ class Translator:
         first: int = 1,
         check: Check = never_stop,
     ) -> Iterator[Ready]:
-        """As `stream`, but each text's translations as soon as they are there, by its number; not in order.
+        """Yield the translations of texts as soon as they are ready, with the index of each text, in any order.
 
-        What a judge chooses, and what a model writes at once, is there with the last. See `search_each`, also for `check`.
+        Rescored outputs all come at the end. `check` is called before every step of a search.
         """
-        options = options or search_options(self.config)
-        if self.judge is None:
+        options = options or self.config
+        if self.rescorer is None:
             yield from self._search(texts, first, options, check)
             return
-        candidates = self._search(texts, first, replace(options, nbest=options.beam), check)
-        found = sorted(
-            (number, best) for some in candidates for number, best in some
-        )  # the judge's batches depend on it
-        judged = self._judged([texts[number] for number, _ in found], [best for _, best in found], self.judge)
-        yield [(number, best[: options.nbest]) for (number, _), best in zip(found, judged, strict=True)]
+        candidates = self._search(texts, first, options.replace(nbest=options.beam), check)
+        # Sorted, because the rescorer's batches depend on the order.
+        ready = sorted((number, best) for some in candidates for number, best in some)
+        rescored = self._rescored([texts[number] for number, _ in ready], [best for _, best in ready], self.rescorer)
+        yield [(number, best[: options.nbest]) for (number, _), best in zip(ready, rescored, strict=True)]
 
-    def _judged(
-        self, texts: Sequence[str], found: list[list[Translation]], judge: Judge
+    def _rescored(
+        self, texts: Sequence[str], candidates: list[list[Translation]], rescorer: Rescorer
     ) -> Iterator[list[Translation]]:
-        """The translations of each text as the judge scores them, best first."""
-        counts = [len(translations) for translations in found]
+        """Yield the translations of each text with the rescorer's scores, best first."""
+        counts = [len(translations) for translations in candidates]
         sources = [text for text, count in zip(texts, counts, strict=True) for _ in range(count)]
-        targets = [one.text for translations in found for one in translations]
-        scores = iter(judge.scores(sources, targets))
-        for translations in found:
-            judged = [Translation(one.text, next(scores)) for one in translations]
-            yield sorted(judged, key=lambda one: -one.score)
+        targets = [one.text for translations in candidates for one in translations]
+        scores = iter(rescorer.scores(sources, targets))
+        for translations in candidates:
+            rescored = [Translation(one.text, next(scores)) for one in translations]
+            yield sorted(rescored, key=lambda one: -one.score)
 
     def _search(self, texts: Sequence[str], first: int, options: SearchOptions, check: Check) -> Iterator[Ready]:
         device = next(self.model.parameters()).device
         encoded = self.tokenizers.source.encode_all(texts)
-        there = np.array([bool(ids and text.strip()) for ids, text in zip(encoded, texts, strict=True)], dtype=np.bool_)
-        wanted = np.flatnonzero(there)
-        if not there.all():
-            yield [(number, [Translation("", 0.0)]) for number in np.flatnonzero(~there).tolist()]
-        most = self.longest_source
+        empty = np.array(
+            [not ids or not text.strip() for ids, text in zip(encoded, texts, strict=True)], dtype=np.bool_
+        )
+        if empty.any():
+            yield [(number, [Translation("", 0.0)]) for number in np.flatnonzero(empty).tolist()]
+        wanted = np.flatnonzero(~empty)
+        most = self._longest_source(options)
         for number in wanted:
             if len(encoded[number]) > most:
                 length = len(encoded[number])
@@ -132,13 +132,11 @@ class Translator:
                 encoded[number] = encoded[number][:most]
         lengths = np.array([len(ids) + 1 for ids in encoded], dtype=np.int64)
         order = wanted[np.argsort(-lengths[wanted], kind="stable")]
-        batches = cut_to_budget(order, lengths, lengths, max(1, self.config.tokens // options.beam))
+        batches = cut_to_budget(order, (lengths,), max(1, options.tokens // options.beam))
         sources = [Ragged.from_lists([[*encoded[number], EOS] for number in batch], device) for batch in batches]
         decode = self.tokenizers.target.decode
-        for batch, found in search_all(self.model, sources, options=options, check=check):
-            if any(not best or math.isnan(best[0].score) for _, best in found):
-                raise DecodeError("the model's scores are not finite; its weights are damaged, or it has diverged")
+        for batch, results in search_all(self.model, sources, options=options, check=check):
             yield [
                 (int(batches[batch][sentence]), [Translation(decode(one.ids), one.score) for one in best])
-                for sentence, best in found
+                for sentence, best in results
             ]

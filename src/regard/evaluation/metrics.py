@@ -1,61 +1,142 @@
-"""How good translations are: BLEU and chrF by sacreBLEU with their signatures, exact match, token error rate."""
+"""Metrics: what each is called, how it is computed, and which direction is better.
+
+BLEU and chrF are those of sacreBLEU, with their signatures.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from regard.config import EvaluateConfig
 from regard.errors import ConfigError, DataError
+from regard.registry import Registry
+
+Output = TypeVar("Output")
+TEXT, TAGS, LABELS, POSITIONS, ANY = "text", "tags", "labels", "positions", "any"
+
+# Takes outputs, references and the recipe's `[evaluate]` table. Returns the value and its signature: what one needs to know
+# to reproduce it.
+MetricFunction = Callable[[Sequence[Output], Sequence[Output], EvaluateConfig], tuple[float, str]]
 
 
 @dataclass(frozen=True)
 class Score:
-    """A number in percent, and what a reader needs to reproduce it."""
+    """The value of one metric, and its signature."""
 
     name: str
     value: float
     signature: str
 
 
-def bleu(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> Score:
-    """Corpus BLEU (Papineni et al. 2002)."""
-    from sacrebleu.metrics import BLEU  # takes a tenth of a second, which translating need not wait for
+@dataclass(frozen=True)
+class Metric(Generic[Output]):
+    """A named metric. One without a function, the loss, is computed by validation itself and not from outputs."""
+
+    name: str
+    function: MetricFunction[Output] | None
+    higher_is_better: bool
+    label: str  # shown to the user
+    unit: str = ""
+    decimals: int = 1
+    compares: tuple[str, ...] = (TEXT,)  # kinds of outputs that it scores: TEXT, others that tasks name, or ANY
+
+    def scores(self, compares: str) -> bool:
+        """Whether it scores outputs of this kind."""
+        return compares in self.compares or ANY in self.compares
+
+    def score(self, outputs: Sequence[Output], references: Sequence[Output], config: EvaluateConfig) -> Score:
+        """Return the score of the outputs."""
+        assert self.function is not None, f"{self.name} is not computed from outputs"
+        value, signature = self.function(outputs, references, config)
+        return Score(self.name, value, signature)
+
+
+METRICS: Registry[Metric[Any]] = Registry("metric")
+
+
+def register_metric(metric: Metric[Any], *, replace: bool = False) -> None:
+    """Compute the metric in every evaluation of such outputs, and let recipes choose it as `train.metric`."""
+    METRICS.register(metric.name, metric, replace=replace)
+
+
+def metrics_of(compares: str = TEXT) -> list[Metric[Any]]:
+    """Return the metrics that can be computed from outputs of this kind."""
+    every = [METRICS.get(name, where="metric") for name in METRICS.names()]
+    return [metric for metric in every if metric.function is not None and metric.scores(compares)]
+
+
+def deciding_metric(name: str, *, compares: str = TEXT) -> Metric[Any]:
+    """Return the metric that a recipe names as `train.metric`. Raise ConfigError if validation does not compute it."""
+    metric = METRICS.get(name, where="train.metric")
+    if metric.function is not None and not metric.scores(compares):
+        fit = ", ".join(one.name for one in metrics_of(compares))
+        kinds = " and ".join(metric.compares)
+        raise ConfigError(f"train.metric is {name!r}, which compares {kinds}; for {compares} use loss, {fit}")
+    return metric
+
+
+def score_all(
+    outputs: Sequence[Any], references: Sequence[Any], config: EvaluateConfig, *, compares: str = TEXT
+) -> list[Score]:
+    """Return the score of every metric that can be computed from such outputs."""
+    if len(outputs) != len(references):
+        raise DataError(f"there are {len(outputs)} outputs but {len(references)} references")
+    if not references:
+        raise DataError("there is nothing to score: the test set is empty")
+    return [metric.score(outputs, references, config) for metric in metrics_of(compares)]
+
+
+def describe_score(name: str, value: float) -> str:
+    """Return a score with its label and unit, as in `exact match 98.2 %`."""
+    if name not in METRICS.names():
+        return f"{name} {value:.1f}"
+    metric = METRICS.get(name, where="metric")
+    return f"{metric.label} {value:.{metric.decimals}f}{metric.unit and f' {metric.unit}'}"
+
+
+def bleu(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> tuple[float, str]:
+    """Return corpus BLEU (Papineni et al. 2002)."""
+    # Importing sacreBLEU takes a tenth of a second, and most commands do not score.
+    from sacrebleu.metrics import BLEU
 
     try:
         metric = BLEU(tokenize=config.bleu_tokenize, lowercase=config.lowercase, force=True)
     except (RuntimeError, ImportError) as error:
         raise ConfigError(f"evaluate.bleu_tokenize={config.bleu_tokenize} needs a package: {error}") from error
     value = metric.corpus_score(list(outputs), [list(references)]).score
-    return Score("bleu", value, str(metric.get_signature()))
+    return value, str(metric.get_signature())
 
 
-def chrf(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> Score:
-    """Corpus chrF2 (Popović 2015)."""
+def chrf(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> tuple[float, str]:
+    """Return corpus chrF2 (Popović 2015)."""
     from sacrebleu.metrics import CHRF
 
     metric = CHRF(lowercase=config.lowercase)
     value = metric.corpus_score(list(outputs), [list(references)]).score
-    return Score("chrf", value, str(metric.get_signature()))
+    return value, str(metric.get_signature())
 
 
-def exact_match(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> Score:
-    """Share of outputs that are the reference, letter for letter."""
+def exact_match(outputs: Sequence[Any], references: Sequence[Any], config: EvaluateConfig) -> tuple[float, str]:
+    """Return the percentage of outputs that equal their reference."""
     right = sum(output == reference for output, reference in zip(outputs, references, strict=True))
-    return Score("exact", 100 * right / len(references), "letter for letter, case and spaces count")
+    is_text = isinstance(references[0], str)
+    signature = "letter for letter, case and spaces count" if is_text else "every element of a sequence counts"
+    return 100 * right / len(references), signature
 
 
-def token_error_rate(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> Score:
-    """Edits that turn outputs into references, a hundred reference tokens; tokens are split at spaces."""
+def token_error_rate(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> tuple[float, str]:
+    """Return the edits that turn outputs into references, per hundred reference tokens; tokens are split at spaces."""
     edits = total = 0
     for output, reference in zip(outputs, references, strict=True):
         edits += edit_distance(output.split(), reference.split())
         total += len(reference.split())
-    return Score("token_errors", 100 * edits / max(total, 1), "Levenshtein over tokens split at spaces")
+    return 100 * edits / max(total, 1), "Levenshtein over tokens split at spaces"
 
 
 def edit_distance(left: Sequence[str], right: Sequence[str]) -> int:
-    """Fewest insertions, deletions and substitutions that turn one sequence into the other."""
+    """Return the fewest insertions, deletions and substitutions that turn one sequence into the other."""
     row = list(range(len(right) + 1))
     for i, a in enumerate(left, start=1):
         diagonal, row[0] = row[0], i
@@ -64,33 +145,61 @@ def edit_distance(left: Sequence[str], right: Sequence[str]) -> int:
     return row[-1]
 
 
-METRICS: dict[str, Callable[[Sequence[str], Sequence[str], EvaluateConfig], Score]] = {
-    "bleu": bleu,
-    "chrf": chrf,
-    "exact": exact_match,
-    "token_errors": token_error_rate,
-}
+def accuracy(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> tuple[float, str]:
+    """Return the share of reference labels that the output has at the same place."""
+    right = total = 0
+    for output, reference in zip(outputs, references, strict=True):
+        own, theirs = output.split(), reference.split()
+        right += sum(one == other for one, other in zip(own, theirs, strict=False))
+        total += len(theirs)
+    return 100 * right / max(total, 1), "labels split at spaces, compared place by place"
 
 
-def score_all(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> list[Score]:
-    """Every metric."""
-    if len(outputs) != len(references):
-        raise DataError(f"there are {len(outputs)} outputs but {len(references)} references")
-    if not references:
-        raise DataError("there is nothing to score: the test set is empty")
-    return [metric(outputs, references, config) for metric in METRICS.values()]
+def span_f1(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> tuple[float, str]:
+    """Return the harmonic mean of precision and recall over spans: the same kind from the same first to last label."""
+    found = expected = right = 0
+    for output, reference in zip(outputs, references, strict=True):
+        own, theirs = set(spans(output.split())), set(spans(reference.split()))
+        found, expected, right = found + len(own), expected + len(theirs), right + len(own & theirs)
+    value = 200 * right / (found + expected) if found + expected else 100.0
+    return value, "exact spans of BIO labels, micro average, as conlleval counts them"
+
+
+def spans(labels: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Return the spans of BIO labels. As in conlleval, an I that continues no span of its kind begins one."""
+    found: list[tuple[str, int, int]] = []
+    begin, kind = 0, ""
+    for place, label in enumerate([*labels, "O"]):
+        prefix, _, name = label.partition("-")
+        continues = prefix == "I" and name == kind
+        if kind and not continues:
+            found.append((kind, begin, place))
+            kind = ""
+        if prefix in ("B", "I") and name and not continues:
+            begin, kind = place, name
+    return found
+
+
+register_metric(Metric("loss", None, higher_is_better=False, label="dev loss", decimals=3))
+register_metric(Metric("bleu", bleu, higher_is_better=True, label="BLEU"))
+register_metric(Metric("chrf", chrf, higher_is_better=True, label="chrF"))
+register_metric(Metric("exact", exact_match, higher_is_better=True, label="exact match", unit="%", compares=(ANY,)))
+register_metric(Metric("token_errors", token_error_rate, higher_is_better=False, label="token errors", unit="%"))
+EVERY_LABEL = (TAGS, LABELS, POSITIONS)
+register_metric(Metric("accuracy", accuracy, higher_is_better=True, label="accuracy", unit="%", compares=EVERY_LABEL))
+register_metric(Metric("span_f1", span_f1, higher_is_better=True, label="span F1", unit="%", compares=(TAGS,)))
 
 
 BINS = 10
 
 
 def histograms(outputs: Sequence[str], references: Sequence[str]) -> dict[str, list[int]]:
-    """How many sentences are how long (output over reference, by tenths of twice its length) and how right (by tenths)."""
-    found = {"length": [0] * BINS, "right": [0] * BINS}
+    """Count sentences by relative length (a bin is a fifth of the reference) and by share of right tokens (a tenth)."""
+    counts = {"length": [0] * BINS, "right": [0] * BINS}
     for output, reference in zip(outputs, references, strict=True):
         wanted = max(1, len(reference.split()))
         length = len(output.split()) / wanted / 2
         right = max(0.0, 1 - edit_distance(output.split(), reference.split()) / wanted)
         for name, share in (("length", length), ("right", right)):
-            found[name][min(BINS - 1, int(share * BINS))] += 1
-    return found
+            counts[name][min(BINS - 1, int(share * BINS))] += 1
+    return counts

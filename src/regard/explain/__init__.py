@@ -1,1 +1,1 @@
-"""What a model did, for a person to see: attention, alignments, probabilities, and the pictures of them."""
+"""What a model did, shown to a person: attention, alignments, probabilities, reports, and pictures of them."""

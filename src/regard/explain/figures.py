@@ -1,4 +1,7 @@
-"""A sight as a picture for a paper: words in two rows with lines between them, or heatmaps."""
+"""Pictures of attention for a paper: words in two rows with lines between them, or a heatmap.
+
+Shapes: H heads, Q queries, K keys.
+"""
 
 from __future__ import annotations
 
@@ -9,50 +12,62 @@ from typing import Any
 import numpy as np
 
 from regard.errors import DecodeError, require
-from regard.explain.flow import mean_of_heads
-from regard.explain.sight import Attention, Sight, Weights
-from regard.explain.words import between_words, shown
+from regard.explain.attention import Attention, AttentionWeights, axis_labels, mean_over_heads, merge_words
+from regard.explain.trace import Trace
 
-FAINTEST = 0.05  # weights below are not drawn
+MIN_WEIGHT = 0.05  # smaller weights get no line
 COLOURS = ["#a3341c", "#1f6f8b", "#4d7c0f", "#7c3aed", "#b45309", "#0f766e", "#be185d", "#475569"]
+GREY = "#5b606b"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
-    """What of a sight to draw."""
+class FigureOptions:
+    """Which part of a trace to draw, and how."""
 
-    name: str | None = None  # the kind of attention; across where there is any, if not given
-    layer: int | None = None  # from 1; the last if not given
-    heads: tuple[int, ...] = ()  # from 1; the mean of all if not given
-    word: str | None = None  # whose look is drawn; everybody's if not given
-    heatmap: bool = False  # shades instead of lines
+    name: str | None = None  # the kind of attention; None: attention between two sequences if there is any
+    layer: int | None = None  # counted from 1; None: the last
+    heads: tuple[int, ...] = ()  # counted from 1; empty: the mean over all heads
+    word: str | None = None  # draw only the attention of this query word; None: of all words
+    heatmap: bool = False  # a heatmap instead of lines
 
 
-def draw(sight: Sight, path: Path, choice: Choice) -> None:
-    """Draws one layer's attention between words into an SVG or PNG file."""
-    attention = _chosen(sight, choice.name, choice.layer)
-    queries, keys = getattr(sight, attention.queries), getattr(sight, attention.keys)
-    weights = between_words(attention.weights, queries.words, keys.words)
-    heads = choice.heads
+@dataclass(frozen=True)
+class WordAxis:
+    """An axis as it is drawn."""
+
+    label: str
+    words: list[str]
+
+
+def draw(trace: Trace, path: Path, options: FigureOptions) -> None:
+    """Draw the attention of one layer between words into an SVG or PNG file."""
+    attention = _select(trace, options.name, options.layer)
+    queries, keys = trace.axes_of(attention)
+    weights = merge_words(attention.weights, queries.words, keys.words)
+    heads = options.heads
     if not all(1 <= number <= len(weights) for number in heads):
         raise DecodeError(f"layer {attention.layer} has heads 1 to {len(weights)}; {list(heads)} were asked for")
-    chosen = weights[[number - 1 for number in heads]] if heads else mean_of_heads(weights)[None]
-    labels = [[_word(text.pieces, word) for word in text.words] for text in (queries, keys)]
-    if choice.word is not None:
-        if choice.word not in labels[0]:
-            raise DecodeError(f"the word {choice.word!r} is not there; choose among {', '.join(labels[0])}")
-        chosen = chosen * np.array([label == choice.word for label in labels[0]], dtype=np.float32)[:, None]
+    selected = weights[[number - 1 for number in heads]] if heads else mean_over_heads(weights)[None]
+    labels = axis_labels(queries, keys)
+    rows, columns = WordAxis(labels[0], queries.word_texts), WordAxis(labels[1], keys.word_texts)
+    if options.word is not None:
+        if options.word not in rows.words:
+            raise DecodeError(f"there is no word {options.word!r}; choose one of {', '.join(rows.words)}")
+        selected = selected * np.array([word == options.word for word in rows.words], dtype=np.float32)[:, None]
     title = f"{attention.name} attention, layer {attention.layer}, " + (
-        f"heads {', '.join(map(str, heads))}" if heads else "mean of all heads"
+        f"heads {', '.join(map(str, heads))}" if heads else "mean over all heads"
     )
     plt = pyplot()
-    figure = _heatmap(plt, chosen, labels, title) if choice.heatmap else _lines(plt, chosen, labels, heads, title)
+    if options.heatmap:
+        figure = _heatmap(plt, selected, rows, columns, title)
+    else:
+        figure = _lines(plt, selected, rows, columns, heads, title)
     figure.savefig(path, bbox_inches="tight", dpi=160)
     plt.close(figure)
 
 
 def pyplot() -> Any:
-    """Matplotlib, without a window."""
+    """Return matplotlib.pyplot with a backend that opens no window."""
     require("matplotlib", extra="plots")
     import matplotlib
 
@@ -63,46 +78,45 @@ def pyplot() -> Any:
     return plt
 
 
-def _chosen(sight: Sight, name: str | None, layer: int | None) -> Attention:
-    if not sight.attentions:
+def _select(trace: Trace, name: str | None, layer: int | None) -> Attention:
+    if not trace.attentions:
         raise DecodeError("this model has no attention to draw")
-    name = name or ("encoder-decoder" if sight.of("encoder-decoder") else sight.names[0])
-    layers = sight.of(name)
+    name = name or trace.main_name
+    layers = trace.layers(name)
     if not layers:
-        raise DecodeError(f"there is no {name!r} attention in this model; choose among {', '.join(sight.names)}")
+        raise DecodeError(f"this model has no {name!r} attention; choose one of {', '.join(trace.names)}")
     if layer is not None and not 1 <= layer <= len(layers):
         raise DecodeError(f"layer is {layer}; {name} attention has layers 1 to {len(layers)}")
     return layers[-1 if layer is None else layer - 1]
 
 
-def _word(pieces: list[str], word: list[int]) -> str:
-    return shown("".join(pieces[index] for index in word))
-
-
-def _lines(plt: Any, weights_HQK: Weights, labels: list[list[str]], heads: tuple[int, ...], title: str) -> Any:
-    """Queries in the lower row, keys in the upper one."""
-    places = [_spread(words) for words in labels]
+def _lines(
+    plt: Any, weights_HQK: AttentionWeights, rows: WordAxis, columns: WordAxis, heads: tuple[int, ...], title: str
+) -> Any:
+    """Draw the queries in the lower row, the keys in the upper row, and a line for each weight."""
+    places = [_word_centres(axis.words) for axis in (rows, columns)]
     width = max(places[0][-1], places[1][-1]) + 1
     figure, axes = plt.subplots(figsize=(max(4.0, 0.115 * width), 2.6))
     for number, weights in enumerate(weights_HQK):
         colour = COLOURS[(heads[number] - 1 if heads else 0) % len(COLOURS)]
-        for row, column in np.argwhere(weights >= FAINTEST):
+        for row, column in np.argwhere(weights >= MIN_WEIGHT):
             weight = float(weights[row, column])
             line = ([places[0][row], places[1][column]], [0.12, 0.88])
             axes.plot(
                 *line, color=colour, linewidth=0.5 + 4 * weight, alpha=0.15 + 0.8 * weight, solid_capstyle="round"
             )
-    for height, align, words, where in zip((0.06, 0.94), ("top", "bottom"), labels, places, strict=True):
-        for word, place in zip(words, where, strict=True):
+    for height, align, axis, where in zip((0.06, 0.94), ("top", "bottom"), (rows, columns), places, strict=True):
+        axes.text(-2, height, axis.label, ha="right", va=align, fontsize=9, color=GREY)
+        for word, place in zip(axis.words, where, strict=True):
             axes.text(place, height, word, ha="center", va=align)
-    axes.set_title(title, fontsize=9, color="#5b606b")
+    axes.set_title(title, fontsize=9, color=GREY)
     axes.set(xlim=(-1, width), ylim=(-0.05, 1.05))
     axes.axis("off")
     return figure
 
 
-def _spread(words: list[str]) -> list[float]:
-    """The middle of each word, as far apart as their letters need."""
+def _word_centres(words: list[str]) -> list[float]:
+    """Return the horizontal position of each word, spaced by the number of letters."""
     places, at = [], 0.0
     for word in words:
         wide = max(2, len(word)) + 2
@@ -111,13 +125,16 @@ def _spread(words: list[str]) -> list[float]:
     return places
 
 
-def _heatmap(plt: Any, weights_HQK: Weights, labels: list[list[str]], title: str) -> Any:
-    across, down = 0.3 * len(labels[1]) + 1.5, 0.3 * len(labels[0]) + 1.5
-    figure, panels = plt.subplots(1, len(weights_HQK), figsize=(across * len(weights_HQK), down), squeeze=False)
+def _heatmap(plt: Any, weights_HQK: AttentionWeights, rows: WordAxis, columns: WordAxis, title: str) -> Any:
+    """Draw one panel per head, with queries down and keys across."""
+    width, height = 0.3 * len(columns.words) + 1.5, 0.3 * len(rows.words) + 1.5
+    figure, panels = plt.subplots(1, len(weights_HQK), figsize=(width * len(weights_HQK), height), squeeze=False)
     for axes, weights in zip(panels[0], weights_HQK, strict=True):
         axes.imshow(weights, cmap="magma_r", vmin=0.0, vmax=1.0)
-        axes.set_xticks(range(len(labels[1])), labels[1], rotation=60, ha="left", rotation_mode="anchor")
-        axes.set_yticks(range(len(labels[0])), labels[0])
+        axes.set_xticks(range(len(columns.words)), columns.words, rotation=60, ha="left", rotation_mode="anchor")
+        axes.set_yticks(range(len(rows.words)), rows.words)
         axes.tick_params(top=True, bottom=False, labeltop=True, labelbottom=False, length=0)
-    figure.suptitle(title, fontsize=9, color="#5b606b", y=0.02)
+        axes.set_xlabel(columns.label, fontsize=9, color=GREY)
+        axes.set_ylabel(rows.label, fontsize=9, color=GREY)
+    figure.suptitle(title, fontsize=9, color=GREY, y=0.02)
     return figure

@@ -1,8 +1,8 @@
-"""Attention over sentences laid end to end, several short ones in one tile.
+"""Attention over flat batches, several short sentences per tile.
 
-Every pattern the house knows (own sentence, causal, window, encoder-decoder) lets a query see an unbroken range of keys, and
-a key be seen by an unbroken range of queries, and both ranges only move forward. So a tile of queries needs the keys from
-the first range's begin to the last one's end, whatever sentences they belong to, and a comparison masks the rest.
+With every `AttentionMask` (own sentence, causal, window, encoder-decoder) a query sees one unbroken range of keys, and a key
+is seen by one unbroken range of queries. Both ranges only move forward. So a tile of queries needs the keys from the start
+of its first range to the end of its last range, of any sentences, and a comparison masks the rest.
 
 Shapes: N query tokens, M key tokens, H heads, K width of a key, V width of a value.
 """
@@ -17,16 +17,15 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.kernels.beside import empty_beside
-from regard.kernels.drop import Drop
-from regard.kernels.noise import drop_arguments, kept
-from regard.kernels.ranges import Ranges
+from regard.kernels import Drop, Ranges
+from regard.kernels.common import drop_arguments, kept
+from regard.kernels.split_columns import empty_columns_like
 
 LOG2_E = 1.4426950408889634
 
 
 def attend_tiled(q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, ranges: Ranges, drop: Drop | None = None) -> Tensor:
-    """softmax(QKᵀ/√K) V over each query's range of keys: [N, H, V]; zeros for a query that sees none."""
+    """Return softmax(QKᵀ/√K) V over each query's range of keys: [N, H, V]. Zeros for a query that sees no key."""
     scale = q_NHK.size(-1) ** -0.5
     if all(x.size(-1) == tile_width(x.size(-1)) for x in (q_NHK, v_MHV)):
         return _Tiled.apply(q_NHK, k_MHK, v_MHV, ranges, drop, scale)
@@ -35,13 +34,13 @@ def attend_tiled(q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, ranges: Ranges, dr
 
 
 def tile_width(head_width: int) -> int:
-    """How wide a head's tile is: a power of two, at least what tensor cores take. Zeros fill it up."""
+    """Return the width of a head's tile: a power of two, at least what tensor cores need. The rest is filled with zeros."""
     return max(16, triton.next_power_of_2(head_width))
 
 
 @triton.jit
 def _weight_kept(i, j, head, N, seed, site, threshold):
-    """Whether dropout keeps the weight of query i for key j."""
+    """Return whether dropout keeps the weight of query i for key j."""
     return kept((head * N + i).to(tl.uint32) * 0x85EBCA6B + j.to(tl.uint32), tl.load(seed), site, threshold)
 
 
@@ -168,11 +167,11 @@ def _backward_keys(
     )
 
 
-# The fastest of ten on an H200, for heads of 64 and sentences of 28 tokens in the mean.
+# The fastest of ten settings on an H200, for heads of width 64 and sentences of 28 tokens on average.
 FORWARD = {"QUERIES": 64, "KEYS": 64, "num_warps": 4, "num_stages": 3}
 BACKWARD_QUERIES = {"QUERIES": 64, "KEYS": 32, "num_warps": 4, "num_stages": 2}
 BACKWARD_KEYS = {"QUERIES": 32, "KEYS": 64, "num_warps": 4, "num_stages": 1}
-WIDE = {"QUERIES": 32, "KEYS": 32, "num_warps": 4, "num_stages": 1}  # heads of 256: what fits
+WIDE = {"QUERIES": 32, "KEYS": 32, "num_warps": 4, "num_stages": 1}  # heads of width 256 fit only so
 
 
 def _sizes(sizes: dict[str, int], *widths: int) -> dict[str, int]:
@@ -200,7 +199,7 @@ class _Tiled(torch.autograd.Function):
         q, k, v, out, lse = ctx.saved_tensors
         (N, H, K), M, V = q.shape, k.size(0), v.size(-1)
         slope = slope.contiguous()
-        to_q, to_k, to_v = empty_beside(q, k, v)
+        to_q, to_k, to_v = empty_columns_like(q, k, v)
         delta = torch.empty_like(lse)
         strides, scale = _strides(q, k, v), ctx.scale * LOG2_E
         noise = drop_arguments(ctx.drop)
@@ -218,5 +217,5 @@ class _Tiled(torch.autograd.Function):
 
 
 def _strides(*tensors: Tensor) -> list[int]:
-    """Row and head strides of each."""
+    """Return the row and head strides of each tensor."""
     return [stride for tensor in tensors for stride in tensor.stride()[:2]]

@@ -1,4 +1,4 @@
-"""Embeddings scaled, positions added and dropout applied in one pass (sections 3.4, 3.5 and 5.4).
+"""Scaling of embeddings, positions and dropout in one pass (sections 3.4, 3.5 and 5.4).
 
 Shapes: N tokens, V vocabulary, P positions, D width.
 """
@@ -12,8 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.kernels.drop import Drop
-from regard.kernels.noise import drop_arguments, kept
+from regard.kernels import Drop
+from regard.kernels.common import drop_arguments, kept
 
 
 def embed(
@@ -26,7 +26,7 @@ def embed(
     drop: Drop | None,
     dtype: torch.dtype,
 ) -> Tensor:
-    """Dropout(scale * table[ids] + positions[places]): [N, D]. The positions are constants."""
+    """Return Dropout(scale * table[ids] + positions[places]): [N, D]. The positions get no gradient."""
     return _Embed.apply(ids_N, table_VD, places_N, positions_PD, scale, drop, dtype)
 
 

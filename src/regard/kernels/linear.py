@@ -1,9 +1,8 @@
-"""xWᵀ + b in half precision with gradients of the weights in float32, and max(0, ·) of it inside the product.
+"""xWᵀ + b or max(0, xWᵀ + b) in half precision, with gradients of the weights in float32.
 
-PyTorch's own backward pass rounds the gradient of a weight to the precision of the product and converts it afterwards; here
-the product writes float32 itself. The gradient of a bias, and of the activation, is one pass. And where the input is used
-once more beside the product (a residual connection), the two gradients meet inside the product instead of in a pass of
-their own.
+PyTorch's backward pass rounds the gradient of a weight to the precision of the product and converts it afterwards. Here the
+product writes float32 itself. The gradients of bias and activation take one pass. If the input is also used elsewhere (a
+residual connection), its two gradients are added inside the product instead of in a separate pass.
 
 Shapes: N tokens, D width in, F width out.
 """
@@ -17,26 +16,26 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.kernels.halves import dtype_of_product, half
-from regard.kernels.sums import sum_rows
+from regard.kernels.common import sum_rows
 
-PROGRAMS = 256  # rows of partial sums of the bias's gradient
+PROGRAMS = 256  # partial sums of the bias's gradient
 
 
-def linear(x_ND: Tensor, weight_FD: Tensor, bias_F: Tensor | None, *, relu: bool = False) -> Tensor:
-    """xWᵀ + b, or max(0, xWᵀ + b): [N, F]. Under autocast the product runs in its precision."""
-    assert bias_F is not None or not relu, "the activation is computed with the bias"
-    out: Tensor = _Linear.apply(x_ND.to(dtype_of_product(x_ND)), weight_FD, bias_F, relu)[0]
+Cast = tuple[Tensor, Tensor | None]  # weight and bias in the precision of x
+
+
+def linear(x_ND: Tensor, weight_FD: Tensor, bias_F: Tensor | None, cast: Cast, *, relu: bool = False) -> Tensor:
+    """Return xWᵀ + b, or max(0, xWᵀ + b): [N, F]. `cast` is multiplied; `weight` and `bias` get the gradients."""
+    out: Tensor = linear_and_input(x_ND, weight_FD, bias_F, cast, relu=relu)[0]
     return out
 
 
 def linear_and_input(
-    x_ND: Tensor, weight_FD: Tensor, bias_F: Tensor | None, *, relu: bool = False
+    x_ND: Tensor, weight_FD: Tensor, bias_F: Tensor | None, cast: Cast, *, relu: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """`linear`, and the input once more. The gradient of that one is written over: it must be nobody else's."""
-    if x_ND.dtype != dtype_of_product(x_ND):  # the stream is in another precision than products
-        return linear(x_ND, weight_FD, bias_F, relu=relu), x_ND
-    return _Linear.apply(x_ND, weight_FD, bias_F, relu)
+    """Return what `linear` returns, and the input. The gradient of the second result is overwritten in the backward pass."""
+    assert bias_F is not None or not relu, "the activation is computed with the bias"
+    return _Linear.apply(x_ND, weight_FD, bias_F, *cast, relu)
 
 
 @triton.jit
@@ -44,7 +43,7 @@ def _columns(
     gradient, out, change, to_bias, N,
     F: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """Sums of the columns of the gradient; where RELU, of the gradient that passes the activation, which is written too."""
+    """Sum the columns of the gradient. With RELU, first pass it through the activation, and store the result."""
     column = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     total = tl.zeros([ROWS, WIDTH], tl.float32)
     for tile in range(tl.program_id(0), tl.cdiv(N, ROWS), tl.num_programs(0)):
@@ -60,7 +59,7 @@ def _columns(
 
 
 def _pass_back(gradient: Tensor, out: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The gradient in front of the activation (the same one, where there is none), and the bias's gradient."""
+    """Return the gradient before the activation (the given one, if there is no activation), and that of the bias."""
     (N, F), width = gradient.shape, min(512, triton.next_power_of_2(gradient.size(1)))
     rows, columns = 4096 // width, triton.cdiv(F, width)
     programs = max(1, min(2 * PROGRAMS // columns, triton.cdiv(N, rows)))
@@ -73,7 +72,7 @@ def _pass_back(gradient: Tensor, out: Tensor | None) -> tuple[Tensor, Tensor]:
 
 
 def product_float32(left: Tensor, right: Tensor, onto: Tensor | None = None) -> Tensor:
-    """left @ right, summed and written in float32; added to what is there already, if something is."""
+    """Return left @ right, summed and stored in float32; added to `onto` in place, if given."""
     if not left.is_cuda or left.dtype == torch.float32:
         product = torch.mm(left, right).float()
         return product if onto is None else onto.add_(product)
@@ -82,36 +81,43 @@ def product_float32(left: Tensor, right: Tensor, onto: Tensor | None = None) -> 
     return torch.addmm(onto, left, right, out_dtype=torch.float32, out=onto)
 
 
-def _add_product(beside: Tensor | None, gradient: Tensor, weight: Tensor) -> Tensor:
-    """beside + gradient @ weight, in place of `beside`, which nobody else needs any more."""
-    if beside is None:
+def _add_product(other: Tensor | None, gradient: Tensor, weight: Tensor) -> Tensor:
+    """Return other + gradient @ weight, in the memory of `other`, which is not used again."""
+    if other is None:
         return torch.mm(gradient, weight)
-    if beside.data_ptr() == gradient.data_ptr():
-        return torch.addmm(beside, gradient, weight)
-    return torch.addmm(beside, gradient, weight, out=beside)
+    if other.data_ptr() == gradient.data_ptr():
+        return torch.addmm(other, gradient, weight)
+    return torch.addmm(other, gradient, weight, out=other)
 
 
 class _Linear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> tuple[Tensor, Tensor]:
-        rounded = half(weight, x.dtype)
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        cast_weight: Tensor,
+        cast_bias: Tensor | None,
+        relu: bool,
+    ) -> tuple[Tensor, Tensor]:
         with torch.autocast(x.device.type, enabled=False):
-            if bias is None:
-                out = torch.mm(x, rounded.t())
+            if cast_bias is None:
+                out = torch.mm(x, cast_weight.t())
             elif relu:
-                out = torch._addmm_activation(half(bias, x.dtype), x, rounded.t())
+                out = torch._addmm_activation(cast_bias, x, cast_weight.t())
             else:
-                out = torch.addmm(half(bias, x.dtype), x, rounded.t())
-        ctx.save_for_backward(x, rounded, out if relu else None)
+                out = torch.addmm(cast_bias, x, cast_weight.t())
+        ctx.save_for_backward(x, cast_weight, out if relu else None)
         ctx.biased = bias is not None
         ctx.set_materialize_grads(False)
         return out, x
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor, beside: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, gradient: Tensor, of_input: Tensor | None) -> tuple[Tensor | None, ...]:
         x, weight, out = ctx.saved_tensors
         gradient, to_bias = gradient.contiguous(), None
         if ctx.biased:
             gradient, to_bias = _pass_back(gradient, out)
-        to_x = _add_product(beside, gradient, weight) if ctx.needs_input_grad[0] else None
-        return to_x, product_float32(gradient.t(), x), to_bias, None
+        to_x = _add_product(of_input, gradient, weight) if ctx.needs_input_grad[0] else None
+        return to_x, product_float32(gradient.t(), x), to_bias, None, None, None

@@ -1,6 +1,6 @@
-"""Label-smoothed cross-entropy of logits, and its gradient in their place: two reads and one write of the logits.
+"""Label-smoothed cross-entropy of logits, which are overwritten with their gradient: two reads and one write of the logits.
 
-Each lane of a program keeps a peak and a sum of its own, so that nobody waits for the others before the row's end.
+Each lane of a program keeps its own maximum and sum, so that lanes wait for each other only at the end of a row.
 
 Shapes: N tokens, V vocabulary.
 """
@@ -13,23 +13,23 @@ import triton.language as tl
 from torch import Tensor
 
 LANES, WARPS = 512, 16  # of a program
-BYTES = 16  # of logits that a lane holds at a time: as many as a thread loads at once, so that a lane is one thread
-ALIGNED = 16  # logits: where a row begins on a multiple, whole lanes are read at once
+BYTES = 16  # of logits per lane at a time: what a thread loads at once, so that a lane is one thread
+ALIGNED = 16  # logits: if rows begin at multiples of this, a lane's logits are read in one load
 
 LOG2_E = tl.constexpr(1.4426950408889634)
-NOTHING = tl.constexpr(-1e30)  # less than any logit, and finite: differences of two are no NaN
+NOTHING = tl.constexpr(-1e30)  # less than any logit, but finite: the difference of two is not NaN
 
 
 @triton.jit
 def _take_in(z, peak, sums):
-    """The peaks and the sums of 2^(z - peak) of all lanes, with more logits taken in."""
+    """Return the maximum and the sum of 2^(z - maximum) of each lane, updated with more logits."""
     higher = tl.maximum(peak, tl.max(z, axis=1))
     return higher, sums * tl.exp2(peak - higher) + tl.sum(tl.exp2(z - higher[:, None]), axis=1)
 
 
 @triton.jit
 def _slope(z, lse, column, label, smoothing, V):
-    """The gradient of the loss by these logits."""
+    """Return the gradient of the loss with respect to these logits."""
     return tl.exp2(z - lse) - smoothing / V - tl.where(column == label, 1 - smoothing, 0.0)
 
 
@@ -40,14 +40,14 @@ def _cross_entropy_kernel(
     row = tl.program_id(0).to(tl.int64)
     logits += row * stride
     label = tl.load(labels + row).to(tl.int32)
-    right = tl.load(logits + tl.maximum(label, 0)).to(tl.float32)  # before anything is overwritten
+    right = tl.load(logits + tl.maximum(label, 0)).to(tl.float32)  # read before it is overwritten
     real = label >= 0
     column = tl.arange(0, LANES)[:, None] * EACH + tl.arange(0, EACH)[None, :]
-    whole = V // (LANES * EACH) * (LANES * EACH)  # logits in blocks without an end in them
+    whole = V // (LANES * EACH) * (LANES * EACH)  # logits in full blocks
     rest = whole + column < V
     peak = tl.full([LANES], NOTHING, tl.float32)
     sums = tl.zeros([LANES], tl.float32)
-    total = tl.zeros([LANES, EACH], tl.float32)  # not every Triton compiles sums of sums in a loop
+    total = tl.zeros([LANES, EACH], tl.float32)  # not every Triton version compiles sums of sums in a loop
     for start in range(0, whole, LANES * EACH):
         z = tl.load(logits + start + column).to(tl.float32)
         total += z
@@ -72,13 +72,13 @@ def _cross_entropy_kernel(
 
 
 def empty_logits(like_ND: Tensor, vocabulary: int) -> Tensor:
-    """Room for logits, [N, V], with rows that begin where the kernel reads fastest."""
+    """Return an empty tensor for logits, [N, V], with rows aligned for the kernel."""
     wide = triton.cdiv(vocabulary, ALIGNED) * ALIGNED
     return like_ND.new_empty(like_ND.size(0), wide)[:, :vocabulary]
 
 
 def cross_entropy_(logits_NV: Tensor, labels_N: Tensor, *, smoothing: float, gradient: bool) -> Tensor:
-    """The loss of each token, 0 where its label is negative: [N]. With `gradient`, the logits become their gradient."""
+    """Return the loss of each token, 0 if its label is negative: [N]. With `gradient`, overwrite logits with theirs."""
     losses = torch.empty(logits_NV.size(0), dtype=torch.float32, device=logits_NV.device)
     _cross_entropy_kernel[(logits_NV.size(0),)](
         logits_NV, labels_N, losses, logits_NV.size(1), logits_NV.stride(0), smoothing,

@@ -4,7 +4,7 @@
     norm           LayerNorm(x) or RMSNorm(x)
     add_norm       LayerNorm(x + Dropout(branch)), the published order
 
-Statistics are float32 whatever the stream is. Shapes: N rows, D width.
+Statistics are computed in float32. Shapes: N rows, D width.
 """
 
 from __future__ import annotations
@@ -16,27 +16,26 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.kernels.drop import Drop
-from regard.kernels.noise import drop_arguments, kept
-from regard.kernels.sums import sum_rows
+from regard.kernels import Drop
+from regard.kernels.common import drop_arguments, kept, sum_rows
 
-PROGRAMS = 1056  # of the backward pass of a norm: each keeps its own sum of the gradient of weight and bias
+PROGRAMS = 1056  # of the backward pass of a norm: each sums its part of the gradients of weight and bias
 
 
 def add_dropout(x: Tensor | None, branch: Tensor, drop: Drop) -> Tensor:
-    """x + Dropout(branch); without x, Dropout(branch)."""
+    """Return x + Dropout(branch), or Dropout(branch) without x."""
     return _AddDropout.apply(x, branch, drop)
 
 
 def norm(x: Tensor, weight: Tensor, bias: Tensor | None, *, eps: float) -> Tensor:
-    """LayerNorm, or without a bias RMSNorm."""
+    """Return the LayerNorm of x, or its RMSNorm without a bias."""
     return _Norm.apply(x, None, weight, bias, eps, None)
 
 
 def add_norm(
     x: Tensor, branch: Tensor, weight: Tensor, bias: Tensor | None, *, eps: float, drop: Drop | None
 ) -> Tensor:
-    """The norm of x + Dropout(branch)."""
+    """Return the norm of x + Dropout(branch)."""
     return _Norm.apply(x, branch, weight, bias, eps, drop)
 
 
@@ -95,7 +94,7 @@ def _norm_forward(
         value += added
         rounded = value.to(sums.dtype.element_ty)
         tl.store(sums + entry, rounded, mask=inside)
-        value = rounded.to(tl.float32)  # the backward pass starts from what was stored
+        value = rounded.to(tl.float32)  # the backward pass uses the stored values
     if CENTRED:
         mean = tl.sum(value, axis=1) / D
         tl.store(means + row, mean, mask=row < N)
@@ -145,7 +144,7 @@ def _norm_backward(
 
 
 def _tile(width: int) -> dict[str, int]:
-    """How many rows a program holds at a time, and how many warps share them."""
+    """Return the number of rows that a program computes at a time, and its number of warps."""
     padded = triton.next_power_of_2(width)
     return {"WIDTH": padded, "ROWS": max(1, 1024 // padded), "num_warps": 2 if padded <= 1024 else 8}
 

@@ -1,4 +1,4 @@
-"""Every model family by name. A family listed here is tested by `tests/laws`."""
+"""Model families by name, and models built from a recipe's `[model]` table. `tests/laws` covers every built-in family."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from regard.config import Struct, decode
+from regard.config import Struct
 from regard.errors import ConfigError, did_you_mean
 from regard.models.base import Model
 from regard.models.bytenet import PRESETS as BYTENET_PRESETS
@@ -18,61 +18,74 @@ from regard.models.cmlm import Cmlm, CmlmConfig
 from regard.models.convs2s import PRESETS as CONVS2S_PRESETS
 from regard.models.convs2s import ConvS2S, ConvS2SConfig
 from regard.models.ctc import Ctc, CtcConfig
+from regard.models.encoder_decoder import PRESETS as TRANSFORMER_PRESETS
+from regard.models.encoder_decoder import EncoderConfig, TransformerConfig
 from regard.models.nat import Nat, NatConfig
+from regard.models.pointer import Pointer, PointerConfig
 from regard.models.rnn import PRESETS as RNN_PRESETS
 from regard.models.rnn import Rnn, RnnConfig
-from regard.models.stacks import PRESETS as TRANSFORMER_PRESETS
-from regard.models.stacks import TransformerConfig
+from regard.models.tagger import Classifier, Tagger
 from regard.models.transformer import Transformer
+from regard.registry import Registry
+from regard.toml import decode
 
 
 class Family(NamedTuple):
-    """How one family is described and built."""
+    """A model family: the struct of its options, what builds a model from it, and named sets of options."""
 
     config: type[Struct]
     build: Callable[..., Model]
-    presets: Mapping[str, Mapping[str, object]]
+    presets: Mapping[str, Mapping[str, object]] = {}
+    task: str = "translation"
 
 
-MODELS: dict[str, Family] = {
-    "transformer": Family(TransformerConfig, Transformer, TRANSFORMER_PRESETS),
-    "rnn": Family(RnnConfig, Rnn, RNN_PRESETS),
-    "convs2s": Family(ConvS2SConfig, ConvS2S, CONVS2S_PRESETS),
-    "bytenet": Family(ByteNetConfig, ByteNet, BYTENET_PRESETS),
-    "nat": Family(NatConfig, Nat, TRANSFORMER_PRESETS),
-    "cmlm": Family(CmlmConfig, Cmlm, TRANSFORMER_PRESETS),
-    "ctc": Family(CtcConfig, Ctc, TRANSFORMER_PRESETS),
-}
+MODELS: Registry[Family] = Registry("model")
+
+
+def register_model(name: str, family: Family, *, replace: bool = False) -> None:
+    """Let recipes choose the family as `model.kind`."""
+    MODELS.register(name, family, replace=replace)
+
+
+register_model("transformer", Family(TransformerConfig, Transformer, TRANSFORMER_PRESETS))
+register_model("rnn", Family(RnnConfig, Rnn, RNN_PRESETS))
+register_model("convs2s", Family(ConvS2SConfig, ConvS2S, CONVS2S_PRESETS))
+register_model("bytenet", Family(ByteNetConfig, ByteNet, BYTENET_PRESETS))
+register_model("nat", Family(NatConfig, Nat, TRANSFORMER_PRESETS))
+register_model("cmlm", Family(CmlmConfig, Cmlm, TRANSFORMER_PRESETS))
+register_model("ctc", Family(CtcConfig, Ctc, TRANSFORMER_PRESETS))
+register_model("tagger", Family(EncoderConfig, Tagger, TRANSFORMER_PRESETS, task="tagging"))
+register_model("classifier", Family(EncoderConfig, Classifier, TRANSFORMER_PRESETS, task="classification"))
+register_model("pointer", Family(PointerConfig, Pointer, TRANSFORMER_PRESETS, task="pointing"))
 
 
 def model_config(table: Mapping[str, Any]) -> tuple[str, Struct]:
-    """The family's name and its typed config: defaults < preset < the table's own keys."""
+    """Return the family's name and its options: defaults, then the preset, then the table's own keys."""
     values = dict(table)
     kind, preset = values.pop("kind", None), values.pop("preset", None)
-    if not isinstance(kind, str) or kind not in MODELS:
-        raise ConfigError(f"model.kind is {kind!r}; {did_you_mean(str(kind), MODELS)}")
-    family = MODELS[kind]
+    family = MODELS.get(kind, where="model.kind")
+    assert isinstance(kind, str), kind
     if preset is not None and (not isinstance(preset, str) or preset not in family.presets):
         raise ConfigError(f"model.preset is {preset!r}; {did_you_mean(str(preset), family.presets)}")
     chosen = family.presets[preset] if preset is not None else {}
     return kind, decode(family.config, {**chosen, **values}, where="model")
 
 
-def build_model(table: Mapping[str, Any], *, source_size: int, target_size: int) -> Model:
-    """A model with fresh weights, as a recipe's `[model]` table describes it."""
+def build_model(table: Mapping[str, Any], **sizes: int) -> Model:
+    """Return a model with fresh weights, as a recipe's `[model]` table describes it. Its task names the sizes it needs."""
     kind, config = model_config(table)
-    return MODELS[kind].build(config, source_size=source_size, target_size=target_size)
+    return MODELS.get(kind, where="model.kind").build(config, **sizes)
 
 
-def expected_shapes(table: Mapping[str, Any], *, source_size: int, target_size: int) -> dict[str, torch.Size]:
-    """The shape of every parameter of the model that the table describes, tied ones once, without any memory for them."""
+def expected_shapes(table: Mapping[str, Any], **sizes: int) -> dict[str, torch.Size]:
+    """Return the shape of every parameter of the described model, tied ones once, without allocating them."""
     with torch.device("meta"), _WithoutInitialization():
-        model = build_model(table, source_size=source_size, target_size=target_size)
+        model = build_model(table, **sizes)
     return {name: parameter.shape for name, parameter in model.named_parameters()}
 
 
 class _WithoutInitialization(TorchFunctionMode):
-    """Skips `normal_` and its like: on the meta device they do nothing, but import a good part of PyTorch to do it."""
+    """Skips `normal_` and similar: on the meta device they have no effect, but import much of PyTorch."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, given = getattr(func, "__name__", ""), [*args, *(kwargs or {}).values()]

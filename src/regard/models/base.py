@@ -1,180 +1,275 @@
-"""What a model is: the contract that training and search rely on, and nothing else.
+"""The contract between models and everything that uses them.
 
-    memory = model.encode(source)                once a sentence
-    loss = model.loss(batch, smoothing=0.1)      training
+Every `Model` returns a loss:
 
-A `Seq2Seq` writes token by token:
+    loss = model(batch, smoothing=0.1)           summed over the labels of the batch
 
-    logits = model.decode(target, memory)        all positions at once
-    state = model.start(memory, beams=4)         search: one row a sentence
-    logits = model.step(tokens, state)           search: one more token a row
-    state.widen()                                search: `beams` rows a sentence, which all go on from its one
-    state.reorder(rows)                          search: each row goes on from the row it names
+A `Seq2Seq` outputs one token after another:
 
-An `AtOnce` writes all tokens together, and may go over them again:
+    memory = model.encode(source)                once per sentence
+    logits = model.decode(target, memory)        training: all positions at once
+    state = model.start(memory, beams=4)         search: one row per sentence
+    logits = model.step(tokens, state)           search: one more token per row
+    state.expand_beams()                         search: from one row per sentence to `beams` rows
+    state.reorder(rows)                          search: row i continues row rows[i]
 
-    written = model.write(memory, ...)           a few candidates a sentence
+A `NonAutoregressive` model outputs all tokens at once, and may refine them:
 
-Shapes: N target tokens, V vocabulary, B sentences, R rows: one a sentence, then `beams`.
+    outputs = model.write(memory, options)       a few candidates per sentence
+
+Shapes: N target tokens, V columns of the scores (the vocabulary, for text), B sentences, R rows: B, then B * beams.
 """
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard import kernels
+from regard.config import Struct
+from regard.data.batch import Batch
 from regard.data.batching import Indices
-from regard.data.loader import Batch
 from regard.data.ragged import Ragged
+from regard.errors import ConfigError
 from regard.nn.cross_entropy import cross_entropy, linear_cross_entropy
 from regard.nn.dropout import Noise
 from regard.nn.int8 import Int8Matrix
 from regard.nn.linear import Linear, for_search
+from regard.nn.packed import PackedMatrix
+from regard.text.tokenizer import BOS, EOS
+from regard.toml import decode
+
+Config = TypeVar("Config", bound=Struct)
+Loaded = TypeVar("Loaded", bound="GrowingState", contravariant=True)
+Growing = TypeVar("Growing", bound="GrowingState")
+Static = TypeVar("Static", bound="LoadableState[Any]")
 
 
 class Model(nn.Module, ABC):
-    """A model that reads one sequence and writes another."""
+    """A module that turns a batch into a loss. Everything else is for particular kinds of models."""
 
-    width: int  # d_model: the paper's learning rate scales with it
-    max_length: int | None = None  # most tokens of a sequence, EOS among them; None: no limit
-    at_once = False  # whether it is an `AtOnce`
-    like_lengths = False  # whether packed batches should be of sentences of like length, because they become rectangles
-    wants_fertilities = False  # whether batches must say how many target tokens each source token became
+    width: int  # d_model, which scales the learning rate of the paper
+    max_length: int | None = None  # most tokens of a sequence, EOS included; None: no limit
+    extras: tuple[str, ...] = ()  # names of further inputs that a batch must hold (`Batch.extras`)
+    non_autoregressive = False  # whether it is a `NonAutoregressive`
+    # Whether packed batches should group sentences of similar length, because the model pads them to a rectangle.
+    similar_lengths = False
 
     def __init__(self) -> None:
         super().__init__()
-        self.noise = Noise()  # of all dropout in this model; the trainer seeds it for each step
+        self.noise = Noise()  # the randomness of all dropout in this model; the trainer seeds it for each step
 
     @abstractmethod
-    def encode(self, source: Ragged) -> Any:
-        """What the decoder gets to know of the source; opaque to training and search."""
-
-    @abstractmethod
-    def loss(self, batch: Batch, *, smoothing: float) -> Tensor:
-        """What training makes small, summed over the target tokens of the batch."""
-
-    def cannot_write(self, source_lengths: Indices, target_lengths: Indices) -> NDArray[np.bool_]:
-        """For pairs of so many tokens (EOS not counted), True where the model has no room for the target."""
-        return np.zeros(len(source_lengths), dtype=np.bool_)
+    def forward(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
+        """Return the loss of a batch, summed over the labels that count (`batch.num_tokens`)."""
 
     @property
     def output_weight(self) -> Tensor | None:
-        """The output layer's matrix [V, D] where that is all it is; lets the loss be computed without whole logits."""
+        """The output layer's matrix [V, D], if the layer is nothing else; lets the loss be computed in chunks of logits."""
         return None
 
     @property
-    def fixed_shapes(self) -> bool:
-        """Whether training needs no sentence lengths on the host, so that a recorded step serves all batches of a shape."""
+    def static_shapes(self) -> bool:
+        """Whether training needs no sentence lengths on the host, so that one CUDA graph serves all batches of a shape."""
         return False
 
-    def lay_out_for_search(self, *, int8: bool = False) -> int:
-        """From now on matrices are multiplied as search does it fastest: for good, and without gradients.
+    def for_inference(self, *, int8: bool = False) -> Self:
+        """Return a copy for search: in evaluation mode, without gradients, and with weights laid out for fast products.
 
-        Large ones as 8-bit integers if asked to (`nn.int8`), on a CPU; how many.
+        The copy shares no memory with this model, which can still be trained. `int8` multiplies large matrices as 8-bit
+        integers (`nn.int8`), on a CPU.
         """
+        assert not any(self.packed_weights()), "this model is a copy for search; copy the model it was made from"
+        copied = copy.deepcopy(self, dict(self._transposed_weights())).eval().requires_grad_(False)
+        for module in copied.modules():
+            if isinstance(module, nn.RNNBase):
+                # cuDNN wants the weights of a layer in one piece of memory.
+                module.flatten_parameters()
+        copied.pack_weights(int8=int8)
+        return copied
+
+    def _transposed_weights(self) -> Iterator[tuple[int, Any]]:
+        """Yield, by their id, column-major copies of matrices on the CPU: a library multiplies few rows faster with them."""
         for module in self.modules():
             if isinstance(module, nn.Linear) and not module.weight.is_cuda:
-                # Column by column, which a library multiplies faster with few rows.
-                module.weight.data = module.weight.data.t().contiguous().t()
+                transposed = module.weight.detach().t().clone(memory_format=torch.contiguous_format)
+                yield id(module.weight), nn.Parameter(transposed.t(), requires_grad=False)
+
+    def pack_weights(self, *, int8: bool) -> None:
+        """Pack matrices as search multiplies them. For `for_inference`; models with further matrices pack those too."""
+        for module in self.modules():
             if isinstance(module, Linear):
                 module.for_search = for_search(module.weight, int8=int8)
-        return sum(
-            isinstance(module, Linear) and isinstance(module.for_search, Int8Matrix) for module in self.modules()
-        )
+
+    def packed_weights(self) -> Iterator[PackedMatrix | Int8Matrix]:
+        """Yield the matrices that `pack_weights` packed."""
+        for module in self.modules():
+            if isinstance(module, Linear) and module.for_search is not None:
+                yield module.for_search
+
+    @property
+    def uses_int8(self) -> bool:
+        """Whether any matrix is multiplied as 8-bit integers."""
+        return any(isinstance(packed, Int8Matrix) for packed in self.packed_weights())
 
     def num_parameters(self) -> int:
-        """Trainable numbers, tied ones counted once."""
-        return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
+        """Return the number of values in all parameters, tied ones counted once."""
+        return sum(parameter.numel() for parameter in self.parameters())
 
 
-class State(Protocol):
-    """What a model remembers of the rows being written."""
+def make_config(kind: type[Config], config: Config | None, options: Mapping[str, Any]) -> Config:
+    """Return the options of a model: those of `config`, or given as keyword arguments, as in `Transformer(width=256)`."""
+    if config is None:
+        return decode(kind, options, where=kind.__name__)
+    if options:
+        raise ConfigError(f"give a {kind.__name__} or options, not both: {', '.join(options)}")
+    return config
 
-    def widen(self) -> None:
-        """Makes each sentence's one row as many as there are beams: once, after the first step; not where there is one."""
+
+class DecoderState(Protocol):
+    """What a decoder keeps of the rows that search extends."""
+
+    def expand_beams(self) -> None:
+        """Expand each sentence from one row to `beams` rows. Called once, after the first step; skipped for one beam."""
         ...
 
     def reorder(self, rows: Tensor) -> None:
-        """Makes row i go on from row rows[i].
+        """Make row i continue row rows[i].
 
-        All rows of a sentence come from one sentence. Sentences may be left out, but do not change places.
+        All rows of a sentence continue rows of one sentence. Sentences may be dropped, but keep their order.
         """
         ...
 
 
 class Seq2Seq(Model):
-    """A model that writes token by token."""
+    """A model that outputs one token after another."""
+
+    # What search has to know of the columns of the scores. The defaults are those of text.
+    bos: int = BOS  # the token that the decoder reads first
+    eos: int = EOS  # the column that ends an output
+    never: tuple[int, ...] = (BOS,)  # columns that are never output
+
+    @abstractmethod
+    def encode(self, source: Ragged) -> Any:
+        """Return what the decoder reads of the source; opaque to training and search."""
 
     @abstractmethod
     def hidden(self, target: Ragged, memory: Any) -> Tensor:
-        """What the decoder makes of each target prefix, before the output layer: [N, D]."""
+        """Return the decoder's output for each target prefix, before the output layer: [N, D]."""
 
     @abstractmethod
     def project(self, hidden: Tensor) -> Tensor:
-        """The output layer: [..., D] to logits [..., V]."""
+        """Apply the output layer: [N, D] to logits [N, V]."""
 
     def decode(self, target: Ragged, memory: Any) -> Tensor:
-        """Logits of the token that follows each target prefix: [N, V]."""
+        """Return the logits of the token that follows each target prefix: [N, V]."""
         return self.project(self.hidden(target, memory))
 
-    def loss(self, batch: Batch, *, smoothing: float) -> Tensor:
+    def forward(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
+        assert batch.target is not None, "a decoder reads a target"
         hidden_ND = self.hidden(batch.target, self.encode(batch.source))
-        labels_N, weight_VD = batch.labels, self.output_weight
+        labels_N, weight_VD = batch.labels.values, self.output_weight
         if weight_VD is None or not kernels.usable(hidden_ND):
-            # these know no dummy tokens: they get the real ones, in front
+            # These losses do not skip dummy tokens, which stand behind the real ones.
             hidden_ND, labels_N = hidden_ND[: batch.num_tokens], labels_N[: batch.num_tokens]
         if weight_VD is None:
             return cross_entropy(self.project(hidden_ND), labels_N, smoothing=smoothing)
         return linear_cross_entropy(hidden_ND, weight_VD, labels_N, smoothing=smoothing)
 
-    @property
-    def has_fixed_state(self) -> bool:
-        """Whether a step can be recorded: whether there is a `fixed_state(like, sentences, slots, steps)`.
-
-        That is a state for `step` that never changes its shape, with room for so many of each; it is made in the likeness
-        of a state of `start`, and can `load` one (`models.fixed`).
-        """
-        return False
-
     @abstractmethod
-    def start(self, memory: Any, *, beams: int) -> State:
-        """The state before the first token, with one row for each sentence, of `beams` to come (`State.widen`)."""
+    def start(self, memory: Any, *, beams: int) -> DecoderState:
+        """Return the state before the first token, with one row per sentence; `expand_beams` makes it `beams` rows."""
 
     @abstractmethod
     def step(self, tokens: Tensor, state: Any) -> Tensor:
-        """Logits of the next token of each row, [R, V], given its last one, [R]; the state moves on by one."""
+        """Return the logits of each row's next token, [R, V], given its last token, [R], and advance the state by one.
+
+        V may differ between batches; columns that a sentence does not have are minus infinity.
+        """
 
 
-class Written(NamedTuple):
+class GrowingState(DecoderState, Protocol):
+    """A state that says how much it holds, so that a static state can be made for it."""
+
+    num_sentences: int
+
+    @property
+    def num_slots(self) -> int:
+        """Source slots per sentence, unused ones included."""
+        ...
+
+
+class LoadableState(Protocol[Loaded]):
+    """A state whose tensors never change their shapes, and whose steps therefore always compute all of its rows."""
+
+    def load(self, state: Loaded) -> None:
+        """Start over with the source of a fresh state."""
+        ...
+
+    def take_over(self, other: Self, steps: int) -> None:
+        """Continue from a state with room for fewer steps, after so many of them."""
+        ...
+
+    def reorder(self, rows: Tensor, *, dropped: bool) -> None:
+        """Make row i continue row rows[i], for all rows. `dropped`: whether sentences move, because some were dropped."""
+        ...
+
+
+class StaticSeq2Seq(Seq2Seq, Generic[Growing, Static]):
+    """A model whose steps also work on a state of static shapes, so that a CUDA graph can record them."""
+
+    @property
+    def has_static_state(self) -> bool:
+        """Whether this configuration of the model has one."""
+        return True
+
+    @abstractmethod
+    def start(self, memory: Any, *, beams: int) -> Growing: ...
+
+    @abstractmethod
+    def step(self, tokens: Tensor, state: Growing | Static) -> Tensor: ...
+
+    @abstractmethod
+    def static_state(self, like: Growing | Static, *, sentences: int, slots: int, steps: int) -> Static:
+        """Return a state for as many beams, of the same data type and on the same device, with room for so many of each."""
+
+
+class Output(NamedTuple):
     """Tokens without BOS and EOS, and the mean log-probability that the model gives them."""
 
     ids: list[int]
     score: float
 
 
-class AtOnce(Model):
-    """A model that writes all tokens together."""
+class WriteOptions(NamedTuple):
+    """What is asked of a non-autoregressive model."""
 
-    at_once = True
+    limits: Sequence[int]  # the most tokens of each sentence's outputs
+    candidates: int = 1  # outputs per sentence
+    iterations: int = 1  # passes of models that refine their output, the first included
+    check: Callable[[], None] = lambda: None  # called before each pass; raises to stop
+
+
+class NonAutoregressive(Model):
+    """A model that outputs all tokens at once."""
+
+    non_autoregressive = True
 
     @abstractmethod
-    def write(
-        self,
-        memory: Any,
-        *,
-        limits: Sequence[int],
-        candidates: int,
-        iterations: int,
-        check: Callable[[], None] = lambda: None,
-    ) -> list[list[Written]]:
-        """For each sentence up to so many translations of at most `limits` tokens, the likeliest first.
+    def encode(self, source: Ragged) -> Any:
+        """Return what the decoder reads of the source; opaque to training and search."""
 
-        Models that go over what they wrote do so `iterations` times, the first included, and call `check` before each;
-        it raises to stop them.
-        """
+    @abstractmethod
+    def write(self, memory: Any, options: WriteOptions) -> list[list[Output]]:
+        """Return up to `options.candidates` outputs per sentence, the likeliest first."""
+
+    def cannot_write(self, source_lengths: Indices, target_lengths: Indices) -> NDArray[np.bool_]:
+        """Return True for pairs whose target is too long for the model to output. Lengths do not count EOS."""
+        return np.zeros(len(source_lengths), dtype=np.bool_)

@@ -1,29 +1,30 @@
 """ByteNet (Kalchbrenner et al. 2016): dilated convolutions over characters, the decoder on top of the encoder.
 
 There is no attention. The encoder's output is made a little longer than the target is likely to be, and the decoder unfolds
-over it: at place t it sees what it wrote so far and the encoder's output at place t, nothing past its end.
+over it: at position t it reads its output so far and the encoder's output at position t, or zeros past the end of that.
 
-Shapes: N target tokens, M places of the encoder's output, D width of the stream, B sentences, R rows in search.
+Shapes: N target tokens, M positions of the encoder's output, D width of the stream, B sentences, R rows in search.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.config import MAX_WIDTH, Struct, below_one, between
-from regard.data.ragged import FixedLayout, Layout, Ragged
-from regard.models.base import Seq2Seq
-from regard.models.tied import Tie, TiedTables
+from regard.data.ragged import Layout, Ragged, StaticLayout
+from regard.models.base import Seq2Seq, make_config
+from regard.models.tied_embeddings import Tie, TiedEmbeddings
 from regard.nn.convolution import Convolution
 from regard.nn.dropout import Dropout, Noise
+from regard.nn.layers import Stack
 from regard.nn.linear import Linear
 from regard.nn.norms import Norm
-from regard.nn.stack import Stack
 
 
 class ByteNetConfig(Struct, frozen=True):
@@ -31,11 +32,11 @@ class ByteNetConfig(Struct, frozen=True):
 
     width: int = 1600  # of the stream; convolutions are half as wide
     kernel: int = 3
-    dilations: tuple[int, ...] = (1, 2, 4, 8, 16)  # of the blocks of a set
-    sets: int = 6  # of the encoder, and of the decoder
+    dilations: tuple[int, ...] = (1, 2, 4, 8, 16)  # of the blocks of one set
+    sets: int = 6  # in the encoder, and in the decoder
     dropout: float = 0.0  # on embeddings and on the branch of every block; the paper has none
-    stretch: float = 1.2  # places of the encoder's output for a source token
-    extra: int = 0  # and beside those
+    stretch: float = 1.2  # positions of the encoder's output per source token
+    extra: int = 0  # further positions per sentence
     tie: Tie = "none"
 
     def check(self) -> None:
@@ -51,7 +52,7 @@ class ByteNetConfig(Struct, frozen=True):
             raise ValueError(f"there are {len(self.dilations)} dilations; give 1 to 100")
 
     def unfolded(self, length: int) -> int:
-        """Places of the encoder's output for a source of this length."""
+        """Return the number of positions of the encoder's output for a source of this length."""
         return math.ceil(self.stretch * length) + self.extra
 
 
@@ -61,8 +62,8 @@ PRESETS: dict[str, dict[str, object]] = {
 }
 
 
-class Block(nn.Module):
-    """norm, ReLU, half the width; norm, ReLU, dilated convolution; norm, ReLU, the width again; added to the input."""
+class ByteNetBlock(nn.Module):
+    """Norm, ReLU, half the width; norm, ReLU, dilated convolution; norm, ReLU, full width; added to the input."""
 
     def __init__(self, width: int, kernel: int, dilation: int, *, causal: bool, dropout: float, noise: Noise) -> None:
         super().__init__()
@@ -76,7 +77,7 @@ class Block(nn.Module):
         return self._after(x_ND, self.convolution(self._before(x_ND), layout))
 
     def step(self, x_RD: Tensor, recent: Tensor) -> tuple[Tensor, Tensor]:
-        """One token a row, and the inputs that the next step looks back at."""
+        """Return the output for one token per row, and the inputs that the next step looks back at."""
         out, recent = self.convolution.step(self._before(x_RD), recent)
         return self._after(x_RD, out), recent
 
@@ -89,16 +90,16 @@ class Block(nn.Module):
 
 @dataclass
 class ByteNetState:
-    """What the decoder remembers: the last inputs of every convolution, and the places still to come."""
+    """What the decoder keeps: the last inputs of every convolution, and the encoder's output."""
 
     recent: list[Tensor]
-    places: Tensor  # the encoder's output, zeros behind its end: [B, places, D]
-    wide: int  # beams that there will be
+    places: Tensor  # the encoder's output, zeros past its end: [B, positions, D]
+    max_beams: int  # after `expand_beams`
     beams: int = 1
     length: int = 0
 
-    def widen(self) -> None:
-        self.beams = self.wide
+    def expand_beams(self) -> None:
+        self.beams = self.max_beams
         self.recent = [one.repeat_interleave(self.beams, dim=0) for one in self.recent]
 
     def reorder(self, rows: Tensor) -> None:
@@ -106,10 +107,13 @@ class ByteNetState:
         self.places = self.places.index_select(0, rows.view(-1, self.beams)[:, 0] // self.beams)
 
 
-class ByteNet(TiedTables, Seq2Seq):
-    """Two stacks of dilated convolutions, one on top of the other."""
+class ByteNet(TiedEmbeddings, Seq2Seq):
+    """Two stacks of dilated convolutions, the decoder on top of the encoder."""
 
-    def __init__(self, config: ByteNetConfig, *, source_size: int, target_size: int) -> None:
+    def __init__(
+        self, config: ByteNetConfig | None = None, *, source_size: int, target_size: int, **options: Any
+    ) -> None:
+        config = make_config(ByteNetConfig, config, options)
         super().__init__(config.width, config.tie, source_size=source_size, target_size=target_size)
         self.config = config
         self.dropout = Dropout(config.dropout, self.noise)
@@ -118,10 +122,10 @@ class ByteNet(TiedTables, Seq2Seq):
         self.last_norm = Norm("layer", config.width)
         self.last = Linear(config.width, [config.width], bias=True)
 
-    def _stack(self, *, causal: bool) -> Stack[Block]:
+    def _stack(self, *, causal: bool) -> Stack[ByteNetBlock]:
         config = self.config
         return Stack(
-            Block(config.width, config.kernel, dilation, causal=causal, dropout=config.dropout, noise=self.noise)
+            ByteNetBlock(config.width, config.kernel, dilation, causal=causal, dropout=config.dropout, noise=self.noise)
             for _ in range(config.sets)
             for dilation in config.dilations
         )
@@ -136,21 +140,22 @@ class ByteNet(TiedTables, Seq2Seq):
         return Ragged(self.join(x_MD), layout)
 
     def _unfolded(self, layout: Layout) -> Layout:
-        """The layout of the encoder's output; of a fixed one, again fixed, with dummy places behind the last sentence."""
-        if not isinstance(layout, FixedLayout):
+        """Return the layout of the encoder's output. A static one stays static, with dummy positions at the end."""
+        if not isinstance(layout, StaticLayout):
             return Layout([self.config.unfolded(length) for length in layout.lengths], layout.device)
         longest, total = self.config.unfolded(layout.longest), math.ceil(self.config.stretch * layout.total)
         total += layout.num_sentences * (1 + self.config.extra)
         lengths = torch.ceil(self.config.stretch * layout.offsets.diff().double()).int() + self.config.extra
         offsets = F.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
-        offsets[-1:].fill_(total)  # no copy from the host, which a recorded step could not have
+        # Not an assignment, which copies from the host: a CUDA graph cannot record that.
+        offsets[-1:].fill_(total)
         place = torch.arange(total, dtype=torch.int32, device=layout.device)
         sentences = torch.searchsorted(offsets[1:], place, right=True, out_int32=True)
         positions = place - offsets.index_select(0, sentences)
-        return FixedLayout(positions, sentences, offsets, longest=longest)
+        return StaticLayout(positions, sentences, offsets, longest=longest)
 
     @property
-    def fixed_shapes(self) -> bool:
+    def static_shapes(self) -> bool:
         return True
 
     def hidden(self, target: Ragged, memory: Ragged) -> Tensor:
@@ -160,12 +165,12 @@ class ByteNet(TiedTables, Seq2Seq):
         return self._finish(x_ND)
 
     def _below(self, layout: Layout, memory: Ragged) -> Tensor:
-        """The encoder's output at each target token's place; zeros behind its end."""
+        """Return the encoder's output at the position of each target token; zeros past its end."""
         offsets = memory.layout.offsets.to(torch.int64)
         place_N = offsets.index_select(0, layout.sentences) + layout.positions
-        there_N = place_N < offsets.index_select(0, layout.sentences + 1)
-        found = memory.values.index_select(0, place_N.clamp(max=memory.layout.total - 1))
-        return found.masked_fill(~there_N[:, None], 0.0)
+        exists_N = place_N < offsets.index_select(0, layout.sentences + 1)
+        read_ND = memory.values.index_select(0, place_N.clamp(max=memory.layout.total - 1))
+        return read_ND.masked_fill(~exists_N[:, None], 0.0)
 
     def _finish(self, x_ND: Tensor) -> Tensor:
         return F.relu(self.last(F.relu(self.last_norm(x_ND))))

@@ -1,6 +1,7 @@
 """Convolutional sequence to sequence learning (Gehring et al. 2017): gated convolutions, attention in every decoder layer.
 
-Sums of two are scaled by √½, so that their spread stays that of one. Their weight normalization is left out.
+Sums of two terms are scaled by √½, so that their variance stays that of one term. The weight normalization of the paper is
+left out.
 
 Shapes: N target tokens, M source tokens, E width of embeddings and attention, D width of a layer, B sentences,
         Q beams, R = B * Q rows.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,27 +20,27 @@ from torch import Tensor, nn
 from regard import kernels
 from regard.config import MAX_LAYERS, MAX_POSITIONS, MAX_WIDTH, Struct, below_one, between
 from regard.data.ragged import Layout, Ragged
-from regard.models.base import Seq2Seq
-from regard.models.tied import Tie, TiedTables
+from regard.models.base import Seq2Seq, make_config
+from regard.models.tied_embeddings import Tie, TiedEmbeddings
 from regard.nn.alignment import Alignment, Annotations
-from regard.nn.attend import Pattern
+from regard.nn.attend import AttentionMask
 from regard.nn.convolution import Convolution
 from regard.nn.dropout import Dropout, Noise
+from regard.nn.layers import Stack
 from regard.nn.linear import Linear
 from regard.nn.positions import Positions
-from regard.nn.stack import Stack
 
 HALF = math.sqrt(0.5)
-SPREAD = 0.1  # of the first embeddings: attention compares sums of them, unscaled, and should begin undecided
+SPREAD = 0.1  # of the initial embeddings: attention compares sums of them, unscaled, and should start out even
 
 
 class ConvS2SConfig(Struct, frozen=True):
     """Defaults are the paper's model for IWSLT."""
 
-    width: int = 256  # of embeddings, of attention, and of what the output layer sees
+    width: int = 256  # of embeddings, of attention, and of the output layer's input
     encoder: tuple[tuple[int, int], ...] = ((256, 3),) * 4  # (width, kernel) of each layer
     decoder: tuple[tuple[int, int], ...] = ((256, 3),) * 3
-    dropout: float = 0.2  # on embeddings, on the input of every convolution, in front of the output layer
+    dropout: float = 0.2  # on embeddings, and on the inputs of every convolution and of the output layer
     max_positions: int = 1024
     tie: Tie = "none"
 
@@ -64,23 +66,23 @@ PRESETS: dict[str, dict[str, object]] = {
 }
 
 
-class Block(nn.Module):
+class ConvBlock(nn.Module):
     """A gated convolution and its residual connection; the width may change."""
 
     def __init__(self, width_in: int, width: int, kernel: int, *, causal: bool, dropout: float, noise: Noise) -> None:
         super().__init__()
         self.dropout = Dropout(dropout, noise)
         self.convolution = Convolution(width_in, 2 * width, kernel, causal=causal)
-        # A gate halves what passes: four times the variance makes up for it and for dropout (their section 3.5).
+        # A gate halves its input: four times the variance makes up for it and for dropout (section 3.5 of the paper).
         nn.init.normal_(self.convolution.weight, std=math.sqrt(4 * (1 - dropout) / (kernel * width_in)))
         self.carry = None if width_in == width else Linear(width_in, [width], bias=True)
 
     def forward(self, x_ND: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
-        """The gated convolution, and what is to be added to it in the end."""
+        """Return the gated convolution, and the residual to be added to it."""
         return F.glu(self.convolution(self.dropout(x_ND), layout)), self._carried(x_ND)
 
     def step(self, x_RD: Tensor, recent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same for one token a row, and the new recent inputs."""
+        """Return the same for one token per row, and the new recent inputs."""
         out, recent = self.convolution.step(x_RD, recent)
         return F.glu(out), self._carried(x_RD), recent
 
@@ -89,26 +91,26 @@ class Block(nn.Module):
 
 
 class DecoderBlock(nn.Module):
-    """A causal block that looks at the source between its convolution and its residual connection."""
+    """A causal block that attends to the source between its convolution and its residual connection."""
 
     def __init__(self, width_in: int, width: int, kernel: int, width_e: int, *, dropout: float, noise: Noise) -> None:
         super().__init__()
-        self.block = Block(width_in, width, kernel, causal=True, dropout=dropout, noise=noise)
+        self.block = ConvBlock(width_in, width, kernel, causal=True, dropout=dropout, noise=noise)
         self.alignment = Alignment("dot", width_e, width_e)
         self.query = Linear(width, [width_e], bias=True)
         self.answer = Linear(width_e, [width], bias=True)
 
-    def forward(self, x_ND: Tensor, g_NE: Tensor, memory: ConvMemory, pattern: Pattern) -> Tensor:
-        """The layer's output, given its input and the target's embeddings."""
-        gated, carried = self.block(x_ND, pattern.queries)
-        read_NE = self.alignment.over((self.query(gated) + g_NE) * HALF, memory.keys, memory.values, pattern)
-        lengths_N = pattern.keys.offsets.diff().index_select(0, pattern.queries.sentences)
+    def forward(self, x_ND: Tensor, g_NE: Tensor, memory: ConvMemory, mask: AttentionMask) -> Tensor:
+        """Return the layer's output, given its input and the embeddings of the target."""
+        gated, carried = self.block(x_ND, mask.queries)
+        read_NE = self.alignment.over((self.query(gated) + g_NE) * HALF, memory.keys, memory.values, mask)
+        lengths_N = mask.keys.offsets.diff().index_select(0, mask.queries.sentences)
         return ((gated + self.answer(read_NE * _scale(lengths_N, read_NE)[:, None])) * HALF + carried) * HALF
 
     def step(
         self, x_RD: Tensor, g_RE: Tensor, recent: Tensor, source: Annotations, *, beams: int
     ) -> tuple[Tensor, Tensor]:
-        """The same for one token a row, and the new recent inputs."""
+        """Return the same for one token per row, and the new recent inputs."""
         gated, carried, recent = self.block.step(x_RD, recent)
         read_BQE = self._read(((self.query(gated) + g_RE) * HALF).unflatten(0, (-1, beams)), source)
         return ((gated + self.answer(read_BQE.flatten(0, 1))) * HALF + carried) * HALF, recent
@@ -119,22 +121,22 @@ class DecoderBlock(nn.Module):
 
 
 def _scale(lengths: Tensor, like: Tensor) -> Tensor:
-    """√S, by which what is read of S tokens is scaled up: a mean of S values has a spread that much smaller."""
+    """Return √S, which scales up what attention reads from S tokens: a mean of S values has 1/S of their variance."""
     return lengths.to(like.dtype).sqrt()
 
 
 @dataclass
 class ConvState:
-    """What the decoder remembers: the last inputs of every convolution."""
+    """What the decoder keeps: the last inputs of every convolution."""
 
     recent: list[Tensor]
     source: Annotations
-    wide: int  # beams that there will be
+    max_beams: int  # after `expand_beams`
     beams: int = 1
     length: int = 0
 
-    def widen(self) -> None:
-        self.beams = self.wide
+    def expand_beams(self) -> None:
+        self.beams = self.max_beams
         self.recent = [one.repeat_interleave(self.beams, dim=0) for one in self.recent]
 
     def reorder(self, rows: Tensor) -> None:
@@ -144,17 +146,20 @@ class ConvState:
 
 @dataclass(frozen=True)
 class ConvMemory:
-    """What the decoder gets to know of a source."""
+    """What the decoder reads of a source."""
 
     keys: Tensor  # the encoder's output: [M, E]
-    values: Tensor  # the same and the embeddings: [M, E]
+    values: Tensor  # the encoder's output plus the embeddings: [M, E]
     layout: Layout
 
 
-class ConvS2S(TiedTables, Seq2Seq):
-    """Stacks of gated convolutions."""
+class ConvS2S(TiedEmbeddings, Seq2Seq):
+    """An encoder and a decoder of gated convolutions."""
 
-    def __init__(self, config: ConvS2SConfig, *, source_size: int, target_size: int) -> None:
+    def __init__(
+        self, config: ConvS2SConfig | None = None, *, source_size: int, target_size: int, **options: Any
+    ) -> None:
+        config = make_config(ConvS2SConfig, config, options)
         super().__init__(config.width, config.tie, source_size=source_size, target_size=target_size)
         self.config = config
         E = config.width
@@ -166,8 +171,8 @@ class ConvS2S(TiedTables, Seq2Seq):
         widths = [E, *(width for width, _ in config.encoder)]
         self.into_encoder = Linear(E, [widths[1]], bias=True)
         widths[0] = self.into_encoder.out_features
-        self.encoder: Stack[Block] = Stack(
-            Block(before, width, kernel, causal=False, **options)  # type: ignore[arg-type]
+        self.encoder: Stack[ConvBlock] = Stack(
+            ConvBlock(before, width, kernel, causal=False, **options)
             for before, (width, kernel) in zip(widths[:-1], config.encoder, strict=True)
         )
         self.out_of_encoder = Linear(widths[-1], [E], bias=True)
@@ -175,7 +180,7 @@ class ConvS2S(TiedTables, Seq2Seq):
         self.into_decoder = Linear(E, [widths[1]], bias=True)
         widths[0] = self.into_decoder.out_features
         self.decoder: Stack[DecoderBlock] = Stack(
-            DecoderBlock(before, width, kernel, E, **options)  # type: ignore[arg-type]
+            DecoderBlock(before, width, kernel, E, **options)
             for before, (width, kernel) in zip(widths[:-1], config.decoder, strict=True)
         )
         self.out_of_decoder = Linear(widths[-1], [E], bias=True)
@@ -194,23 +199,24 @@ class ConvS2S(TiedTables, Seq2Seq):
             gated, carried = block(x_MD, layout)
             x_MD = (gated + carried) * HALF
         z_ME = self.out_of_encoder(x_MD)
-        if self.training:  # every decoder layer sends a gradient, twice: they are to weigh as one (their section 3.5)
+        if self.training:
+            # Every decoder layer sends two gradients, which together should weigh as one (section 3.5 of the paper).
             share = 1 / (2 * len(self.decoder))
             z_ME = z_ME * share + z_ME.detach() * (1 - share)
         return ConvMemory(z_ME, (z_ME + e_ME) * HALF, layout)
 
     def hidden(self, target: Ragged, memory: ConvMemory) -> Tensor:
-        layout, pattern = target.layout, Pattern(target.layout, memory.layout)
+        layout, mask = target.layout, AttentionMask(target.layout, memory.layout)
         g_NE = self._embed(
             target.values, self.target_embedding, self.target_positions, layout.positions, layout.longest
         )
         x_ND = self.into_decoder(g_NE)
         for layer in self.decoder:
-            x_ND = layer(x_ND, g_NE, memory, pattern)
+            x_ND = layer(x_ND, g_NE, memory, mask)
         return self.dropout(self.out_of_decoder(x_ND))
 
     @property
-    def fixed_shapes(self) -> bool:
+    def static_shapes(self) -> bool:
         return self.config.width <= kernels.WIDEST_HEAD
 
     def start(self, memory: ConvMemory, *, beams: int) -> ConvState:
@@ -227,4 +233,4 @@ class ConvS2S(TiedTables, Seq2Seq):
         return self.project(self.out_of_decoder(x_RD))
 
     def _embed(self, ids: Tensor, table: Tensor, positions: Positions, places: Tensor, longest: int) -> Tensor:
-        return self.dropout(positions(F.embedding(ids, table), places, longest))
+        return self.dropout(positions.add(F.embedding(ids, table), places, longest))

@@ -1,11 +1,11 @@
-"""Recurrent encoder-decoders: what the paper argued against, from the fixed vector to attention.
+"""Recurrent encoder-decoders, which the paper compares itself with: from a single vector to attention.
 
-none       one vector for the whole source, given to every step (Cho et al. 2014)
-additive   the state *before* a step looks at the source, and the step reads what it saw (Bahdanau et al. 2015)
+none       one vector for the whole source, an input of every step (Cho et al. 2014)
+additive   the state *before* a step attends to the source, and the step reads the result (Bahdanau et al. 2015)
 dot, general, concat
-           the state *after* a step looks (Luong et al. 2015); with `input_feeding` the next step is told what came of it
+           the state *after* a step attends (Luong et al. 2015); with `input_feeding` the next step reads the result
 
-Where a step needs nothing of the one before but its state, a whole sentence is one call of cuDNN; else it is a loop.
+Where a step needs only the state of the step before it, a whole sentence is one call of cuDNN; otherwise it is a loop.
 
 Shapes: N target tokens, M source tokens, D width of a state, A of the encoder's output, E of embeddings, B sentences,
         S the longest source, Q beams, R = B * Q rows; states as in `nn.recurrent`.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -23,8 +23,8 @@ from torch import Tensor
 
 from regard.config import MAX_LAYERS, MAX_POSITIONS, MAX_WIDTH, Struct, below_one, between
 from regard.data.ragged import Layout, Ragged
-from regard.models.base import Seq2Seq
-from regard.models.tied import Tie, TiedTables
+from regard.models.base import Seq2Seq, make_config
+from regard.models.tied_embeddings import Tie, TiedEmbeddings
 from regard.nn.alignment import Alignment, Annotations
 from regard.nn.dropout import Dropout
 from regard.nn.linear import Linear
@@ -36,16 +36,16 @@ Attention = Literal["none", "additive", "dot", "general", "concat"]
 class RnnConfig(Struct, frozen=True):
     """Defaults are near those of RNNsearch (Bahdanau et al. 2015): one layer of GRU."""
 
-    width: int = 620  # of embeddings, and of what the output layer sees
+    width: int = 620  # of embeddings, and of the output layer's input
     hidden: int = 1000  # width of the decoder's state
     encoder_hidden: int | None = None  # of the encoder's output, both directions together; hidden if unset
-    bidirectional: bool = True  # the encoder
+    bidirectional: bool = True  # of the encoder
     num_layers: int = 1
     cell: CellKind = "gru"
     attention: Attention = "additive"
-    window: int | None = None  # positions seen on each side of a predicted place (local-p); None: all
-    input_feeding: bool = True  # of dot, general and concat
-    dropout: float = 0.0  # on embeddings, between layers and in front of the output layer
+    window: int | None = None  # positions attended to on each side of a predicted one (local-p); None: all
+    input_feeding: bool = True  # for dot, general and concat
+    dropout: float = 0.0  # on embeddings, between layers, and on the output layer's input
     tie: Tie = "none"
 
     def check(self) -> None:
@@ -63,12 +63,12 @@ class RnnConfig(Struct, frozen=True):
 
     @property
     def annotation(self) -> int:
-        """Width of what the decoder looks at."""
+        """Width of the encoder's output, which the decoder attends to."""
         return self.hidden if self.encoder_hidden is None else self.encoder_hidden
 
     @property
     def feeds(self) -> Literal["context", "readout", "summary", "nothing"]:
-        """What a step is told beside the last token."""
+        """What a step reads in addition to the last token."""
         if self.attention == "none":
             return "summary"
         if self.attention == "additive":
@@ -95,7 +95,7 @@ PRESETS: dict[str, dict[str, object]] = {
 
 @dataclass(frozen=True)
 class RnnMemory:
-    """What the decoder gets to know of a source."""
+    """What the decoder reads of a source."""
 
     source: Ragged  # annotations: [M, A]
     summary: Tensor  # the encoder's last state: [B, A]
@@ -103,16 +103,16 @@ class RnnMemory:
 
 @dataclass
 class RnnState:
-    """What the decoder remembers of the rows being written."""
+    """What the decoder keeps of the rows that search extends."""
 
     cells: Tensor  # [L, P, R, D]
-    fed: Tensor  # what the next step is told: [R, A] or [R, E]
+    fed: Tensor  # what the next step reads in addition to the last token: [R, A] or [R, E]
     annotations: Annotations | None
-    wide: int  # beams that there will be
+    max_beams: int  # after `expand_beams`
     beams: int = 1
 
-    def widen(self) -> None:
-        self.beams = self.wide
+    def expand_beams(self) -> None:
+        self.beams = self.max_beams
         self.cells = self.cells.repeat_interleave(self.beams, dim=2)
         self.fed = self.fed.repeat_interleave(self.beams, dim=0)
 
@@ -123,29 +123,30 @@ class RnnState:
             self.annotations = self.annotations.of(sentences)
 
 
-class Rnn(TiedTables, Seq2Seq):
-    """A recurrent encoder, a recurrent decoder, and attention between them or none."""
+class Rnn(TiedEmbeddings, Seq2Seq):
+    """A recurrent encoder and a recurrent decoder, with or without attention between them."""
 
-    like_lengths = True
+    similar_lengths = True
 
-    def __init__(self, config: RnnConfig, *, source_size: int, target_size: int) -> None:
+    def __init__(self, config: RnnConfig | None = None, *, source_size: int, target_size: int, **options: Any) -> None:
+        config = make_config(RnnConfig, config, options)
         super().__init__(config.width, config.tie, source_size=source_size, target_size=target_size)
         self.config = config
         E, D, A = config.width, config.hidden, config.annotation
         self.dropout = Dropout(config.dropout, self.noise)
         options = {"dropout": config.dropout, "noise": self.noise}
         both = config.bidirectional
-        self.encoder = Recurrent(config.cell, E, A, config.num_layers, **options, bidirectional=both)  # type: ignore[arg-type]
+        self.encoder = Recurrent(config.cell, E, A, config.num_layers, **options, bidirectional=both)
         fed = {"context": A, "readout": E, "summary": A, "nothing": 0}[config.feeds]
-        self.decoder = Recurrent(config.cell, E + fed, D, config.num_layers, **options)  # type: ignore[arg-type]
+        self.decoder = Recurrent(config.cell, E + fed, D, config.num_layers, **options)
         self.bridge = Linear(A, [D] * (config.num_layers * self.decoder.num_parts), bias=True)
         attends = config.attention != "none"
         self.alignment = Alignment(config.attention, D, A, window=config.window) if attends else None  # type: ignore[arg-type]
-        # Bahdanau's readout sees the last token too; Luong's state and context only.
-        self.sees_token = config.attention in ("none", "additive")
-        self.readout = Linear(D + A + (E if self.sees_token else 0), [E], bias=True)
+        # Bahdanau's readout reads the last token too; Luong's reads the state and the context only.
+        self.reads_token = config.attention in ("none", "additive")
+        self.readout = Linear(D + A + (E if self.reads_token else 0), [E], bias=True)
 
-    # Reading
+    # Encoder
 
     def encode(self, source: Ragged) -> RnnMemory:
         x_ME = self._embed(source.values, self.source_embedding)
@@ -154,12 +155,12 @@ class Rnn(TiedTables, Seq2Seq):
         return RnnMemory(Ragged(self.dropout(out_MD), source.layout), summary)
 
     def _first_state(self, memory: RnnMemory) -> Tensor:
-        """What the decoder begins with: [L, P, B, D]."""
+        """Return the state that the decoder starts with: [L, P, B, D]."""
         first = torch.tanh(self.bridge(memory.summary))
         parts = first.view(-1, self.config.num_layers, self.decoder.num_parts, self.config.hidden)
         return parts.permute(1, 2, 0, 3).contiguous()
 
-    # Writing, in training: all of it at once, or one step after the other
+    # Decoder in training: all steps at once, or one after the other
 
     def hidden(self, target: Ragged, memory: RnnMemory) -> Tensor:
         x_NE = self._embed(target.values, self.target_embedding)
@@ -169,7 +170,7 @@ class Rnn(TiedTables, Seq2Seq):
         return self._step_by_step(x_NE, steps_of(target.layout), state, memory)
 
     def _at_once(self, x_NE: Tensor, layout: Layout, state: Tensor, memory: RnnMemory) -> Tensor:
-        """Over a rectangle: what stands behind the end of a sentence changes nothing before it."""
+        """Run over a rectangle: what follows the end of a sentence does not affect the sentence."""
         x_BTE = layout.pad(x_NE)
         if self.alignment is None:
             context_BTD = memory.summary[:, None].expand(-1, layout.longest, -1)
@@ -188,13 +189,14 @@ class Rnn(TiedTables, Seq2Seq):
         fed = state.new_zeros(state.size(2), self.config.width)
         states, contexts, outputs = [], [], []
         for x_RE in order.split(x_NE):
-            R = x_RE.size(0)  # sentences that have this step: the first ones
+            R = x_RE.size(0)  # the sentences that have this step come first
             state, fed, annotations = state[:, :, :R], fed[:R], annotations.first(R)
             s_RD, context_RD, state = self._advance(x_RE, fed, state, annotations, beams=1)
             if self.config.feeds == "readout":
                 fed = self._read_out(s_RD, context_RD, x_RE)
                 outputs.append(fed)
-            else:  # nothing waits for the readout, so it is computed for all steps at once
+            else:
+                # No step reads the readout, so it is computed for all steps at once.
                 states.append(s_RD)
                 contexts.append(context_RD)
         out_NE = order.join(outputs) if outputs else self._read_out(order.join(states), order.join(contexts), x_NE)
@@ -205,32 +207,33 @@ class Rnn(TiedTables, Seq2Seq):
     def _advance(
         self, x_RE: Tensor, fed: Tensor, state: Tensor, annotations: Annotations | None, *, beams: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The output and the context after one more token, both [R, D], and the state."""
-        if annotations is None or self.alignment is None:  # `fed` is the summary
+        """Return the output and the context after one more token, both [R, D], and the new state."""
+        if annotations is None or self.alignment is None:
+            # `fed` is the summary.
             s_RD, state = self.decoder.step(torch.cat([x_RE, fed], dim=-1), state)
             return s_RD, fed, state
         if self.config.feeds == "context":
-            context_RD = self._look(top(state), annotations, beams)
+            context_RD = self._attend(top(state), annotations, beams)
             s_RD, state = self.decoder.step(torch.cat([x_RE, context_RD], dim=-1), state)
         else:
-            given = torch.cat([x_RE, fed], dim=-1) if self.config.feeds == "readout" else x_RE
-            s_RD, state = self.decoder.step(given, state)
-            context_RD = self._look(s_RD, annotations, beams)
+            input_RD = torch.cat([x_RE, fed], dim=-1) if self.config.feeds == "readout" else x_RE
+            s_RD, state = self.decoder.step(input_RD, state)
+            context_RD = self._attend(s_RD, annotations, beams)
         return s_RD, context_RD, state
 
-    def _look(self, s_RD: Tensor, annotations: Annotations, beams: int) -> Tensor:
+    def _attend(self, s_RD: Tensor, annotations: Annotations, beams: int) -> Tensor:
         assert self.alignment is not None
         context_BQD, _ = self.alignment(s_RD.unflatten(0, (-1, beams)), annotations)
         return context_BQD.flatten(0, 1)
 
     def _read_out(self, s_ND: Tensor, context_ND: Tensor, x_NE: Tensor) -> Tensor:
-        seen = [s_ND, context_ND, x_NE] if self.sees_token else [s_ND, context_ND]
-        return torch.tanh(self.readout(torch.cat(seen, dim=-1)))
+        inputs = [s_ND, context_ND, x_NE] if self.reads_token else [s_ND, context_ND]
+        return torch.tanh(self.readout(torch.cat(inputs, dim=-1)))
 
     # The rest of the contract
 
     @property
-    def fixed_shapes(self) -> bool:
+    def static_shapes(self) -> bool:
         return True
 
     def start(self, memory: RnnMemory, *, beams: int) -> RnnState:

@@ -1,13 +1,13 @@
-"""Attention of a recurrent decoder: how well a state s and an annotation h of the source fit together.
+"""Attention of a recurrent decoder: scores of a decoder state s and an annotation h of the source.
 
 dot        s·h                        Luong et al. 2015
-general    s·Wh                       likewise
-additive   v·tanh(Ws + Uh)            Bahdanau et al. 2015; Luong's "concat" is the same, W and U beside each other
+general    s·Wh                       Luong et al. 2015
+additive   v·tanh(Ws + Uh)            Bahdanau et al. 2015; Luong's "concat" is the same function
 
-With a window w the decoder also says where it looks, p = (S-1)·sigmoid(v·tanh(Ws)), and sees what lies between p-w and p+w,
-weighted by a bell of width w/2 around p (Luong's local-p).
+With a window w the decoder also predicts a position, p = (S-1)·sigmoid(v·tanh(Ws)). It attends to annotations from p-w to
+p+w, weighted by a Gaussian around p with standard deviation w/2 (Luong's local-p).
 
-Shapes: B sentences, Q states a sentence, S annotations of the longest one, D width of a state, E of an annotation.
+Shapes: B sentences, Q states per sentence, S annotations of the longest sentence, D width of a state, E of an annotation.
 """
 
 from __future__ import annotations
@@ -20,44 +20,44 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.ragged import Layout, Ragged
-from regard.kernels.halves import dtype_of_product
-from regard.nn.attend import Pattern, attend, attend_explicit
+from regard.nn.attend import AttentionMask, attend, attend_explicit
+from regard.nn.attention_log import current_log
+from regard.nn.device import product_dtype
 from regard.nn.linear import Linear
-from regard.nn.watch import watching
 
 Score = Literal["dot", "general", "additive", "concat"]
 
 
 @dataclass(frozen=True)
 class Annotations:
-    """The source as the decoder sees it."""
+    """The encoded source, padded, for attention."""
 
-    keys: Tensor  # what states are compared with: [B, S, D]
-    values: Tensor  # what is read: [B, S, E]
-    bias: Tensor  # zero, or minus infinity where there is no token: [B, 1, S]
+    keys: Tensor  # compared with states: [B, S, D]
+    values: Tensor  # averaged: [B, S, E]
+    bias: Tensor  # zero for tokens, minus infinity for padding: [B, 1, S]
     lengths: Tensor  # [B]
 
     @classmethod
     def made_of(cls, keys_MD: Tensor, values_MD: Tensor, layout: Layout) -> Annotations:
-        """Of a source with these keys and values."""
+        """Return the annotations of a source with these keys and values."""
         holes_BS = ~layout.mask
-        holes_BS[:, :1].fill_(False)  # empty sentences, of which nothing comes, see something
+        holes_BS[:, :1].fill_(False)  # an empty sentence needs one key for a finite softmax; its output is not used
         bias_BS = torch.zeros(holes_BS.shape, device=layout.device).masked_fill_(holes_BS, float("-inf"))
         lengths = (~holes_BS).sum(dim=1)
         return cls(layout.pad(keys_MD), layout.pad(values_MD), bias_BS[:, None], lengths)
 
     def of(self, sentences: Tensor) -> Annotations:
-        """Those of these sentences, in this order."""
+        """Return the annotations of these sentences, in this order."""
         parts = (self.keys, self.values, self.bias, self.lengths)
         return Annotations(*(part.index_select(0, sentences) for part in parts))
 
     def first(self, count: int) -> Annotations:
-        """Those of the first sentences."""
+        """Return the annotations of the first `count` sentences."""
         return Annotations(self.keys[:count], self.values[:count], self.bias[:count], self.lengths[:count])
 
 
 class Alignment(nn.Module):
-    """Weights over the source, and their mean of it."""
+    """Attention weights over the source, and the weighted mean of its values."""
 
     def __init__(self, score: Score, width: int, source_width: int, *, window: int | None = None) -> None:
         super().__init__()
@@ -71,32 +71,30 @@ class Alignment(nn.Module):
         self.v_where = nn.Parameter(torch.zeros(width)) if window is not None else None
 
     def annotate(self, source: Ragged) -> Annotations:
-        """What is computed once for a source."""
+        """Return the annotations of a source. Computed once per source."""
         keys = source.values if self.of_source is None else self.of_source(source.values)
         return Annotations.made_of(keys, source.values, source.layout)
 
     def forward(self, states_BQD: Tensor, source: Annotations) -> tuple[Tensor, Tensor]:
-        """What each state reads, [B, Q, E], and its weights, [B, Q, S]."""
+        """Return the weighted mean for each state, [B, Q, E], and its weights, [B, Q, S]."""
         scores_BQS = self._scores(states_BQD, source.keys).float() + source.bias
-        whole = self.window is None
-        weights = scores_BQS.softmax(dim=-1) if whole else self._around(states_BQD, scores_BQS, source)
-        seen = watching()
-        if seen is not None:
-            seen.add(
-                self, [one[None, :, :length] for one, length in zip(weights, source.lengths.tolist(), strict=True)]
-            )
+        local = self.window is not None
+        weights = self._local(states_BQD, scores_BQS, source) if local else scores_BQS.softmax(dim=-1)
+        log = current_log()
+        if log is not None:
+            log.add(self, [one[None, :, :length] for one, length in zip(weights, source.lengths.tolist(), strict=True)])
         return torch.bmm(weights.to(source.values.dtype), source.values), weights
 
-    def over(self, states_ND: Tensor, keys_MD: Tensor, values_ME: Tensor, pattern: Pattern) -> Tensor:
-        """What each state of a whole batch reads, [N, E], by dot products alone: the same as `forward`, by `attend`."""
+    def over(self, states_ND: Tensor, keys_MD: Tensor, values_ME: Tensor, mask: AttentionMask) -> Tensor:
+        """Return the weighted mean for each state of a flat batch, by `attend`: [N, E]. For "dot" without a window."""
         assert self.score == "dot" and self.window is None
-        q_NHK = (states_ND * math.sqrt(states_ND.size(-1)))[:, None]  # `attend` divides by it
-        q_NHK, k_MHK, v_MHV = (one.to(dtype_of_product(one)) for one in (q_NHK, keys_MD[:, None], values_ME[:, None]))
-        seen = watching()
-        if seen is None:
-            return attend(q_NHK, k_MHK, v_MHV, pattern)[:, 0]
-        read_NHV, weights = attend_explicit(q_NHK, k_MHK, v_MHV, pattern)
-        seen.add(self, weights)
+        q_NHK = (states_ND * math.sqrt(states_ND.size(-1)))[:, None]  # `attend` divides by this factor
+        q_NHK, k_MHK, v_MHV = (one.to(product_dtype(one)) for one in (q_NHK, keys_MD[:, None], values_ME[:, None]))
+        log = current_log()
+        if log is None:
+            return attend(q_NHK, k_MHK, v_MHV, mask)[:, 0]
+        read_NHV, weights = attend_explicit(q_NHK, k_MHK, v_MHV, mask)
+        log.add(self, weights)
         return read_NHV[:, 0]
 
     def _scores(self, states_BQD: Tensor, keys_BSD: Tensor) -> Tensor:
@@ -104,7 +102,7 @@ class Alignment(nn.Module):
             return torch.bmm(states_BQD, keys_BSD.transpose(1, 2))
         return torch.tanh(_each(self.of_state, states_BQD)[:, :, None] + keys_BSD[:, None]) @ self.v
 
-    def _around(self, states_BQD: Tensor, scores_BQS: Tensor, source: Annotations) -> Tensor:
+    def _local(self, states_BQD: Tensor, scores_BQS: Tensor, source: Annotations) -> Tensor:
         assert self.where is not None and self.v_where is not None and self.window is not None
         share_BQ = torch.sigmoid(torch.tanh(_each(self.where, states_BQD)) @ self.v_where).float()
         centre_BQ1 = (share_BQ * (source.lengths[:, None] - 1))[:, :, None]
@@ -115,6 +113,6 @@ class Alignment(nn.Module):
 
 
 def _each(linear: Linear, states_BQD: Tensor) -> Tensor:
-    """A layer over the states of all sentences."""
+    """Return the layer's output for the states of all sentences."""
     out: Tensor = linear(states_BQD.flatten(0, 1))
     return out.unflatten(0, states_BQD.shape[:2])

@@ -1,10 +1,11 @@
-"""Multi-head attention (section 3.2.2): the same `attend` for the three places the paper uses it.
+"""Multi-head attention (section 3.2.2).
 
-Self-attention of the encoder, masked self-attention of the decoder, and encoder-decoder attention. Each works on a whole
-ragged batch in training, and one token a row in search, where the rows of one sentence's beams look into shared keys.
+`SelfAttention`, `CrossAttention` and `PositionalAttention` are sub-layers of our models. They take flat tensors, and have a
+`step` for search: one token per row, where the beams of a sentence share its keys. They return their output and their input
+(see `Linear.and_input`). `MultiHeadAttention` is for use on its own, over batches in any form. All call `attend`.
 
 Shapes: N query tokens, M key tokens, D model width, H heads, K key width, V value width,
-        B sentences, Q rows a sentence (its beams), R = B * Q rows, G = B * H, S keys.
+        B sentences, Q rows per sentence (its beams), R = B * Q rows, G = B * H, S keys.
 """
 
 from __future__ import annotations
@@ -15,148 +16,265 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.errors import ConfigError, DataError
 from regard.kernels import cpu
-from regard.kernels.beside import split_columns
-from regard.nn.attend import Body, Pattern, attend, attend_explicit
-from regard.nn.cache import FixedCache, KeyValueCache, by_head, by_row
+from regard.kernels.split_columns import split_columns
+from regard.nn.attend import AttentionMask, Backend, attend, attend_explicit
+from regard.nn.attention_log import current_log
+from regard.nn.cache import KeyValueCache, StaticCache, by_head, by_row
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.linear import Linear
 from regard.nn.norms import Norm
 from regard.nn.positions import Rotation
-from regard.nn.watch import watching
+from regard.nn.sequences import Sequences, Tokens, flatten
 
-# Whether many small products are one call on a CPU. Without MKL they are a loop (LOG.md, "On a Neoverse N1").
+# Whether a batched product is one call on a CPU. Without MKL it is a loop (LOG.md, "On a Neoverse N1").
 BATCHED_PRODUCTS = torch.backends.mkl.is_available()
 
 
 @dataclass(frozen=True)
 class HeadShape:
-    """How many heads, and how wide their queries and keys, and their values, are."""
+    """The number of heads, and what each computes."""
 
     num_heads: int
-    key_width: int
+    key_width: int  # of queries and keys
     value_width: int
     normed: bool = False  # queries and keys pass through an RMSNorm each (Henry et al. 2020)
+    rotary: bool = False  # queries and keys of self-attention are rotated by their positions (Su et al. 2021)
+    bias: bool = False  # of the projections; the paper has none
+
+
+def head_shape(width: int, heads: int | HeadShape) -> HeadShape:
+    """Return the shape of this many heads that share the width equally, or the shape given."""
+    if isinstance(heads, HeadShape):
+        return heads
+    if heads < 1 or width % heads:
+        raise ConfigError(f"width is {width}, not a multiple of {heads} heads; give a HeadShape for other widths")
+    return HeadShape(heads, width // heads, width // heads)
 
 
 class MultiHead(nn.Module):
-    """What both kinds share: heads, dropout on the weights, and the output projection W^O. No biases, as published."""
+    """What all kinds share: heads, dropout on the weights, and the output projection W^O."""
 
-    def __init__(self, width: int, shape: HeadShape, *, dropout: float, noise: Noise, body: Body) -> None:
+    def __init__(
+        self, width: int, shape: HeadShape, *, dropout: float, noise: Noise | None = None, backend: Backend = "auto"
+    ) -> None:
         super().__init__()
         self.shape = shape
         self.dropout = Dropout(dropout, noise)
-        self.body = body
-        self.output = Linear(shape.num_heads * shape.value_width, [width], bias=False)
+        self.backend = backend
+        self.output = Linear(shape.num_heads * shape.value_width, [width], bias=shape.bias)
         self.query_norm = Norm("rms", shape.key_width) if shape.normed else None
         self.key_norm = Norm("rms", shape.key_width) if shape.normed else None
 
-    def look(self, q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, pattern: Pattern) -> Tensor:
-        """Attention over a whole batch, heads joined and projected: [N, D]."""
+    def attend_batch(self, q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, mask: AttentionMask) -> Tensor:
+        """Return the attention of a whole batch, heads joined and projected: [N, D]."""
         drop = self.dropout if self.dropout.active else None
-        seen = watching()
-        if seen is None:
-            heads_NHV = attend(q_NHK, k_MHK, v_MHV, pattern, body=self.body, drop=drop)
+        log = current_log()
+        if log is None:
+            heads_NHV = attend(q_NHK, k_MHK, v_MHV, mask, backend=self.backend, drop=drop)
         else:
-            heads_NHV, weights = attend_explicit(q_NHK, k_MHK, v_MHV, pattern, drop)
-            seen.add(self, weights)
+            heads_NHV, weights = attend_explicit(q_NHK, k_MHK, v_MHV, mask, drop)
+            log.add(self, weights)
         return self.output(heads_NHV.flatten(1))
 
-    def look_once(self, q_RHK: Tensor, k_GSK: Tensor, v_GSV: Tensor, bias_GQS: Tensor) -> Tensor:
-        """Attention of one token a row into its sentence's keys, heads joined and projected: [R, D].
+    def attend_step(self, q_RHK: Tensor, k_GSK: Tensor, v_GSV: Tensor, bias_GQS: Tensor) -> Tensor:
+        """Return the attention of one token per row to its sentence's keys, heads joined and projected: [R, D].
 
-        For so few queries two batched products beat the fused kernel, where they are one call each.
-        The bias may be wider than long.
+        For so few queries two batched products are faster than the fused kernel, if each of them is one call.
+        The bias may have size 1 in its first two dimensions.
         """
         if cpu.usable(q_RHK):
-            return self.output(cpu.look(q_RHK, k_GSK, v_GSV, bias_GQS))
+            return self.output(cpu.attend_step(q_RHK, k_GSK, v_GSV, bias_GQS))
         num_sentences = k_GSK.size(0) // q_RHK.size(1)
         if not BATCHED_PRODUCTS and not q_RHK.is_cuda:
-            return self.output(_look_fused(q_RHK, k_GSK, v_GSV, bias_GQS, num_sentences))
+            return self.output(_attend_step_fused(q_RHK, k_GSK, v_GSV, bias_GQS, num_sentences))
         q_GQK = by_head(q_RHK, num_sentences)
         scale = q_GQK.size(-1) ** -0.5
         scores_GQS = torch.baddbmm(bias_GQS, q_GQK, k_GSK.transpose(1, 2), alpha=scale)
         heads_GQV = torch.bmm(scores_GQS.softmax(dim=-1), v_GSV)
         return self.output(by_row(heads_GQV, num_sentences))
 
+    def _queries(self, q: Tensor) -> Tensor:
+        """[N, H * K] to normed queries [N, H, K]."""
+        return _normed(q.view(-1, self.shape.num_heads, self.shape.key_width), self.query_norm)
+
+    def _keys(self, k: Tensor) -> Tensor:
+        """[M, H * K] to normed keys [M, H, K]."""
+        return _normed(k.view(-1, self.shape.num_heads, self.shape.key_width), self.key_norm)
+
+    def _values(self, v: Tensor) -> Tensor:
+        """[M, H * V] to [M, H, V]."""
+        return v.view(-1, self.shape.num_heads, self.shape.value_width)
+
+    @property
+    def _widths(self) -> tuple[int, int]:
+        """Widths of the keys and of the values of all heads."""
+        return self.shape.num_heads * self.shape.key_width, self.shape.num_heads * self.shape.value_width
+
 
 class SelfAttention(MultiHead):
-    """Queries, keys and values of one sequence, from one projection."""
+    """Attention whose queries, keys and values come from one sequence, by one projection."""
 
-    def __init__(self, width: int, shape: HeadShape, *, dropout: float, noise: Noise, body: Body) -> None:
-        super().__init__(width, shape, dropout=dropout, noise=noise, body=body)
-        H, K, V = shape.num_heads, shape.key_width, shape.value_width
-        self.project = Linear(width, [H * K, H * K, H * V], bias=False)
+    def __init__(
+        self, width: int, shape: HeadShape, *, dropout: float, noise: Noise | None = None, backend: Backend = "auto"
+    ) -> None:
+        super().__init__(width, shape, dropout=dropout, noise=noise, backend=backend)
+        keys, values = self._widths
+        self.project = Linear(width, [keys, keys, values], bias=shape.bias)
 
     def _split(self, projected: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, Tensor]:
-        H, K, V = self.shape.num_heads, self.shape.key_width, self.shape.value_width
-        q, k, v = split_columns(projected, [H * K, H * K, H * V])
-        q_NHK, k_NHK, v_NHV = q.view(-1, H, K), k.view(-1, H, K), v.view(-1, H, V)
-        q_NHK, k_NHK = _normed(q_NHK, self.query_norm), _normed(k_NHK, self.key_norm)
+        keys, values = self._widths
+        q, k, v = split_columns(projected, [keys, keys, values])
+        q_NHK, k_NHK, v_NHV = self._queries(q), self._keys(k), self._values(v)
         return (q_NHK, k_NHK, v_NHV) if rotation is None else (rotation(q_NHK), rotation(k_NHK), v_NHV)
 
-    def forward(self, x_ND: Tensor, pattern: Pattern, rotation: Rotation | None = None) -> tuple[Tensor, Tensor]:
-        """The branch, and the input again (`Linear.and_input`)."""
+    def forward(self, x_ND: Tensor, mask: AttentionMask) -> tuple[Tensor, Tensor]:
+        """Return the output and the input."""
+        rotation = mask.rotation(self.shape.key_width) if self.shape.rotary else None
         projected, x_ND = self.project.and_input(x_ND)
-        return self.look(*self._split(projected, rotation), pattern), x_ND
+        return self.attend_batch(*self._split(projected, rotation), mask), x_ND
 
     def step(
-        self, x_RD: Tensor, cache: KeyValueCache | FixedCache, bias_GQS: Tensor, rotation: Rotation | None = None
+        self, x_RD: Tensor, cache: KeyValueCache | StaticCache, bias_GQS: Tensor, rotation: Rotation | None = None
     ) -> Tensor:
-        """One more token a row: its keys and values join the cache, then it looks at all that the bias lets it see."""
+        """Return the output for one more token per row, and add its key and value to the cache."""
         q_RHK, k_RHK, v_RHV = self._split(self.project(x_RD), rotation)
         keys, values = cache.append(k_RHK, v_RHV)
-        return self.look_once(q_RHK, keys, values, bias_GQS)
+        return self.attend_step(q_RHK, keys, values, bias_GQS)
 
 
 class CrossAttention(MultiHead):
-    """Queries of the decoder, keys and values of the encoder's output."""
+    """Attention whose queries come from the decoder, and whose keys and values come from the encoder's output."""
 
-    def __init__(self, width: int, shape: HeadShape, *, dropout: float, noise: Noise, body: Body) -> None:
-        super().__init__(width, shape, dropout=dropout, noise=noise, body=body)
-        H, K, V = shape.num_heads, shape.key_width, shape.value_width
-        self.query = Linear(width, [H * K], bias=False)
-        self.memory = Linear(width, [H * K, H * V], bias=False)
+    def __init__(
+        self, width: int, shape: HeadShape, *, dropout: float, noise: Noise | None = None, backend: Backend = "auto"
+    ) -> None:
+        super().__init__(width, shape, dropout=dropout, noise=noise, backend=backend)
+        keys, values = self._widths
+        self.query = Linear(width, [keys], bias=shape.bias)
+        self.memory = Linear(width, [keys, values], bias=shape.bias)
 
     def keys_values(self, memory_MD: Tensor) -> tuple[Tensor, Tensor]:
-        """The encoder's output as keys [M, H, K] and values [M, H, V]; search computes them once a sentence."""
-        H, K, V = self.shape.num_heads, self.shape.key_width, self.shape.value_width
-        k, v = split_columns(self.memory(memory_MD), [H * K, H * V])
-        return _normed(k.view(-1, H, K), self.key_norm), v.view(-1, H, V)
+        """Return the keys [M, H, K] and values [M, H, V] of the encoder's output. Search computes them once per sentence."""
+        k, v = split_columns(self.memory(memory_MD), self._widths)
+        return self._keys(k), self._values(v)
 
-    def _queries(self, q: Tensor) -> Tensor:
-        return _normed(q.view(-1, self.shape.num_heads, self.shape.key_width), self.query_norm)
-
-    def forward(self, x_ND: Tensor, memory_MD: Tensor, pattern: Pattern) -> tuple[Tensor, Tensor]:
-        """The branch, and the input again (`Linear.and_input`)."""
+    def forward(self, x_ND: Tensor, memory_MD: Tensor, mask: AttentionMask) -> tuple[Tensor, Tensor]:
+        """Return the output and the input."""
         projected, x_ND = self.query.and_input(x_ND)
-        return self.look(self._queries(projected), *self.keys_values(memory_MD), pattern), x_ND
+        return self.attend_batch(self._queries(projected), *self.keys_values(memory_MD), mask), x_ND
 
     def step(self, x_RD: Tensor, k_GSK: Tensor, v_GSV: Tensor, bias_GQS: Tensor) -> Tensor:
-        """One token a row, into keys and values that all beams of a sentence share."""
-        return self.look_once(self._queries(self.query(x_RD)), k_GSK, v_GSV, bias_GQS)
+        """Return the output for one token per row. All beams of a sentence share its keys and values."""
+        return self.attend_step(self._queries(self.query(x_RD)), k_GSK, v_GSV, bias_GQS)
 
 
 class PositionalAttention(MultiHead):
-    """Queries and keys of positions, values of the sequence: where to look, whatever stands there (Gu et al. 2018)."""
+    """Attention whose queries and keys come from positions, and whose values come from the sequence (Gu et al. 2018)."""
 
-    def __init__(self, width: int, shape: HeadShape, *, dropout: float, noise: Noise, body: Body) -> None:
-        super().__init__(width, shape, dropout=dropout, noise=noise, body=body)
-        H, K, V = shape.num_heads, shape.key_width, shape.value_width
-        self.places = Linear(width, [H * K, H * K], bias=False)
-        self.value = Linear(width, [H * V], bias=False)
+    def __init__(
+        self, width: int, shape: HeadShape, *, dropout: float, noise: Noise | None = None, backend: Backend = "auto"
+    ) -> None:
+        super().__init__(width, shape, dropout=dropout, noise=noise, backend=backend)
+        keys, values = self._widths
+        self.places = Linear(width, [keys, keys], bias=shape.bias)
+        self.value = Linear(width, [values], bias=shape.bias)
 
-    def forward(self, x_ND: Tensor, places_ND: Tensor, pattern: Pattern) -> tuple[Tensor, Tensor]:
-        """The branch, and the input again (`Linear.and_input`)."""
-        H, K, V = self.shape.num_heads, self.shape.key_width, self.shape.value_width
+    def forward(self, x_ND: Tensor, places_ND: Tensor, mask: AttentionMask) -> tuple[Tensor, Tensor]:
+        """Return the output and the input."""
+        keys, _ = self._widths
         v, x_ND = self.value.and_input(x_ND)
-        q, k = split_columns(self.places(places_ND), [H * K, H * K])
-        q_NHK, k_NHK = _normed(q.view(-1, H, K), self.query_norm), _normed(k.view(-1, H, K), self.key_norm)
-        return self.look(q_NHK, k_NHK, v.view(-1, H, V), pattern), x_ND
+        q, k = split_columns(self.places(places_ND), [keys, keys])
+        return self.attend_batch(self._queries(q), self._keys(k), self._values(v), mask), x_ND
 
 
-def _look_fused(q_RHK: Tensor, k_GSK: Tensor, v_GSV: Tensor, bias_GQS: Tensor, num_sentences: int) -> Tensor:
-    """What `look_once` projects, from PyTorch's fused kernel."""
+class MultiHeadAttention(SelfAttention):
+    """Multi-head attention for use on its own: to the sequence itself, or to a memory.
+
+    >>> attention = MultiHeadAttention(512, heads=8)
+    >>> y = attention(x, mask, causal=True)                             # x [B, T, D], mask [B, T], True for real tokens
+    >>> y = attention(x, mask, memory=encoded, memory_mask=source_mask)
+    >>> y = attention(ragged)                                           # a Ragged of [N, D]
+
+    `project.weight` stacks the rows of W^Q, W^K and W^V, as `in_proj_weight` of `torch.nn.MultiheadAttention` does;
+    `output.weight` is W^O. Without `noise`, dropout uses PyTorch's global generators.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int | HeadShape,
+        *,
+        dropout: float = 0.0,
+        noise: Noise | None = None,
+        backend: Backend = "auto",
+    ) -> None:
+        super().__init__(width, head_shape(width, heads), dropout=dropout, noise=noise, backend=backend)
+
+    def forward(  # type: ignore[override]
+        self,
+        x: Sequences,
+        mask: Tensor | AttentionMask | None = None,
+        *,
+        memory: Sequences | None = None,
+        memory_mask: Tensor | AttentionMask | None = None,
+        causal: bool = False,
+        window: int | None = None,
+    ) -> Sequences:
+        """Return the output in the form of x (see `nn.sequences`).
+
+        `causal` hides later positions, and `window` those that are more than this far away; both are for self-attention.
+        An AttentionMask as `mask` (self-attention) or as `memory_mask` replaces both, and gives a flat tensor its layout.
+        """
+        if memory is None:
+            tokens, own = flatten_own(x, mask, causal=causal, window=window)
+            return tokens.restore(super().forward(tokens.values, own)[0])
+        if causal or window is not None:
+            raise DataError("causal and window are for self-attention; leave them out, or leave out the memory")
+        given = memory_mask if isinstance(memory_mask, AttentionMask) else mask
+        tokens = flatten(x, given.queries if isinstance(given, AttentionMask) else given)
+        memory_MD, across = flatten_memory(tokens, memory, memory_mask)
+        keys, values = self._widths
+        q, kv = self._project(tokens.values, 0, keys), self._project(memory_MD, keys, 2 * keys + values)
+        k, v = kv.split([keys, values], dim=-1)
+        return tokens.restore(self.attend_batch(self._queries(q), self._keys(k), self._values(v), across))
+
+    def _project(self, x_ND: Tensor, begin: int, end: int) -> Tensor:
+        """Return these columns of the projection."""
+        bias = self.project.bias
+        return F.linear(x_ND, self.project.weight[begin:end], None if bias is None else bias[begin:end])
+
+
+def flatten_own(
+    x: Sequences, mask: Tensor | AttentionMask | None, *, causal: bool, window: int | None
+) -> tuple[Tokens, AttentionMask]:
+    """Return the real tokens of a batch, and the mask of self-attention."""
+    if not isinstance(mask, AttentionMask):
+        tokens = flatten(x, mask)
+        return tokens, AttentionMask(tokens.layout, causal=causal, window=window)
+    if causal or window is not None:
+        raise DataError("an AttentionMask was given together with causal or window; give them to AttentionMask instead")
+    return flatten(x, mask.queries), mask
+
+
+def flatten_memory(
+    tokens: Tokens, memory: Sequences, memory_mask: Tensor | AttentionMask | None
+) -> tuple[Tensor, AttentionMask]:
+    """Return the real tokens of the memory, [M, D], and the mask of cross-attention to them."""
+    if isinstance(memory_mask, AttentionMask):
+        return flatten(memory, memory_mask.keys).values, memory_mask
+    found = flatten(memory, memory_mask)
+    if found.layout.num_sentences != tokens.layout.num_sentences:
+        raise DataError(
+            f"the batch has {tokens.layout.num_sentences} sentences but the memory has {found.layout.num_sentences}; "
+            "give one memory per sentence"
+        )
+    return found.values, AttentionMask(tokens.layout, found.layout)
+
+
+def _attend_step_fused(q_RHK: Tensor, k_GSK: Tensor, v_GSV: Tensor, bias_GQS: Tensor, num_sentences: int) -> Tensor:
+    """Return what `attend_step` projects, computed by PyTorch's fused kernel."""
     R, H, K = q_RHK.shape
     q_BHQK = q_RHK.view(num_sentences, -1, H, K).transpose(1, 2)
     k_BHSK, v_BHSV = k_GSK.unflatten(0, (num_sentences, H)), v_GSV.unflatten(0, (num_sentences, H))
@@ -167,5 +285,5 @@ def _look_fused(q_RHK: Tensor, k_GSK: Tensor, v_GSV: Tensor, bias_GQS: Tensor, n
 
 
 def _normed(x_NHK: Tensor, norm: Norm | None) -> Tensor:
-    """Each head's vector normed, where asked for."""
+    """Return each head's vectors, normed if there is a norm."""
     return x_NHK if norm is None else norm(x_NHK.flatten(0, 1)).view(x_NHK.shape)

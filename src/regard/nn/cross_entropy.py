@@ -1,49 +1,79 @@
-"""Label-smoothed cross-entropy, summed over tokens: of logits, or of an output layer whose logits are never all held.
+"""Label-smoothed cross-entropy: of logits, or of an output layer whose logits are never all in memory.
 
-The smoothed target puts 1 - ε on the right token and ε/V on every one of the V (Szegedy et al. 2015; section 5.4).
+The smoothed target has 1 - ε for the right token, plus ε/V for each of the V tokens (Szegedy et al. 2015; section 5.4).
 
 Shapes: N tokens, D width, V vocabulary, C tokens of a chunk.
 """
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
 from regard import kernels
-from regard.kernels.halves import dtype_of_product, half
+from regard.data.ragged import Ragged
+from regard.errors import DataError
+from regard.nn.device import cast_weight, product_dtype
+from regard.nn.sequences import Sequences, to_ragged
 
 
 def cross_entropy(logits_NV: Tensor, labels_N: Tensor, *, smoothing: float) -> Tensor:
-    """Summed smoothed cross-entropy of logits: the reference for `linear_cross_entropy`."""
-    logp_NV = logits_NV.float().log_softmax(dim=-1)
+    """Return the summed smoothed cross-entropy of logits: the reference for `linear_cross_entropy`."""
+    logp_NV = logits_NV.to(_wide(logits_NV)).log_softmax(dim=-1)
     right = logp_NV.gather(1, labels_N[:, None]).sum()
     return -(1 - smoothing) * right - smoothing / logits_NV.size(-1) * logp_NV.sum()
 
 
+def label_smoothed_cross_entropy(
+    logits: Sequences,
+    labels: Sequences,
+    mask: Tensor | None = None,
+    *,
+    smoothing: float = 0.0,
+    reduction: Literal["mean", "sum"] = "mean",
+) -> Tensor:
+    """Return the cross-entropy of a batch, per token or summed, without gradients of padding.
+
+    Logits are ragged, or padded [B, T, V]; labels are ragged, or [B, T]. The mask, [B, T], is True for labels that count.
+    """
+    logits_NV, labels_N = (
+        one.values if isinstance(one, Ragged) else to_ragged(one, mask).values for one in (logits, labels)
+    )
+    if logits_NV.size(0) != labels_N.size(0):
+        raise DataError(f"there are logits of {logits_NV.size(0)} tokens but labels of {labels_N.size(0)}")
+    total = cross_entropy(logits_NV, labels_N, smoothing=smoothing)
+    return total / labels_N.size(0) if reduction == "mean" else total
+
+
 def linear_cross_entropy(hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, *, smoothing: float) -> Tensor:
-    """Summed smoothed cross-entropy of hidden @ weightᵀ, a chunk of tokens at a time."""
+    """Return the summed smoothed cross-entropy of hidden @ weightᵀ, computed for one chunk of tokens at a time."""
     return _LinearCrossEntropy.apply(hidden_ND, weight_VD, labels_N, smoothing)  # type: ignore[no-untyped-call]
 
 
-CHUNK_LOGITS = 2**20  # logits held at a time: they stay in a CPU's cache between the passes over them
-CHUNK_LOGITS_GPU = 2**28  # large enough to fill a GPU, small enough to fit on it
+def _wide(x: Tensor) -> torch.dtype:
+    """Return the precision of what is not a product: float32, or float64 for float64 numbers."""
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+CHUNK_LOGITS = 2**20  # logits in memory at a time: they stay in a CPU's cache between the passes over them
+CHUNK_LOGITS_GPU = 2**28  # enough to fill a GPU's processors, few enough for its memory
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """Loss and both gradients in one pass over the chunks, so that no logits wait for the backward pass.
+    """Compute the loss and both gradients in one pass over the chunks, so that no logits are kept for the backward pass.
 
-    With p = softmax(logits) the gradient of the logits is p - ε/V - (1 - ε)·onehot. Only p is a full matrix; in float32 the
-    other two terms reach the gradients through a column sum and a gather, without touching V entries a token.
+    With p = softmax(logits), the gradient of the logits is p - ε/V - (1 - ε)·onehot. Only p is a full matrix: in float32
+    the other two terms enter the gradients through a column sum and a gather, without touching V entries per token.
     """
 
     @staticmethod
     def forward(ctx, hidden_ND, weight_VD, labels_N, smoothing):  # type: ignore[no-untyped-def]
-        dtype = dtype_of_product(hidden_ND)
-        with torch.autocast(
-            hidden_ND.device.type, enabled=False
-        ):  # the casts are ours: products in `dtype`, everything else in float32
-            hidden, weight = hidden_ND.to(dtype), half(weight_VD, dtype)
+        dtype = product_dtype(hidden_ND)
+        # The casts are explicit: products in `dtype`, everything else in float32.
+        with torch.autocast(hidden_ND.device.type, enabled=False):
+            hidden, weight = hidden_ND.to(dtype), cast_weight(weight_VD, dtype)
             compute = _fused_loss_and_gradients if kernels.usable(hidden) else _loss_and_gradients
             total, grad_hidden, grad_weight = compute(
                 hidden, weight, labels_N, smoothing, gradients=any(ctx.needs_input_grad[:2])
@@ -54,46 +84,47 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, scale):  # type: ignore[no-untyped-def]
-        assert ctx.gradients is not None, "the gradient of this loss can be asked for once"
+        assert ctx.gradients is not None, "the gradient of this loss can be computed only once"
         grad_hidden, grad_weight = ctx.gradients
-        ctx.gradients = None  # scaled in place: they are as large as the output layer
+        ctx.gradients = None  # they are scaled in place, because they are as large as the output layer
         return grad_hidden.mul_(scale).to(ctx.dtypes[0]), grad_weight.mul_(scale).to(ctx.dtypes[1]), None, None
 
 
 def _loss_and_gradients(
     hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float, *, gradients: bool
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The summed loss, and its gradients with respect to hidden and weight where asked for."""
+    """Return the summed loss and, if `gradients`, its gradients with respect to hidden and weight."""
     V = weight_VD.size(0)
-    total = hidden_ND.new_zeros((), dtype=torch.float32)
+    wide = _wide(hidden_ND)
+    total = hidden_ND.new_zeros((), dtype=wide)
     grad_hidden = torch.empty_like(hidden_ND) if gradients else None
-    grad_weight = torch.zeros_like(weight_VD, dtype=torch.float32) if gradients else None
+    grad_weight = torch.zeros_like(weight_VD, dtype=wide) if gradients else None
     columns_D = weight_VD.sum(dim=0)
     chunk = max(1, (CHUNK_LOGITS if hidden_ND.device.type == "cpu" else CHUNK_LOGITS_GPU) // V)
     for begin in range(0, hidden_ND.size(0), chunk):
         hidden_CD, labels_C = hidden_ND[begin : begin + chunk], labels_N[begin : begin + chunk]
-        logits_CV = torch.mm(hidden_CD, weight_VD.t()).float()
+        logits_CV = torch.mm(hidden_CD, weight_VD.t()).to(wide)
         right_C, best_C = logits_CV.gather(1, labels_C[:, None])[:, 0], logits_CV.amax(dim=1)
         p_CV = torch.softmax(logits_CV, dim=-1, out=logits_CV)
-        mean_C = (hidden_CD @ columns_D).float() / V
-        # The best token's p is exp(best - log Z). Differences first, so that a likely token's small loss keeps its digits.
+        mean_C = (hidden_CD @ columns_D).to(wide) / V
+        # The best token's p is exp(best - log Z). Taking differences first keeps the digits of a likely token's small loss.
         missed_C = (1 - smoothing) * (best_C - right_C) + smoothing * (best_C - mean_C)
         total += (missed_C - p_CV.amax(dim=1).log()).sum()
         if grad_hidden is None or grad_weight is None:
             continue
         out_CD = grad_hidden[begin : begin + chunk]
-        if hidden_ND.dtype == torch.float32:
+        if hidden_ND.dtype == wide:
             torch.mm(p_CV, weight_VD, out=out_CD)
             out_CD.sub_(weight_VD.index_select(0, labels_C), alpha=1 - smoothing).sub_(columns_D, alpha=smoothing / V)
             grad_weight.addmm_(p_CV.t(), hidden_CD).index_add_(0, labels_C, hidden_CD, alpha=smoothing - 1)
-        else:  # near p = 1 the difference must be taken before rounding to half precision
+        else:  # near p = 1 the difference must be taken before p is rounded to half precision
             p_CV.sub_(smoothing / V).scatter_add_(
                 1, labels_C[:, None], p_CV.new_full((len(labels_C), 1), smoothing - 1)
             )
             gradient_CV = p_CV.to(hidden_ND.dtype)
             torch.mm(gradient_CV, weight_VD, out=out_CD)
             grad_weight += torch.mm(gradient_CV.t(), hidden_CD)
-    if grad_weight is not None and hidden_ND.dtype == torch.float32:
+    if grad_weight is not None and hidden_ND.dtype == wide:
         grad_weight.sub_(hidden_ND.sum(dim=0), alpha=smoothing / V)
     return total, grad_hidden, grad_weight
 
@@ -101,7 +132,10 @@ def _loss_and_gradients(
 def _fused_loss_and_gradients(
     hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float, *, gradients: bool
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The same by a kernel that turns logits into their gradient in place; tokens with a negative label do not count."""
+    """Return what `_loss_and_gradients` returns, by a kernel that overwrites logits with their gradient.
+
+    Tokens with a negative label do not count.
+    """
     from regard.kernels.linear import product_float32
     from regard.kernels.loss import cross_entropy_, empty_logits
 

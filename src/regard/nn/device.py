@@ -1,8 +1,10 @@
-"""Which device, and which precision it is good at."""
+"""Devices, the precision of matrix products on them, and the library that computes the products."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import platform
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal
 
 import torch
@@ -11,10 +13,11 @@ from torch import Tensor
 from regard.errors import ConfigError
 
 Precision = Literal["auto", "float32", "bfloat16"]
+ON_ARM = platform.machine() == "aarch64"
 
 
 def pick_device(name: str) -> torch.device:
-    """The device of that name; "auto" takes a GPU where there is one."""
+    """Return the device of that name. "auto" is a GPU if there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -23,23 +26,24 @@ def pick_device(name: str) -> torch.device:
         raise ConfigError(f"there is no kind of device called {name!r}; use auto, cpu, cuda or cuda:N") from error
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         found = torch.cuda.device_count()
-        raise ConfigError(f"{name!r} was asked for but this machine shows {found} CUDA devices; use device=cpu or auto")
+        raise ConfigError(f"device is {name!r}, but this machine has {found} CUDA devices; use device=cpu or auto")
     if device.type not in ("cpu", "cuda"):
         raise ConfigError(f"device {name!r} is not supported; use auto, cpu, cuda or cuda:N")
     return device
 
 
 def use_device(device: torch.device) -> torch.device:
-    """The device, made the current one: kernels run on that."""
+    """Make the device the current one, on which kernels run, and return it."""
     if device.type == "cuda" and device.index is not None:
         torch.cuda.set_device(device)
     return device
 
 
 def pick_precision(wanted: Precision, device: torch.device) -> torch.dtype:
-    """The dtype that matrix products run in. On a GPU "auto" is bfloat16 where the hardware has it.
+    """Return the dtype of matrix products. On a GPU "auto" is bfloat16 if the hardware supports it.
 
-    On a CPU "auto" is float32, which resumes bit for bit; bfloat16 is for the asking, but not emulated (~200 times slower).
+    On a CPU "auto" is float32, so that a run resumes bit for bit. bfloat16 must be requested, and needs hardware support:
+    emulation is about 200 times slower.
     """
     if device.type == "cuda":
         has_bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
@@ -50,23 +54,71 @@ def pick_precision(wanted: Precision, device: torch.device) -> torch.dtype:
 
 
 def cpu_has_bfloat16() -> bool:
-    """Whether this CPU multiplies bfloat16 matrices in hardware."""
+    """Return whether this CPU multiplies bfloat16 matrices in hardware."""
     flags = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
     return bool(flags.get("amx_bf16") or flags.get("avx512_bf16") or flags.get("bf16") or flags.get("arm_bf16"))
 
 
 def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[object]:
-    """The context that a forward pass runs in; does nothing for float32."""
+    """Return the context of a forward pass. It does nothing for float32."""
     return nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype=dtype)
 
 
 def stream_dtype(weight: Tensor) -> torch.dtype:
-    """What the residual stream is carried in: on a GPU the precision of the products, which halves what norms move."""
+    """Return the dtype of the residual stream: on a GPU that of the products, which halves the memory traffic of norms."""
     half = weight.is_cuda and torch.is_autocast_enabled("cuda")
     return torch.get_autocast_dtype("cuda") if half else weight.dtype
 
 
+def product_dtype(x: Tensor) -> torch.dtype:
+    """Return the precision of products with x: autocast's where it is enabled, else that of x."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+
+
+_casts: dict[int, Tensor] = {}  # by the identity of the weight
+
+
+@contextmanager
+def precast(weights: Sequence[Tensor], dtype: torch.dtype) -> Iterator[None]:
+    """Cast these weights to the precision of products, all in one call. Inside the context, `cast_weight` returns them."""
+    wanted = {id(one): one for one in weights if one.is_cuda and one.dtype != dtype}
+    copies = [torch.empty_like(one, dtype=dtype) for one in wanted.values()]
+    if copies:
+        with torch.no_grad():
+            torch._foreach_copy_(copies, list(wanted.values()))
+    _casts.update(zip(wanted, copies, strict=True))
+    try:
+        yield
+    finally:
+        _casts.clear()
+
+
+def cast_weight(weight: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the weight in this precision, without gradient."""
+    known = _casts.get(id(weight))
+    return weight.detach().to(dtype) if known is None else known
+
+
+@contextmanager
+def own_blas(device: torch.device, precision: torch.dtype) -> Iterator[None]:
+    """Let PyTorch's own BLAS compute all float32 products of training on an Arm CPU. A switch for the whole process.
+
+    There PyTorch gives xWᵀ to oneDNN and the Arm Compute Library, which reach 62 GFLOP/s where its own BLAS reaches 69
+    (LOG.md, "On a Neoverse N1"), and the two products of the backward pass to its own BLAS.
+    """
+    if not ON_ARM or device.type != "cpu" or precision != torch.float32:
+        yield
+        return
+    before = torch.backends.mkldnn.enabled
+    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        torch.backends.mkldnn.enabled = before
+
+
 def use_threads(count: int) -> None:
-    """Sets how many CPU threads PyTorch uses; 0 leaves its choice."""
+    """Set the number of CPU threads of PyTorch. 0 keeps PyTorch's choice."""
     if count > 0:
         torch.set_num_threads(count)

@@ -1,8 +1,8 @@
 """Products of 8-bit integers, for search on a CPU: up to three times as fast as float32 (LOG.md, "On a Neoverse N1").
 
-A row of the matrix has a scale of its own, made once, and so has a row that is multiplied with it, made when it comes. The
-sums of products are whole numbers and exact, so here a row does not depend on the rows beside it. (What stays float32
-does, in its last digit, and a number between two integers may then become the other one.)
+Each row of the matrix has a scale, computed once. Each row of the input has a scale, computed for every product. Sums of
+integer products are exact, so a row of the result does not depend on the other rows of the batch. (The float32 parts of a
+model do, in the last digit, and a number halfway between two integers may then be rounded the other way.)
 
 Shapes: N rows, D width in, F width out.
 """
@@ -14,12 +14,12 @@ from torch import Tensor
 
 from regard.errors import ConfigError
 
-FEWEST = 2**17  # numbers of a matrix from which it pays to make its input integers
+FEWEST = 2**17  # entries of the smallest matrix for which quantizing the input pays
 LARGEST = 127
 
 
 def refuse_without_int8(device: torch.device) -> None:
-    """Says what is missing where such products cannot be had."""
+    """Raise ConfigError if 8-bit products are not available on this device."""
     if device.type != "cpu":
         raise ConfigError(f"8-bit integers are for a CPU, and this is {device.type}; leave out int8, or use device=cpu")
     if not torch.backends.mkldnn.is_available():
@@ -27,15 +27,15 @@ def refuse_without_int8(device: torch.device) -> None:
 
 
 class Int8Matrix:
-    """A matrix [F, D] as integers."""
+    """A matrix [F, D] of 8-bit integers."""
 
     @classmethod
     def of(cls, weight_FD: Tensor) -> Int8Matrix | None:
-        """Such a matrix, where it is large enough to be the faster one, however many rows there will be."""
+        """Return the matrix as integers if it is large enough to be faster for any number of rows, else None."""
         return cls(weight_FD) if weight_FD.numel() >= FEWEST else None
 
     def __init__(self, weight_FD: Tensor) -> None:
-        weight_FD = weight_FD.detach().float().contiguous()  # row by row: another order would be packed wrongly
+        weight_FD = weight_FD.detach().float().contiguous()  # row-major: qlinear_prepack packs another order wrongly
         largest_F1 = _largest(weight_FD)
         integers_FD = (weight_FD * (LARGEST / largest_F1)).round_().to(torch.int8)
         self.packed = torch.ops.onednn.qlinear_prepack(integers_FD, None)
@@ -43,11 +43,11 @@ class Int8Matrix:
         self.one, self.zero = torch.ones(1), torch.zeros(1, dtype=torch.int64)
 
     def fits(self, x_ND: Tensor) -> bool:
-        """Whether to use it for these rows: for all, or one would depend on how many are beside it."""
+        """Return True: used for any number of rows, so that results do not depend on the batch size."""
         return True
 
     def times(self, x_ND: Tensor, bias_F: Tensor | None = None, *, relu: bool = False) -> Tensor:
-        """xWᵀ + b, or max(0, xWᵀ + b): [N, F], of float32."""
+        """Return xWᵀ + b, or max(0, xWᵀ + b), in float32: [N, F]."""
         largest_N1 = _largest(x_ND)
         integers_ND = (x_ND * (LARGEST / largest_N1)).round_().to(torch.int8)
         sums_NF = torch.ops.onednn.qlinear_pointwise(
@@ -58,5 +58,5 @@ class Int8Matrix:
 
 
 def _largest(x_ND: Tensor) -> Tensor:
-    """The largest magnitude of each row, or so little that it is nothing and 127 over it is still a number: [N, 1]."""
+    """Return the largest magnitude of each row: [N, 1]. A row of zeros gets a tiny number, so that 127 over it is finite."""
     return x_ND.abs().amax(dim=-1, keepdim=True).clamp_(min=1e-30)

@@ -1,6 +1,6 @@
-"""Linear layers: several side by side in one matrix, and the output layer.
+"""Linear layers: several projections in one matrix, and the output layer.
 
-Shapes: N rows, D width, V vocabulary.
+Shapes: N rows, D width in, F width out, V vocabulary.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import kernels
+from regard.nn.device import cast_weight, product_dtype
 from regard.nn.int8 import Int8Matrix
 from regard.nn.packed import PackedMatrix
 
@@ -19,16 +20,16 @@ FEW_ROWS = 64 if torch.backends.mkl.is_available() else 128  # measured on a Xeo
 
 
 class Linear(nn.Linear):
-    """Projections of the given widths side by side, each initialised as if it stood alone (Xavier), biases zero."""
+    """Several projections in one matrix. Each is initialized as if it stood alone (Xavier); biases are zero."""
 
     def __init__(self, width_in: int, widths_out: Sequence[int], *, bias: bool) -> None:
         self.widths_out = list(widths_out)
         super().__init__(width_in, sum(widths_out), bias=bias)
-        self.for_search: PackedMatrix | Int8Matrix | None = None  # the weight as search multiplies it
+        self.for_search: PackedMatrix | Int8Matrix | None = None  # the weight in the layout for search
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draws the first weights; PyTorch calls it."""
+        """Initialize the weights. Called by PyTorch."""
         for block in self.weight.split(self.widths_out):
             nn.init.xavier_uniform_(block)
         if self.bias is not None:
@@ -38,30 +39,42 @@ class Linear(nn.Linear):
         if kernels.usable(x_ND) and torch.is_grad_enabled():
             from regard.kernels.linear import linear
 
-            return linear(x_ND, self.weight, self.bias)
+            dtype = product_dtype(x_ND)
+            return linear(x_ND.to(dtype), self.weight, self.bias, self._cast(dtype))
         if self.for_search is not None and self.for_search.fits(x_ND):
             return self.for_search.times(x_ND, self.bias)
         return F.linear(x_ND, self.weight, self.bias)
 
     def and_input(self, x_ND: Tensor, *, relu: bool = False) -> tuple[Tensor, Tensor]:
-        """xWᵀ + b, or max(0, xWᵀ + b), and x once more, for a residual connection: gradients of both meet here."""
-        if kernels.usable(x_ND) and torch.is_grad_enabled():
-            from regard.kernels.linear import linear_and_input
+        """Return xWᵀ + b, or max(0, xWᵀ + b), and x.
 
-            return linear_and_input(x_ND, self.weight, self.bias, relu=relu)
+        For a residual connection, use the returned x: a kernel then adds its gradient inside the product of the backward
+        pass, instead of in a separate pass.
+        """
+        if kernels.usable(x_ND) and torch.is_grad_enabled():
+            from regard.kernels.linear import linear, linear_and_input
+
+            dtype = product_dtype(x_ND)
+            if x_ND.dtype != dtype:  # the residual stream is in another precision than products
+                return linear(x_ND.to(dtype), self.weight, self.bias, self._cast(dtype), relu=relu), x_ND
+            return linear_and_input(x_ND, self.weight, self.bias, self._cast(dtype), relu=relu)
         if relu and self.for_search is not None and self.for_search.fits(x_ND):
             return self.for_search.times(x_ND, self.bias, relu=True), x_ND
         out_NF = self(x_ND)
         return torch.relu_(out_NF) if relu else out_NF, x_ND
 
+    def _cast(self, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+        """Return weight and bias in this precision, without gradients."""
+        return cast_weight(self.weight, dtype), None if self.bias is None else cast_weight(self.bias, dtype)
+
 
 def for_search(weight_FD: Tensor, *, int8: bool) -> PackedMatrix | Int8Matrix | None:
-    """A matrix as search is to multiply it, where that is faster than as it is."""
+    """Return the matrix in a layout that search multiplies faster, or None if there is none."""
     return (Int8Matrix.of(weight_FD) if int8 else None) or PackedMatrix.of(weight_FD)
 
 
 def logits_of(hidden_ND: Tensor, weight_VD: Tensor) -> Tensor:
-    """hidden @ weightᵀ: [N, V]. For few rows on a CPU computed, and laid out, the other way round: that is faster."""
+    """Return hidden @ weightᵀ: [N, V]. For few rows on a CPU it is computed and stored transposed, which is faster."""
     if torch.is_inference_mode_enabled() and not hidden_ND.is_cuda and hidden_ND.size(0) <= FEW_ROWS:
         return torch.mm(weight_VD, hidden_ND.t().contiguous()).t()
     return F.linear(hidden_ND, weight_VD)

@@ -1,7 +1,9 @@
-"""Layer normalization, and how a sub-layer is wrapped by residual, dropout and norm.
+"""Layer normalization, and residual connections around sub-layers.
 
 post   LayerNorm(x + Dropout(Sublayer(x)))         as published (section 3.1)
-pre    x + Dropout(Sublayer(LayerNorm(x)))         easier to train deep; the stack then ends in one more norm
+pre    x + Dropout(Sublayer(LayerNorm(x)))         deep stacks train more easily; the stack ends in one more norm
+
+Shapes: N tokens, D width.
 """
 
 from __future__ import annotations
@@ -14,15 +16,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import kernels
+from regard.data.ragged import Ragged
 from regard.kernels import cpu
 from regard.nn.dropout import Dropout, Noise
+from regard.nn.sequences import Sequences
 
 NormKind = Literal["layer", "rms"]
 NormOrder = Literal["post", "pre"]
 
 
 class Norm(nn.Module):
-    """LayerNorm or RMSNorm over the width, with tensor2tensor's epsilon (the paper names none)."""
+    """LayerNorm ("layer") or RMSNorm ("rms") over the width, with tensor2tensor's epsilon (the paper names none)."""
 
     EPS = 1e-6
 
@@ -31,7 +35,13 @@ class Norm(nn.Module):
         self.weight = nn.Parameter(torch.ones(width))
         self.bias = nn.Parameter(torch.zeros(width)) if kind == "layer" else None
 
-    def forward(self, x_ND: Tensor) -> Tensor:
+    def forward(self, x: Sequences) -> Sequences:
+        """Return the normalized x, in its form: a `Ragged`, or any tensor [..., D]."""
+        if isinstance(x, Ragged):
+            return Ragged(self._rows(x.values), x.layout)
+        return self._rows(x) if x.dim() == 2 else self._rows(x.reshape(-1, x.size(-1))).view(x.shape)
+
+    def _rows(self, x_ND: Tensor) -> Tensor:
         if kernels.usable(x_ND):
             from regard.kernels.residual import norm
 
@@ -41,7 +51,7 @@ class Norm(nn.Module):
         return torch.layer_norm(x_ND, self.weight.shape, self.weight, self.bias, self.EPS)
 
     def of_sum(self, x_ND: Tensor, branch_ND: Tensor, dropout: Dropout) -> Tensor:
-        """The norm of x + Dropout(branch); the branch's memory may be overwritten."""
+        """Return the norm of x + Dropout(branch). The memory of the branch may be overwritten."""
         if kernels.usable(x_ND):
             from regard.kernels.residual import add_norm
 
@@ -53,16 +63,18 @@ class Norm(nn.Module):
 
 
 class Residual(nn.Module):
-    """One sub-layer's wrapping."""
+    """The residual connection, dropout and norm around one sub-layer."""
 
-    def __init__(self, width: int, *, kind: NormKind, order: NormOrder, dropout: float, noise: Noise) -> None:
+    def __init__(
+        self, width: int, *, kind: NormKind, order: NormOrder, dropout: float, noise: Noise | None = None
+    ) -> None:
         super().__init__()
         self.norm = Norm(kind, width)
         self.dropout = Dropout(dropout, noise)
         self.order = order
 
     def forward(self, x_ND: Tensor, sublayer: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
-        """A sub-layer gives its branch, and its input again, so that the two gradients of it meet where it likes."""
+        """Return the sub-layer's output, wrapped. `sublayer` returns its output and its input (see `Linear.and_input`)."""
         if self.order == "pre":
             branch_ND, _ = sublayer(self.norm(x_ND))
             return self.dropout.add(x_ND, branch_ND)

@@ -1,4 +1,4 @@
-"""A matrix laid out once for the products of search on a CPU (`kernels.cpu`): few rows, the same matrix again and again.
+"""Matrices packed for the products of search on a CPU (`kernels.cpu`): few rows, the same matrix in every step.
 
 Shapes: N rows, D width in, F width out.
 """
@@ -13,14 +13,15 @@ from regard.kernels.cpu.build import built
 
 
 class PackedMatrix:
-    """A matrix [F, D] of float32, to be laid out when it is first multiplied: then it is held twice.
+    """A float32 matrix [F, D], packed at its first product. It is then in memory twice.
 
-    A row of a product does not depend on the rows beside it; alone it is PyTorch's, which may differ in the last digit.
+    A row of a product does not depend on the other rows. A single row is multiplied by PyTorch, and may differ in the last
+    digit.
     """
 
     @classmethod
     def of(cls, weight_FD: Tensor) -> PackedMatrix | None:
-        """Such a matrix, where there are kernels for it."""
+        """Return the matrix if there are kernels for it, else None."""
         fits = weight_FD.dtype is torch.float32 and weight_FD.device.type == "cpu"
         return cls(weight_FD.detach()) if fits and built().library is not None else None
 
@@ -29,15 +30,15 @@ class PackedMatrix:
         self.numbers: Tensor | None = None
 
     def fits(self, x_ND: Tensor) -> bool:
-        """Whether it is the faster one for these rows; a single one is a product with a vector, which PyTorch does well."""
+        """Return whether this is faster for these rows. A single row is a product with a vector, which PyTorch does well."""
         return x_ND.size(0) > 1 and cpu.usable(x_ND) and torch.get_num_threads() == 1
 
     def times(self, x_ND: Tensor, bias_F: Tensor | None = None, *, relu: bool = False) -> Tensor:
-        """xWᵀ + b, or max(0, xWᵀ + b): [N, F]."""
+        """Return xWᵀ + b, or max(0, xWᵀ + b): [N, F]."""
         (N, D), (F, width) = x_ND.shape, self.weight.shape
         assert width == D and x_ND.dtype is torch.float32, (x_ND.shape, x_ND.dtype, self.weight.shape)
-        numbers = self._laid_out() if self.numbers is None else self.numbers
-        self.numbers = numbers  # two threads may do so at once, each with what it holds itself
+        numbers = self._pack() if self.numbers is None else self.numbers
+        self.numbers = numbers  # two threads may both set it; each uses its own copy
         x_ND = x_ND if x_ND.stride(1) == 1 else x_ND.contiguous()
         out_NF = x_ND.new_empty(N, F)
         enough = cpu.library().times(
@@ -48,7 +49,7 @@ class PackedMatrix:
             raise MemoryError(f"no memory for a product of {N} rows")
         return out_NF
 
-    def _laid_out(self) -> Tensor:
+    def _pack(self) -> Tensor:
         (F, D), panel = self.weight.shape, cpu.library().panel()
         numbers = self.weight.new_empty(-(-F // panel) * panel * D)
         cpu.library().pack(self.weight.data_ptr(), *self.weight.stride(), numbers.data_ptr(), D, F)

@@ -1,4 +1,4 @@
-"""Positions: the paper's sinusoids, learned vectors, or rotations of queries and keys.
+"""Positions: the paper's sinusoids, learned vectors, or rotations of queries and keys (rotary).
 
 Shapes: N tokens, D width, H heads, K head width.
 """
@@ -10,45 +10,52 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from regard.data.ragged import Layout
 from regard.errors import DataError
+from regard.nn.sequences import Sequences, flatten
 
-MAX_ROWS = 1024  # of a table of sinusoids before it is seen how many are needed
+MAX_ROWS = 1024  # of the first table of sinusoids; it grows when more positions are needed
 
 PositionKind = Literal["sinusoid", "learned", "rotary", "none"]
 
 
 def sinusoids(num_positions: int, width: int) -> Tensor:
-    """PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos(pos / 10000^(2i/d)) (section 3.5): [positions, D]."""
+    """Return PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos(the same) (section 3.5): [num_positions, D]."""
     angles = _angles(torch.arange(num_positions, dtype=torch.float64), width)
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).to(torch.float32)
 
 
 def _angles(positions: Tensor, width: int) -> Tensor:
-    """pos / 10000^(2i/d) for each position and each i: [positions, D/2]. In float64: large positions need the digits."""
+    """Return pos / 10000^(2i/d) for each position and i: [positions, D/2]. In float64: large positions need the digits."""
     frequencies = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64, device=positions.device) / width)
     return positions.to(torch.float64)[:, None] * frequencies
 
 
 class Positions(nn.Module):
-    """Adds to each embedding the encoding of its position; does nothing for "rotary" and "none"."""
+    """Add to each embedding the encoding of its position. "rotary" (see `Rotation`) and "none" add nothing."""
 
     table: Tensor
 
-    def __init__(self, kind: PositionKind, width: int, *, max_positions: int) -> None:
+    def __init__(self, kind: PositionKind, width: int, *, max_positions: int = MAX_ROWS) -> None:
         super().__init__()
         self.kind = kind
         self._outgrown: list[Tensor] = []
         if kind == "learned":
             self.learned = nn.Parameter(torch.empty(max_positions, width).normal_(std=width**-0.5))
         elif kind == "sinusoid":
-            # on the meta device only shapes are wanted, and arange would import a good part of PyTorch
+            # On the meta device only shapes are needed, and arange would import a large part of PyTorch.
             shape_only = torch.get_default_device().type == "meta"
             rows = min(max_positions, MAX_ROWS)
             table = torch.empty(rows, width) if shape_only else sinusoids(rows, width)
             self.register_buffer("table", table, persistent=False)
 
-    def forward(self, x_ND: Tensor, positions_N: Tensor, longest: int) -> Tensor:
-        """x plus the encoding of each token's position; `longest` is the largest position plus one."""
+    def forward(self, x: Sequences, mask: Tensor | Layout | None = None) -> Sequences:
+        """Return x plus the encoding of each token's position, in the form of x (see `nn.sequences`)."""
+        tokens = flatten(x, mask)
+        return tokens.restore(self.add(tokens.values, tokens.layout.positions, tokens.layout.longest))
+
+    def add(self, x_ND: Tensor, positions_N: Tensor, longest: int) -> Tensor:
+        """Return x plus the encoding of each token's position. `longest` is the largest position plus one."""
         table = self.constants(longest)
         if table is not None:
             return x_ND + table.index_select(0, positions_N).to(x_ND.dtype)
@@ -62,24 +69,26 @@ class Positions(nn.Module):
         return x_ND
 
     def constants(self, longest: int) -> Tensor | None:
-        """The sinusoids, for at least so many positions; None where positions are no constants."""
+        """Return the table of sinusoids for at least `longest` positions, or None for other kinds."""
         if self.kind != "sinusoid":
             return None
-        if longest > self.table.size(0):  # the formula has no end; the table just grows
-            self._outgrown.append(self.table)  # a recorded step goes on reading the one it was recorded with
-            with torch.inference_mode(False):  # a table grown in search must serve training too
+        if longest > self.table.size(0):
+            self._outgrown.append(self.table)  # a captured CUDA graph keeps reading the table it was captured with
+            with torch.inference_mode(False):  # a table made during search must be usable in training
                 self.table = sinusoids(2 * longest, self.table.size(1)).to(self.table.device)
         return self.table
 
 
 class Rotation:
-    """Rotary positions (Su et al. 2021): queries and keys turned so that their product depends on the distance alone."""
+    """Rotary positions (Su et al. 2021): rotate queries and keys so that their product depends on their distance only."""
 
     def __init__(self, positions_N: Tensor, head_width: int) -> None:
         angles = _angles(positions_N, head_width).to(torch.float32)
         self.cos, self.sin = angles.cos()[:, None, :], angles.sin()[:, None, :]
 
     def __call__(self, x_NHK: Tensor) -> Tensor:
-        even, odd = x_NHK.float().unflatten(-1, (-1, 2)).unbind(-1)
+        """Return queries or keys, rotated."""
+        wide = torch.promote_types(x_NHK.dtype, torch.float32)
+        even, odd = x_NHK.to(wide).unflatten(-1, (-1, 2)).unbind(-1)
         turned = torch.stack([even * self.cos - odd * self.sin, even * self.sin + odd * self.cos], dim=-1)
         return turned.flatten(-2).to(x_NHK.dtype)

@@ -1,9 +1,9 @@
-"""Recurrent layers over ragged batches: the first tokens of all sentences, then the second ones.
+"""Recurrent layers over flat batches: the first tokens of all sentences, then the second tokens, and so on.
 
-Nothing is padded where the host knows the lengths. Where it does not (a `FixedLayout`, so that a step can be recorded)
-sentences of like length make a rectangle: on a GPU a recurrence waits for the host's calls far longer than for padding.
+Nothing is padded if the host knows the lengths. With a `StaticLayout`, which a CUDA graph needs, it does not; then sentences
+of similar length are padded: on a GPU a recurrence waits for the host's calls far longer than padding takes.
 
-A state is one tensor, [L, P, R, H]: L layers, P parts (the hidden state; of an LSTM the cell too), R rows, H hidden width.
+A state is one tensor, [L, P, R, H]: L layers, P parts (the hidden state; for an LSTM also the cell), R rows, H hidden width.
 
 Shapes: N tokens, B sentences, T the longest sentence, D width of the input.
 """
@@ -20,42 +20,42 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from regard.data.ragged import FixedLayout, Layout
+from regard.data.ragged import Layout, StaticLayout
 from regard.nn.dropout import Dropout, Noise
 
 CellKind = Literal["lstm", "gru"]
 
 
 class TimeOrder:
-    """The tokens of a batch by time step, and in a step by sentence, longest first: those still going come first."""
+    """The tokens of a batch by time step, and within a step by sentence, longest first."""
 
     def __init__(self, layout: Layout) -> None:
         lengths = np.array(layout.lengths, dtype=np.int64)
         longest_first = np.argsort(-lengths, kind="stable")
         starts, ordered = (lengths.cumsum() - lengths)[longest_first], lengths[longest_first]
         steps = np.arange(layout.longest)[:, None]
-        going = ordered > steps  # [T, B]
-        tokens = (starts + steps)[going]
+        active = ordered > steps  # sentences that have a token in a step: [T, B]
+        tokens = (starts + steps)[active]
 
         def on_device(numbers: NDArray[np.int64]) -> Tensor:
             return torch.from_numpy(numbers).to(layout.device)
 
-        self.rows = torch.from_numpy(going.sum(axis=1))  # sentences still going, for the host: [T]
-        self.sentences = on_device(longest_first)  # their numbers, longest first: [B]
+        self.rows = torch.from_numpy(active.sum(axis=1))  # active sentences of each step, on the host: [T]
+        self.sentences = on_device(longest_first)  # numbers of the sentences, longest first: [B]
         self.places = on_device(_inverse(longest_first))  # for each sentence, its place in that order: [B]
-        self.tokens = on_device(tokens)  # their numbers in this order: [N]
+        self.tokens = on_device(tokens)  # numbers of the tokens in this order: [N]
         self.back = on_device(_inverse(tokens))  # for each token, its place in this order: [N]
 
     def split(self, x_ND: Tensor) -> tuple[Tensor, ...]:
-        """The tokens of each step: [R, D], the rows of those still going."""
+        """Return the tokens of each step: [R, D], one row per active sentence."""
         return x_ND.index_select(0, self.tokens).split(self.rows.tolist())
 
     def join(self, steps: Sequence[Tensor]) -> Tensor:
-        """What `split` gave, as it was."""
+        """Return the inverse of `split`."""
         return torch.cat(list(steps)).index_select(0, self.back)
 
     def through(self, layers: Sequence[nn.RNNBase], x_ND: Tensor, dropout: Dropout) -> Tensor:
-        """What comes out of the last of these layers, dropout between them: [N, H]. Tokens stay in this order meanwhile."""
+        """Return the output of the last of these layers, with dropout between them: [N, H]."""
         x_ND = x_ND.index_select(0, self.tokens)
         for number, layer in enumerate(layers):
             x_ND = dropout(x_ND) if number else x_ND
@@ -64,22 +64,22 @@ class TimeOrder:
 
 
 class Rectangle:
-    """The tokens of a batch by time step where no length is known on the host: all sentences have all steps."""
+    """The tokens of a batch by time step if the host does not know the lengths: all sentences have all steps."""
 
-    def __init__(self, layout: FixedLayout) -> None:
+    def __init__(self, layout: StaticLayout) -> None:
         self.layout = layout
-        self.sentences = None  # in the order they are
+        self.sentences = None  # in the order of the batch
 
     def split(self, x_ND: Tensor) -> tuple[Tensor, ...]:
-        """The tokens of each step, or what stands for those that are not there: [B, D]."""
+        """Return the tokens of each step, padded: [B, D]."""
         return self.layout.pad(x_ND).unbind(1)
 
     def join(self, steps: Sequence[Tensor]) -> Tensor:
-        """What `split` gave, as it was."""
+        """Return the inverse of `split`."""
         return self.layout.unpad(torch.stack(list(steps), dim=1))
 
     def through(self, layers: Sequence[nn.RNNBase], x_ND: Tensor, dropout: Dropout) -> Tensor:
-        """As `TimeOrder.through`: each direction by itself, over sentences that all begin at the first step."""
+        """Return what `TimeOrder.through` returns. Each direction runs alone, and all sentences start at the first step."""
         for number, layer in enumerate(layers):
             x_ND = dropout(x_ND) if number else x_ND
             ways = [self.layout, self.layout.backwards] if layer.bidirectional else [self.layout]
@@ -92,8 +92,8 @@ class Rectangle:
 
 
 def steps_of(layout: Layout) -> TimeOrder | Rectangle:
-    """The tokens of a batch by time step."""
-    return Rectangle(layout) if isinstance(layout, FixedLayout) else TimeOrder(layout)
+    """Return the tokens of a batch by time step."""
+    return Rectangle(layout) if isinstance(layout, StaticLayout) else TimeOrder(layout)
 
 
 def _inverse(order: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -103,7 +103,7 @@ def _inverse(order: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class Recurrent(nn.Module):
-    """Layers of LSTM or GRU, dropout between them. Bidirectional ones share `hidden` between their two directions."""
+    """LSTM or GRU layers with dropout between them. If bidirectional, each direction has half of `hidden`."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class Recurrent(nn.Module):
         self.num_parts = 2 if kind == "lstm" else 1
         layer = nn.LSTM if kind == "lstm" else nn.GRU
         own = hidden // 2 if bidirectional else hidden
-        # No Stack: the layers of one are gathered from shards when they are called, and `step` calls none.
+        # Not a Stack: FSDP gathers the weights of a Stack's layers when the layers are called, and `step` calls none.
         self.layers = nn.ModuleList(
             layer(width_in if number == 0 else hidden, own, bidirectional=bidirectional) for number in range(num_layers)
         )
@@ -135,11 +135,11 @@ class Recurrent(nn.Module):
             yield layer
 
     def forward(self, x_ND: Tensor, order: TimeOrder | Rectangle) -> Tensor:
-        """The outputs of the last layer, [N, H], from a state of zeros on; both ways, or one way."""
+        """Return the output of the last layer, [N, H], starting from a state of zeros."""
         return order.through(list(self._layers()), x_ND, self.dropout)
 
     def onwards(self, x_BTD: Tensor, state: Tensor) -> Tensor:
-        """The outputs of the last layer over a rectangle, [B, T, H], from this state on. For one direction."""
+        """Return the output of the last layer for a padded batch, [B, T, H], from this state on. One direction only."""
         for number, layer in enumerate(self._layers()):
             x_BTD = self.dropout(x_BTD) if number else x_BTD
             parts = [part[None].to(_dtype(layer)) for part in state[number].unbind()]
@@ -148,7 +148,7 @@ class Recurrent(nn.Module):
         return x_BTD
 
     def step(self, x_RD: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """One token a row: the output of the last layer, [R, H], and the new state. For one direction."""
+        """Return the output of the last layer for one token per row, [R, H], and the new state. One direction only."""
         after = []
         for number, layer in enumerate(self._layers()):
             x_RD = self.dropout(x_RD) if number else x_RD
@@ -164,21 +164,21 @@ class Recurrent(nn.Module):
 
 
 def _dtype(layer: nn.RNNBase) -> torch.dtype:
-    """The precision of its weights."""
+    """Return the dtype of the layer's weights."""
     return next(layer.parameters()).dtype
 
 
 def _run(layer: nn.RNNBase, *given: Any) -> Any:
-    """One layer, by cuDNN where there is one, in the precision of its weights.
+    """Run one layer in the precision of its weights, by cuDNN if available.
 
-    Autocast would give cuDNN float16, too narrow for gradients, whatever it was told.
+    Autocast always gives cuDNN float16, which is too narrow for gradients.
     """
     with torch.autocast(next(layer.parameters()).device.type, enabled=False):
         return layer(*given)
 
 
 def _one_way(layer: nn.RNNBase, x_TBD: Tensor, weights: Sequence[Tensor]) -> Tensor:
-    """A layer's outputs in the direction of these weights, from zeros on. cuDNN copies weights of one direction alone."""
+    """Return a layer's output in the direction of these weights, starting from zeros. cuDNN copies the weights."""
     first = x_TBD.new_zeros(1, x_TBD.size(1), layer.hidden_size)
     has_biases, num_layers, dropout, both_ways, batch_first = True, 1, 0.0, False, False
     options = has_biases, num_layers, dropout, layer.training, both_ways, batch_first
@@ -190,7 +190,7 @@ def _one_way(layer: nn.RNNBase, x_TBD: Tensor, weights: Sequence[Tensor]) -> Ten
 
 
 def ends_of(out_ND: Tensor, layout: Layout, *, bidirectional: bool) -> Tensor:
-    """What the layers that gave this know of each sentence when they have read it: [B, H]."""
+    """Return the output of each direction at the last token that it reads of each sentence: [B, H]."""
     last = out_ND.index_select(0, layout.offsets[1:] - 1)
     if not bidirectional:
         return last
@@ -199,13 +199,13 @@ def ends_of(out_ND: Tensor, layout: Layout, *, bidirectional: bool) -> Tensor:
 
 
 def top(state: Tensor) -> Tensor:
-    """The hidden state of the last layer: [R, H]."""
+    """Return the hidden state of the last layer: [R, H]."""
     return state[-1, 0]
 
 
 @torch.no_grad()
 def _draw(layer: nn.RNNBase, kind: CellKind) -> None:
-    """Orthogonal between states, Xavier from inputs, biases zero; an LSTM begins by remembering (forget gate 1)."""
+    """Initialize a layer: recurrent weights orthogonal, input weights Xavier, biases 0, those of LSTM forget gates 1."""
     for name, parameter in layer.named_parameters():
         if name.startswith("weight_hh"):
             for gate in parameter.chunk(4 if kind == "lstm" else 3):

@@ -1,4 +1,4 @@
-"""The card of a run: what was trained on what, how long it took, and how good it is; as JSON and as a page of Markdown."""
+"""The card of a run as JSON and Markdown: model, data, training time and scores."""
 
 from __future__ import annotations
 
@@ -9,17 +9,24 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.config import Recipe, dump_toml, flat_table, load_recipe, shipped_recipes, to_table
+from regard.config import Recipe
+from regard.recipe_files import load_recipe, shipped_recipes
+from regard.run.checkpoint import Checkpoint
 from regard.run.folder import CARD_JSON, CARD_PAGE, RunFolder
+from regard.toml import dump_toml, flat_table, to_table
 
 
-def make_card(run: RunFolder, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Everything known of a run. `results` are its evaluations: name, pairs, scores with signatures, search."""
+def make_card(
+    run: RunFolder, checkpoint: Checkpoint, name: str, results: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return everything known of a run whose weights are `checkpoint`, called `name`.
+
+    `results` are its evaluations: name, pairs, scores with signatures, search.
+    """
     recipe, log = run.recipe(), run.read_log()
     progress = [event for event in log if event["event"] == "progress"]
     started = [event for event in log if event["event"] == "started"]
     speeds = [event["tokens_per_second"] for event in progress if event["tokens_per_second"] is not None]
-    checkpoint, name = run.weights()
     return {
         "name": recipe.name,
         "weights": name,
@@ -40,50 +47,50 @@ def make_card(run: RunFolder, results: Sequence[Mapping[str, Any]]) -> dict[str,
 
 
 def _command(recipe: Recipe) -> str:
-    """What trains this again: a shipped recipe and what differs from it, or the recipe in the run's folder."""
+    """Return the command that repeats the training: a shipped recipe with overrides, or the recipe in the run folder."""
     if recipe.name not in shipped_recipes():
         return "regard train recipe.toml"
-    table, own = flat_table(to_table(load_recipe(recipe.name, []))), flat_table(to_table(recipe))
-    changes = [f"{key}={value}" for key, value in own.items() if key.startswith("train.") and table.get(key) != value]
+    shipped, own = flat_table(to_table(load_recipe(recipe.name, []))), flat_table(to_table(recipe))
+    changes = [f"{key}={value}" for key, value in own.items() if key.startswith("train.") and shipped.get(key) != value]
     return shlex.join(["regard", "train", recipe.name, *changes])
 
 
 def write_card(run: RunFolder, card: dict[str, Any]) -> None:
-    """Writes card.json and card.md into the run's folder."""
+    """Write card.json and card.md into the run folder."""
     as_json = json.dumps(card, ensure_ascii=False, indent=1) + "\n"
     run.write_extras({CARD_JSON: as_json, CARD_PAGE: as_markdown(card)})
 
 
 def as_markdown(card: Mapping[str, Any]) -> str:
-    """The card as a page."""
+    """Return the card as Markdown."""
     machine, corpus = card["machine"], card["corpus"]
     speed = card["target_tokens_per_second"]
     facts = [
         ("weights", f"{card['weights']}, {card['parameters']:,} parameters"),
         ("training", f"{card['steps']:,} steps, seed {card['seed']}, {card['training_seconds']:,.0f} s"),
-        ("speed", f"{speed:,} target tokens a second" if speed else "not known"),
-        ("on", ", ".join(part for part in (machine.get("device"), card["how"]) if part) or "not known"),
-        ("with", ", ".join(f"{name} {machine[name]}" for name in ("regard", "torch", "python") if name in machine)),
+        ("speed", f"{speed:,} target tokens per second" if speed else "unknown"),
+        ("hardware", ", ".join(part for part in (machine.get("device"), card["how"]) if part) or "unknown"),
+        ("versions", ", ".join(f"{name} {machine[name]}" for name in ("regard", "torch", "python") if name in machine)),
         *((f"{name} data", _describe(part)) for name, part in corpus.items()),
         ("license", " ".join(part for part in (card["license"], card["attribution"]) if part)),
-        ("made by", f"`{card['command']}`"),
+        ("command", f"`{card['command']}`"),
     ]
     lines = [f"# {card['name']}", "", "| | |", "|---|---|"]
-    lines += [f"| {_one_line(name)} | {_one_line(value)} |" for name, value in facts if value]
+    lines += [f"| {_table_cell(name)} | {_table_cell(value)} |" for name, value in facts if value]
     if card["results"]:
         lines += ["", "## Results", "", "| test set | pairs | search | score | signature |", "|---|---:|---|---|---|"]
         for result in card["results"]:
             for score in result["scores"]:
                 shown = f"{score['name']} {score['value']:.2f}"
-                search, signature = result["search"], _one_line(score["signature"])
-                name = _one_line(result["name"])
+                search, signature = result["search"], _table_cell(score["signature"])
+                name = _table_cell(result["name"])
                 lines.append(f"| {name} | {result['num_pairs']:,} | {search} | {shown} | `{signature}` |")
     lines += ["", "## Recipe", "", "```toml", dump_toml(card["recipe"]), "```", ""]
     return "\n".join(lines)
 
 
-def _one_line(text: str) -> str:
-    """The text as a cell of a table: whoever wrote it, it stays in its cell."""
+def _table_cell(text: str) -> str:
+    """Return untrusted text so that it stays within one cell of a Markdown table."""
     return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", text).replace("|", "\\|")
 
 

@@ -1,4 +1,4 @@
-"""A checkpoint: weights, what training needs to resume, and counters, in a folder that appears when it is complete."""
+"""A checkpoint: weights, the state of training, and counters, in a folder that appears when it is complete."""
 
 from __future__ import annotations
 
@@ -11,58 +11,58 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError
-from regard.run.compact import WeightKind, compact, expand, expanded_shapes
 from regard.run.machine import memory_left
-from regard.run.tensors import MAX_HEADER, read_header, read_tensors, write_tensors
+from regard.run.quantize import WeightKind, dequantize, dequantized_shapes, quantize
+from regard.run.tensor_file import MAX_HEADER, read_header, read_tensors, write_tensors
 from regard.storage.folder import Folder
 from regard.storage.manifest import check_folder, staged
 
 WEIGHTS, TRAINING, COUNTERS = "weights.safetensors", "training.safetensors", "counters.json"
-MOST_TRAINING = 16  # times the bytes of the weights: optimizer and averages take less
+MAX_TRAINING_RATIO = 16  # bytes of training state per byte of weights; optimizers and averages need less
 
 Shapes = Mapping[str, torch.Size]
 
 
 @dataclass
 class Checkpoint:
-    """Everything that a run resumes from."""
+    """Everything that is needed to resume a run."""
 
-    weights: dict[str, Tensor]  # what translates: the moving average where there is one
-    training: dict[str, Tensor] = field(default_factory=dict)  # optimizer and the like
+    weights: dict[str, Tensor]  # for inference: the moving average if the recipe has one
+    training: dict[str, Tensor] = field(default_factory=dict)  # state of the optimizer and of averages
     counters: dict[str, Any] = field(default_factory=dict)
 
 
 class _Counters(msgspec.Struct):
-    """What readers use of counters.json."""
+    """The fields of counters.json that readers use."""
 
     step: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
     seconds: float = 0.0
 
 
 def write_checkpoint(parent: Folder, name: str, checkpoint: Checkpoint, *, kind: WeightKind = "float32") -> None:
-    """Writes the folder in one step; `kind` is how the weights are stored. Weights that are not finite are refused."""
+    """Write the folder in one step, with weights stored as `kind`. Raise CheckpointError if a weight is not finite."""
     if bad := first_not_finite(checkpoint.weights):
         raise CheckpointError(
-            f"{parent.path / name} is not written: {bad} holds numbers that are not finite, so training has diverged; "
-            "begin a new run (--out) with a lower train.lr, or with train.clip_norm=1"
+            f"{parent.path / name} was not written: {bad} contains values that are not finite, so training has diverged; "
+            "start a new run (--out) with a lower train.lr, or with train.clip_norm=1"
         )
     with staged(parent, name) as folder:
-        write_tensors(folder, WEIGHTS, compact(checkpoint.weights, kind))
+        write_tensors(folder, WEIGHTS, quantize(checkpoint.weights, kind))
         if checkpoint.training:
             write_tensors(folder, TRAINING, checkpoint.training)
         folder.save_json(COUNTERS, checkpoint.counters)
 
 
 def first_not_finite(weights: Mapping[str, Tensor]) -> str | None:
-    """The name of a tensor that holds an infinite number, or one that is not a number; None if there is none."""
+    """Return the name of the first tensor with an infinite value or a NaN, or None."""
     floats = (name for name, weight in weights.items() if weight.is_floating_point())
     return next((name for name in floats if not bool(weights[name].isfinite().all())), None)
 
 
 def copy_of(checkpoint: Checkpoint, *, into: Checkpoint | None = None) -> Checkpoint:
-    """The checkpoint on the CPU, sharing nothing with what training goes on changing.
+    """Return a copy on the CPU that shares no memory with the model.
 
-    The memory of an earlier copy is used again where it fits: new memory takes longer to get than to fill.
+    Tensors of the earlier copy `into` are reused if they fit, because allocating memory takes longer than filling it.
     """
     old = Checkpoint({}) if into is None else into
     weights = _copies(checkpoint.weights, old.weights)
@@ -75,17 +75,17 @@ def copy_of(checkpoint: Checkpoint, *, into: Checkpoint | None = None) -> Checkp
 def _copies(tensors: Mapping[str, Tensor], old: Mapping[str, Tensor]) -> dict[str, Tensor]:
     copies = {}
     for name, tensor in tensors.items():
-        room = old.get(name)
-        if room is None or room.shape != tensor.shape or room.dtype != tensor.dtype:
-            room = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
-        copies[name] = room.copy_(tensor.detach(), non_blocking=True)
+        buffer = old.get(name)
+        if buffer is None or buffer.shape != tensor.shape or buffer.dtype != tensor.dtype:
+            buffer = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+        copies[name] = buffer.copy_(tensor.detach(), non_blocking=True)
     return copies
 
 
 def read_checkpoint(folder: Folder, *, training: bool = False, expected: Shapes | None = None) -> Checkpoint:
-    """The checkpoint, verified against its manifest; with what training needs only where asked.
+    """Return the checkpoint after verifying its manifest; the state of training only if `training` is set.
 
-    Weights of other shapes than expected, or larger than the memory, are refused before they are read.
+    Raise CheckpointError, before the weights are read, if their shapes are not as expected or they exceed the free memory.
     """
     if expected is not None:
         _refuse_too_large(folder, expected)
@@ -95,16 +95,16 @@ def read_checkpoint(folder: Folder, *, training: bool = False, expected: Shapes 
         refuse_other_shapes(expected, shapes, origin=str(folder))
     needed = _num_bytes(shapes) / 2**30
     if needed > memory_left() / 2**30:
-        raise CheckpointError(f"{folder} needs {needed:.1f} GiB of memory for its weights, more than is free here")
+        raise CheckpointError(f"{folder} needs {needed:.1f} GiB of memory for its weights, which is more than is free")
     counters = folder.load_json(COUNTERS)
     try:
         msgspec.convert(counters, _Counters)
     except msgspec.ValidationError as error:
         raise CheckpointError(f"{folder.path / COUNTERS} is damaged: {error}") from error
-    checkpoint = Checkpoint(expand(read_tensors(folder, WEIGHTS)), {}, counters)
+    checkpoint = Checkpoint(dequantize(read_tensors(folder, WEIGHTS)), {}, counters)
     if bad := first_not_finite(checkpoint.weights):
         raise CheckpointError(
-            f"{folder} cannot be used: {bad} holds numbers that are not finite; get another copy of it"
+            f"{folder} cannot be used: {bad} contains values that are not finite; restore it from a copy of the run"
         )
     if training and folder.has_file(TRAINING):
         checkpoint.training = read_tensors(folder, TRAINING)
@@ -112,8 +112,8 @@ def read_checkpoint(folder: Folder, *, training: bool = False, expected: Shapes 
 
 
 def _refuse_too_large(folder: Folder, expected: Shapes) -> None:
-    """Refuse files that are far larger than a model of these shapes, before they are read to be hashed."""
-    most = MOST_TRAINING * _num_bytes(expected) + MAX_HEADER
+    """Raise CheckpointError for files much larger than a model of these shapes, before they are hashed."""
+    most = MAX_TRAINING_RATIO * _num_bytes(expected) + MAX_HEADER
     for name in (WEIGHTS, TRAINING):
         if folder.has_file(name) and folder.file_size(name) > most:
             raise CheckpointError(f"{folder.path / name} does not fit this model: it is larger than {most:,} bytes")
@@ -121,7 +121,7 @@ def _refuse_too_large(folder: Folder, expected: Shapes) -> None:
 
 def _stored_shapes(folder: Folder) -> dict[str, torch.Size]:
     stored = read_header(folder, WEIGHTS)
-    return expanded_shapes({name: (entry.dtype, entry.shape) for name, entry in stored.items()})
+    return dequantized_shapes({name: (info.dtype, info.shape) for name, info in stored.items()})
 
 
 def _num_bytes(shapes: Shapes) -> int:
@@ -129,22 +129,27 @@ def _num_bytes(shapes: Shapes) -> int:
 
 
 def model_weights(model: nn.Module) -> dict[str, Tensor]:
-    """The model's parameters by name, tied ones once."""
+    """Return the parameters of the model by name. Tied parameters appear once."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def weight_shapes(model: nn.Module) -> dict[str, torch.Size]:
+    """Return the shape of each parameter by name, tied ones once."""
+    return {name: parameter.shape for name, parameter in model.named_parameters()}
 
 
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], *, origin: str) -> None:
     """Copies weights into the model; refuses any that are missing, left over or of another shape."""
-    own = model_weights(model)
+    own, shapes = model_weights(model), weight_shapes(model)
     given = {name: weight.shape for name, weight in weights.items()}
-    refuse_other_shapes({name: weight.shape for name, weight in own.items()}, given, origin=origin)
+    refuse_other_shapes(shapes, given, origin=origin)
     with torch.no_grad():
         for name, parameter in own.items():
             parameter.copy_(weights[name])
 
 
 def refuse_other_shapes(expected: Shapes, given: Shapes, *, origin: str) -> None:
-    """Raise CheckpointError, naming the first tensor that is missing, left over or of another shape."""
+    """Raise CheckpointError with the name of the first tensor that is missing, extra or of another shape."""
     wrong = sorted(expected.keys() ^ given.keys()) or [name for name in expected if expected[name] != given[name]]
     if wrong:
         raise CheckpointError(f"{origin} does not fit this model: {wrong[0]!r} is missing, extra or of another shape")

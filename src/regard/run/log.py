@@ -1,42 +1,45 @@
-"""Lines of a run's log: JSON objects that end in a checksum of themselves, so that a damaged line is noticed.
+"""The log of a run: one JSON object per line, each with a checksum of itself, so that damaged lines are detected.
 
-A log may come from a stranger, checksums and all, so every event that we know is checked for the fields that readers use.
+A log may be untrusted even if its checksums are correct. Events of known kinds are therefore checked for the fields that
+readers use.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import zlib
 from typing import Annotated, Any
 
 import msgspec
 
 from regard.errors import CheckpointError
-from regard.storage.folder import parse_json
+from regard.storage.folder import LARGE, Folder, parse_json
 
-TAIL = len(', "crc": "00000000"}')
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+LOG = "log.jsonl"
+CHECKSUM_BYTES = len(', "crc": "00000000"}')
+LogCount = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class _Event(msgspec.Struct, kw_only=True):
     event: str
 
 
-class _OfStep(_Event, kw_only=True):
-    step: Count
+class _StepEvent(_Event, kw_only=True):
+    step: LogCount
 
 
-class _Started(_OfStep, kw_only=True):
-    steps: Count
-    parameters: Count
+class _Started(_StepEvent, kw_only=True):
+    steps: LogCount
+    parameters: LogCount
     seconds: float | None
     how: str = ""
     machine: dict[str, str] = {}
 
 
-class _Progress(_OfStep, kw_only=True):
-    steps: Count
+class _Progress(_StepEvent, kw_only=True):
+    steps: LogCount
     loss: float | None
     rate: float | None
     gradient_norm: float | None
@@ -54,16 +57,17 @@ class _Attention(msgspec.Struct):
     source: list[str]
     target: list[str]
     percent: list[list[int]]
+    labels: list[str] = []
 
 
-class _Validated(_OfStep, kw_only=True):
+class _Validated(_StepEvent, kw_only=True):
     best: bool
     examples: list[_Example]
-    histograms: dict[str, list[Count]] | None = None
+    histograms: dict[str, list[LogCount]] | None = None
     attention: _Attention | None = None
 
 
-class _Noted(_OfStep, kw_only=True):
+class _Noted(_StepEvent, kw_only=True):
     text: str
 
 
@@ -76,7 +80,7 @@ _FIELDS: dict[str, type[_Event]] = {
 
 
 def log_line(event: dict[str, Any]) -> str:
-    """The event as a line; numbers that are not finite become null, for JSON has none."""
+    """Return an event as a line. Numbers that are not finite become null, since JSON has none."""
     event = {
         key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in event.items()
     }
@@ -85,9 +89,9 @@ def log_line(event: dict[str, Any]) -> str:
 
 
 def parse_line(line: bytes) -> dict[str, Any] | None:
-    """What `log_line` was given, from its line without the newline; None if the line is not what was written."""
-    body, tail = line[:-TAIL] + b"}", line[-TAIL:]
-    if tail != f', "crc": "{zlib.crc32(body):08x}"}}'.encode():
+    """Return the event of a line without its newline, or None if the checksum does not match."""
+    body, checksum = line[:-CHECKSUM_BYTES] + b"}", line[-CHECKSUM_BYTES:]
+    if checksum != f', "crc": "{zlib.crc32(body):08x}"}}'.encode():
         return None
     try:
         found = parse_json(body, origin="a line")
@@ -97,7 +101,7 @@ def parse_line(line: bytes) -> dict[str, Any] | None:
 
 
 def parse_event(line: bytes) -> dict[str, Any] | None:
-    """The event of a line of the log; None if it lacks what readers use."""
+    """Return the event of a line, or None if it is damaged or lacks fields that readers use."""
     event = parse_line(line)
     try:
         kind = msgspec.convert(event, _Event).event
@@ -105,3 +109,44 @@ def parse_event(line: bytes) -> dict[str, Any] | None:
     except msgspec.ValidationError:
         return None
     return event
+
+
+# The file
+
+
+def append_event(folder: Folder, event: dict[str, Any]) -> None:
+    """Append an event to the log of a run folder."""
+    with folder.append_file(LOG) as file:
+        file.write(log_line(event).encode())
+
+
+def sync_log(folder: Folder) -> None:
+    """Flush the log to disk."""
+    with folder.append_file(LOG) as file:
+        os.fsync(file.fileno())
+    folder.sync()
+
+
+def read_events(folder: Folder) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the events of the log, and one sentence for each damaged line."""
+    path = folder.path / LOG
+    if LOG not in folder.names():
+        return [], []
+    lines = folder.load_bytes(LOG, limit=LARGE).split(b"\n")
+    events, problems = [], []
+    for number, line in enumerate(lines[:-1], start=1):
+        event = parse_event(line)
+        if event is None:
+            problems.append(f"{path} is damaged: line {number} is not what was written")
+        else:
+            events.append(event)
+    if lines[-1]:
+        problems.append(f"{path} is damaged: its last line is incomplete")
+    return events, problems
+
+
+def rewind_log(folder: Folder, step: int) -> None:
+    """Remove the events after a step, so that repeating those steps does not log them twice."""
+    events, _ = read_events(folder)
+    kept = [event for event in events if event.get("step", 0) <= step]
+    folder.save_text(LOG, "".join(map(log_line, kept)))

@@ -1,4 +1,4 @@
-"""What machine this is, in a few words for logs and cards, and how much memory it has left."""
+"""A description of this machine for logs and cards, and its free memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import regard
 
 
 def describe_machine(device: torch.device) -> dict[str, str]:
-    """The processor that trains, and the versions of what matters."""
+    """Return the names of the processor and the system, and the versions of Python, torch and regard."""
     return {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name(),
         "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
@@ -34,7 +34,7 @@ def _cpu_name() -> str:
 
 
 def memory_left() -> float:
-    """Bytes that this process can still take: the least of what machine, container and limits have left."""
+    """Return the bytes that this process can still allocate: the minimum over machine, container and process limits."""
     left = [float("inf")]
     with suppress(OSError):
         for line in Path("/proc/meminfo").read_text().splitlines():

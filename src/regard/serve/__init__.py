@@ -1,1 +1,1 @@
-"""Translations over HTTP: our own API, one that LibreTranslate's clients understand, and a page."""
+"""Translation over HTTP: our own API, a LibreTranslate-compatible API, and a web page."""

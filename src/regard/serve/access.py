@@ -1,4 +1,4 @@
-"""Who may use the server: API keys, the host names that it answers to, and pages of other sites."""
+"""Access control: API keys, allowed host names, and cross-site requests."""
 
 from __future__ import annotations
 
@@ -14,37 +14,38 @@ from regard.serve.worker_process import KEYS_VARIABLE
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-OWN_SITE = ("same-origin", "none")  # values of Sec-Fetch-Site: our own page, and what a user typed
+OWN_SITE = ("same-origin", "none")  # values of Sec-Fetch-Site for our own page and for addresses typed by the user
 
 
 @dataclass(frozen=True)
 class Access:
-    """What is asked of a request before it is looked at."""
+    """The rules that a request must pass before it is processed."""
 
-    keys: Sequence[str] = ()  # one of which a request must bring, where there are any
-    hosts: Sequence[str] = ()  # names in the Host header that are answered, where there are any
+    keys: Sequence[str] = ()  # a request must have one of them; empty: no key is required
+    hosts: Sequence[str] = ()  # allowed names in the Host header; empty: all are allowed
     public_metrics: bool = False
 
     def key_number(self, given: str | None) -> int | None:
-        """Which of the keys this is, if it is one of them."""
+        """Return the index of a key; None if it is unknown."""
         found = None
-        for number, key in enumerate(self.keys):  # all of them, so that the time says nothing
+        # Compare with all keys, so that the time does not depend on which one matches.
+        for number, key in enumerate(self.keys):
             if secrets.compare_digest(key.encode(), (given or "").encode("utf-8", "replace")):
                 found = number
         return found
 
     def refusal(self, method: str, headers: Mapping[bytes, bytes]) -> str | None:
-        """Why a request of some page or name is refused, if it is."""
+        """Return why a request is refused for its host name or its origin; None if it is allowed."""
         host = headers.get(b"host", b"").decode("latin-1")
         if self.hosts and host_name(host) not in self.hosts:
-            return f"this server does not answer to the name {host_name(host)[:80]!r}; allow it with --allow-host"
-        if method not in SAFE_METHODS and _from_another_site(headers, host):
-            return "requests from pages of other sites are refused"
+            return f"the host name {host_name(host)[:80]!r} is not allowed; allow it with --allow-host"
+        if method not in SAFE_METHODS and _is_cross_site(headers, host):
+            return "cross-site requests are not allowed"
         return None
 
 
-def _from_another_site(headers: Mapping[bytes, bytes], host: str) -> bool:
-    """Whether a browser sends this for a page that is not ours; other programs say nothing of it."""
+def _is_cross_site(headers: Mapping[bytes, bytes], host: str) -> bool:
+    """Return whether a browser sends this for a page of another site. Programs other than browsers set no such header."""
     site = headers.get(b"sec-fetch-site")
     if site is not None:
         return site.decode("latin-1").lower() not in OWN_SITE
@@ -53,14 +54,14 @@ def _from_another_site(headers: Mapping[bytes, bytes], host: str) -> bool:
 
 
 def host_name(host: str) -> str:
-    """The name in a Host header, without the port."""
+    """Return the name in a Host header, without the port."""
     if host.startswith("["):
         return host[1:].partition("]")[0].lower()
     return host.partition(":")[0].lower().removesuffix(".")
 
 
 def allowed_hosts(given: Sequence[str], listening: str) -> list[str]:
-    """The names that are answered: those given, and on loopback only its own, because pages can point names there."""
+    """Return the given names and those of loopback; on loopback only its own, against DNS rebinding."""
     if given:
         return [*(host_name(one) for one in given), *LOOPBACK]
     return list(LOOPBACK) if is_loopback(listening) else []
@@ -74,7 +75,7 @@ def is_loopback(address: str) -> bool:
 
 
 def client_address(address: str) -> str:
-    """What counts as one client: an IPv4 address, or the network of an IPv6 address, of which one machine has many."""
+    """Return what counts as one client: an IPv4 address, or the /64 network of an IPv6 address."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:
@@ -87,9 +88,12 @@ def client_address(address: str) -> str:
 
 
 def read_keys(given: Sequence[str], file: Path | None, environment: Mapping[str, str]) -> list[str]:
-    """The API keys from the command line, a file and the environment; an empty source is refused: it would let all in."""
+    """Return the API keys from the command line, a file and the environment.
+
+    An empty source is refused, because a server without keys is open to everybody.
+    """
     if not all(key.strip() for key in given):
-        raise ConfigError("--api-key is empty, perhaps an unset variable; give a key, or leave the option out")
+        raise ConfigError("--api-key is empty (perhaps an unset variable); give a key, or leave the option out")
     keys = [key.strip() for key in given]
     if file is not None:
         try:

@@ -1,4 +1,4 @@
-"""A thread of the server with a worker process of its own: gives it batches, and replaces it when it fails."""
+"""An executor: a thread that runs batches on its own worker process and replaces the process when it fails."""
 
 from __future__ import annotations
 
@@ -6,54 +6,55 @@ import itertools
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any, Protocol
+
+import msgspec
 
 from regard.decoding.translator import Translation
 from regard.errors import DecodeError
-from regard.serve.work import Item
+from regard.serve.jobs import QueueItem
 from regard.serve.worker_process import WorkerFailed, WorkerProcess
 
-POLL_SECONDS = 0.1  # between two looks at whether a batch is still wanted
-IDLE_SECONDS = 0.5  # between two looks at whether an idle worker still lives
-CANCEL_SECONDS = 5.0  # that a worker may take to stop a task
-LONGEST_PAUSE = 10.0  # before a worker that failed to load is started again
+POLL_SECONDS = 0.1  # between checks whether a running batch is still wanted
+IDLE_SECONDS = 0.5  # between checks of an idle worker
+CANCEL_SECONDS = 5.0  # for a worker to stop a cancelled task
+MAX_PAUSE = 10.0  # seconds before a worker that failed to load is started again
 
 
 class TaskFailed(Exception):
-    """A worker could not carry out a task; another would not either."""
+    """A worker raised an error in a task; another worker would do the same."""
 
 
 class Preempted(Exception):
-    """A task was stopped for shorter ones."""
+    """A task was stopped in favour of shorter ones."""
 
 
-class Source(Protocol):
-    """Where an executor's batches come from, and what it reports."""
+class BatchSource(Protocol):
+    """Where an executor gets its batches and reports what became of them."""
 
     models: dict[str, int]
 
-    def next_batch(self, timeout: float) -> list[Item] | None:
-        """Items for one batch; none if there were none in time; None at the end."""
+    def next_batch(self, timeout: float) -> list[QueueItem] | None:
+        """Return the items of one batch; an empty list after the timeout, None when closed."""
 
-    def ended(self, items: list[Item], unfinished: list[Item]) -> None:
-        """A batch is over; some items may not be finished because their worker failed."""
+    def batch_done(self, items: list[QueueItem], unfinished: list[QueueItem]) -> None:
+        """Record the end of a batch; items are unfinished if the worker failed."""
 
-    def should_yield(self, items: list[Item]) -> bool:
-        """Whether a batch is to be stopped for shorter ones."""
+    def should_preempt(self, items: list[QueueItem]) -> bool:
+        """Return whether a batch is to be stopped in favour of shorter items."""
 
-    def preempted(self, items: list[Item], unfinished: list[Item]) -> None:
-        """A batch was stopped for shorter ones."""
+    def batch_preempted(self, items: list[QueueItem], unfinished: list[QueueItem]) -> None:
+        """Record that a batch was stopped in favour of shorter items."""
 
-    def translated(self, count: int) -> None:
-        """So many sentences are done."""
+    def count_translated(self, sentences: int) -> None:
+        """Count finished sentences."""
 
 
 class Executor:
-    """The thread, and the process that it has now."""
+    """The thread and its current worker process."""
 
     def __init__(
-        self, number: int, start: Callable[[], WorkerProcess], source: Source, say: Callable[[str], None]
+        self, number: int, start: Callable[[], WorkerProcess], source: BatchSource, say: Callable[[str], None]
     ) -> None:
         self.number, self.start, self.source, self.say = number, start, source, say
         self.worker = start()
@@ -65,10 +66,10 @@ class Executor:
 
     @property
     def ready(self) -> bool:
-        return self.worker.reacts
+        return self.worker.is_ready
 
     def close(self, timeout: float) -> None:
-        """End thread and process, within about the given time."""
+        """End the thread and the process; takes about `timeout` seconds at most."""
         self._closing.set()
         self.thread.join(timeout)
         self.worker.kill()
@@ -80,24 +81,24 @@ class Executor:
                 self._serve(self.worker)
                 self.worker.close()
                 return
-            except Exception as failure:  # whatever it is, this thread must survive: nobody else starts workers
+            except Exception as failure:  # this thread must survive any error: only it starts this worker again
                 self.failures += 1
                 self.worker.kill()
-                self.say(f"worker {self.number} (process {self.worker.process.pid}) {failure}; starting another")
-                pause = 0.0 if self.worker.loaded else min(LONGEST_PAUSE, max(0.5, 2 * pause))
-            self._start_another(pause)
+                self.say(f"worker {self.number} (process {self.worker.process.pid}) {failure}; starting a new one")
+                pause = 0.0 if self.worker.loaded else min(MAX_PAUSE, max(0.5, 2 * pause))
+            self._restart(pause)
 
-    def _start_another(self, pause: float) -> None:
+    def _restart(self, pause: float) -> None:
         while not self._closing.wait(pause):
             try:
                 self.worker = self.start()
                 return
-            except OSError as error:  # no memory, processes or descriptors are left for now
-                self.say(f"worker {self.number} cannot be started ({error}); trying again")
-                pause = LONGEST_PAUSE
+            except OSError as error:  # out of memory, processes or descriptors
+                self.say(f"worker {self.number} cannot be started ({error}); retrying")
+                pause = MAX_PAUSE
 
     def _serve(self, worker: WorkerProcess) -> None:
-        """Give it batches until there are no more; raises `WorkerFailed`."""
+        """Run batches until there are no more; raise WorkerFailed if the worker fails."""
         while not worker.loaded:
             if self._closing.is_set():
                 return
@@ -108,76 +109,76 @@ class Executor:
             else:
                 worker.receive(0)
 
-    def _run_batch(self, worker: WorkerProcess, items: list[Item]) -> None:
+    def _run_batch(self, worker: WorkerProcess, items: list[QueueItem]) -> None:
         left = dict(enumerate(items))
         try:
-            end = self._converse(worker, items, left)
+            error = self._exchange(worker, items, left)
         except WorkerFailed:
-            self.source.ended(items, list(left.values()))
+            self.source.batch_done(items, list(left.values()))
             raise
         except Preempted:
-            self.source.preempted(items, list(left.values()))
+            self.source.batch_preempted(items, list(left.values()))
             return
-        except Exception as error:  # whatever it is, nobody is left waiting
-            end = error
+        except Exception as unexpected:  # every job must get an answer
+            error = unexpected
         for item in left.values():
-            item.work.fail(end or TaskFailed("the worker left sentences out"))
-        self.source.ended(items, [])
+            item.job.fail(error or TaskFailed("the worker returned no result for some sentences"))
+        self.source.batch_done(items, [])
 
-    def _converse(self, worker: WorkerProcess, items: list[Item], left: dict[int, Item]) -> Exception | None:
-        """Have a batch translated and deliver the results, which leave `left`; the error if there was one."""
-        task, ends = next(self._ids), max(item.work.deadline for item in items)
+    def _exchange(self, worker: WorkerProcess, items: list[QueueItem], left: dict[int, QueueItem]) -> Exception | None:
+        """Send a batch and deliver its results. Remove finished items from `left`; return the error of the task, if any."""
+        task, ends = next(self._ids), max(item.job.deadline for item in items)
         worker.send(self._message(task, items, ends))
         cancelled: float | None = None
-        yielding = False
+        preempted = False
         while True:
             message = worker.receive(POLL_SECONDS)
             if message and message.get("id") == task:
                 if "end" in message:
-                    if yielding and left:
+                    if preempted and left:
                         raise Preempted
                     return _error(message["end"])
                 self._deliver(message, items, left)
             now = time.monotonic()
             if cancelled is None:
-                yielding = self.source.should_yield(items)
-            if cancelled is None and (yielding or _abandoned(left) or now > ends):
+                preempted = self.source.should_preempt(items)
+            if cancelled is None and (preempted or _abandoned(left) or now > ends):
                 worker.send({"cancel": task})
                 cancelled = now
             if cancelled is not None and now > cancelled + CANCEL_SECONDS:
-                raise WorkerFailed("does not stop a task that was cancelled")
+                raise WorkerFailed("did not stop a cancelled task")
 
-    def _message(self, task: int, items: list[Item], ends: float) -> dict[str, Any]:
-        work = items[0].work
+    def _message(self, task: int, items: list[QueueItem], ends: float) -> dict[str, Any]:
+        job = items[0].job
         return {
             "id": task,
-            "kind": work.kind,
-            "model": self.source.models[work.model],
+            "kind": job.kind,
+            "model": self.source.models[job.model],
             "sentences": [item.text for item in items],
-            "options": asdict(work.options),
-            "arguments": work.arguments,
+            "options": msgspec.structs.asdict(job.options),
+            "arguments": job.arguments,
             "seconds": ends - time.monotonic(),
         }
 
-    def _deliver(self, message: dict[str, Any], items: list[Item], left: dict[int, Item]) -> None:
-        work = items[0].work
+    def _deliver(self, message: dict[str, Any], items: list[QueueItem], left: dict[int, QueueItem]) -> None:
+        job = items[0].job
         if "partial" in message:
-            work.on_partial(message["partial"])
+            job.on_partial(message["partial"])
             return
         for place, result in message["ready"]:
             item = left.pop(place)
-            found = [Translation(*one) for one in result] if work.kind == "translate" else result
-            item.work.deliver(item.number, found)
-        self.source.translated(len(message["ready"]))
+            found = [Translation(*one) for one in result] if job.kind == "translate" else result
+            item.job.deliver(item.number, found)
+        self.source.count_translated(len(message["ready"]))
 
 
-def _abandoned(left: dict[int, Item]) -> bool:
-    """Whether nobody waits for what is left of a batch."""
-    return bool(left) and all(item.work.done for item in left.values())
+def _abandoned(left: dict[int, QueueItem]) -> bool:
+    """Return whether no job waits for the unfinished items any more."""
+    return bool(left) and all(item.job.done for item in left.values())
 
 
 def _error(end: dict[str, str] | None) -> Exception | None:
-    """What a worker says was wrong, as an exception."""
+    """Return the error that a worker reported as an exception."""
     if end is None:
         return None
     if end["error"] in ("Cancelled", "DeadlineExceeded"):

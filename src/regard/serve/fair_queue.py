@@ -1,10 +1,10 @@
-"""A queue that is fair to clients, and to the requests of each.
+"""A queue that is fair between clients, and between the jobs of one client.
 
 Fair queueing with virtual time (Demers, Keshav and Shenker 1989; Goyal, Vin and Cheng 1996) at two levels. Every client
-has a virtual time, which advances by the cost of what was taken for it; the client with the least is served next, and of
-its requests likewise. A newcomer starts at the current virtual time of all, which advances by what each would get if all
-shared equally. So a short request waits for about one sentence of everybody else, not for all that they asked for, and a
-long one gets its share however many short ones arrive.
+has a virtual time that advances by the cost of the items taken from it. The client with the smallest virtual time is
+served next, and the same rule applies to its jobs. A new client starts at the shared clock, which advances by the cost
+that each client would get if all shared equally. So a short job waits for about one sentence of every other client, not
+for all of their work, and a long job gets its share no matter how many short ones arrive.
 
 Not thread-safe.
 """
@@ -18,44 +18,44 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import islice
 from typing import Generic, TypeVar
 
-from regard.serve.work import Item, Work
+from regard.serve.jobs import QueueItem, TranslationJob
 
-WINDOW = 4  # times as many candidates as fit are considered for a batch, so that similar costs can be chosen
+WINDOW = 4  # candidates considered per place in a batch, so that items of similar cost can be chosen
 
-Allowed = Callable[[Item], bool]
+Allowed = Callable[[QueueItem], bool]
 
 
 class Flow(ABC):
-    """Whoever takes turns with others."""
+    """A client or a job that shares the workers with others."""
 
     def __init__(self) -> None:
-        self.virtual = 0.0  # grows with what it was given
+        self.virtual = 0.0  # advances by the cost of the items taken
         self.served = False
         self.arrival = 0
 
     @abstractmethod
-    def waits(self) -> bool:
-        """Whether it has items that wait."""
+    def has_items(self) -> bool:
+        """Return whether items are queued."""
 
     @abstractmethod
-    def in_order(self, allowed: Allowed) -> Iterator[Item]:
-        """Its allowed items in the order in which they would be taken; changes nothing."""
+    def in_order(self, allowed: Allowed) -> Iterator[QueueItem]:
+        """Yield the allowed items in the order in which they would be taken; changes nothing."""
 
 
 Key = TypeVar("Key", bound=Hashable)
 F = TypeVar("F", bound=Flow)
 
 
-class Turns(Generic[Key, F]):
-    """Flows that share fairly."""
+class FairShare(Generic[Key, F]):
+    """Flows that share fairly by cost."""
 
     def __init__(self) -> None:
         self.flows: dict[Key, F] = {}
-        self.clock = 0.0  # where newcomers start
+        self.clock = 0.0  # virtual time at which new flows start
         self._arrivals = 0
 
     def join(self, key: Key, flow: F) -> None:
-        """A flow begins to wait, for the first time or again."""
+        """Add a flow that has got its first items, or new items after it was empty."""
         self._arrivals += 1
         if flow.virtual <= self.clock:
             flow.virtual, flow.served = self.clock, False
@@ -63,20 +63,20 @@ class Turns(Generic[Key, F]):
         self.flows[key] = flow
 
     def charge(self, costs: Counter[Key]) -> None:
-        """Advance the virtual times by what is being taken; call it while the items are still waiting."""
-        waiting = [flow.virtual for flow in self.flows.values() if flow.waits()]
+        """Advance the virtual times by the costs of items; call before the items are removed."""
+        waiting = [flow.virtual for flow in self.flows.values() if flow.has_items()]
         self.clock = max(self.clock, min(waiting, default=0.0)) + costs.total() / max(1, len(waiting))
         for key, cost in costs.items():
             self.flows[key].virtual += cost
             self.flows[key].served = True
 
-    def forget_idle(self) -> None:
-        """Drop flows that wait for nothing and have no more virtual time than a newcomer would get."""
-        for key in [key for key, one in self.flows.items() if not one.waits() and one.virtual <= self.clock]:
+    def drop_idle(self) -> None:
+        """Drop empty flows whose virtual time is not ahead of that of a new flow."""
+        for key in [key for key, one in self.flows.items() if not one.has_items() and one.virtual <= self.clock]:
             del self.flows[key]
 
-    def in_order(self, allowed: Allowed) -> Iterator[Item]:
-        """Allowed items of all flows in the order in which they would be taken one after the other; changes nothing."""
+    def in_order(self, allowed: Allowed) -> Iterator[QueueItem]:
+        """Yield the allowed items of all flows in the order in which they would be taken; changes nothing."""
         heap = []
         for flow in self.flows.values():
             items = flow.in_order(allowed)
@@ -92,115 +92,115 @@ class Turns(Generic[Key, F]):
                 heapq.heapreplace(heap, (virtual + item.cost, True, arrival, following, items))
 
 
-class RequestFlow(Flow):
-    """The waiting items of one request, those of similar cost next to each other, the cheap ones first."""
+class JobFlow(Flow):
+    """The queued items of one job, sorted by cost so that similar ones are adjacent."""
 
-    def __init__(self, items: Iterable[Item]) -> None:
+    def __init__(self, items: Iterable[QueueItem]) -> None:
         super().__init__()
         self.items = sorted(items, key=lambda item: item.cost)
 
-    def waits(self) -> bool:
+    def has_items(self) -> bool:
         return bool(self.items)
 
-    def in_order(self, allowed: Allowed) -> Iterator[Item]:
+    def in_order(self, allowed: Allowed) -> Iterator[QueueItem]:
         return filter(allowed, self.items)
 
 
 class ClientFlow(Flow):
-    """The waiting requests of one client."""
+    """The queued jobs of one client."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.requests: Turns[int, RequestFlow] = Turns()
+        self.jobs: FairShare[int, JobFlow] = FairShare()
 
-    def waits(self) -> bool:
-        return any(request.items for request in self.requests.flows.values())
+    def has_items(self) -> bool:
+        return any(job.items for job in self.jobs.flows.values())
 
-    def in_order(self, allowed: Allowed) -> Iterator[Item]:
-        return self.requests.in_order(allowed)
+    def in_order(self, allowed: Allowed) -> Iterator[QueueItem]:
+        return self.jobs.in_order(allowed)
 
 
 class FairQueue:
-    """Items that wait for a worker."""
+    """Items that are waiting for a worker."""
 
     def __init__(self) -> None:
-        self.clients: Turns[str, ClientFlow] = Turns()
-        self.retries: deque[Item] = deque()  # before all others: their worker ended while it had them
+        self.clients: FairShare[str, ClientFlow] = FairShare()
+        self.retries: deque[QueueItem] = deque()  # taken first: their worker failed
         self.length = 0
 
     def __len__(self) -> int:
         return self.length
 
-    def push(self, work: Work) -> None:
-        """All sentences of a request."""
-        self._join(work, [Item(work, number) for number in range(len(work.sentences))])
+    def push(self, job: TranslationJob) -> None:
+        """Queue all sentences of a job."""
+        self._join(job, [QueueItem(job, number) for number in range(len(job.sentences))])
 
-    def push_back(self, items: list[Item]) -> None:
-        """Items that were taken before, to be taken again when it is their turn."""
-        for work in {item.work for item in items}:
-            self._join(work, [item for item in items if item.work is work])
+    def push_back(self, items: list[QueueItem]) -> None:
+        """Queue items again that were taken before."""
+        for job in {item.job for item in items}:
+            self._join(job, [item for item in items if item.job is job])
 
-    def _join(self, work: Work, items: list[Item]) -> None:
+    def _join(self, job: TranslationJob, items: list[QueueItem]) -> None:
         self.length += len(items)
-        client = self.clients.flows.get(work.client) or ClientFlow()
-        if not client.waits():
-            self.clients.join(work.client, client)
-        if request := client.requests.flows.get(work.number):
-            items = [*request.items, *items]
-        client.requests.join(work.number, RequestFlow(items))
+        client = self.clients.flows.get(job.client) or ClientFlow()
+        if not client.has_items():
+            self.clients.join(job.client, client)
+        if flow := client.jobs.flows.get(job.number):
+            items = [*flow.items, *items]
+        client.jobs.join(job.number, JobFlow(items))
 
-    def push_front(self, items: list[Item]) -> None:
-        """Items that were taken before, to be taken again before all others."""
+    def push_front(self, items: list[QueueItem]) -> None:
+        """Queue items again that were taken before, ahead of all others."""
         self.retries.extend(items)
         self.length += len(items)
 
-    def remove(self, work: Work) -> None:
-        """Forget what waits of a request."""
+    def remove(self, job: TranslationJob) -> None:
+        """Remove the queued items of a job."""
         before = len(self.retries)
-        self.retries = deque(item for item in self.retries if item.work is not work)
+        self.retries = deque(item for item in self.retries if item.job is not job)
         self.length -= before - len(self.retries)
-        client = self.clients.flows.get(work.client)
-        request = client.requests.flows.pop(work.number, None) if client else None
-        if request:
-            self.length -= len(request.items)
-            self.clients.forget_idle()
+        client = self.clients.flows.get(job.client)
+        flow = client.jobs.flows.pop(job.number, None) if client else None
+        if flow:
+            self.length -= len(flow.items)
+            self.clients.drop_idle()
 
-    def first(self, allowed: Allowed) -> Item | None:
-        """The item whose turn it is, of those that are allowed now."""
+    def first(self, allowed: Allowed) -> QueueItem | None:
+        """Return the next item among those that are allowed now."""
         return next(filter(allowed, self.retries), None) or next(self.clients.in_order(allowed), None)
 
-    def candidates(self, first: Item, most: int, allowed: Allowed) -> list[Item]:
-        """Items that can go into a batch with the first, those whose turn is soonest: more than `most`, to choose from."""
+    def candidates(self, first: QueueItem, size: int, allowed: Allowed) -> list[QueueItem]:
+        """Return the next items that can share a batch with the first; more than the batch size, to choose from."""
 
-        def fits(item: Item) -> bool:
+        def fits(item: QueueItem) -> bool:
             return item.group == first.group and allowed(item)
 
         in_order = filter(fits, self.retries) if first.failures else self.clients.in_order(fits)
-        return [item for item in islice(in_order, most * WINDOW) if item is not first]
+        return [item for item in islice(in_order, size * WINDOW) if item is not first]
 
-    def take(self, items: list[Item]) -> None:
-        """Remove these, and charge whoever asked for them; those whose worker failed were charged before."""
+    def take(self, items: list[QueueItem]) -> None:
+        """Remove items and charge their clients and jobs. Items whose worker failed were charged before."""
         chosen = set(map(id, items))
         self.retries = deque(item for item in self.retries if id(item) not in chosen)
         self.length -= len(items)
         by_client: dict[str, Counter[int]] = {}
         for item in items:
-            costs = by_client.setdefault(item.work.client, Counter())
-            costs[item.work.number] += 0 if item.failures else item.cost
+            costs = by_client.setdefault(item.job.client, Counter())
+            costs[item.job.number] += 0 if item.failures else item.cost
         self._charge(by_client)
         for name, costs in by_client.items():
             client = self.clients.flows.get(name)
             for number in costs:
-                request = client.requests.flows.get(number) if client else None
-                if client and request:
-                    request.items = [item for item in request.items if id(item) not in chosen]
-                    if not request.items:
-                        del client.requests.flows[number]
-        self.clients.forget_idle()
+                flow = client.jobs.flows.get(number) if client else None
+                if client and flow:
+                    flow.items = [item for item in flow.items if id(item) not in chosen]
+                    if not flow.items:
+                        del client.jobs.flows[number]
+        self.clients.drop_idle()
 
     def _charge(self, by_client: dict[str, Counter[int]]) -> None:
         totals = Counter({name: costs.total() for name, costs in by_client.items() if costs.total()})
         if totals:
             self.clients.charge(totals)
         for name in totals:
-            self.clients.flows[name].requests.charge(+by_client[name])
+            self.clients.flows[name].jobs.charge(+by_client[name])

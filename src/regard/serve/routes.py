@@ -1,4 +1,4 @@
-"""Our API, health and numbers. What LibreTranslate's clients ask for is in `libre`."""
+"""The routes of our API, health checks and metrics. `libretranslate` has those for clients of LibreTranslate."""
 
 from __future__ import annotations
 
@@ -9,124 +9,118 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from regard.decoding.hypotheses import SearchOptions
-from regard.decoding.translator import search_options
-from regard.serve.models import Served
+from regard.serve.models import ServedModel
 from regard.serve.schema import (
-    Asked,
+    BaseRequest,
     Candidate,
     LookRequest,
-    Model,
-    Sentence,
+    ModelInfo,
+    SentenceResult,
     StreamRequest,
     Translated,
     TranslateRequest,
     TranslateResponse,
 )
 from regard.serve.service import Service
-from regard.serve.streaming import Stream
+from regard.serve.streaming import TranslationStream
 from regard.text.tokenizer import BOS, EOS
 
 
-def options_of(served: Served, asked: Asked, **more: int) -> SearchOptions:
-    """The recipe's options with those given on top."""
-    return search_options(served.translator.config, **asked.search(), **more)
+def options_of(served: ServedModel, body: BaseRequest, **more: int) -> SearchOptions:
+    """Return the recipe's search options, overridden by those of the request."""
+    return served.translator.config.replace(**body.search(), **more)
 
 
 def add_api(app: FastAPI, service: Service) -> None:
-    """Add the routes."""
+    """Add the routes to an application."""
 
     @app.post("/v1/translate", tags=["regard"])
-    async def translate(request: Request, asked: TranslateRequest) -> TranslateResponse:
-        """Translate a text or several."""
-        caller, served = service.enter(request), service.find(asked.model)
-        beam = max(asked.beam or served.translator.config.beam, asked.nbest)
-        options = options_of(
-            served, asked.model_copy(update={"beam": min(beam, service.limits.beam)}), nbest=asked.nbest
-        )
-        texts = asked.text if isinstance(asked.text, list) else [asked.text]
+    async def translate(request: Request, body: TranslateRequest) -> TranslateResponse:
+        """Translate one text or several."""
+        context, served = service.authorize(request), service.find_model(body.model)
+        beam = max(body.beam or served.translator.config.beam, body.nbest)
+        options = options_of(served, body.model_copy(update={"beam": min(beam, service.limits.beam)}))
+        texts = body.text if isinstance(body.text, list) else [body.text]
         return TranslateResponse(
             model=served.name,
             translations=[
                 Translated(
-                    text=cut.joined([found[0].text for found in all_found]),
+                    text=split_text.join([found[0].text for found in all_found]),
                     sentences=[
-                        Sentence(
+                        SentenceResult(
                             source=source,
                             text=found[0].text,
                             nbest=[Candidate(text=one.text, score=one.score) for one in found],
                         )
-                        for source, found in zip(cut.sentences, all_found, strict=True)
+                        for source, found in zip(split_text.sentences, all_found, strict=True)
                     ],
                 )
-                for cut, all_found in await service.translate(caller, served, texts, options)
+                for split_text, all_found in await service.translate(context, served, texts, options)
             ],
         )
 
     @app.post("/v1/stream", tags=["regard"], response_class=StreamingResponse)
-    async def stream(request: Request, asked: StreamRequest) -> StreamingResponse:
-        """Translate a text; after every token all that is written: `data: {"text": ...}`, in the end with `"done": true`."""
-        caller, served = service.enter(request), service.find(asked.model)
-        if served.translator.model.at_once:
-            raise HTTPException(422, f"{served.name} writes all tokens at once; there is nothing to stream")
-        options = options_of(served, asked, beam=1)
-        (cut,), sentences = await service.prepare(caller, served, [asked.text], options)
-        events = Stream(service, caller, served, options, cut, sentences).events()
+    async def stream(request: Request, body: StreamRequest) -> StreamingResponse:
+        """Translate a text; send `data: {"text": ...}` with the text so far after each token, lastly with `"done": true`."""
+        context, served = service.authorize(request), service.find_model(body.model)
+        if served.translator.model.non_autoregressive:
+            raise HTTPException(422, f"{served.name} is non-autoregressive: it has no partial outputs to stream")
+        options = options_of(served, body, beam=1)
+        (split_text,), sentences = await service.prepare(context, served, [body.text], options)
+        events = TranslationStream(service, context, served, options, split_text, sentences).events()
         return StreamingResponse(events, media_type="text/event-stream")
 
     @app.post("/v1/look", tags=["regard"])
-    async def look(request: Request, asked: LookRequest) -> dict[str, Any]:
-        """How one sentence is translated: attention, probabilities, alternatives; `prefix` forces how it begins."""
-        caller, served = service.enter(request), service.find(asked.model)
-        if any(token >= served.translator.tokenizers.target.size or token in (BOS, EOS) for token in asked.prefix):
-            raise HTTPException(422, "prefix: there is no such token")
-        if len(asked.text) > service.limits.looked_characters or (
-            served.count_tokens(asked.text) > service.limits.looked_tokens
-        ):
-            raise HTTPException(
-                422, f"text: only sentences of up to {service.limits.looked_tokens} tokens can be looked at"
-            )
+    async def look(request: Request, body: LookRequest) -> dict[str, Any]:
+        """Trace how a sentence is translated: attention, probabilities, alternatives. `prefix` forces its first tokens."""
+        context, served = service.authorize(request), service.find_model(body.model)
+        if any(token >= served.translator.tokenizers.target.size or token in (BOS, EOS) for token in body.prefix):
+            raise HTTPException(422, "prefix: a token id is not in the vocabulary, or is BOS or EOS")
+        limits = service.limits
+        if len(body.text) > limits.look_characters or served.count_tokens(body.text) > limits.look_tokens:
+            raise HTTPException(422, f"text: the sentence must have at most {limits.look_tokens} tokens")
         return await service.look(
-            caller,
+            context,
             served,
-            asked.text,
-            options_of(served, asked),
-            prefix=list(asked.prefix),
-            alternatives=asked.alternatives,
+            body.text,
+            options_of(served, body),
+            prefix=list(body.prefix),
+            alternatives=body.alternatives,
             name=served.name,
         )
 
     @app.get("/v1/models", tags=["regard"])
-    async def list_models(request: Request) -> list[Model]:
-        """The models there are, with their cards."""
-        service.enter(request)
-        return [Model(**served.describe()) for served in service.models.values()]
+    async def list_models(request: Request) -> list[ModelInfo]:
+        """List the models with their cards."""
+        service.authorize(request)
+        return [ModelInfo(**served.describe()) for served in service.models.values()]
 
     @app.get("/health", tags=["running"])
     async def health() -> dict[str, str]:
-        """Whether the process answers."""
+        """Return 200 whenever the process runs."""
         return {"status": "ok"}
 
     @app.get("/ready", tags=["running"])
     async def ready() -> dict[str, Any]:
-        """Whether a request now would be translated: a worker is ready, and there is room."""
-        reason = "the server is shutting down" if service.draining else service.engine.why_not_ready()
+        """Return 200 if a request would be translated now: a worker is ready and the queue is not full."""
+        reason = "the server is shutting down" if service.draining else service.scheduler.not_ready_reason()
         if reason:
             raise HTTPException(503, reason, headers={"Retry-After": "1"})
-        return {"status": "ready", "queued": service.engine.queued, "workers": service.engine.ready_workers}
+        return {"status": "ready", "queued": service.scheduler.queued, "workers": service.scheduler.ready_workers}
 
     @app.get("/metrics", tags=["running"], response_class=PlainTextResponse)
     async def metrics(request: Request) -> PlainTextResponse:
-        """Numbers for Prometheus."""
+        """Return metrics in Prometheus' text format."""
         if not service.access.public_metrics:
-            service.enter(request)
-        engine = service.engine
+            service.authorize(request)
+        scheduler = service.scheduler
         gauges = {
-            "queued_sentences": float(engine.queued),
-            "translated_sentences": float(engine.sentences),
-            "translated_batches": float(engine.batches),
-            "ready_workers": float(engine.ready_workers),
-            "replaced_workers": float(engine.failures),
-            "waiting_cost": float(engine.waiting_cost),
-            "clients": float(len(engine.cost_of_client)),
+            "queued_sentences": float(scheduler.queued),
+            "translated_sentences": float(scheduler.sentences_done),
+            "translated_batches": float(scheduler.batches_done),
+            "ready_workers": float(scheduler.ready_workers),
+            "replaced_workers": float(scheduler.failures),
+            "waiting_cost": float(scheduler.pending_cost),
+            "clients": float(len(scheduler.client_costs)),
         }
         return PlainTextResponse(service.metrics.text(gauges), media_type="text/plain; version=0.0.4")

@@ -1,4 +1,4 @@
-"""What our API takes and gives."""
+"""Requests and responses of our API."""
 
 from __future__ import annotations
 
@@ -6,43 +6,53 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from regard.config import SearchOptions
 from regard.serve.limits import Limits
 
 LIMITS = Limits()
 
 
+def option(name: str, description: str = "", *, most: int | None = None) -> Any:
+    """Return the field of a search option, within the bounds of `SearchOptions` and up to `most`."""
+    least, largest = SearchOptions.BOUNDS[name]
+    return Field(ge=least, le=largest if most is None else min(most, largest), description=description or None)
+
+
 Text = Annotated[str, Field(max_length=LIMITS.text_characters)]
 
 
-class Asked(BaseModel):
-    """What all requests for a translation have in common."""
+class BaseRequest(BaseModel):
+    """The fields that all translation requests share."""
 
     model_config = ConfigDict(extra="forbid")
 
-    model: Annotated[str | None, Field(max_length=200, description="A name of /v1/models; the first if not given.")] = (
-        None
-    )
-    max_extra: Annotated[int | None, Field(ge=0, le=1000, description="Most output tokens beyond the input's.")] = None
+    model: Annotated[
+        str | None, Field(max_length=200, description="A name from /v1/models; the first model if not given.")
+    ] = None
+    max_extra: Annotated[
+        int | None,
+        option("max_extra", "Maximum number of output tokens beyond those of the input.", most=LIMITS.max_extra),
+    ] = None
 
     def search(self) -> dict[str, Any]:
-        """The options for search that were given."""
-        names = {"beam", "length_penalty", "max_extra", "iterations"}
-        return self.model_dump(include=names & set(type(self).model_fields), exclude_none=True)
+        """Return the search options that were given."""
+        names = set(SearchOptions.__struct_fields__) & set(type(self).model_fields)
+        return self.model_dump(include=names, exclude_none=True)
 
 
-class Searched(Asked):
-    """What can be said of search."""
+class SearchRequest(BaseRequest):
+    """The search options of a request."""
 
-    beam: Annotated[int | None, Field(ge=1, le=LIMITS.beam, description="1 is greedy.")] = None
-    length_penalty: Annotated[float | None, Field(ge=0, le=10)] = None
-    iterations: Annotated[int | None, Field(ge=1, le=100, description="Of mask-predict.")] = None
+    beam: Annotated[int | None, option("beam", "1 is greedy search.", most=LIMITS.beam)] = None
+    length_penalty: Annotated[float | None, option("length_penalty")] = None
+    iterations: Annotated[int | None, option("iterations", "Mask-predict iterations.", most=LIMITS.iterations)] = None
 
 
-class TranslateRequest(Searched):
-    """One text or several. Long ones are cut into sentences and put together again."""
+class TranslateRequest(SearchRequest):
+    """One text or several. Long texts are split into sentences and joined again."""
 
     text: Text | Annotated[list[Text], Field(max_length=LIMITS.texts)]
-    nbest: Annotated[int, Field(ge=1, le=LIMITS.beam, description="Translations of each sentence.")] = 1
+    nbest: Annotated[int, option("nbest", "Translations per sentence.", most=LIMITS.beam)] = 1
 
 
 class Candidate(BaseModel):
@@ -50,7 +60,7 @@ class Candidate(BaseModel):
     score: float
 
 
-class Sentence(BaseModel):
+class SentenceResult(BaseModel):
     source: str
     text: str
     nbest: list[Candidate]
@@ -58,7 +68,7 @@ class Sentence(BaseModel):
 
 class Translated(BaseModel):
     text: str
-    sentences: list[Sentence]
+    sentences: list[SentenceResult]
 
 
 class TranslateResponse(BaseModel):
@@ -66,27 +76,27 @@ class TranslateResponse(BaseModel):
     translations: list[Translated]
 
 
-class StreamRequest(Asked):
-    """A text whose translation is sent token by token, as server-sent events; greedy."""
+class StreamRequest(BaseRequest):
+    """A text to translate by greedy search; the translation is sent token by token as server-sent events."""
 
     text: Annotated[str, Field(max_length=LIMITS.streamed_characters)]
 
 
-class LookRequest(Searched):
-    """A sentence, and the tokens that its translation is to begin with."""
+class LookRequest(SearchRequest):
+    """A sentence to trace, and the token ids that its translation must begin with."""
 
     text: Text
     prefix: Annotated[list[Annotated[int, Field(ge=0, le=2**31)]], Field(max_length=LIMITS.prefix_tokens)] = []
     alternatives: Annotated[int, Field(ge=0, le=10)] = 3
 
 
-class Model(BaseModel):
+class ModelInfo(BaseModel):
     name: str
     source: str | None
     target: str | None
     kind: str
     parameters: int
-    at_once: bool
+    non_autoregressive: bool
     beam: int
     card: dict[str, Any]
 

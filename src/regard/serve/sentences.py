@@ -1,4 +1,4 @@
-"""Long texts cut into sentences, and put together again with their spaces and paragraphs as they were."""
+"""Sentence splitting: long texts are split into sentences and joined again with the original spaces and paragraphs."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-# Behind a mark that ends a sentence and what closes there, a space; behind one of Chinese or Japanese nothing; or a newline.
+# The gap after a sentence: spaces after a final mark and closing quotes, nothing after a Chinese or Japanese mark, or a
+# newline.
 _END = re.compile(r"""(?<=[.!?\u2026])["'\u2019\u201d\u00bb)\]]*\s+|(?<=[\u3002\uff01\uff1f])\s*|(?<!\s)\s*\n\s*""")
-LONGEST_SHORT = 8  # letters of an abbreviation, and what stands before it
-_SHORT = re.compile(
+ABBREVIATION_WINDOW = 8  # last characters of a sentence in which an abbreviation is searched
+_ABBREVIATION = re.compile(
     r"(?:\b[A-Za-z]|\b(?:Dr|Mr|Mrs|Ms|Prof|St|No|Nr|vs|etc|bzw|ca|usw|vgl|z\.B|d\.h|e\.g|i\.e|\d{1,2}))\.$"
 )
 
 
 @dataclass(frozen=True)
-class Cut:
-    """A text as sentences and what stands around them: one more space than sentences."""
+class SplitText:
+    """The sentences of a text and the spaces before, between and after them (one more than sentences)."""
 
     sentences: list[str]
     spaces: list[str]
 
-    def joined(self, sentences: Sequence[str]) -> str:
-        """Other sentences in the places of these."""
+    def join(self, sentences: Sequence[str]) -> str:
+        """Return the text with other sentences in the same places."""
         assert len(sentences) == len(self.sentences), (len(sentences), len(self.sentences))
         parts = [self.spaces[0]]
         for sentence, space in zip(sentences, self.spaces[1:], strict=True):
@@ -30,28 +31,28 @@ class Cut:
         return "".join(parts)
 
 
-def cut(text: str, *, fits: Callable[[str], bool] = lambda sentence: True) -> Cut:
-    """The text's sentences; those that do not fit the model are cut again."""
+def split_sentences(text: str, *, fits: Callable[[str], bool] = lambda sentence: True) -> SplitText:
+    """Split a text into sentences; sentences that do not fit the model are split further."""
     sentences: list[str] = []
     spaces = [text[: len(text) - len(text.lstrip())]]
-    for sentence, space in _pieces(text[len(spaces[0]) :]):
-        for part, behind in _halved(sentence, fits):
+    for sentence, space in _sentences(text[len(spaces[0]) :]):
+        for part, gap in _parts(sentence, fits):
             sentences.append(part)
-            spaces.append(behind)
+            spaces.append(gap)
         spaces[-1] = space
-    return Cut(sentences, spaces)
+    return SplitText(sentences, spaces)
 
 
-def _pieces(text: str) -> list[tuple[str, str]]:
-    """Each sentence and the space behind it."""
+def _sentences(text: str) -> list[tuple[str, str]]:
+    """Return each sentence and the space after it."""
     found, begin = [], 0
     for match in _END.finditer(text):
         space = match.group()
         closing = len(space) - len(space.lstrip("\"'\u2019\u201d\u00bb)]"))
         end = match.start() + closing
         sentence = text[begin:end]
-        goes_on = "\n" not in space and _SHORT.search(sentence[-LONGEST_SHORT:])
-        if sentence.strip() and not goes_on:
+        abbreviated = "\n" not in space and _ABBREVIATION.search(sentence[-ABBREVIATION_WINDOW:])
+        if sentence.strip() and not abbreviated:
             found.append((sentence, text[end : match.end()]))
             begin = match.end()
     rest = text[begin:]
@@ -63,11 +64,11 @@ def _pieces(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def _halved(sentence: str, fits: Callable[[str], bool]) -> list[tuple[str, str]]:
-    """The sentence, or as many parts as are needed for each to fit, and the space behind each; words are cut last."""
+def _parts(sentence: str, fits: Callable[[str], bool]) -> list[tuple[str, str]]:
+    """Return the sentence, or parts of it that fit, each with the space after it. Words are split only if necessary."""
     if len(sentence) < 2 or fits(sentence):
         return [(sentence, "")]
     spaces = list(re.finditer(r"\s+", sentence))
     middle = spaces[len(spaces) // 2].span() if spaces else (len(sentence) // 2, len(sentence) // 2)
-    left, right = _halved(sentence[: middle[0]], fits), _halved(sentence[middle[1] :], fits)
+    left, right = _parts(sentence[: middle[0]], fits), _parts(sentence[middle[1] :], fits)
     return [*left[:-1], (left[-1][0], sentence[slice(*middle)]), *right]

@@ -1,144 +1,177 @@
-"""What requests share: the models, the limits, the keys, and how work is submitted and waited for."""
+"""What requests share: the models, the limits, the API keys, and how jobs are submitted and awaited."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from fastapi import Request
 from starlette.exceptions import HTTPException
 
 from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.translator import Translation
-from regard.explain.see import MOST_CONTINUED
+from regard.explain.trace import MAX_CONTINUED_TOKENS
 from regard.serve.access import Access, client_address
-from regard.serve.caller import Caller
-from regard.serve.engine import ClientFull, Closed, Engine, QueueFull
 from regard.serve.executor import TaskFailed
+from regard.serve.jobs import Sentence, TranslationJob
 from regard.serve.limits import Limits
-from regard.serve.metrics import Metrics
-from regard.serve.models import Served
-from regard.serve.sentences import Cut
-from regard.serve.work import Sentence, Work
+from regard.serve.middleware import Metrics
+from regard.serve.models import ServedModel
+from regard.serve.scheduler import ClientLimitExceeded, QueueFull, Scheduler, SchedulerClosed
+from regard.serve.sentences import SplitText
 from regard.serve.worker_process import WorkerFailed
 
-SHORT = 1000  # characters that are cut into sentences at once, and not by another thread
+SHORT = 1000  # characters that are split on the event loop; longer texts are split in a thread
+CLIENT_CLOSED_REQUEST = 499  # nginx's status for a client that closes the connection before the response
+TIMED_OUT = "the request timed out; please retry"
+INTERNAL_ERROR = "internal server error"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RequestContext:
+    """One request: whose it is, and until when it must be answered."""
+
+    request: Request
+    client: str  # the unit of fair sharing
+    deadline: float  # by time.monotonic
+
+    async def wait(self, awaitable: Awaitable[T]) -> T:
+        """Return the result; cancel it at the deadline or when the client closes the connection."""
+        result, gone = asyncio.ensure_future(awaitable), asyncio.ensure_future(self._disconnected())
+        try:
+            await asyncio.wait({result, gone}, timeout=self.seconds_left, return_when=asyncio.FIRST_COMPLETED)
+            if result.done():
+                return result.result()
+            if gone.done():
+                raise HTTPException(CLIENT_CLOSED_REQUEST, "the client closed the connection")
+            raise HTTPException(503, TIMED_OUT, headers={"Retry-After": "5"})
+        finally:
+            gone.cancel()
+            result.cancel()
+
+    @property
+    def seconds_left(self) -> float:
+        return max(0.0, self.deadline - time.monotonic())
+
+    async def _disconnected(self) -> None:
+        while (await self.request.receive())["type"] != "http.disconnect":
+            pass
 
 
 @dataclass
 class Service:
     """What requests share."""
 
-    models: dict[str, Served]
-    engine: Engine
+    models: dict[str, ServedModel]
+    scheduler: Scheduler
     limits: Limits
     access: Access
     metrics: Metrics = field(default_factory=Metrics)
-    draining: bool = False  # SIGTERM has come; what was accepted is finished
-    _cutting: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "cut"))
+    draining: bool = False  # after SIGTERM, while accepted requests are finished
+    _splitting: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "split"))
 
-    def find(self, name: str | None) -> Served:
+    def find_model(self, name: str | None) -> ServedModel:
+        """Return the model of this name, or the first model if no name is given."""
         if name is None:
             return next(iter(self.models.values()))
         if name not in self.models:
-            raise HTTPException(404, f"there is no model {name[:80]!r}; there are {', '.join(self.models)}")
+            raise HTTPException(404, f"there is no model {name[:80]!r}; available: {', '.join(self.models)}")
         return self.models[name]
 
-    def enter(self, request: Request, key: str | None = None) -> Caller:
-        """Whose request this is: that of a key, which is needed where there are keys, or else of an address."""
+    def authorize(self, request: Request, key: str | None = None) -> RequestContext:
+        """Check the API key, where keys are required; the client is the key, or else the address."""
         deadline = time.monotonic() + self.limits.seconds
         if self.access.keys:
             given = request.headers.get("authorization", "")
             number = self.access.key_number(key or given.removeprefix("Bearer "))
             if number is None:
-                raise HTTPException(401, "a valid API key is needed")
-            return Caller(request, f"key {number}", deadline)
-        return Caller(request, client_address(request.client.host if request.client else ""), deadline)
+                raise HTTPException(401, "a valid API key is required")
+            return RequestContext(request, f"key {number}", deadline)
+        return RequestContext(request, client_address(request.client.host if request.client else ""), deadline)
 
     async def prepare(
-        self, caller: Caller, served: Served, texts: list[str], options: SearchOptions
-    ) -> tuple[list[Cut], list[Sentence]]:
-        """The sentences of each text, and all of them with their costs; refuses what is too much."""
+        self, context: RequestContext, served: ServedModel, texts: list[str], options: SearchOptions
+    ) -> tuple[list[SplitText], list[Sentence]]:
+        """Split texts into sentences with costs; raise HTTPException if a limit is exceeded."""
         characters = sum(map(len, texts))
         if characters > self.limits.text_characters:
-            raise HTTPException(413, f"the texts have more than {self.limits.text_characters:,} characters together")
+            raise HTTPException(413, f"the texts have more than {self.limits.text_characters:,} characters in total")
 
-        def cut_and_price() -> tuple[list[Cut], list[Sentence]]:
-            cuts = [served.cut(text, self.limits.sentence_tokens) for text in texts]
-            if sum(len(one.sentences) for one in cuts) > self.limits.sentences:
-                raise HTTPException(413, f"the texts have more than {self.limits.sentences:,} sentences together")
-            return cuts, self.priced(served, [sentence for one in cuts for sentence in one.sentences], options)
+        def split() -> tuple[list[SplitText], list[Sentence]]:
+            split_texts = [served.split(text, self.limits.sentence_tokens) for text in texts]
+            if sum(len(one.sentences) for one in split_texts) > self.limits.sentences:
+                raise HTTPException(413, f"the texts have more than {self.limits.sentences:,} sentences in total")
+            sentences = [sentence for one in split_texts for sentence in one.sentences]
+            return split_texts, self.with_costs(served, sentences, options)
 
         if characters <= SHORT:
-            return cut_and_price()
-        return await caller.wait(asyncio.get_running_loop().run_in_executor(self._cutting, cut_and_price))
+            return split()
+        return await context.wait(asyncio.get_running_loop().run_in_executor(self._splitting, split))
 
-    def priced(self, served: Served, sentences: list[str], options: SearchOptions) -> list[Sentence]:
-        """The sentences with their costs; refuses what costs too much."""
-        priced = [served.priced(sentence, options) for sentence in sentences]
-        if max((one.cost for one in priced), default=0) > self.limits.sentence_cost:
+    def with_costs(self, served: ServedModel, texts: list[str], options: SearchOptions) -> list[Sentence]:
+        """Return the sentences with their costs; raise HTTPException if a cost limit is exceeded."""
+        sentences = [served.with_cost(text, options) for text in texts]
+        if max((one.cost for one in sentences), default=0) > self.limits.sentence_cost:
             raise HTTPException(
                 413, "a sentence costs too much with these options; lower beam, max_extra or iterations"
             )
-        if sum(one.cost for one in priced) > self.limits.request_cost:
+        if sum(one.cost for one in sentences) > self.limits.request_cost:
             raise HTTPException(
-                413, "the request costs too much; send its texts in several, or lower beam or max_extra"
+                413, "the request costs too much; split it into several requests, or lower beam or max_extra"
             )
-        return priced
+        return sentences
 
     async def translate(
-        self, caller: Caller, served: Served, texts: list[str], options: SearchOptions
-    ) -> list[tuple[Cut, list[list[Translation]]]]:
-        """Each text's sentences and their translations."""
-        cuts, sentences = await self.prepare(caller, served, texts, options)
+        self, context: RequestContext, served: ServedModel, texts: list[str], options: SearchOptions
+    ) -> list[tuple[SplitText, list[list[Translation]]]]:
+        """Return each text's sentences and their translations."""
+        split_texts, sentences = await self.prepare(context, served, texts, options)
         if not sentences:
-            return [(one, []) for one in cuts]
-        found = iter(await self.run(caller, Work(caller.client, served.name, options, sentences, caller.deadline)))
-        return [(one, [next(found) for _ in one.sentences]) for one in cuts]
+            return [(one, []) for one in split_texts]
+        job = TranslationJob(context.client, served.name, options, sentences, context.deadline)
+        results = iter(await self.run(context, job))
+        return [(one, [next(results) for _ in one.sentences]) for one in split_texts]
 
     async def look(
-        self, caller: Caller, served: Served, text: str, options: SearchOptions, **arguments: Any
+        self, context: RequestContext, served: ServedModel, text: str, options: SearchOptions, **arguments: Any
     ) -> dict[str, Any]:
-        """How one sentence is translated, as the page shows it."""
-        options = replace(options, max_length=self.limits.looked_output)
-        (sentence,) = self.priced(served, [text], options)
-        continued = MOST_CONTINUED if arguments["alternatives"] else 0
+        """Return the trace of one sentence's translation as JSON."""
+        options = options.replace(max_length=self.limits.look_output_tokens)
+        (sentence,) = self.with_costs(served, [text], options)
+        continued = MAX_CONTINUED_TOKENS if arguments["alternatives"] else 0
         sentence = Sentence(text, sentence.cost + min(continued, arguments["alternatives"] * sentence.cost))
-        work = Work(caller.client, served.name, options, [sentence], caller.deadline, "look", arguments)
-        (found,) = await self.run(caller, work)
-        seen: dict[str, Any] = found
-        return seen
+        job = TranslationJob(context.client, served.name, options, [sentence], context.deadline, "look", arguments)
+        trace: dict[str, Any]
+        (trace,) = await self.run(context, job)
+        return trace
 
-    async def run(self, caller: Caller, work: Work) -> list[Any]:
-        """The results; nobody computes them any more once the caller is gone."""
-        self.submit(work)
+    async def run(self, context: RequestContext, job: TranslationJob) -> list[Any]:
+        """Submit a job and return its results; the job is cancelled with the request."""
         try:
-            return await caller.wait(asyncio.wrap_future(work.future))
-        except (TimeoutError, WorkerFailed, Closed, TaskFailed) as error:
-            raise refusal(error) from error
-
-    def submit(self, work: Work) -> None:
-        try:
-            self.engine.submit(work)
-        except (ClientFull, QueueFull, Closed) as error:
-            raise refusal(error) from error
+            self.scheduler.submit(job)
+            return await context.wait(asyncio.wrap_future(job.future))
+        except (ClientLimitExceeded, QueueFull, SchedulerClosed, TimeoutError, WorkerFailed, TaskFailed) as error:
+            raise http_error(error) from error
 
 
-PROBLEMS: dict[type[Exception], tuple[int, str, int]] = {
-    ClientFull: (429, "you have too much waiting already", 5),
-    QueueFull: (503, "too much is waiting already", 5),
-    Closed: (503, "the server is shutting down", 5),
-    TimeoutError: (503, "this took too long", 5),
+# HTTP status, message, and value of Retry-After
+ERRORS: dict[type[Exception], tuple[int, str, int]] = {
+    ClientLimitExceeded: (429, "this client has too many pending sentences; please retry later", 5),
+    QueueFull: (503, "the queue of the server is full; please retry later", 5),
+    SchedulerClosed: (503, "the server is shutting down", 5),
+    TimeoutError: (503, TIMED_OUT, 5),
     WorkerFailed: (503, "the translation workers failed repeatedly; please retry", 5),
 }
 
 
-def refusal(error: Exception) -> HTTPException:
-    """What a client is answered for an error of the engine."""
-    for kind, (status, text, seconds) in PROBLEMS.items():
+def http_error(error: Exception) -> HTTPException:
+    """Return the response for an error of the scheduler."""
+    for kind, (status, text, seconds) in ERRORS.items():
         if isinstance(error, kind):
             return HTTPException(status, text, headers={"Retry-After": str(seconds)})
-    return HTTPException(500, "something is wrong with the server")
+    return HTTPException(500, INTERNAL_ERROR)

@@ -1,4 +1,4 @@
-"""A translation while it is written, as server-sent events."""
+"""Streaming: the translation so far after every token, as server-sent events."""
 
 from __future__ import annotations
 
@@ -12,67 +12,66 @@ from starlette.exceptions import HTTPException
 
 from regard.decoding.hypotheses import SearchOptions
 from regard.errors import RegardError
-from regard.serve.caller import Caller
-from regard.serve.models import Served
-from regard.serve.sentences import Cut
-from regard.serve.service import Service
-from regard.serve.work import Sentence, Work
+from regard.serve.jobs import Sentence, TranslationJob
+from regard.serve.models import ServedModel
+from regard.serve.sentences import SplitText
+from regard.serve.service import RequestContext, Service
 
 
 @dataclass
-class Stream:
-    """One text on its way: sentence by sentence, each as one task of a worker."""
+class TranslationStream:
+    """One text, translated sentence by sentence; each sentence is one job."""
 
     service: Service
-    caller: Caller
-    served: Served
+    context: RequestContext
+    served: ServedModel
     options: SearchOptions
-    cut: Cut
+    split_text: SplitText
     sentences: list[Sentence]
-    done: list[str] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)  # finished translations
 
     async def events(self) -> AsyncIterator[str]:
-        """One event after each token, with all that is written; in the end one with `"done": true`."""
+        """Yield an event with the text so far after each token, and a last one with `"done": true`."""
         try:
             for sentence in self.sentences:
-                async for text in self._written(sentence):
-                    yield _event({"text": self._so_far(text)})
-            yield _event({"text": self.cut.joined(self.done), "done": True})
+                async for text in self._partial_texts(sentence):
+                    yield _event({"text": self._text_so_far(text)})
+            yield _event({"text": self.split_text.join(self.done), "done": True})
         except HTTPException as problem:
             yield _event({"error": str(problem.detail), "done": True})
         except RegardError as problem:
             yield _event({"error": str(problem), "done": True})
 
-    async def _written(self, sentence: Sentence) -> AsyncIterator[str]:
-        """The text of one sentence after each token."""
+    async def _partial_texts(self, sentence: Sentence) -> AsyncIterator[str]:
+        """Yield the translation of one sentence after each token."""
         loop = asyncio.get_running_loop()
-        heard: asyncio.Queue[str | None] = asyncio.Queue()
+        updates: asyncio.Queue[str | None] = asyncio.Queue()  # None: the job is done
 
-        def tell(text: str | None) -> None:
+        def on_partial(text: str) -> None:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(heard.put_nowait, text)
+                loop.call_soon_threadsafe(updates.put_nowait, text)
 
-        work = Work(
-            self.caller.client,
+        job = TranslationJob(
+            self.context.client,
             self.served.name,
             self.options,
             [sentence],
-            self.caller.deadline,
+            self.context.deadline,
             "stream",
-            on_partial=tell,
+            on_partial=on_partial,
         )
-        running = asyncio.ensure_future(self.service.run(self.caller, work))
-        running.add_done_callback(lambda _: heard.put_nowait(None))
+        running = asyncio.ensure_future(self.service.run(self.context, job))
+        running.add_done_callback(lambda _: updates.put_nowait(None))
         try:
-            while (text := await heard.get()) is not None:
+            while (text := await updates.get()) is not None:
                 yield text
-            (written,) = await running
-            self.done.append(written)
+            (translation,) = await running
+            self.done.append(translation)
         finally:
             running.cancel()
 
-    def _so_far(self, text: str) -> str:
-        return "".join(space + one for space, one in zip(self.cut.spaces, [*self.done, text], strict=False))
+    def _text_so_far(self, text: str) -> str:
+        return "".join(space + one for space, one in zip(self.split_text.spaces, [*self.done, text], strict=False))
 
 
 def _event(data: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""A process that runs models for the server: its memory, its crashes and Python's lock are not the server's.
+"""The worker process: runs models, so that their memory, crashes and the GIL do not affect the server.
 
 python -m regard.serve.worker DEVICE float32|int8 THREADS RUN...
 
@@ -6,12 +6,12 @@ Messages are lines of JSON. The server sends tasks, one at a time, and `{"cancel
 
     {"loaded": true}                once, when its models are loaded
     {"beat": true}                  every quarter of a second, as long as its threads run
-    {"id": ID, "ready": [...]}      sentences of a task, by their numbers, with their results
-    {"id": ID, "partial": "..."}    what a stream has written so far
-    {"id": ID, "end": null}         the task is done; or why it is not
+    {"id": ID, "ready": [...]}      pairs of a sentence's number in the task and its result
+    {"id": ID, "partial": "..."}    the text so far of a stream
+    {"id": ID, "end": null}         the end of the task; an object instead of null describes an error
 
-It ends at once when its input does, so that it never outlives the server, and ignores SIGINT and SIGTERM, which a terminal
-sends to all processes: what the server has accepted is finished.
+It exits as soon as its input ends, so that it never outlives the server. It ignores SIGINT and SIGTERM, which a terminal
+sends to all processes, so that accepted requests are finished.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Channel:
 
     def __init__(self) -> None:
         self.tasks: SimpleQueue[dict[str, Any]] = SimpleQueue()
-        self.cancelled = -1  # the newest task that was cancelled; ids increase
+        self.cancelled = -1  # the highest id of a cancelled task; ids increase
         self._output = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
-        os.dup2(2, 1)  # whatever a library prints is no message
+        os.dup2(2, 1)  # output of libraries must not mix with messages
         self._lock = threading.Lock()
         for loop in (self._read, self._beat):
             threading.Thread(target=loop, daemon=True).start()
@@ -55,7 +55,7 @@ class Channel:
                 self.cancelled = max(self.cancelled, message["cancel"])
             else:
                 self.tasks.put(message)
-        os._exit(0)  # the server has ended, or wants us to: nobody waits for what is being computed
+        os._exit(0)  # the server has ended or closes this worker; running work is obsolete
 
     def _beat(self) -> None:
         while True:
@@ -64,7 +64,7 @@ class Channel:
 
 
 def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> None:
-    """Carry out one task, and send its results."""
+    """Run one task and send its results."""
     from regard.decoding.hypotheses import SearchOptions
     from regard.errors import Cancelled, DeadlineExceeded
 
@@ -75,49 +75,52 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
         if channel.cancelled >= number:
             raise Cancelled("the task was cancelled")
         if time.monotonic() > ends:
-            raise DeadlineExceeded("the task took too long")
+            raise DeadlineExceeded("the task timed out")
 
-    def ready(found: list[tuple[int, Any]]) -> None:
+    def send_ready(found: list[tuple[int, Any]]) -> None:
         channel.send({"id": number, "ready": found})
 
     check()
     if task["kind"] == "translate":
         for some in translator.each(task["sentences"], options=options, check=check):
-            ready([(place, [[one.text, one.score] for one in best]) for place, best in some])
+            send_ready([(place, [[one.text, one.score] for one in best]) for place, best in some])
     elif task["kind"] == "look":
         from regard.explain.page import packed
-        from regard.explain.see import see
+        from regard.explain.trace import trace_translation
 
         (text,) = task["sentences"]
-        ready([(0, packed(see(translator, text, options=options, check=check, **task["arguments"])))])
+        trace = trace_translation(translator, text, options=options, check=check, **task["arguments"])
+        send_ready([(0, packed(trace))])
     else:
-        from regard.decoding.live import write_live
+        from regard.decoding.greedy_search import stream_greedy
         from regard.models.base import Seq2Seq
         from regard.text.tokenizer import EOS
 
         (text,) = task["sentences"]
         assert isinstance(translator.model, Seq2Seq)
         decode = translator.tokenizers.target.decode
-        ids = [*translator.tokenizers.source.encode(text)[: translator.longest_source], EOS]
+        source_ids = [*translator.tokenizers.source.encode(text)[: translator.longest_source], EOS]
 
-        def partial(written: list[int]) -> None:
-            channel.send({"id": number, "partial": decode(written)})
+        def send_partial(ids: list[int]) -> None:
+            channel.send({"id": number, "partial": decode(ids)})
 
-        ready([(0, decode(write_live(translator.model, ids, options=options, hear=partial, check=check)))])
+        ids = stream_greedy(translator.model, source_ids, options=options, on_token=send_partial, check=check)
+        send_ready([(0, decode(ids))])
 
 
-def serve(device: str, numbers: str, threads: int, runs: list[str]) -> None:
-    """Answer until the input ends."""
+def main(device: str, precision: str, threads: int, runs: list[str]) -> None:
+    """Run tasks until the input ends."""
     for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(one, signal.SIG_IGN)
-    channel = Channel()  # before the imports, which take a while: the server sees that we live
+    # Before the slow imports, so that the server receives beats meanwhile.
+    channel = Channel()
     import torch
 
     from regard import api
     from regard.errors import RegardError
 
     torch.set_num_threads(threads)
-    translators = [api.load(run, device=device, int8=numbers == "int8") for run in runs]
+    translators = [api.load_translator(run, "serve", device=device, int8=precision == "int8") for run in runs]
     channel.send({"loaded": True})
     while True:
         task = channel.tasks.get()
@@ -131,4 +134,4 @@ def serve(device: str, numbers: str, threads: int, runs: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4:])
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4:])

@@ -1,4 +1,4 @@
-"""A worker process as the server sees it: messages with timeouts, and whether it still lives. See `serve.worker`."""
+"""The server's handle of a worker process (`serve.worker`): messages with timeouts, and detection of failures."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-STOPPED_SECONDS = 0.6  # of silence after which a stopped process is replaced: two missed beats
-SILENT_SECONDS = 20.0  # of silence after which any process is
-LOAD_SECONDS = 300.0  # that a process may take to load its models
-KEYS_VARIABLE = "REGARD_API_KEYS"  # which workers have no use for
-END_SECONDS = 5.0  # that a process may take to end
+STOPPED_SECONDS = 0.6  # without a message (two missed beats), after which a stopped process has failed
+SILENT_SECONDS = 20.0  # without a message, after which any process has failed
+LOAD_SECONDS = 300.0  # for a process to load its models
+KEYS_VARIABLE = "REGARD_API_KEYS"  # is not passed on to workers
+END_SECONDS = 5.0  # for a process to end
 
 
 class WorkerFailed(Exception):
-    """A worker process ended, or does not react any more."""
+    """A worker process ended or no longer responds."""
 
 
 @dataclass(frozen=True)
 class WorkerCommand:
-    """How a worker process is started."""
+    """The command line and environment of a worker process."""
 
     arguments: list[str]
     environment: Mapping[str, str]
 
     @classmethod
     def for_runs(cls, runs: list[Path], *, device: str, int8: bool, threads: int) -> WorkerCommand:
-        how = [device, "int8" if int8 else "float32", str(threads)]
-        # The library that multiplies integers on Arm CPUs knows nothing of PyTorch's threads, but reads this variable.
+        settings = [device, "int8" if int8 else "float32", str(threads)]
+        # The library for int8 products on Arm CPUs ignores PyTorch's thread count, but reads this variable.
         environment = os.environ | ({"OMP_NUM_THREADS": str(threads)} if int8 else {})
         environment.pop(KEYS_VARIABLE, None)
-        return cls([sys.executable, "-m", "regard.serve.worker", *how, *map(str, runs)], environment)
+        return cls([sys.executable, "-m", "regard.serve.worker", *settings, *map(str, runs)], environment)
 
 
 class WorkerProcess:
-    """One process, from its start to its end. No method waits longer than it says, whatever the process does."""
+    """One process, from start to end. No method blocks longer than its timeout, whatever the process does."""
 
     def __init__(self, command: WorkerCommand) -> None:
         self.process = subprocess.Popen(
@@ -55,19 +55,19 @@ class WorkerProcess:
             env=command.environment,
         )
         self.loaded = False
-        self.started = self.heard = time.monotonic()
+        self.started = self.last_message = time.monotonic()
         self._received: SimpleQueue[dict[str, Any] | None] = SimpleQueue()  # None: the process has ended
         self._to_send: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
-        # Threads of their own, because a pipe to a process that is stopped blocks whoever reads or writes it.
+        # Separate threads, because reading or writing the pipe of a stopped process blocks.
         for loop in (self._read, self._write):
             threading.Thread(target=loop, daemon=True).start()
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send a message; returns at once."""
+        """Send a message without blocking."""
         self._to_send.put(message)
 
     def receive(self, timeout: float) -> dict[str, Any] | None:
-        """The next message, or nothing if none came in time; raises `WorkerFailed` if none will come."""
+        """Return the next message, or None after the timeout; raise WorkerFailed if the process has failed."""
         try:
             message = self._received.get(timeout=timeout)
         except Empty:
@@ -78,19 +78,19 @@ class WorkerProcess:
         return message or None
 
     def check(self) -> None:
-        """Raise `WorkerFailed` if the process does not react any more."""
+        """Raise WorkerFailed if the process no longer responds."""
         now = time.monotonic()
-        silent = now - self.heard
+        silent = now - self.last_message
         if silent > STOPPED_SECONDS and process_state(self.process.pid) in ("T", "Z", "X", ""):
             raise WorkerFailed("was stopped")
         if silent > SILENT_SECONDS:
-            raise WorkerFailed(f"has been silent for {silent:.0f} seconds")
+            raise WorkerFailed(f"has sent nothing for {silent:.0f} seconds")
         if not self.loaded and now - self.started > LOAD_SECONDS:
             raise WorkerFailed(f"has not loaded its models in {LOAD_SECONDS:.0f} seconds")
 
     @property
-    def reacts(self) -> bool:
-        """Whether it has loaded its models and nothing is known to be wrong with it."""
+    def is_ready(self) -> bool:
+        """Whether the models are loaded and the process responds."""
         try:
             self.check()
         except WorkerFailed:
@@ -98,13 +98,13 @@ class WorkerProcess:
         return self.loaded and self.process.poll() is None
 
     def kill(self) -> None:
-        """End it now."""
+        """Kill the process."""
         self.process.kill()
         self._to_send.put(None)
         self._wait()
 
     def close(self) -> None:
-        """Let it end, and make it if it does not."""
+        """Close the input of the process and wait for its end; kill it if it does not end."""
         self._to_send.put(None)
         if not self._wait():
             self.kill()
@@ -119,15 +119,15 @@ class WorkerProcess:
     def _read(self) -> None:
         assert self.process.stdout is not None
         try:
-            while (line := self.process.stdout.readline()).endswith("\n"):  # half a line is no message
-                self.heard = time.monotonic()
+            while (line := self.process.stdout.readline()).endswith("\n"):  # an incomplete line is no message
+                self.last_message = time.monotonic()
                 message = json.loads(line)
                 if "loaded" in message:
                     self.loaded = True
                 if "beat" not in message:
                     self._received.put(message)
         except ValueError:
-            pass  # not our protocol: as bad as an end
+            pass  # an invalid message is treated like the end of the process
         finally:
             self._received.put(None)
             self.process.stdout.close()
@@ -140,11 +140,11 @@ class WorkerProcess:
                 self.process.stdin.flush()
             self.process.stdin.close()
         except OSError:
-            pass  # it has ended, which the reading thread notices
+            pass  # the process has ended, which the reading thread detects
 
 
 def process_state(pid: int) -> str:
-    """The state of a process as Linux shows it, such as R, T (stopped) or Z (ended); "?" elsewhere, "" if there is none."""
+    """Return the state letter of a process on Linux (R running, T stopped, Z zombie), "" if there is none, "?" elsewhere."""
     if not Path("/proc/self/stat").exists():
         return "?"
     try:

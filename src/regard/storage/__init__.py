@@ -1,1 +1,1 @@
-"""Folders on disk: opened safely whoever made them, and intact after a crash."""
+"""Folders on disk: safe to open when the content is untrusted, and intact after a crash."""

@@ -1,7 +1,7 @@
-"""Manifests: the size and SHA-256 of a folder's files, so that damage is found and files appear together or not at all.
+"""Manifests: the size and SHA-256 of each file of a folder. Damage is detected, and files change together or not at all.
 
-Three ways to write: `staged` makes a new folder that appears under its name when it is complete; `replace_files` changes
-some files of a folder that stays; `remove_folder` takes a folder away. A crash leaves what was, or what should be.
+Three ways to write: `staged` creates a folder that gets its name when it is complete; `replace_files` changes some files
+of an existing folder; `remove_folder` deletes a folder. A crash leaves the state before or the state after.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from regard.errors import CheckpointError
-from regard.storage.folder import LARGE, NEW, SMALL, Folder, bare_name, is_temporary, parse_json, temporary_name
+from regard.storage.folder import LARGE, NEW, SMALL, Folder, is_temporary, parse_json
+from regard.storage.paths import bare_name, temporary_name
 
 MANIFEST = "manifest.json"
-BLOCK = 512  # bytes, the unit of st_blocks
-ATTEMPTS = 5  # at reading files that another process may be replacing
+BLOCK = 512  # bytes; the unit of st_blocks
+ATTEMPTS = 5  # reads of files that another process may be replacing
 
 Fingerprints = dict[str, dict[str, Any]]  # size and sha256 by file name
 
 
 def read_manifest(folder: Folder) -> Fingerprints:
-    """What the manifest says of each file."""
+    """Return the manifest's entry of each file."""
     text = folder.load_bytes(MANIFEST, limit=SMALL)
     manifest = parse_json(text, origin=folder.path / MANIFEST)
     files = manifest.get("files") if isinstance(manifest, dict) else None
@@ -36,7 +37,7 @@ def read_manifest(folder: Folder) -> Fingerprints:
 
 
 def manifest_digest(folder: Folder) -> str:
-    """A hash of everything that the folder's manifest says."""
+    """Return a hash of all entries of the folder's manifest."""
     return _digest(read_manifest(folder))
 
 
@@ -47,14 +48,15 @@ def _digest(files: Any) -> str:
 def _manifest_text(files: Any) -> bytes:
     try:
         return (json.dumps({"files": files, "sha256": _digest(files)}, indent=1) + "\n").encode()
-    except (ValueError, RecursionError):  # integers of thousands of digits cannot be written down
+    except (ValueError, RecursionError):  # for example an integer with thousands of digits
         return b""
 
 
 def _fingerprint(folder: Folder, name: str) -> dict[str, Any]:
     with folder.open_file(name) as file:
         state = os.fstat(file.fileno())
-        if state.st_size > LARGE and 2 * BLOCK * state.st_blocks < state.st_size:  # reading holes could take hours
+        # Hashing a huge sparse file could take hours.
+        if state.st_size > LARGE and 2 * BLOCK * state.st_blocks < state.st_size:
             raise CheckpointError(
                 f"{folder.path / name} is damaged: most of its {state.st_size:,} bytes were never written"
             )
@@ -75,7 +77,7 @@ def _fingerprint_of(content: bytes) -> dict[str, Any]:
 
 
 def check_folder(folder: Folder, names: Collection[str] | None = None) -> None:
-    """Raise CheckpointError, naming the file, unless these files, or all in the manifest, are what was written."""
+    """Raise CheckpointError, naming the file, unless these files (default: all) match the manifest."""
     for name in read_manifest(folder) if names is None else names:
         _check_file(folder, name)
 
@@ -94,11 +96,11 @@ def _check_file(folder: Folder, name: str) -> None:
 
 
 def read_checked(folder: Folder, name: str, *, limit: int = LARGE) -> bytes:
-    """A file's content, if it is what the manifest says; the new content where it has not taken its name yet."""
+    """Return the content of a file that matches the manifest; also if the matching file is still named `.NAME.new`."""
     for _ in range(ATTEMPTS):
         expected = _expected(folder, name)
         if folder.has_file(_new(name)):
-            with suppress(CheckpointError):  # it may just have taken its name
+            with suppress(CheckpointError):  # it may have been renamed just now
                 content = folder.load_bytes(_new(name), limit=limit)
                 if _fingerprint_of(content) == expected:
                     return content
@@ -113,7 +115,7 @@ def read_checked(folder: Folder, name: str, *, limit: int = LARGE) -> bytes:
 def _expected(folder: Folder, name: str) -> Any:
     files = read_manifest(folder)
     if name not in files:
-        raise CheckpointError(f"{folder.path / MANIFEST} says nothing of {name}, which should be there")
+        raise CheckpointError(f"{folder.path / MANIFEST} does not list {name}, which should be there")
     return files[name]
 
 
@@ -122,22 +124,22 @@ def _expected(folder: Folder, name: str) -> Any:
 
 @contextmanager
 def staged(parent: Folder, name: str) -> Iterator[Folder]:
-    """A new folder to fill. When the block ends it gets a manifest and takes its name in one step."""
+    """Yield a new folder to fill. At the end of the block it gets a manifest and is renamed to `name` in one step."""
     temporary = (parent.make() / temporary_name(name)).make()
     try:
         yield temporary
-        _seal(temporary)
-        old = _set_aside(parent, name)
+        _write_manifest(temporary)
+        old = _move_aside(parent, name)
         parent.move(temporary.name, name)
     except Exception:
-        with suppress(OSError):  # half a folder must not keep a full disk full
+        with suppress(OSError):  # an incomplete folder must not keep a full disk full
             parent.remove(temporary.name)
         raise
     if old is not None:
         parent.remove(old)
 
 
-def _seal(folder: Folder) -> None:
+def _write_manifest(folder: Folder) -> None:
     files = {name: _fingerprint(folder, name) for name in folder.names()}
     for name in files:
         with folder.open_file(name) as file:
@@ -146,13 +148,13 @@ def _seal(folder: Folder) -> None:
 
 
 def remove_folder(parent: Folder, name: str) -> None:
-    """Takes a folder away in one step, so that a reader finds all of it or nothing; then deletes it."""
-    old = _set_aside(parent, name)
+    """Delete a folder. It is renamed first, so that a reader finds all of it or nothing."""
+    old = _move_aside(parent, name)
     if old is not None:
         parent.remove(old)
 
 
-def _set_aside(parent: Folder, name: str) -> str | None:
+def _move_aside(parent: Folder, name: str) -> str | None:
     if name not in parent.names():
         return None
     aside = temporary_name(name).removesuffix(".tmp") + ".gone"
@@ -161,9 +163,9 @@ def _set_aside(parent: Folder, name: str) -> str | None:
 
 
 def replace_files(folder: Folder, contents: Mapping[str, bytes], *, covered: Collection[str] = ()) -> None:
-    """Replaces some files of a folder and their entries in its manifest: after a crash all are old, or all are new.
+    """Replace some files of a folder and their manifest entries; after a crash all are old or all are new.
 
-    `covered` are files that are there already and enter the manifest as they are.
+    `covered` names existing files to add to the manifest as they are.
     """
     with folder.briefly_locked():
         complete_replacement(folder)
@@ -178,7 +180,7 @@ def replace_files(folder: Folder, contents: Mapping[str, bytes], *, covered: Col
 
 
 def complete_replacement(folder: Folder) -> None:
-    """Gives new files that the manifest names their names, and removes others: what a killed process left undone."""
+    """Finish what a killed `replace_files` left: rename new files that the manifest lists, and delete the others."""
     waiting = [name for name in folder.names() if name.startswith(".") and name.endswith(NEW)]
     files = read_manifest(folder) if waiting and folder.has_file(MANIFEST) else {}
     for new in waiting:
@@ -190,9 +192,9 @@ def complete_replacement(folder: Folder) -> None:
 
 
 def sweep(folder: Folder) -> None:
-    """Removes what a killed process left half written. Only for the process that holds the folder's lock."""
+    """Delete temporary files of killed processes. Call only while holding the folder's lock."""
     if any(map(is_temporary, folder.names())):
-        with folder.briefly_locked():  # others may be replacing files
+        with folder.briefly_locked():  # other processes may be replacing files
             for name in filter(is_temporary, folder.names()):
                 folder.remove(name)
 

@@ -1,4 +1,4 @@
-"""The pairs that a recipe's `data` table names: files of the user's, or a corpus that we generate."""
+"""The pairs that the `data` table of a recipe names: text files, or a built-in corpus that is generated."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ import msgspec
 
 from regard.config import Bitext, DataConfig, Recipe
 from regard.errors import DataError, did_you_mean
-from regard.text import dates, toys
+from regard.text import dates, toy_labels, toys
 from regard.text.corpus import Pair, decode_pairs, stream_pairs
 
 GENERATORS: dict[str, Callable[[str], list[tuple[str, str]]]] = {
     "dates": dates.generate,
     **{task: partial(toys.generate, task) for task in toys.TASKS},
+    **toy_labels.GENERATORS,
 }
 
-
-STDIN = "-"  # as data.train.pairs
+STDIN = "-"  # the value of data.train.pairs that means standard input
 
 
 def load_bitext(bitext: Bitext, *, folders: list[Path]) -> list[Pair]:
-    """All pairs. Relative paths are looked for in each of the folders, in order."""
+    """Return all pairs. Relative paths are searched in the folders, in order."""
     return list(stream_bitext(bitext, folders=folders))
 
 
 def stream_bitext(bitext: Bitext, *, folders: list[Path]) -> Iterator[Pair]:
-    """The pairs as they are read."""
+    """Yield the pairs as they are read."""
     if bitext.generate is not None:
         name, _, split = bitext.generate.partition("/")
         if name not in GENERATORS:
-            raise DataError(f"no built-in corpus is called {name!r}; {did_you_mean(name, GENERATORS)}")
+            raise DataError(f"there is no built-in corpus {name!r}; {did_you_mean(name, GENERATORS)}")
         return (Pair(source, target) for source, target in GENERATORS[name](split))
     if bitext.pairs == STDIN:
-        return decode_pairs(sys.stdin.buffer, "the standard input")  # type: ignore[arg-type]
+        return decode_pairs(sys.stdin.buffer, "standard input")  # type: ignore[arg-type]
     if bitext.pairs is None and bitext.source is None:
         raise DataError(f"the store {bitext.store!r} holds ids to train on, not text; name source and target, or pairs")
     return stream_pairs(*text_files(bitext, folders))
 
 
 def refuse_outside(bitext: Bitext, folders: list[Path], *, recipe_of: str) -> None:
-    """Refuse files outside of these folders, which the user named: the recipe of a run may have been made by a stranger."""
+    """Raise DataError for files outside of the folders that the user named, because the recipe is not trusted."""
     for name in filter(None, (bitext.pairs, bitext.source, bitext.target)):
         if name == STDIN:
-            raise DataError(f"the recipe of {recipe_of} reads the standard input; name the files to use instead")
+            raise DataError(f"the recipe of {recipe_of} reads standard input; name the files to use instead")
         path = Path(os.path.normpath(name))
         if path.is_absolute():
             inside = any(path.is_relative_to(os.path.abspath(folder)) for folder in folders)
@@ -57,17 +57,17 @@ def refuse_outside(bitext: Bitext, folders: list[Path], *, recipe_of: str) -> No
         if not inside:
             raise DataError(
                 f"the recipe of {recipe_of} names {name}, which is outside of the folders that you named; "
-                f"if that is meant, allow it with --data {Path(name).parent}"
+                f"to allow it, add --data {Path(name).parent}"
             )
 
 
 def text_files(bitext: Bitext, folders: list[Path]) -> list[Path]:
-    """The files that hold the pairs: one, or two."""
+    """Return the one or two files that hold the pairs."""
     return [find_file(name, folders) for name in (bitext.pairs, bitext.source, bitext.target) if name is not None]
 
 
 def pairs_fingerprint(pairs: Iterable[Pair]) -> dict[str, int | str]:
-    """Number and hash of the pairs."""
+    """Return the number of pairs and their hash."""
     count, digest = 0, hashlib.sha256()
     for pair in pairs:
         count += 1
@@ -76,7 +76,7 @@ def pairs_fingerprint(pairs: Iterable[Pair]) -> dict[str, int | str]:
 
 
 def without_folders(recipe: Recipe) -> Recipe:
-    """The recipe to give away: files that were named by where they lie on this machine, by their names alone."""
+    """Return the recipe without folders of this machine: absolute paths are replaced by file names."""
 
     def bare(bitext: Bitext | None) -> Bitext | None:
         if bitext is None:
@@ -92,17 +92,17 @@ def without_folders(recipe: Recipe) -> Recipe:
 
 
 def anchor(data: DataConfig, folders: list[Path], *, named: Path | None) -> DataConfig:
-    """The same data, found from anywhere: what lies beside the recipe, or here, gets its full path.
+    """Return the same data with absolute paths, so that it is found from any working directory.
 
-    What lies in the data folder that was named keeps its name within it.
+    Files in the data folder `named` by the user keep their relative paths.
     """
 
-    def whole(name: str | None) -> str | None:
+    def absolute(name: str | None) -> str | None:
         found = next((folder for folder in folders if name is not None and (folder / name).exists()), None)
         return name if name is None or found is None or found == named else str((found / name).resolve())
 
     def anchored(bitext: Bitext) -> Bitext:
-        names = {name: whole(getattr(bitext, name)) for name in ("source", "target", "pairs", "store")}
+        names = {name: absolute(getattr(bitext, name)) for name in ("source", "target", "pairs", "store")}
         return msgspec.structs.replace(bitext, **names)
 
     return msgspec.structs.replace(
@@ -114,25 +114,25 @@ def anchor(data: DataConfig, folders: list[Path], *, named: Path | None) -> Data
 
 
 def named_folder(given: Path | str | None) -> Path | None:
-    """The data folder that --data names, or else REGARD_DATA."""
+    """Return the data folder: --data if it is given, else REGARD_DATA, else None."""
     place = given or os.environ.get("REGARD_DATA")
     if place and not Path(place).is_dir():
-        raise DataError(f"the data folder {str(place)!r} is not a folder; give an existing one with --data")
+        raise DataError(f"the data folder {str(place)!r} does not exist; name an existing folder with --data")
     return Path(place) if place else None
 
 
 def data_folders(given: Path | str | None, recipe_folder: Path | None) -> list[Path]:
-    """Where data files are looked for: the named folder; then beside the recipe; then here."""
+    """Return the folders to search for data files: the named one, that of the recipe, the working directory."""
     return [folder for folder in (named_folder(given), recipe_folder, Path()) if folder is not None]
 
 
 def find_file(name: str, folders: list[Path]) -> Path:
-    """The first of the folders' files of that name that exists."""
+    """Return the path of the file in the first folder that has it."""
     return _find("file", name, folders, "name the folder that holds it with --data or REGARD_DATA")
 
 
 def find_store(name: str, folders: list[Path]) -> Path:
-    """The first of the folders' stores of that name that exists."""
+    """Return the path of the store in the first folder that has it."""
     return _find("store", name, folders, f"make one with: regard data prepare RECIPE --out {name}")
 
 

@@ -1,7 +1,7 @@
-"""Parallel text from disk: plain or gzip, two aligned files or one table of pairs.
+"""Reading of parallel text, plain or gzip: two aligned files, or one table of pairs.
 
-A line ends at "\\n" and nowhere else, so that line 7 here is line 7 for `sed`, whatever separators Unicode puts in it.
-Nothing is repaired in silence: text that does not fit stops with the file, the line and what to do.
+Only "\\n" ends a line, so that line numbers are those of `sed`; other Unicode separators are part of the line. Nothing is
+repaired silently: malformed text raises DataError with the file, the line and what to do.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ import msgspec
 from regard.errors import DataError
 
 MAX_LINE_CHARS = 100_000
-_MAX_LINE_BYTES = 4 * MAX_LINE_CHARS + 4  # four bytes a character at most in UTF-8, a byte order mark, the newline
+# At most four bytes per character in UTF-8, a byte order mark, and the newline.
+_MAX_LINE_BYTES = 4 * MAX_LINE_CHARS + 4
 _BLOCK = 2**18  # bytes read at a time
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _GZIP_MAGIC = b"\x1f\x8b"
-_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))  # the bytes of UTF-8 that do not begin a character
+_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that do not begin a character
 
 
 class Pair(NamedTuple):
-    """A sentence and its translation (summary, pronunciation ...)."""
+    """A source text and its target: a translation, a summary, a pronunciation ..."""
 
     source: str
     target: str
@@ -39,24 +40,24 @@ class _Row(msgspec.Struct):
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of one file, without their newlines; a line may be empty, the file may not."""
+    """Return the lines of a file without newlines. Lines may be empty; an empty file raises DataError."""
     return list(stream_lines(path))
 
 
 def read_pairs(source: Path, target: Path | None = None) -> list[Pair]:
-    """The pairs of two parallel files, or of one table (.tsv or .jsonl); no side of a pair is blank."""
+    """Return the pairs of two parallel files, or of one table (.tsv or .jsonl). A blank side raises DataError."""
     return list(stream_pairs(source, target))
 
 
 def stream_pairs(source: Path, target: Path | None = None) -> Iterator[Pair]:
-    """The pairs as they are read; see `read_pairs`."""
+    """Yield the pairs as they are read; see `read_pairs`."""
     if target is not None:
-        return _checked(_side_by_side(source, target), str(source), str(target))
+        return _checked(_parallel_lines(source, target), str(source), str(target))
     return _checked(_parsed(stream_lines(source), _table_parser(source), str(source)), str(source), str(source))
 
 
 def decode_pairs(file: io.BufferedReader, name: str) -> Iterator[Pair]:
-    """The pairs of an open file or pipe of .tsv lines, plain or gzip; errors call it by the name."""
+    """Yield the pairs of an open .tsv file or pipe, plain or gzip. `name` is used in error messages."""
     return _checked(_parsed(decode_lines(file, name), _parse_tsv, name), name, name)
 
 
@@ -64,7 +65,7 @@ def _parsed(lines: Iterable[str], parse: Callable[[str, str], Pair], name: str) 
     return (parse(line, f"line {number} of {name}") for number, line in enumerate(lines, start=1))
 
 
-def _side_by_side(source: Path, target: Path) -> Iterator[Pair]:
+def _parallel_lines(source: Path, target: Path) -> Iterator[Pair]:
     sources, targets = stream_lines(source), stream_lines(target)
     for number, (one, other) in enumerate(zip_longest(sources, targets), start=1):
         if one is None or other is None:
@@ -72,13 +73,13 @@ def _side_by_side(source: Path, target: Path) -> Iterator[Pair]:
             counts = (number - 1, more) if one is None else (more, number - 1)
             raise DataError(
                 f"{source} has {counts[0]} lines but {target} has {counts[1]}; line N of one must translate "
-                "line N of the other, so find where they part"
+                "line N of the other, so find where they diverge"
             )
         yield Pair(one, other)
 
 
 def _checked(pairs: Iterable[Pair], source: str, target: str) -> Iterator[Pair]:
-    """The pairs, none with a blank side; the names are for the error."""
+    """Yield the pairs. Raise DataError, with these file names, if a side is blank."""
     for number, pair in enumerate(pairs, start=1):
         if not pair.source or pair.source.isspace():
             raise DataError(f"line {number} of {source} has an empty source side; remove that pair or fill it in")
@@ -115,13 +116,14 @@ def _parse_json(line: str, where: str) -> Pair:
         fits = '{"source": "...", "target": "..."}'
         raise DataError(f"{where} is not a pair ({error}); every line must look like {fits}") from error
     for side, text in (("source", row.source), ("target", row.target)):
-        if "\n" in text or "\0" in text:  # escaped in JSON; it would break every file of one sentence a line after this
+        # Both can be escaped in JSON, and would break files with one sentence per line.
+        if "\n" in text or "\0" in text:
             raise DataError(f"{where} has a line break or a NUL inside its {side}; replace it with a space")
     return Pair(row.source, row.target)
 
 
 def stream_lines(path: Path) -> Iterator[str]:
-    """The lines of one file as they are read; see `read_lines`."""
+    """Yield the lines of a file as they are read; see `read_lines`."""
     if path.is_dir():
         raise DataError(f"{path} is a folder; name a file in it")
     empty = True
@@ -135,35 +137,39 @@ def stream_lines(path: Path) -> Iterator[str]:
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}); check the file and its permissions") from error
     if empty:
-        raise DataError(f"{path} is empty, not even line 1 is there; it needs one sentence a line")
+        raise DataError(f"{path} is empty; it needs one sentence per line")
 
 
 def decode_lines(file: io.BufferedReader, name: str) -> Iterator[str]:
-    """The lines of an open file or pipe, plain or gzip; errors call it by the name."""
-    packed = file.peek(2)[:2] == _GZIP_MAGIC  # by content: names lie, and a pipe cannot be read twice
+    """Yield the lines of an open file or pipe, plain or gzip. `name` is used in error messages."""
+    # Detect gzip by its content: file names can be wrong, and a pipe cannot be read twice.
+    packed = file.peek(2)[:2] == _GZIP_MAGIC
     stream: io.BufferedIOBase = gzip.GzipFile(fileobj=file) if packed else file
     number, rest = 0, b""
     try:
-        while block := stream.read1(_BLOCK):  # what is there: a person at the other end of a pipe gets answers at once
+        # read1 returns what is available, so that lines typed into a pipe are processed at once.
+        while block := stream.read1(_BLOCK):
             block = rest + block
             end = block.rfind(b"\n") + 1
-            whole = block[:end].removeprefix(_BYTE_ORDER_MARK) if number == 0 else block[:end]
-            for line in _whole_lines(whole, number, name):
+            complete = block[:end].removeprefix(_BYTE_ORDER_MARK) if number == 0 else block[:end]
+            for line in _decode_block(complete, number, name):
                 number += 1
                 yield line
             rest = block[end:]
             if len(rest) >= _MAX_LINE_BYTES:
-                _text(rest, stream, f"line {number + 1} of {name}")  # tells what is wrong with it
+                # Raises the error that explains what is wrong with this line.
+                _text(rest, stream, f"line {number + 1} of {name}")
         if number == 0:
-            rest = rest.removeprefix(_BYTE_ORDER_MARK)  # the mark alone is an empty file
+            # A file with only a byte order mark is empty.
+            rest = rest.removeprefix(_BYTE_ORDER_MARK)
         if rest:
             yield _text(rest, stream, f"line {number + 1} of {name}")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{name} is a damaged gzip file after line {number} ({error}); copy it again") from error
 
 
-def _whole_lines(block: bytes, before: int, name: str) -> Iterator[str]:
-    """The lines of a block that ends with one: all at once where nothing is wrong, one by one up to what is."""
+def _decode_block(block: bytes, before: int, name: str) -> Iterator[str]:
+    """Yield the lines of a block of complete lines: decoded together if all are valid, else one by one up to the error."""
     try:
         lines = block.decode().split("\n")[:-1]
         wrong = b"\0" in block or b"\r\n" in block or max(map(len, lines), default=0) > MAX_LINE_CHARS
@@ -176,11 +182,11 @@ def _whole_lines(block: bytes, before: int, name: str) -> Iterator[str]:
 
 
 def _text(raw: bytes, stream: io.BufferedIOBase, where: str) -> str:
-    """One line decoded; `stream` stands behind it, to measure a line that did not fit into `raw`."""
+    """Return one decoded line. `stream` is positioned after `raw`, to measure a line that is longer than `raw`."""
     if b"\0" in raw:
         raise DataError(f"{where} has a NUL byte, so the file is binary or UTF-16; give it as UTF-8 text")
-    whole = raw.endswith(b"\n") or len(raw) < _MAX_LINE_BYTES - len(_BYTE_ORDER_MARK)
-    if not whole:
+    complete = raw.endswith(b"\n") or len(raw) < _MAX_LINE_BYTES - len(_BYTE_ORDER_MARK)
+    if not complete:
         _refuse_long(_count_characters(raw, stream), where)
     try:
         text = raw.removesuffix(b"\n").decode()
@@ -191,7 +197,7 @@ def _text(raw: bytes, stream: io.BufferedIOBase, where: str) -> str:
         ) from error
     if text.endswith("\r"):
         raise DataError(
-            f"{where} ends in a carriage return (a Windows line ending); convert the file, say with dos2unix"
+            f"{where} ends in a carriage return (a Windows line ending); convert the file, for example with dos2unix"
         )
     if len(text) > MAX_LINE_CHARS:
         _refuse_long(len(text), where)
@@ -200,13 +206,12 @@ def _text(raw: bytes, stream: io.BufferedIOBase, where: str) -> str:
 
 def _refuse_long(characters: int, where: str) -> None:
     raise DataError(
-        f"{where} has {characters:,} characters, more than the {MAX_LINE_CHARS:,} a sentence may have; "
-        "split it or remove it"
+        f"{where} has {characters:,} characters, more than the limit of {MAX_LINE_CHARS:,}; split it or remove it"
     )
 
 
 def _count_characters(chunk: bytes, stream: io.BufferedIOBase) -> int:
-    """The characters of a line of any length, a chunk in memory at a time."""
+    """Return the number of characters of a line of any length, with one chunk in memory at a time."""
     count = len(chunk.translate(None, _CONTINUATION_BYTES))
     while not chunk.endswith(b"\n") and (chunk := stream.readline(_MAX_LINE_BYTES)):
         count += len(chunk.removesuffix(b"\n").translate(None, _CONTINUATION_BYTES))

@@ -1,19 +1,19 @@
-"""The built-in corpus: dates as people write them, in many languages and scripts, to ISO 8601.
+"""A built-in corpus: dates in many languages and scripts, and their ISO 8601 form.
 
     samedi 14 novembre 2026   →  2026-11-14
     2026年11月14日             →  2026-11-14
     en_GB 03/04/26            →  2026-04-03
 
-Names, orders and punctuation come from Babel's locale data (Unicode CLDR), so the corpus needs no download; another
-version of Babel may spell a few dates differently. Three rules make every source mean one date:
+Names, field orders and punctuation come from Babel's locale data (Unicode CLDR), so that nothing is downloaded. Another
+version of Babel may spell a few dates differently. Three rules make every source unambiguous:
 
-- *Tags.* A form carries its locale where only that can settle the order: 03/04/26 is in March for en_US and in April for
-  en_GB. Two forms look alike when they differ in nothing but the order of their fields, and every form that looks like
-  one of another order is tagged, whatever the day: "fr 14/11/26" too, although no month has the number 14. All who
-  write 14.11.26 put the day first, so that goes without.
-- *Years.* The calendar spans one hundred years, so two digits name one year: 50 to 99 are 19xx, 00 to 49 are 20xx
-  (the pivot of RFC 5280, 4.1.2.5.1). Years are Gregorian everywhere, in Thai and Persian too.
-- *Splits.* Each day of the calendar belongs to one split, so a model is only ever tested on days that it has not seen.
+- *Tags.* A form begins with its locale if only the locale determines the order of the fields: 03/04/26 is in March for
+  en_US and in April for en_GB. A form is tagged on all days if a form of another locale differs from it only in the order
+  of its fields. "fr 14/11/26" is tagged although there is no month 14. In all locales that write 14.11.26 the day comes
+  first, so that form has no tag.
+- *Years.* The calendar spans one hundred years, so that two digits name one year: 50 to 99 are 19xx, 00 to 49 are 20xx
+  (as in RFC 5280, 4.1.2.5.1). Years are Gregorian in all locales, including Thai and Persian.
+- *Splits.* Each day of the calendar belongs to one split, so that a model is tested only on days that are not in training.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LOCALES: tuple[str, ...] = (
     *("ru", "uk", "bg", "el", "hy", "ka", "he", "ar", "ar_EG", "fa", "hi", "bn", "ta", "th"),
     *("ja", "zh", "ko", "vi", "id", "sw"),
 )
-# No "hr": its listopad is October, while pl and cs call November so.
+# "hr" is left out: its listopad is October, but November in pl and cs.
 
 _CLDR_NAMES = {
     "short": "short",  # 14/11/26
@@ -44,11 +44,11 @@ _CLDR_NAMES = {
     "long": "long",  # 14 novembre 2026
     "full": "full",  # samedi 14 novembre 2026
     "weekday": "yMMMEd",  # sam. 14 nov. 2026
-    "plain": "long",  # november 14 2026: the long form typed in haste, without capitals and commas
+    "plain": "long",  # november 14 2026: the long form without capitals and commas
 }
 FORMS: tuple[str, ...] = tuple(_CLDR_NAMES)
 
-# Babel writes the numbers of a date in Latin digits only; these readers use their own.
+# Babel formats dates with Latin digits only; these locales use their own.
 _OWN_DIGITS = {
     locale: str.maketrans("0123456789", digits)
     for locale, digits in {"ar_EG": "٠١٢٣٤٥٦٧٨٩", "fa": "۰۱۲۳۴۵۶۷۸۹", "bn": "০১২৩৪৫৬৭৮৯"}.items()
@@ -62,7 +62,7 @@ _VALID_PERCENT = 2
 _TEST_PERCENT = 8
 _SALT = "attention"
 
-# Literals, so that the demo ends on the same lines everywhere; none of these days is in the training split.
+# Literals, so that the demo prints the same lines everywhere. None of these days is in the training split.
 EXAMPLES: tuple[str, ...] = (
     "samedi 14 novembre 2026",
     "Donnerstag, 9. November 1989",
@@ -71,25 +71,26 @@ EXAMPLES: tuple[str, ...] = (
     "٢٥ ديسمبر ٢٠٢٤",
     "3 अप्रैल 1973",
     "2023년 1월 1일 일요일",
-    "en_US 10/11/2025",  # October there,
-    "en_GB 10/11/2025",  # November here
+    "en_US 10/11/2025",  # in October
+    "en_GB 10/11/2025",  # in November
 )
 
-# Left-to-right and right-to-left marks, embeddings and isolates: nobody types them.
+# Left-to-right and right-to-left marks, embeddings and isolates, which are not on keyboards.
 _INVISIBLE = dict.fromkeys([0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)])
 _COMMAS = dict.fromkeys(map(ord, ",،"))
 
 
 def write_date(date: datetime.date, *, locale: str, form: str) -> str:
-    """The date as a reader of that locale would type it, tagged where only the locale settles the order."""
+    """Return the date as it is written in a locale, with a tag if only the locale determines the order of the fields."""
     if locale not in LOCALES:
-        raise DataError(f"no dates are written in locale {locale!r}; {did_you_mean(locale, LOCALES)}")
+        raise DataError(f"there is no locale {locale!r} for dates; {did_you_mean(locale, LOCALES)}")
     if form not in FORMS:
-        raise DataError(f"dates have no form {form!r}; {did_you_mean(form, FORMS)}")
+        raise DataError(f"there is no form {form!r} of dates; {did_you_mean(form, FORMS)}")
     if not FIRST_DAY <= date <= LAST_DAY:
-        raise DataError(f"{date} is outside {FIRST_DAY} to {LAST_DAY}, where two digits name one year")
+        raise DataError(f"{date} is outside {FIRST_DAY} to {LAST_DAY}, the range in which two digits name one year")
     text = unicodedata.normalize("NFC", _pattern(locale, form).apply(date, _locale(locale)))
-    text = " ".join(text.translate(_INVISIBLE).split())  # split() also knows the no-break and the narrow space
+    # split() also splits at no-break and narrow spaces.
+    text = " ".join(text.translate(_INVISIBLE).split())
     if form == "plain":
         text = text.lower().translate(_COMMAS)
     text = text.translate(_OWN_DIGITS.get(locale, {}))
@@ -98,7 +99,7 @@ def write_date(date: datetime.date, *, locale: str, form: str) -> str:
 
 @functools.cache
 def needs_tag(locale: str, form: str) -> bool:
-    """Whether another locale writes what looks like this form in another order."""
+    """Whether a form of another locale looks the same but has another order of fields."""
     look, order = _look_and_order(locale, form)
     styles = itertools.product(LOCALES, FORMS)
     return any(
@@ -108,19 +109,19 @@ def needs_tag(locale: str, form: str) -> bool:
 
 @functools.cache
 def _look_and_order(locale: str, form: str) -> tuple[str, str]:
-    """What a form looks like to one who does not know what its numbers mean, and the order of day, month and year."""
+    """Return a form with # for each number of one or two digits, and the order of day, month and year."""
     pattern = _pattern(locale, form).pattern.translate(_INVISIBLE)
-    fields = re.sub(
-        r"'[^']*'", lambda quoted: re.sub("[yMd]", "", quoted[0]), pattern
-    )  # words, whose letters are no fields
+    # Letters in quoted words are not fields.
+    fields = re.sub(r"'[^']*'", lambda quoted: re.sub("[yMd]", "", quoted[0]), pattern)
     order = re.sub(r"(.)\1*", r"\1", re.sub(r"[^yMd]", "", fields))
-    look = re.sub(r"(?<![yMd])(yy|MM?|dd?)(?![yMd])", "#", fields)  # y alone is a year of four digits and looks it
+    # y alone is a year of four digits, which cannot be confused with other fields.
+    look = re.sub(r"(?<![yMd])(yy|MM?|dd?)(?![yMd])", "#", fields)
     digits = locale if locale in _OWN_DIGITS else "Latin"
     return f"{digits} {''.join(look.split())}", order
 
 
 def split_of(date: datetime.date) -> str:
-    """The one split that a day belongs to, the same on every machine."""
+    """Return the split that a day belongs to, the same on every machine."""
     percent = int.from_bytes(_digest(date), "big") % 100
     if percent < _TEST_PERCENT:
         return "test"
@@ -128,15 +129,16 @@ def split_of(date: datetime.date) -> str:
 
 
 def generate(split: str) -> list[tuple[str, str]]:
-    """Pairs of (written date, ISO date) for "train", "valid" or "test", every locale in every form equally often."""
+    """Return pairs of (written date, ISO date) for "train", "valid" or "test", with all locales and forms equally often."""
     if split not in SIZES:
-        raise DataError(f"the dates have no split {split!r}; {did_you_mean(split, SIZES)}")
+        raise DataError(f"dates have no split {split!r}; {did_you_mean(split, SIZES)}")
     calendar = map(datetime.date.fromordinal, range(FIRST_DAY.toordinal(), LAST_DAY.toordinal() + 1))
-    days = sorted((day for day in calendar if split_of(day) == split), key=_digest)  # a shuffle without a generator
+    # Sorting by hash is a shuffle without a random generator.
+    days = sorted((day for day in calendar if split_of(day) == split), key=_digest)
     styles = itertools.product(FORMS, LOCALES)
-    # Both wheels turn until the split is full; they differ in size, so a day's second turn meets another style.
-    turns = itertools.islice(zip(itertools.cycle(days), itertools.cycle(styles), strict=False), SIZES[split])
-    return [(write_date(day, locale=locale, form=form), day.isoformat()) for day, (form, locale) in turns]
+    # Both cycles repeat until the split is full. They differ in length, so that a day comes with another style each time.
+    drawn = itertools.islice(zip(itertools.cycle(days), itertools.cycle(styles), strict=False), SIZES[split])
+    return [(write_date(day, locale=locale, form=form), day.isoformat()) for day, (form, locale) in drawn]
 
 
 def _digest(date: datetime.date) -> bytes:
@@ -150,11 +152,11 @@ def _locale(name: str) -> Locale:
 
 @functools.cache
 def _pattern(locale: str, form: str) -> DateTimePattern:
-    """The locale's way of writing this form, such as "EEEE d MMMM y"."""
+    """Return the CLDR pattern of a form in a locale, such as "EEEE d MMMM y"."""
     data, name = _locale(locale), _CLDR_NAMES[form]
     pattern = data.date_formats[name] if name in data.date_formats else data.datetime_skeletons[name]
     if form == "short":
-        # Some locales' short form holds the whole year, but their readers shorten it as well, unless it leads.
+        # Some short forms have a year of four digits. It is shortened to two, as people do, unless it comes first.
         pattern = parse_pattern(re.sub(r"(?<=[^y])y(?!y)", "yy", pattern.pattern))
     assert isinstance(pattern, DateTimePattern), (locale, form, pattern)
     return pattern

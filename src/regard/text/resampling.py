@@ -1,8 +1,8 @@
-"""Texts split into subwords anew every epoch: BPE-dropout (Provilkov et al. 2020) and unigram sampling (Kudo 2018).
+"""Subword regularization: BPE-dropout (Provilkov et al. 2020) and unigram sampling (Kudo 2018), with new splits every epoch.
 
-SentencePiece can sample too, but whatever seed it is given, 0.2.2 salts its generator anew in every process: a resumed run
-would go on with other ids than one that never stopped. So both ways are written out here, word by word: the words of the
-texts are found once, and each has a number. BPE-dropout chooses splits by number, without a loop over words.
+SentencePiece can sample as well, but version 0.2.2 adds a random salt to the seed in every process, so that a resumed run
+would see other ids than an uninterrupted one. Both methods are therefore implemented here. They work on words: the distinct
+words of the texts are numbered once, and BPE-dropout chooses splits by these numbers, without a loop over words.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from numpy.typing import NDArray
 
 from regard.text.symbols import UNK
 
-Numbers = NDArray[Any]
+IntArray = NDArray[Any]
 
-SPOILED = 16  # ways to split a word with a dropped merge that are drawn once and chosen from ever after
+DROPOUT_SPLITS = 16  # splits with a dropped merge per word; they are drawn once, and chosen from later
 _CACHED_WORDS = 2**16
-_NEVER = sys.maxsize  # the rank of a pair that is no piece
-_UNKNOWN = (UNK, -100.0)  # the score does not matter: no piece competes for an unknown character
+_NEVER = sys.maxsize  # the rank of a pair that is not in the vocabulary
+_UNKNOWN = (UNK, -100.0)  # the score has no effect, since no subword competes for an unknown character
 
 
 class Resampled(ABC):
-    """Texts, given as words, that are split anew at every draw; a draw follows from its seed alone."""
+    """Texts, given as words, that are split into subwords differently in each draw. A draw depends on its seed alone."""
 
     def __init__(self, texts: Sequence[Sequence[str]]) -> None:
         numbers: dict[str, int] = {}
@@ -43,87 +43,91 @@ class Resampled(ABC):
         self._first_word = np.concatenate([np.zeros(1, dtype=np.int64), ends])
         self._lock = threading.Lock()
 
-    def draw(self, seed: int) -> tuple[Numbers, Numbers]:
-        """The ids of all texts, end to end, and where each begins, with the end of all behind them."""
+    def draw(self, seed: int) -> tuple[IntArray, IntArray]:
+        """Return the concatenated ids of all texts, and the offset of each text, followed by the total length."""
         with self._lock:
             ids, lengths = self._split(np.random.default_rng(abs(seed)))
         ends = np.concatenate([np.zeros(1, dtype=np.int64), lengths.cumsum()])
         return _join_unknown(ids, ends[self._first_word])
 
     @abstractmethod
-    def _split(self, generator: np.random.Generator) -> tuple[Numbers, Numbers]:
-        """The ids of all words, end to end, and how many each has."""
+    def _split(self, generator: np.random.Generator) -> tuple[IntArray, IntArray]:
+        """Return the concatenated ids of all words, and the number of ids of each word."""
 
 
-def _join_unknown(ids: Numbers, starts: Numbers) -> tuple[Numbers, Numbers]:
-    """A run of unknown characters as one id, as SentencePiece has it."""
-    again = ids == UNK
-    again[1:] &= again[:-1].copy()
-    again[:1] = False
-    again[starts[:-1][starts[:-1] < len(ids)]] = False  # the first of a text
-    if not again.any():
+def _join_unknown(ids: IntArray, starts: IntArray) -> tuple[IntArray, IntArray]:
+    """Replace consecutive unknown characters of a text by one id, as SentencePiece does."""
+    repeated = ids == UNK
+    repeated[1:] &= repeated[:-1].copy()
+    repeated[:1] = False
+    # The first id of a text repeats nothing.
+    repeated[starts[:-1][starts[:-1] < len(ids)]] = False
+    if not repeated.any():
         return ids, starts
-    before = np.concatenate([np.zeros(1, dtype=np.int64), again.cumsum()])
-    return ids[~again], starts - before[starts]
+    before = np.concatenate([np.zeros(1, dtype=np.int64), repeated.cumsum()])
+    return ids[~repeated], starts - before[starts]
 
 
 class BpeDropout(Resampled):
-    """BPE in which each merge fails with a probability (Provilkov et al. 2020, 3).
+    """BPE in which each merge is dropped with a given probability (Provilkov et al. 2020, section 3).
 
-    Whether a word has a failed merge is drawn at every occurrence; how it splits then is chosen among `SPOILED` ways. Those
-    follow from the word alone, and are found when they are first chosen.
+    Whether a word has a dropped merge is drawn at every occurrence. Its split is then one of `DROPOUT_SPLITS` that depend on
+    the word alone and are computed when they are first chosen.
     """
 
     def __init__(self, texts: Sequence[Sequence[str]], ids: dict[str, int], rate: float) -> None:
         super().__init__(texts)
-        self._ids, self._rate = ids, rate  # learnt in this order: a smaller id merges first
+        # Ids are in the order of training: pairs with smaller ids are merged first.
+        self._ids, self._rate = ids, rate
         merged = [self._merge(word) for word in self._words]
         self._tried = np.array([tried for _, tried in merged], dtype=np.int32)
-        self._spoiled = np.full(len(self._words) * SPOILED, -1, dtype=np.int32)  # the numbers of their splits
-        # All splits that are known, end to end; those of words without a failure come first, by the word's number.
-        self._known: Numbers = np.empty(0, dtype=np.int32)
-        self._starts: Numbers = np.zeros(1, dtype=np.int64)
-        self._learn([ids for ids, _ in merged])
+        # Numbers of the splits with a dropped merge, DROPOUT_SPLITS per word; -1 if not yet computed.
+        self._dropout_splits = np.full(len(self._words) * DROPOUT_SPLITS, -1, dtype=np.int32)
+        # All computed splits, concatenated. Those without a dropped merge come first, in the order of words.
+        self._known: IntArray = np.empty(0, dtype=np.int32)
+        self._starts: IntArray = np.zeros(1, dtype=np.int64)
+        self._add_splits([ids for ids, _ in merged])
 
-    def _learn(self, splits: Sequence[list[int]]) -> None:
+    def _add_splits(self, splits: Sequence[list[int]]) -> None:
         more = np.fromiter(itertools.chain.from_iterable(splits), dtype=np.int32)
         ends = self._starts[-1] + np.cumsum([len(one) for one in splits], dtype=np.int64)
         self._known, self._starts = np.concatenate([self._known, more]), np.concatenate([self._starts, ends])
 
-    def _split(self, generator: np.random.Generator) -> tuple[Numbers, Numbers]:
+    def _split(self, generator: np.random.Generator) -> tuple[IntArray, IntArray]:
         chosen = self._choose(generator)
         starts, lengths = self._starts[chosen], np.diff(self._starts)[chosen]
         before = lengths.cumsum() - lengths
         return self._known[np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))], lengths
 
-    def _choose(self, generator: np.random.Generator) -> Numbers:
-        """For each word of the texts, the number of a split."""
+    def _choose(self, generator: np.random.Generator) -> IntArray:
+        """Return the number of a split for each word of the texts."""
         words = self._number_of_word
         chosen = words.copy()
-        whole = (1 - self._rate) ** self._tried  # how often no merge fails
-        (places,) = np.nonzero(generator.random(len(words)) >= whole[words])
-        keys = words[places] * np.int64(SPOILED) + generator.integers(SPOILED, size=len(places))
-        new = np.unique(keys[self._spoiled[keys] < 0])
-        self._spoiled[new] = np.arange(len(new)) + len(self._starts) - 1
-        self._learn([self._spoil(*divmod(key, SPOILED)) for key in new.tolist()])
-        chosen[places] = self._spoiled[keys]
+        intact = (1 - self._rate) ** self._tried  # the probability that no merge is dropped
+        (places,) = np.nonzero(generator.random(len(words)) >= intact[words])
+        keys = words[places] * np.int64(DROPOUT_SPLITS) + generator.integers(DROPOUT_SPLITS, size=len(places))
+        new = np.unique(keys[self._dropout_splits[keys] < 0])
+        self._dropout_splits[new] = np.arange(len(new)) + len(self._starts) - 1
+        self._add_splits([self._split_with_drop(*divmod(key, DROPOUT_SPLITS)) for key in new.tolist()])
+        chosen[places] = self._dropout_splits[keys]
         return chosen
 
-    def _spoil(self, number: int, way: int) -> list[int]:
-        """A word's split with a merge that fails, one of several ways."""
-        generator = random.Random(f"{way} {self._words[number]}")
+    def _split_with_drop(self, number: int, variant: int) -> list[int]:
+        """Return one of the splits of a word with a dropped merge."""
+        generator = random.Random(f"{variant} {self._words[number]}")
         ids, _ = self._merge(self._words[number], _Drops(self._rate, generator, within=int(self._tried[number])))
         return ids
 
     def _merge(self, word: str, drops: _Drops | None = None) -> tuple[list[int], int]:
-        """The ids a word ends in, and how many merges were tried on the way."""
+        """Return the ids of a word, and the number of merges that were tried."""
         ids, symbols, tried = self._ids, list(word), 0
         ranks = [ids.get(left + right, _NEVER) for left, right in itertools.pairwise(symbols)]
         while ranks and (best := min(ranks)) != _NEVER:
             here = ranks.index(best)
             tried += 1
-            if drops is not None and drops.toss():
-                ranks[here] = _NEVER  # until a neighbour changes and makes it another pair
+            if drops is not None and drops.next():
+                # Until a neighbour changes, which makes it another pair.
+                ranks[here] = _NEVER
                 continue
             symbols[here : here + 2] = [symbols[here] + symbols[here + 1]]
             del ranks[here]
@@ -133,9 +137,9 @@ class BpeDropout(Resampled):
 
 
 class _Drops:
-    """A coin for every merge that is tried, of which one of the first `within` fails for certain.
+    """Decides for every merge that is tried whether it is dropped. At least one of the first `within` is.
 
-    It is drawn as the number of merges kept before the next failure: fewer draws.
+    It draws the number of merges before the next drop, which takes fewer random numbers than one per merge.
     """
 
     def __init__(self, rate: float, generator: random.Random, *, within: int) -> None:
@@ -147,22 +151,23 @@ class _Drops:
             return 0
         return int(math.log1p(-most * self._generator.random()) / math.log1p(-self._rate))
 
-    def toss(self) -> bool:
+    def next(self) -> bool:
         dropped = self._kept == 0
         self._kept = self._gap() if dropped else self._kept - 1
         return dropped
 
 
 class UnigramSampling(Resampled):
-    """Splits drawn with probability proportional to P(split) ** rate (Kudo 2018, 3.3), word by word."""
+    """Draws the split of each word with probability proportional to P(split) ** rate (Kudo 2018, section 3.3)."""
 
     def __init__(self, texts: Sequence[Sequence[str]], scores: dict[str, tuple[int, float]], rate: float) -> None:
         super().__init__(texts)
-        self._scores, self._rate = scores, rate  # piece to id and log probability
+        # Id and log probability of each subword.
+        self._scores, self._rate = scores, rate
         self._longest = max(map(len, scores))
         self._lattice = lru_cache(_CACHED_WORDS)(self._forward)
 
-    def _split(self, generator: np.random.Generator) -> tuple[Numbers, Numbers]:
+    def _split(self, generator: np.random.Generator) -> tuple[IntArray, IntArray]:
         draw = random.Random(generator.bytes(16))
         ids: list[int] = []
         lengths = np.zeros(len(self._number_of_word), dtype=np.int64)
@@ -174,7 +179,8 @@ class UnigramSampling(Resampled):
 
     def _one(self, word: str, draw: random.Random) -> list[int]:
         lattice, end, ids = self._lattice(word), len(word), []
-        while end > 0:  # from the last piece to the first
+        # From the last subword to the first.
+        while end > 0:
             weights, starts = lattice[end - 1]
             start = starts[bisect(weights, draw.random() * weights[-1], hi=len(starts) - 1)]
             ids.append(self._scores.get(word[start:end], _UNKNOWN)[0])
@@ -182,8 +188,8 @@ class UnigramSampling(Resampled):
         return ids[::-1]
 
     def _forward(self, word: str) -> list[tuple[tuple[float, ...], tuple[int, ...]]]:
-        """For each place a piece may end: the running weights of the pieces that end there, and where they start."""
-        totals = [0.0]  # log of the summed weight of all ways to get here
+        """Return for each end position the cumulative weights of the subwords that end there, and their start positions."""
+        totals = [0.0]  # log of the total weight of all splits up to each position
         lattice = []
         for end in range(1, len(word) + 1):
             starts = [start for start in range(max(0, end - self._longest), end - 1) if word[start:end] in self._scores]

@@ -1,72 +1,100 @@
-"""One protocol for every tokenizer, the pair of them a model needs, and how a pair is trained, saved and loaded."""
+"""The protocol of tokenizers, their kinds by name, and the pair of tokenizers that a model has."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
-from regard.errors import CheckpointError, ConfigError, did_you_mean
+from regard.errors import CheckpointError, ConfigError
+from regard.registry import Registry
 from regard.storage.folder import SMALL, Folder
 from regard.text.resampling import Resampled
 from regard.text.subwords import load_subwords, train_subwords
 from regard.text.symbols import BOS, EOS, RESERVED, UNK, load_symbols, train_symbols
 
-__all__ = ["BOS", "EOS", "KINDS", "UNK", "Tokenizer", "Tokenizers", "load_tokenizers", "train_tokenizers"]
+__all__ = [
+    "BOS",
+    "EOS",
+    "TOKENIZERS",
+    "UNK",
+    "Tokenizer",
+    "TokenizerKind",
+    "Tokenizers",
+    "load_tokenizers",
+    "register_tokenizer",
+    "train_tokenizers",
+]
 
 TOKENIZER = "tokenizer.json"
 _MIN_COVERAGE = 0.98  # SentencePiece accepts no less
 
 
 class Tokenizer(Protocol):
-    """Text to ids and back. Ids are 0 .. size-1; UNK, BOS, EOS keep their places, and no text encodes to BOS or EOS."""
+    """Converts text to ids and back. Ids are below `size`. UNK, BOS and EOS are fixed; no text encodes to BOS or EOS."""
 
     @property
-    def kind(self) -> str: ...
+    def kind(self) -> str:
+        """The name it is registered under."""
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """The number of ids, reserved ones included."""
 
     def encode(self, text: str) -> list[int]:
-        """The ids of one text, without BOS and EOS."""
+        """Return the ids of a text, without BOS and EOS."""
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text."""
+        """Return the ids of each text."""
 
     def resampled(self, texts: Sequence[str], rate: float) -> Resampled:
-        """The texts, to be split differently at each draw, as training noise.
+        """Return the texts as an object that splits them differently at each draw, as noise for training.
 
-        For BPE the rate is the probability that a merge fails; for unigram the power of a split's probability, where
-        *smaller* is more varied.
+        For BPE the rate is the probability that a merge is dropped. For unigram it is the exponent of a split's
+        probability: *smaller* values give more variety. Raise ConfigError if this kind has one split only.
         """
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of the ids; BOS and EOS say nothing, UNK shows as a mark."""
+        """Return the text of the ids. BOS and EOS are left out, UNK becomes `RESERVED[UNK]`."""
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """What a person sees for each id."""
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """Return each id as a printable string."""
 
     def save(self, folder: Folder, name: str) -> None:
-        """Writes one file into the folder, called by the name and its own ending."""
+        """Write one file into the folder, called `name` with a suffix of the kind's own."""
 
 
-class _Trainer(Protocol):
-    def __call__(self, texts: Sequence[str], *, kind: str, size: int, coverage: float) -> Tokenizer: ...
+class TrainTokenizer(Protocol):
+    def __call__(self, texts: Sequence[str], *, kind: str, size: int, coverage: float) -> Tokenizer:
+        """Return a tokenizer learned from the texts, of at most `size` ids. `coverage` is `tokenizer.coverage`."""
 
 
-class _Loader(Protocol):
-    def __call__(self, folder: Folder, name: str, *, kind: str) -> Tokenizer: ...
+class LoadTokenizer(Protocol):
+    def __call__(self, folder: Folder, name: str, *, kind: str) -> Tokenizer:
+        """Return the tokenizer that `Tokenizer.save` wrote under that name. Raise CheckpointError if it is damaged."""
 
 
-_KINDS: dict[str, tuple[_Trainer, _Loader]] = {
-    "bpe": (train_subwords, load_subwords),
-    "unigram": (train_subwords, load_subwords),
-    "char": (train_symbols, load_symbols),
-    "word": (train_symbols, load_symbols),
-}
-KINDS = tuple(_KINDS)
+class TokenizerKind(NamedTuple):
+    """How tokenizers of one kind are trained and loaded. Both functions receive the registered name as `kind`."""
+
+    train: TrainTokenizer
+    load: LoadTokenizer
+
+
+TOKENIZERS: Registry[TokenizerKind] = Registry("tokenizer")
+
+
+def register_tokenizer(name: str, kind: TokenizerKind, *, replace: bool = False) -> None:
+    """Let recipes choose the tokenizer as `tokenizer.kind`."""
+    TOKENIZERS.register(name, kind, replace=replace)
+
+
+register_tokenizer("bpe", TokenizerKind(train_subwords, load_subwords))
+register_tokenizer("unigram", TokenizerKind(train_subwords, load_subwords))
+register_tokenizer("char", TokenizerKind(train_symbols, load_symbols))
+register_tokenizer("word", TokenizerKind(train_symbols, load_symbols))
 
 
 class _Saved(msgspec.Struct):
@@ -76,7 +104,7 @@ class _Saved(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Tokenizers:
-    """The two sides of a model; joint when one tokenizer serves both, so that embeddings can be shared."""
+    """The tokenizers of a model's source and target. Joint: one tokenizer for both, so that embeddings can be shared."""
 
     source: Tokenizer
     target: Tokenizer
@@ -89,7 +117,7 @@ class Tokenizers:
         return self.source is self.target
 
     def save(self, folder: Folder) -> None:
-        """Writes tokenizer.json and one model file, or two; `load_tokenizers` reads them back."""
+        """Write tokenizer.json and a file per tokenizer, which `load_tokenizers` reads."""
         if self.joint:
             self.source.save(folder, "joint")
         else:
@@ -100,7 +128,7 @@ class Tokenizers:
 
 
 def load_tokenizers(folder: Folder) -> Tokenizers:
-    """The pair that `Tokenizers.save` wrote into the folder."""
+    """Return the pair that `Tokenizers.save` wrote into the folder."""
     path = folder.path / TOKENIZER
     if TOKENIZER not in folder.names():
         raise CheckpointError(f"{path} is missing; {folder} does not hold a trained tokenizer")
@@ -108,9 +136,10 @@ def load_tokenizers(folder: Folder) -> Tokenizers:
         saved = msgspec.json.decode(folder.load_bytes(TOKENIZER, limit=SMALL), type=_Saved)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointError(f"{path} is damaged ({error}); restore it from a copy of the run") from error
-    if saved.kind not in KINDS:
-        raise CheckpointError(f"{path} is of kind {saved.kind!r}; {did_you_mean(saved.kind, KINDS)}")
-    _, load = _KINDS[saved.kind]
+    try:
+        load = TOKENIZERS.get(saved.kind, where=f"the kind in {path}").load
+    except ConfigError as error:
+        raise CheckpointError(f"{error} (if it is from a plug-in, install the plug-in)") from error
     if saved.joint:
         both = load(folder, "joint", kind=saved.kind)
         return Tokenizers(both, both)
@@ -120,21 +149,20 @@ def load_tokenizers(folder: Folder) -> Tokenizers:
 def train_tokenizers(
     pairs: Sequence[tuple[str, str]], *, kind: str, size: int, joint: bool, coverage: float = 1.0
 ) -> Tokenizers:
-    """Tokenizers learnt from the pairs, each of at most `size` ids (the reserved ones included).
+    """Return tokenizers trained on the pairs, each of at most `size` ids, reserved ones included.
 
-    `joint` learns one from both sides together. `coverage` below 1 lets the rarest symbols be unknown.
+    With `joint` one is trained on both sides together. With `coverage` below 1 the rarest symbols become unknown.
     """
-    if kind not in KINDS:
-        raise ConfigError(f"tokenizer.kind is {kind!r}; {did_you_mean(kind, KINDS)}")
+    train = TOKENIZERS.get(kind, where="tokenizer.kind").train
     if size <= len(RESERVED):
         raise ConfigError(f"tokenizer.size is {size}; {len(RESERVED)} ids are reserved, so it must be more than that")
     if not _MIN_COVERAGE <= coverage <= 1:
         raise ConfigError(f"tokenizer.coverage is {coverage}; it must be from {_MIN_COVERAGE} to 1")
-    train, _ = _KINDS[kind]
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-    if joint:
-        both = train(sources + targets, kind=kind, size=size, coverage=coverage)
-        return Tokenizers(both, both)
-    return Tokenizers(
-        train(sources, kind=kind, size=size, coverage=coverage), train(targets, kind=kind, size=size, coverage=coverage)
-    )
+    trained = [
+        train(texts, kind=kind, size=size, coverage=coverage)
+        for texts in ([sources + targets] if joint else [sources, targets])
+    ]
+    if trained[0].kind != kind:
+        raise ConfigError(f"the tokenizer registered as {kind!r} has the kind {trained[0].kind!r}; they must be equal")
+    return Tokenizers(trained[0], trained[-1])

@@ -1,12 +1,12 @@
-"""Toy tasks with a known answer: copy, reverse and sort a row of letters.
+"""Toy tasks with a known answer: copy, reverse or sort a sequence of letters.
 
     copy      b f a c  →  b f a c
     reverse   b f a c  →  c a f b
     sort      b f a c  →  a b c f
 
-They say in a minute whether a model can attend at all: copying reads straight along, reversing against the grain, and
-sorting in an order that depends on every symbol at once. All three tasks share their sources. The held-out sources are
-distinct, long enough not to be met by chance, and never in the training split.
+They show within a minute of training whether a model can attend: copying reads the source forwards, reversing reads it
+backwards, and sorting reads it in an order that depends on all symbols. All three tasks have the same sources. The
+held-out sources are distinct, are not in the training split, and are long enough not to occur there by chance.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TASKS: dict[str, Callable[[list[str]], list[str]]] = {
 }
 SYMBOLS: tuple[str, ...] = tuple("abcdefghijklmnop")
 MAX_LENGTH = 12
-MIN_HELD_OUT_LENGTH = 4  # there are only 4,368 shorter rows, and training is meant to see those
+MIN_HELD_OUT_LENGTH = 4  # there are only 4,368 shorter sequences, which are left to training
 
 SIZES = {"train": 20_000, "valid": 500, "test": 1_000}
 _TRAIN_SEED = 1
@@ -31,40 +31,42 @@ _HELD_OUT_SEED = 2
 
 
 def generate(task: str, split: str) -> list[tuple[str, str]]:
-    """Pairs of (row, row after the task) for "train", "valid" or "test", every length equally often."""
+    """Return pairs of (sequence, answer) for "train", "valid" or "test", with all lengths equally often."""
     if task not in TASKS:
         raise DataError(f"there is no toy task {task!r}; {did_you_mean(task, TASKS)}")
     if split not in SIZES:
-        raise DataError(f"the toy tasks have no split {split!r}; {did_you_mean(split, SIZES)}")
+        raise DataError(f"toy tasks have no split {split!r}; {did_you_mean(split, SIZES)}")
     answer = TASKS[task]
-    return [(" ".join(row), " ".join(answer(row))) for row in _rows(split)]
+    return [(" ".join(symbols), " ".join(answer(symbols))) for symbols in _sources(split)]
 
 
-def _rows(split: str) -> list[list[str]]:
-    """The sources of a split, as lists of symbols."""
-    held_out = _held_out_rows()
+def _sources(split: str) -> list[list[str]]:
+    """Return the sources of a split, as lists of symbols."""
+    held_out = _held_out_sources()
     if split == "valid":
         return held_out[: SIZES["valid"]]
     if split == "test":
         return held_out[SIZES["valid"] :]
     taken = set(map(tuple, held_out))
-    stream = (row for row in _stream(_TRAIN_SEED, 1) if tuple(row) not in taken)
+    stream = (symbols for symbols in _stream(_TRAIN_SEED, 1) if tuple(symbols) not in taken)
     return [next(stream) for _ in range(SIZES["train"])]
 
 
-def _held_out_rows() -> list[list[str]]:
-    """Validation rows, then test rows, no two alike."""
-    distinct: dict[tuple[str, ...], list[str]] = {}  # a dict keeps the order of arrival, which a set would not
-    for row in _stream(_HELD_OUT_SEED, MIN_HELD_OUT_LENGTH):
-        distinct.setdefault(tuple(row), row)
+def _held_out_sources() -> list[list[str]]:
+    """Return distinct sequences: those of the validation split, then those of the test split."""
+    # A dict keeps the order of insertion, unlike a set.
+    distinct: dict[tuple[str, ...], list[str]] = {}
+    for symbols in _stream(_HELD_OUT_SEED, MIN_HELD_OUT_LENGTH):
+        distinct.setdefault(tuple(symbols), symbols)
         if len(distinct) == SIZES["valid"] + SIZES["test"]:
             break
     return list(distinct.values())
 
 
 def _stream(seed: int, min_length: int) -> Iterator[list[str]]:
-    """Endless rows, their lengths going round from the smallest to the largest."""
-    generator = random.Random(seed)  # of its methods, Python promises only random() to stay the same in later versions
+    """Yield random sequences without end, with lengths that cycle from the smallest to the largest."""
+    # Python guarantees the same numbers in later versions for random() only.
+    generator = random.Random(seed)
     while True:
         for length in range(min_length, MAX_LENGTH + 1):
             yield [SYMBOLS[int(generator.random() * len(SYMBOLS))] for _ in range(length)]

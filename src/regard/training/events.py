@@ -1,4 +1,4 @@
-"""What training says while it goes on. Whoever listens shows it, logs it or draws it."""
+"""The events of training. Listeners show, log or plot them."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Started:
-    """Before the first step."""
+    """Training begins or resumes."""
 
-    step: int  # steps already done, when a run goes on
+    step: int  # steps already taken, in a resumed run
     steps: int
     parameters: int
-    how: str  # device, precision and so on, in one line
+    how: str  # device, precision and number of processes, in one line
     seconds: float  # of training so far
     machine: dict[str, str]
 
 
 @dataclass(frozen=True)
 class Progress:
-    """A mean over the steps since the last one."""
+    """Means over the steps since the last report."""
 
     step: int
     steps: int
     epoch: int
-    loss: float  # nats a target token, smoothed as in training
+    loss: float  # nats per label, with label smoothing
     rate: float
     gradient_norm: float
-    tokens_per_second: float  # target tokens
-    seconds: float  # of training so far, pauses between its processes left out
+    tokens_per_second: float  # labels
+    seconds: float  # of training so far, without the time between interruption and resumption
 
 
 @dataclass(frozen=True)
 class Example:
-    """One dev sentence on its way."""
+    """One dev example: input, output of the model, and reference."""
 
     source: str
     output: str
@@ -45,17 +45,17 @@ class Example:
 
 @dataclass(frozen=True)
 class Validation:
-    """What a look at the dev set gave."""
+    """The result of a validation on the dev set."""
 
     metrics: dict[str, float]
     examples: tuple[Example, ...]
-    details: dict[str, Any] = field(default_factory=dict)  # for the report: histograms, and attention of an example
+    details: dict[str, Any] = field(default_factory=dict)  # for the report, such as attention weights of an example
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Validated:
-    """Scores on the dev set."""
+    """The model was scored on the dev set."""
 
     step: int
     metrics: dict[str, float]
@@ -66,7 +66,7 @@ class Validated:
 
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint is on the disk."""
+    """A checkpoint was written."""
 
     step: int
     folder: Path
@@ -74,7 +74,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class Noted:
-    """Something a person should know, in a sentence."""
+    """A message for the user, in one sentence."""
 
     step: int
     text: str
@@ -82,3 +82,17 @@ class Noted:
 
 Event = Started | Progress | Validated | Saved | Noted
 Listener = Callable[[Event], None]
+
+
+def log_entry(event: Event) -> dict[str, Any]:
+    """Return an event as the run's log holds it, one JSON object per line."""
+    match event:
+        case Progress() | Started():
+            return {"event": type(event).__name__.lower(), **vars(event)}
+        case Validated(step, metrics, examples, best, details):
+            lines = [vars(example) for example in examples]
+            return {"event": "validated", "step": step, "best": best, **metrics, "examples": lines, **details}
+        case Saved(step, folder):
+            return {"event": "saved", "step": step, "checkpoint": folder.name}
+        case Noted(step, text):
+            return {"event": "noted", "step": step, "text": text}

@@ -1,8 +1,8 @@
-"""Muon (Jordan et al. 2024) on the matrices of hidden layers, AdamW on everything else.
+"""Muon (Jordan et al. 2024) for the matrices of hidden layers, AdamW for all other weights.
 
-The momentum of a matrix is made nearly orthogonal, all its singular values moved towards 1, by a few Newton-Schulz
-iterations, matrices of one shape together. The update is scaled to the size of an AdamW update (Liu et al. 2025), so that
-one learning rate serves both. Matrices that lie side by side in one weight (queries, keys and values) are taken apart first.
+A few Newton-Schulz iterations make the momentum of a matrix nearly orthogonal: all its singular values move towards 1.
+Matrices of equal shape are computed together. The update is scaled to the size of an AdamW update (Liu et al. 2025), so that
+both use the same learning rate. A weight that holds several matrices (queries, keys and values) is split into them first.
 
 Shapes: S matrices of one shape, R rows, C columns.
 """
@@ -16,14 +16,15 @@ import torch
 from torch import Tensor, nn
 
 from regard.nn.linear import Linear
-from regard.training.adam import Adam
+from regard.training.adam import CapturableOptimizer, adam_options, adam_update
 
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic a·x + b·x³ + c·x⁵ that pulls singular values to about 1
+# Of the quintic a·x + b·x³ + c·x⁵, which moves singular values to about 1.
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 ITERATIONS = 5
 
 
 def orthogonalize(matrices_SRC: Tensor) -> Tensor:
-    """Each matrix with its singular values near 1; in bfloat16 on a GPU, where it is enough, in float32 on a CPU."""
+    """Return each matrix with its singular values near 1. Computes in bfloat16 on a GPU, in float32 on a CPU."""
     x = matrices_SRC.bfloat16() if matrices_SRC.is_cuda else matrices_SRC.float()
     tall = x.size(1) > x.size(2)
     x = x.mT if tall else x
@@ -35,38 +36,44 @@ def orthogonalize(matrices_SRC: Tensor) -> Tensor:
     return (x.mT if tall else x).to(matrices_SRC.dtype)
 
 
-class Muon:
-    """An optimizer of two halves with the manners of one."""
+class Muon(CapturableOptimizer):
+    """Muon and AdamW in one optimizer: the first parameter group is AdamW's, the second one Muon's."""
 
     def __init__(
-        self, model: nn.Module, *, momentum: float, betas: tuple[float, float], eps: float, weight_decay: float
+        self,
+        model: nn.Module,
+        *,
+        lr: float = 1e-3,
+        momentum: float = 0.95,
+        betas: tuple[float, float] = (0.9, 0.98),
+        eps: float = 1e-9,
+        weight_decay: float = 0.0,
     ) -> None:
         self.blocks = dict(_hidden_matrices(model))
-        rest = [one for one in model.parameters() if one not in self.blocks]
-        self.adam = Adam(rest, betas=betas, eps=eps, weight_decay=weight_decay, decoupled=True)
-        self.rate, self.state = self.adam.rate, self.adam.state
-        self.momentum, self.weight_decay = momentum, weight_decay
-
-    def forget_gradients(self) -> None:
-        self.adam.forget_gradients()
-        for parameter in self.blocks:
-            parameter.grad = None
+        others = [parameter for parameter in model.parameters() if parameter not in self.blocks]
+        options = adam_options(betas=betas, eps=eps, weight_decay=weight_decay, decoupled=True)
+        groups = [{"params": others, **options}, {"params": list(self.blocks), "momentum": momentum}]
+        rate = torch.tensor(lr, device=next(model.parameters()).device)
+        super().__init__(groups, {"lr": rate, "weight_decay": weight_decay})
 
     @torch.no_grad()
-    def step(self, *, excess: Tensor | None, skip: Tensor) -> None:
-        """Changes the weights by their gradients divided by `excess`; nothing where `skip` is 1."""
-        self.adam.step(excess=excess, skip=skip)
-        moved = [one for one in self.blocks if one.grad is not None]
-        rate = self.rate * (1 - skip)
-        for parameter, direction in zip(moved, self._directions(moved, excess, skip), strict=True):
-            parameter.mul_(1 - rate * self.weight_decay).sub_(direction * rate)
+    def step(  # type: ignore[override]
+        self, closure: None = None, *, excess: Tensor | None = None, skip: Tensor | None = None
+    ) -> None:
+        of_adam, of_muon = self.param_groups
+        skip = torch.zeros_like(of_muon["lr"]) if skip is None else skip
+        adam_update(of_adam, self.state, excess=excess, skip=skip)
+        updated = [parameter for parameter in of_muon["params"] if parameter.grad is not None]
+        rate = of_muon["lr"] * (1 - skip)
+        momenta = [self._momentum(parameter, of_muon["momentum"], excess, skip) for parameter in updated]
+        for parameter, direction in zip(updated, self._directions(updated, momenta), strict=True):
+            parameter.mul_(1 - rate * of_muon["weight_decay"]).sub_(direction * rate)
 
-    def _directions(self, parameters: list[Tensor], excess: Tensor | None, skip: Tensor) -> list[Tensor]:
-        """The orthogonalized momentum of each weight, at the size of an AdamW update."""
+    def _directions(self, parameters: list[Tensor], momenta: list[Tensor]) -> list[Tensor]:
+        """Return the orthogonalized momentum of each weight, scaled to the size of an AdamW update."""
         by_shape: defaultdict[tuple[int, int], list[tuple[int, Tensor]]] = defaultdict(list)
-        for index, parameter in enumerate(parameters):
-            ahead = self._momentum_of(parameter, excess, skip)
-            for block in ahead.split(self.blocks[parameter]):
+        for index, (parameter, momentum) in enumerate(zip(parameters, momenta, strict=True)):
+            for block in momentum.split(self.blocks[parameter]):
                 by_shape[block.size(0), block.size(1)].append((index, block))
         parts: list[list[Tensor]] = [[] for _ in parameters]
         for (rows, columns), blocks in by_shape.items():
@@ -75,22 +82,23 @@ class Muon:
                 parts[index].append(block * scale)
         return [torch.cat(blocks) if len(blocks) > 1 else blocks[0] for blocks in parts]
 
-    def _momentum_of(self, parameter: Tensor, excess: Tensor | None, skip: Tensor) -> Tensor:
-        """The momentum with this gradient in it, looked at one step ahead (Nesterov)."""
+    def _momentum(self, parameter: Tensor, decay: float, excess: Tensor | None, skip: Tensor) -> Tensor:
+        """Add a gradient to the momentum, and return the momentum one step ahead (Nesterov)."""
         gradient = parameter.grad
         assert gradient is not None
         if excess is not None:
             gradient = gradient / excess
-        gradient = gradient.nan_to_num(0.0, 0.0, 0.0)  # of a step that is skipped
+        # A skipped step has gradients that are not finite.
+        gradient = gradient.nan_to_num(0.0, 0.0, 0.0)
         state = self.state[parameter]
         if "momentum" not in state:
             state["momentum"] = torch.zeros_like(parameter)
-        momentum = state["momentum"].lerp_(gradient, (1 - self.momentum) * (1 - skip))
-        return gradient.lerp(momentum, self.momentum)
+        momentum: Tensor = state["momentum"].lerp_(gradient, (1 - decay) * (1 - skip))
+        return gradient.lerp(momentum, decay)
 
 
 def _hidden_matrices(model: nn.Module) -> Iterator[tuple[Tensor, list[int]]]:
-    """The weight of every linear layer, and the rows of the matrices that lie in it."""
+    """Yield the weight of every linear layer, with the rows of each matrix in it."""
     for module in model.modules():
         if isinstance(module, Linear):
             yield module.weight, module.widths_out

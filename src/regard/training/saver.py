@@ -1,26 +1,28 @@
-"""Checkpoints written in the background: training hands over a copy and goes on.
+"""Checkpoints written in the background while training continues with the next step.
 
-One is written at a time. A checkpoint counts as saved when it is whole on the disk; what goes wrong meanwhile is told the
-next time training looks.
+One checkpoint is written at a time. It counts as saved when all of it is on the disk. Errors of the writing thread are
+reported the next time the training thread polls.
 """
 
 from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from regard.config import TrainConfig
 from regard.errors import TrainingError
 from regard.run.checkpoint import Checkpoint, copy_of
 from regard.run.folder import RunFolder
 
 
 class Saver:
-    """Writes checkpoints of a run. `saved` hears of each one that is on the disk, `failed` of each that could not be.
+    """Writes the checkpoints of a run.
 
-    Both are called from the thread that trains, in `look` and `wait`.
+    Calls `saved` for each checkpoint that is on the disk and `failed` for each that could not be written, both from the
+    training thread, in `poll` and `wait`.
     """
 
     def __init__(
@@ -33,24 +35,24 @@ class Saver:
         self._outcome: tuple[int, Path | BaseException] | None = None
 
     def save(self, checkpoint: Checkpoint, *, step: int, keep: set[int]) -> None:
-        """Begins to write a checkpoint, and lets go of all but those of these steps once it is whole."""
+        """Start to write a checkpoint. Once it is complete, remove all checkpoints but those of the steps in `keep`."""
         self.wait()
         self._copy = copy_of(checkpoint, into=self._copy)
         self._thread = threading.Thread(target=self._write, args=(self._copy, step, keep), name="saver")
         self._thread.start()
 
-    def look(self) -> None:
-        """Tells what has happened since the last look, without waiting."""
+    def poll(self) -> None:
+        """Report what was written since the last call, without waiting."""
         if self._thread is not None and not self._thread.is_alive():
             self.wait()
 
     def wait(self) -> None:
-        """Waits until nothing is being written, and tells what happened."""
+        """Wait until nothing is being written, and report what was."""
         if self._thread is None:
             return
         self._thread.join()
         self._thread = None
-        assert self._outcome is not None, "the writer left no word"
+        assert self._outcome is not None, "the writing thread set no outcome"
         (step, result), self._outcome = self._outcome, None
         if isinstance(result, Path):
             self.saved(step, result)
@@ -62,15 +64,35 @@ class Saver:
     def _write(self, checkpoint: Checkpoint, step: int, keep: set[int]) -> None:
         try:
             self._outcome = step, self.run.save(checkpoint, step=step)
-            with suppress(OSError):  # an old checkpoint that does not go away does no harm
+            # An old checkpoint that cannot be removed does no harm.
+            with suppress(OSError):
                 self.run.keep(keep)
         except BaseException as error:
             self._outcome = step, error
 
 
+def regular_steps(steps: Iterable[int], config: TrainConfig) -> list[int]:
+    """Return the steps, sorted, at which an uninterrupted run has a checkpoint too.
+
+    Checkpoints that an interrupted run wrote in between are not averaged.
+    """
+    return [step for step in sorted(set(steps)) if step % config.checkpoint_every == 0 or step == config.steps]
+
+
+def steps_to_keep(config: TrainConfig, *, written: list[int], step: int, best: Iterable[int | None]) -> set[int]:
+    """Return the steps whose checkpoints stay when the one of `step` has been written.
+
+    `best` are the best step so far, and the best one that is on the disk already, which stays until then.
+    """
+    keep = {step, *regular_steps([*written, step], config)[-max(config.keep, config.average) :]}
+    if config.final == "best":
+        keep |= {one for one in best if one is not None}
+    return keep
+
+
 def disk_error(error: OSError, last: int | None) -> TrainingError:
-    """The sentence for a checkpoint that could not be written."""
-    kept = "no checkpoint was written yet" if last is None else f"the checkpoint of step {last} is whole"
+    """Return the error for a checkpoint that could not be written; `last` is the step of the newest one on the disk."""
+    kept = "no checkpoint was written yet" if last is None else f"the checkpoint of step {last} is intact"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return TrainingError(f"the disk is full; {kept}: make room and give the same command again")
     return TrainingError(f"a checkpoint cannot be written ({error.strerror or error}); {kept}")

@@ -1,4 +1,4 @@
-"""One training step: micro-batches in, one change of the weights out. Nothing here waits for the device."""
+"""One training step: micro-batches in, one update of the weights out. With our optimizers nothing waits for the device."""
 
 from __future__ import annotations
 
@@ -8,98 +8,109 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from regard.config import TrainConfig
-from regard.data.loader import Batch, to_device
+from regard.data.batch import Batch
 from regard.errors import ConfigError
-from regard.nn.blas import own_blas
-from regard.training.adam import Adam
-from regard.training.lanes import Numbered
+from regard.nn.device import own_blas
+from regard.training.adam import Adam, CapturableOptimizer
+from regard.training.data_parallel import DistributedModel
 from regard.training.muon import Muon
-from regard.training.spread import Spread
+from regard.training.schedules import set_rate
+from regard.training.threaded_gradients import Numbered
 from regard.training.world import World
 
 
 @dataclass(frozen=True)
-class StepCost:
-    """What a step cost."""
+class StepResult:
+    """Loss, gradient norm and size of one step."""
 
-    loss: float  # summed over target tokens
+    loss: float  # summed over labels
     gradient_norm: float  # before clipping
     tokens: int
 
     @property
     def finite(self) -> bool:
+        """Whether the step updated the weights."""
         return math.isfinite(self.loss) and math.isfinite(self.gradient_norm)
 
 
-def read(numbers: Sequence[Tensor]) -> list[StepCost]:
-    """Waits for the device once, and reads what several steps gave."""
-    return [StepCost(loss, norm, round(tokens)) for loss, norm, tokens in torch.stack(list(numbers)).tolist()]
+def read(results: Sequence[Tensor]) -> list[StepResult]:
+    """Read the results of several steps from the device, waiting for it once."""
+    return [StepResult(loss, norm, round(tokens)) for loss, norm, tokens in torch.stack(list(results)).tolist()]
 
 
-Optimizer = Adam | Muon
-
-
-def make_optimizer(model: nn.Module, config: TrainConfig, *, sharded: bool = False) -> Optimizer:
-    """Adam as in section 5.3, or one of its kin."""
+def make_optimizer(model: nn.Module, config: TrainConfig, *, sharded: bool = False) -> CapturableOptimizer:
+    """Return the optimizer that the recipe names: Adam as in section 5.3, AdamW or Muon."""
     betas, eps, decay = config.betas, config.eps, config.weight_decay
     if config.optimizer == "muon":
         if sharded:
-            raise ConfigError("muon needs whole matrices; use train.parallel=copies, or train.optimizer=adamw")
+            raise ConfigError("muon needs complete matrices; use train.parallel=copies, or train.optimizer=adamw")
         return Muon(model, momentum=config.momentum, betas=betas, eps=eps, weight_decay=decay)
     decoupled = config.optimizer == "adamw"
     return Adam(model.parameters(), betas=betas, eps=eps, weight_decay=decay, decoupled=decoupled)
 
 
 def training_step(
-    spread: Spread,
+    distributed: DistributedModel,
     optimizer: Optimizer,
     batches: Sequence[Batch],
     config: TrainConfig,
     *,
-    rate: float,
+    rate: float | None = None,
     precision: torch.dtype = torch.float32,
 ) -> Tensor:
-    """Gradient of the mean loss over the tokens of all micro-batches; applied unless something in it is not finite.
+    """Update the weights by the gradient of the mean loss over all micro-batches, unless a number in it is not finite.
 
-    What it cost stays on the device: [summed loss, gradient norm before clipping, target tokens].
+    `rate` is the learning rate; without it the optimizer's own stays. The result is on the device, for `read`: summed
+    loss, gradient norm before clipping, number of labels.
     """
-    device = next(spread.model.parameters()).device
+    device = next(distributed.model.parameters()).device
     tokens = torch.tensor(sum(batch.num_tokens for batch in batches), dtype=torch.float32, device=device)
-    optimizer.rate.fill_(rate)
-    on_device = [to_device(batch, device) for batch in batches]
-    return change_weights(spread, optimizer, on_device, tokens, config, precision)
+    if rate is not None:
+        set_rate(optimizer, rate)
+    on_device = [batch.to(device) for batch in batches]
+    return change_weights(distributed, optimizer, on_device, tokens, config, precision)
 
 
 def change_weights(
-    spread: Spread,
+    distributed: DistributedModel,
     optimizer: Optimizer,
     batches: Sequence[Batch],
     tokens: Tensor,
     config: TrainConfig,
     precision: torch.dtype,
 ) -> Tensor:
-    """The step itself, all of it work for the device: [summed loss, gradient norm, target tokens]."""
-    model, world = spread.model, spread.world
+    """Take the step with batches on the device. Return summed loss, gradient norm and number of labels as one tensor."""
+    model, world = distributed.model, distributed.world
     world.add(tokens)
     with own_blas(tokens.device, precision):
-        total = spread.backward(_numbered(batches, world), tokens, precision=precision)
-    norm = spread.whole(nn.utils.get_total_norm([one.grad for one in model.parameters() if one.grad is not None]))
-    numbers = torch.stack([world.add(total), norm, tokens])
-    excess = (norm / config.clip_norm).clamp(min=1) if config.clip_norm else None
-    optimizer.step(excess=excess, skip=(~numbers.isfinite().all()).float())
-    optimizer.forget_gradients()
-    return numbers
+        total = distributed.backward(_numbered(batches, world), tokens, precision=precision)
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    norm = distributed.full_tensor(nn.utils.get_total_norm(gradients))
+    result = torch.stack([world.add(total), norm, tokens])
+    finite = result.isfinite().all()
+    if isinstance(optimizer, CapturableOptimizer):
+        excess = (norm / config.clip_norm).clamp(min=1) if config.clip_norm else None
+        optimizer.step(excess=excess, skip=(~finite).float())
+    elif finite:
+        # Reading `finite` waits for the device.
+        if config.clip_norm:
+            nn.utils.clip_grads_with_norm_(model.parameters(), config.clip_norm, norm)
+        optimizer.step()
+    model.zero_grad()
+    return result
 
 
 def _numbered(batches: Sequence[Batch], world: World) -> list[Numbered]:
-    """The batches with their numbers among all processes' of this step; on a CPU their halves, if all can be halved.
+    """Return the batches with their numbers among those of all processes; on a CPU their halves, if all can be halved.
 
-    By however many threads and processes, so that they make no difference to the noise, and all compute as many.
+    This does not depend on the number of threads, and all processes compute equally many batches, so neither changes the
+    dropout noise.
     """
     numbered = [(number * world.size + world.rank, batch) for number, batch in enumerate(batches)]
-    if batches[0].labels.is_cuda:
+    if batches[0].labels.values.is_cuda:
         return numbered
     halves = [batch.halves() for batch in batches]
     if world.add(torch.tensor(sum(len(parts) < 2 for parts in halves))):

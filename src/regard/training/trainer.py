@@ -1,4 +1,4 @@
-"""The training loop: steps, validation, checkpoints, and going on from where a run stopped."""
+"""The training loop: steps, validation, checkpoints, and resuming an interrupted run."""
 
 from __future__ import annotations
 
@@ -13,73 +13,107 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from regard.config import TrainConfig
+from regard.data.batch_sampler import Position
 from regard.data.loader import Loader
-from regard.data.order import Position
 from regard.data.packing import PackedLoader
 from regard.errors import TrainingError
 from regard.models.base import Model
 from regard.nn.device import pick_precision
-from regard.run.checkpoint import Checkpoint, load_weights, model_weights
+from regard.run.checkpoint import Checkpoint, load_weights, model_weights, weight_shapes
 from regard.run.folder import RunFolder
 from regard.run.machine import describe_machine
-from regard.training.averaging import mean_weights
-from regard.training.costs import Costs
-from regard.training.counters import Counters
+from regard.training.averaging import final_weights
+from regard.training.cuda_graph import CudaGraphStep
+from regard.training.data_parallel import DistributedModel
 from regard.training.events import Listener, Noted, Saved, Started, Validated, Validation
-from regard.training.feed import feed
-from regard.training.graph import RecordedStep
-from regard.training.saver import Saver, disk_error
-from regard.training.schedules import learning_rate
-from regard.training.spread import Spread
-from regard.training.state import State
+from regard.training.memory_check import out_of_memory
+from regard.training.prefetch import prefetch
+from regard.training.saver import Saver, disk_error, steps_to_keep
+from regard.training.schedules import Schedule, Scheduler, learning_rate
 from regard.training.step import training_step
-from regard.training.trial import out_of_memory
+from regard.training.step_stats import Counters, StepStats
+from regard.training.training_state import TrainingState
 from regard.training.watchdog import Watchdog
-from regard.training.world import World
-
-HIGHER_IS_BETTER = {"loss": False, "bleu": True, "chrf": True, "exact": True, "token_errors": False}
+from regard.training.world import ALONE, World
 
 Validate = Callable[[Model], Validation]
 Batches = Generator[tuple[Any, Position], None, None]
 
 
 class Trainer:
-    """Trains a model into a run folder. `validate` scores the model on the dev set; `stop` is asked after every step."""
+    """Trains a model, and writes checkpoints into a run folder. A folder with checkpoints is resumed.
+
+        from regard.config import TrainConfig
+        from regard.data.collate import ADDED, collate_pairs
+        from regard.data.columns import pair_columns
+
+        columns = pair_columns(regard.Column.from_lists(source_ids), regard.Column.from_lists(target_ids))
+        loader = regard.Loader(lambda epoch: columns, collate_pairs, added=ADDED, budget=4096, max_length=100, seed=1)
+        model = regard.Transformer(source_size=8000, target_size=8000, width=256)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-3, total_steps=1000)
+        config = TrainConfig(steps=1000, checkpoint_every=500, clip_norm=1.0)
+        regard.Trainer(model, loader, config, "runs/mine", optimizer=optimizer, scheduler=scheduler, listen=print).fit()
+
+    `optimizer` is any optimizer of PyTorch whose `step` needs no closure; without it, the one that `config` describes.
+    `scheduler` is one of PyTorch, which advances after each step (`ReduceLROnPlateau`: after each validation), or a function
+    from the number of a step, counted from 1, to its learning rate. Without it, the rate of a given optimizer stays
+    constant, and otherwise follows `config`. Gradients are clipped to `config.clip_norm`, and a step with a gradient that is
+    not finite is skipped.
+
+    `validate` scores the model on a dev set; `config.metric` names the score that decides, and `higher_is_better` tells how
+    to compare it. `listen` gets all events (`training.events`). `stop` is called after every step; True stops training. One
+    process at a time may train into a folder. When training has ended, the final weights are in `final/weights.safetensors`,
+    by the names of `model.named_parameters()`.
+    """
 
     def __init__(
         self,
         model: Model,
         loader: Loader | PackedLoader,
         config: TrainConfig,
-        run: RunFolder,
+        run: RunFolder | Path | str,
         *,
-        world: World,
-        validate: Validate | None,
-        listen: Listener,
-        stop: Callable[[], bool],
+        optimizer: Optimizer | None = None,
+        scheduler: Scheduler | None = None,
+        world: World = ALONE,
+        validate: Validate | None = None,
+        higher_is_better: bool = False,
+        listen: Listener = lambda event: None,
+        stop: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.model, self.loader, self.config, self.run = model, loader, config, run
+        self.model, self.loader, self.config = model, loader, config
+        self.run = run if isinstance(run, RunFolder) else RunFolder(run)
         self.world, self.validate, self.listen, self.stop = world, validate, listen, stop
+        self.sign = 1 if higher_is_better else -1  # of `train.metric`
         self.device = next(model.parameters()).device
         self.precision = pick_precision(config.precision, self.device)
-        spread = Spread(model, smoothing=config.label_smoothing, world=world, parallel=config.parallel)
-        self.state = State(spread, config)
-        self.rate = learning_rate(config, width=model.width)
+        distributed = DistributedModel(model, smoothing=config.label_smoothing, world=world, parallel=config.parallel)
+        self.state = TrainingState(distributed, config, optimizer=optimizer, scheduler=scheduler)
+        if optimizer is None and scheduler is None:
+            scheduler = learning_rate(config, width=model.width)
+        self.schedule = Schedule(self.state.optimizer, scheduler)
         self.saved_step = 0
         self.best_on_disk: int | None = None
-        self.saver = Saver(run, saved=self._saved, failed=self._not_saved)
-        self.costs = Costs(run, config, writes=world.writes, listen=listen)
+        self.saver = Saver(self.run, saved=self._report_saved, failed=self._report_not_saved)
+        self.stats = StepStats(self.run, config, writes=world.writes, listen=listen)
         stalled = "stalled.txt" if world.writes else f"stalled-{world.rank}.txt"
-        self.watchdog = Watchdog(run.folder, stalled, seconds=config.stall_seconds)
+        self.watchdog = Watchdog(self.run.folder, stalled, seconds=config.stall_seconds)
 
     @property
     def counters(self) -> Counters:
+        """How far the run is."""
         return self.state.counters
 
     def fit(self) -> bool:
-        """Trains to the end, or until asked to stop; whether the run is finished."""
+        """Train to the end, or until asked to stop. Return whether the run is finished."""
+        if self.world.writes:
+            self.run.folder.make()
+        self.world.wait()
         try:
             with self.watchdog:
                 return self._fit()
@@ -91,13 +125,14 @@ class Trainer:
                 f"memory ran out at step {step}; the last checkpoint is kept: begin again with fewer train.tokens"
             ) from error
         finally:
-            self.saver.wait()  # whatever ends training, a checkpoint being written is finished first
+            # Whatever ends training, a checkpoint that is being written is completed first.
+            self.saver.wait()
 
     def _fit(self) -> bool:
         self._resume()
         config, counters = self.config, self.counters
         size, machine = self.model.num_parameters(), describe_machine(self.device)
-        self.listen(Started(counters.step, config.steps, size, self._how(), counters.seconds, machine))
+        self.listen(Started(counters.step, config.steps, size, self._setup(), counters.seconds, machine))
         batches, step = self._batches_and_step(self._position())
         with closing(batches):
             finished = self._take_steps(batches, step)
@@ -106,74 +141,80 @@ class Trainer:
         return finished
 
     def _take_steps(self, batches: Batches, step: Callable[..., Tensor]) -> bool:
-        """Until there are no more to take, or it is asked to stop; whether all were taken."""
+        """Take the remaining steps, or stop when asked to. Return whether all were taken."""
         config, counters = self.config, self.counters
-        read_every = config.log_every if self.device.type == "cuda" else 1  # reading makes a GPU wait
+        # Reading results makes a GPU wait.
+        read_every = config.log_every if self.device.type == "cuda" else 1
         before, started = counters.seconds, time.monotonic()
-        self.costs.begin()
+        self.stats.begin()
         while counters.step < config.steps and not self._out_of_patience():
             if (counters.step % read_every == 0 or self.world.size == 1) and self.world.any(self.stop()):
-                if self.saved_step != counters.step:
-                    self._save()
+                self._save()
                 return False
             micro_batches = list(islice(batches, config.accumulate))
             taken = [batch for batch, _ in micro_batches]
             self.model.train()
             self.model.noise.seed(config.seed, counters.step, rank=self.world.rank)
-            self.costs.unread.append((step(taken, rate=self.rate(counters.step + 1)), taken))
+            self.stats.add(step(taken, rate=self.schedule.before_step(counters.step + 1)), taken)
+            self.schedule.after_step()
             counters.step += 1
             self.watchdog.step()
             position = micro_batches[-1][1]
             counters.epoch, counters.block, counters.batch = position.epoch, position.block, position.batch
             counters.seconds = before + time.monotonic() - started
             self.state.after_step()
-            if len(self.costs.unread) >= read_every:
-                self.costs.read(counters)
+            if len(self.stats.unread) >= read_every:
+                self.stats.read(counters)
             if counters.step % config.log_every == 0 or counters.step == config.steps:
-                self.costs.read(counters)
-                self.costs.report(counters, rate=self.rate(counters.step))
-            self.saver.look()
+                self.stats.read(counters)
+                self.stats.report(counters, rate=self.schedule.last)
+            self.saver.poll()
             paused = time.monotonic()
-            self._pause()
-            self.costs.started += time.monotonic() - paused  # tokens a second are those of training alone
+            self._validate_and_save()
+            self.stats.pause(time.monotonic() - paused)
         return True
 
     def _position(self) -> Position:
-        """Where the data goes on: with the next epoch, if the machine now makes other batches than the one before."""
+        """Return where the data resumes: at the next epoch, if this machine makes other batches than the one before."""
         counters, kind = self.counters, type(self.loader).__name__
         if counters.batching not in ("", kind):
-            self.listen(Noted(counters.step, "batches are made another way on this machine; the next epoch is begun"))
+            text = "this machine makes batches in another way than the last one did; the next epoch begins"
+            self.listen(Noted(counters.step, text))
             counters.epoch, counters.block, counters.batch = counters.epoch + 1, 0, 0
         counters.batching = kind
         return Position(counters.epoch, counters.block, counters.batch)
 
     def _batches_and_step(self, position: Position) -> tuple[Batches, Callable[..., Tensor]]:
-        """Where batches come from, and what takes a step with them."""
-        spread, optimizer = self.state.spread, self.state.optimizer
+        """Return the batches from a position on, and the function that takes a step with them."""
+        distributed, optimizer = self.state.distributed, self.state.optimizer
         config, loader, world = self.config, self.loader, self.world
         if isinstance(loader, Loader):
             return loader.batches(position, rank=world.rank, ranks=world.size), partial(
-                training_step, spread, optimizer, config=config, precision=self.precision
+                training_step, distributed, optimizer, config=config, precision=self.precision
             )
 
         def note(text: str) -> None:
             self.listen(Noted(self.counters.step, text))
 
-        step = RecordedStep(spread, optimizer, config, precision=self.precision, note=note)
-        return feed(loader, position, world), step
+        # PyTorch's schedulers may change other options than the learning rate.
+        capture = not isinstance(self.schedule.scheduler, LRScheduler)
+        step = CudaGraphStep(distributed, optimizer, config, precision=self.precision, note=note, capture=capture)
+        return prefetch(loader, position, world), step
 
-    def _how(self) -> str:
-        """What training was chosen to run on, in one line."""
+    def _setup(self) -> str:
+        """Return device, precision and processes in one line."""
         dtype = str(self.precision).removeprefix("torch.")
-        holding = "shards" if self.state.spread.sharded else "copies"
-        many = [f"{self.world.size} processes with {holding} of the model"] if self.world.size > 1 else []
+        parallel = "shards" if self.state.distributed.sharded else "copies"
+        processes = [f"{self.world.size} processes with {parallel} of the model"] if self.world.size > 1 else []
         if self.device.type == "cpu":
-            return ", ".join(["cpu", f"{torch.get_num_threads()} threads", dtype, *many])
+            return ", ".join(["cpu", f"{torch.get_num_threads()} threads", dtype, *processes])
         packed = "packed batches, our kernels" if isinstance(self.loader, PackedLoader) else "bucketed batches"
-        return ", ".join([self.device.type, dtype, packed, *many])
+        return ", ".join([self.device.type, dtype, packed, *processes])
 
-    def _pause(self) -> None:
-        """Validates and writes a checkpoint, each when it is time; validation first, so that the best is known."""
+    # Validation
+
+    def _validate_and_save(self) -> None:
+        """Validate and write a checkpoint, each when it is due; validation first, so that the best step is known."""
         config, step = self.config, self.counters.step
         last = step == config.steps
         if self.validate and (last or step % (config.validate_every or config.checkpoint_every) == 0):
@@ -190,22 +231,23 @@ class Trainer:
             trained = {name: weight.clone() for name, weight in trained.items()}
             load_weights(self.model, average.average, origin="the moving average")
         self.model.eval()
-        with self.state.spread.gathered():
-            found = self.validate(self.model)
+        with self.state.distributed.gathered():
+            result = self.validate(self.model)
         if average is not None:
             load_weights(self.model, trained, origin="the trained weights")
-        score = found.metrics[config.metric]
-        sign = 1 if HIGHER_IS_BETTER[config.metric] else -1
-        best = math.isfinite(score) and (counters.best is None or sign * score > sign * counters.best)
+        score = result.metrics[config.metric]
+        self.schedule.after_validation(score)
+        best = math.isfinite(score) and (counters.best is None or self.sign * score > self.sign * counters.best)
         if best:
             counters.best, counters.best_step, counters.without_better = score, counters.step, 0
         else:
             counters.without_better += 1
-        self.listen(Validated(counters.step, found.metrics, found.examples, best, found.details))
-        for warning in found.warnings:
+        self.listen(Validated(counters.step, result.metrics, result.examples, best, result.details))
+        for warning in result.warnings:
             self.listen(Noted(counters.step, warning))
         if best and counters.step % config.checkpoint_every and config.final == "best":
-            self._save()  # after it was reported, so that a resumed run has that in its log
+            # After the report, so that the log of a resumed run contains it.
+            self._save()
 
     def _out_of_patience(self) -> bool:
         return 0 < self.config.patience <= self.counters.without_better
@@ -213,91 +255,79 @@ class Trainer:
     # Checkpoints
 
     def _save(self) -> None:
-        config, counters = self.config, self.counters
+        """Start to write a checkpoint, unless this step has one."""
+        counters = self.counters
         if self.saved_step == counters.step:
             return
-        self.costs.read(counters)
+        self.stats.read(counters)
         self.saved_step = counters.step
-        if not (self.world.writes or self.state.spread.sharded):
+        if not (self.world.writes or self.state.distributed.sharded):
             return
         checkpoint = self.state.checkpoint()
         if not self.world.writes:
             return
-        self.saver.wait()  # the steps that are there must be known, to decide which to keep
-        regular = self._regular_steps([*self.run.steps(), counters.step])
-        keep = {counters.step, *regular[-max(config.keep, config.average) :]}
-        if config.final == "best":  # the best one, and the one before it until that is on the disk
-            keep |= {step for step in (counters.best_step, self.best_on_disk) if step is not None}
+        # Which checkpoints to keep depends on those that are complete.
+        self.saver.wait()
+        best = (counters.best_step, self.best_on_disk)
+        keep = steps_to_keep(self.config, written=self.run.steps(), step=counters.step, best=best)
         self.saver.save(checkpoint, step=counters.step, keep=keep)
 
-    def _saved(self, step: int, folder: Path) -> None:
+    def _report_saved(self, step: int, folder: Path) -> None:
         if step == self.counters.best_step:
             self.best_on_disk = step
         self.listen(Saved(step, folder))
 
-    def _not_saved(self, step: int, error: OSError) -> None:
-        last = max(self.run.steps(), default=None)
-        problem = disk_error(error, last)
+    def _report_not_saved(self, step: int, error: OSError) -> None:
+        problem = disk_error(error, max(self.run.steps(), default=None))
         if self.config.disk_full == "stop":
             raise problem from error
-        self.listen(Noted(step, f"the checkpoint of step {step} was not written ({problem}); training goes on"))
-
-    def _regular_steps(self, steps: list[int]) -> list[int]:
-        """Those that an uninterrupted run has too; checkpoints of a stop in between take no part in the average."""
-        return [
-            step for step in sorted(set(steps)) if step % self.config.checkpoint_every == 0 or step == self.config.steps
-        ]
+        self.listen(Noted(step, f"the checkpoint of step {step} was not written ({problem}); training continues"))
 
     def _resume(self) -> None:
-        newest = self._look_for_checkpoint() if self.world.writes else None
+        """Load the newest intact checkpoint if there is one, else prepare a new run."""
+        newest = self._find_checkpoint() if self.world.writes else None
         newest = self.world.gather(newest)[0]
         if newest is None:
             self.state.begin()
             return
-        checkpoint = self.run.read_checkpoint(newest, training=True)
+        checkpoint = self.run.read_checkpoint(newest, weight_shapes(self.model), training=True)
         self.state.restore(checkpoint, origin=f"{self.run}/checkpoints/{newest}")
         self.saved_step, self.best_on_disk = self.counters.step, self.counters.best_step
 
-    def _look_for_checkpoint(self) -> str | None:
-        """The newest intact checkpoint; the log is cut back to it, and what was found damaged is reported."""
+    def _find_checkpoint(self) -> str | None:
+        """Return the newest intact checkpoint. Report damaged ones, and remove later events from the log."""
         self.run.sweep()
-        newest, complaints = self.run.latest()
-        complaints += self.run.log_problems()
+        newest, problems = self.run.latest()
+        problems += self.run.log_problems()
         step = -1 if newest is None else int(newest.removeprefix("step-"))
         self.run.rewind_log(step)
-        for complaint in complaints:
-            self.listen(Noted(max(step, 0), complaint))
+        for problem in problems:
+            self.listen(Noted(max(step, 0), problem))
         return newest
 
     def _finish(self) -> None:
-        """Chooses the final weights and ends the run."""
+        """Write the final weights, which ends the run."""
         config, counters = self.config, self.counters
         if self._out_of_patience():
-            if self.saved_step != counters.step:
-                self._save()
+            self._save()
             self.listen(Noted(counters.step, f"no better {config.metric} for {config.patience} validations; stopping"))
         self.saver.wait()
         if 2 * counters.skipped > counters.step:
             raise TrainingError(
-                f"{counters.skipped:,} of {counters.step:,} steps had a gradient that is not finite and were left out; "
+                f"{counters.skipped:,} of {counters.step:,} steps had a gradient that is not finite and were skipped; "
                 "begin a new run (--out) with a lower train.lr, or with train.clip_norm=1"
             )
         current = self.state.weights()
         if self.world.writes:
             self._write_final(current)
-        self.world.wait()  # whoever is done first would end the others' connection
+        # A process that ended earlier would break the connection of the others.
+        self.world.wait()
 
     def _write_final(self, current: dict[str, Tensor]) -> None:
-        config, counters = self.config, self.counters
+        counters, shapes = self.counters, weight_shapes(self.model)
         best = counters.best_step if counters.best_step in self.run.steps() else self.best_on_disk
-        if config.final == "best" and best is not None:
-            weights, of = self.run.checkpoint_at(best).weights, [best]
-        elif config.average > 1 and self.run.steps():
-            of = sorted({*self._regular_steps(self.run.steps()), self.run.steps()[-1]})[-config.average :]
-            weights = mean_weights(self.run.checkpoint_at(step).weights for step in of)
-        else:
-            weights, of = current, [counters.step]
+        weights, steps = final_weights(self.run, self.config, shapes, current=current, step=counters.step, best=best)
         try:
-            self.run.finish(Checkpoint(weights, {}, {**vars(counters), "from_steps": of}))
+            self.run.finish(Checkpoint(weights, {}, {**vars(counters), "from_steps": steps}))
         except OSError as error:
             raise disk_error(error, max(self.run.steps(), default=None)) from error

@@ -1,4 +1,4 @@
-"""When no step has been taken for too long, what every thread is doing is written to a file."""
+"""Writes the stack of every thread to a file when no step has been taken for too long."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from regard.storage.folder import Folder
 
 
 class Watchdog:
-    """A context in which `step` must be called now and then. Python's own watchdog, so it works while Python is stuck."""
+    """A context in which `step` must be called regularly. Uses `faulthandler`, which works while the interpreter hangs."""
 
     def __init__(self, folder: Folder, name: str, *, seconds: float) -> None:
         self.folder, self.name, self.seconds = folder, name, seconds
@@ -36,7 +36,7 @@ class Watchdog:
                 self.folder.remove(self.name)
 
     def step(self) -> None:
-        """Says that training is alive."""
+        """Report that training makes progress."""
         if self._file is not None and time.monotonic() - self._armed > min(1.0, self.seconds / 4):
             self._arm()
 

@@ -1,7 +1,7 @@
-"""The processes that train one model together, and what they tell each other.
+"""The processes that train one model together, and their communication.
 
-`torchrun` starts them and says who is who in the environment; a process started by itself is a world of one. Words travel as
-JSON in tensors of bytes, never as objects that run code when they are read.
+`torchrun` starts them and sets their ranks in the environment. A process that was started without it is a world of one.
+Messages are JSON in tensors of bytes, never objects that run code when they are read.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ import torch.distributed as dist
 from regard.errors import ConfigError, TrainingError
 
 CPU = torch.device("cpu")
-PATIENCE = timedelta(minutes=30)  # that a process waits for the others: validation and tokenizers take their time
+# How long a process waits for the others: validation and the training of tokenizers take long.
+TIMEOUT = timedelta(minutes=30)
 
 
 @dataclass(frozen=True)
 class World:
-    """This process among all."""
+    """One process among all: its rank, their number, and its device."""
 
     rank: int = 0
     size: int = 1
@@ -33,11 +34,11 @@ class World:
 
     @property
     def writes(self) -> bool:
-        """Whether this is the one process that writes, shows and logs."""
+        """Whether this is the process that writes files and reports events."""
         return self.rank == 0
 
     def sum(self, *numbers: float) -> list[float]:
-        """Each number summed over all processes."""
+        """Return each number summed over all processes."""
         if self.size == 1:
             return list(numbers)
         total = torch.tensor(numbers, dtype=torch.float64, device=self.device)
@@ -45,21 +46,21 @@ class World:
         result: list[float] = total.tolist()
         return result
 
-    def any(self, yes: bool) -> bool:
-        """Whether it is so for any process."""
-        return self.sum(float(yes))[0] > 0
+    def any(self, flag: bool) -> bool:
+        """Return whether the flag is set in any process."""
+        return self.sum(float(flag))[0] > 0
 
     def add(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The tensor, summed over all processes in place."""
+        """Sum the tensor over all processes, in place."""
         if self.size > 1:
             dist.all_reduce(tensor)
         return tensor
 
-    def gather(self, words: Any) -> list[Any]:
-        """What every process says, by rank. Anything that JSON can hold."""
+    def gather(self, message: Any) -> list[Any]:
+        """Return the messages of all processes, by rank. A message is any value that JSON can hold."""
         if self.size == 1:
-            return [words]
-        mine = torch.frombuffer(bytearray(json.dumps(words).encode()), dtype=torch.uint8).to(self.device)
+            return [message]
+        mine = torch.frombuffer(bytearray(json.dumps(message).encode()), dtype=torch.uint8).to(self.device)
         sizes = [torch.zeros(1, dtype=torch.int64, device=self.device) for _ in range(self.size)]
         dist.all_gather(sizes, torch.tensor([mine.numel()], device=self.device))
         longest = max(int(size) for size in sizes)
@@ -70,7 +71,7 @@ class World:
         return [json.loads(bytes(one[: int(n)].tolist())) for one, n in zip(everyone, sizes, strict=True)]
 
     def wait(self) -> None:
-        """Until all processes are here."""
+        """Wait until all processes have called this."""
         self.sum(0.0)
 
 
@@ -78,7 +79,7 @@ ALONE = World()
 
 
 def launched() -> tuple[int, int, int]:
-    """Rank, number of processes, and rank on this machine, as torchrun says; (0, 1, 0) without it."""
+    """Return rank, number of processes, and rank on this machine, as torchrun sets them; (0, 1, 0) without it."""
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
     if not all(name in os.environ for name in names):
         return 0, 1, 0
@@ -87,13 +88,13 @@ def launched() -> tuple[int, int, int]:
 
 
 def own_device(name: str) -> str:
-    """The device that this process should ask for: each process of a machine has a GPU of its own."""
+    """Return the name of the device for this process: each process of a machine has its own GPU."""
     _, size, local_rank = launched()
     if size > 1 and name in ("auto", "cuda") and torch.cuda.is_available():
         if local_rank >= torch.cuda.device_count():
             raise ConfigError(
-                f"process {local_rank} of this machine has no GPU of its own: there are {torch.cuda.device_count()}; "
-                "start as many processes, or set train.device=cpu"
+                f"process {local_rank} has no GPU: this machine has {torch.cuda.device_count()}; "
+                "start at most one process per GPU, or set train.device=cpu"
             )
         return f"cuda:{local_rank}"
     return name
@@ -101,35 +102,36 @@ def own_device(name: str) -> str:
 
 @contextmanager
 def join(device: torch.device) -> Iterator[World]:
-    """The world of this process, for as long as the context lasts."""
+    """Connect to the other processes within this context, and yield the world of this one."""
     rank, size, _ = launched()
     if size == 1:
         yield World(device=device)
         return
     backend = "nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, store=_meeting_place(), rank=rank, world_size=size, timeout=PATIENCE)
+    dist.init_process_group(backend, store=_rendezvous_store(), rank=rank, world_size=size, timeout=TIMEOUT)
     try:
         yield World(rank, size, device)
-        if backend == "gloo":  # its threads outlive the group (PyTorch 2.13): let them put down what they hold
+        # The threads of gloo outlive the group (PyTorch 2.13); a barrier lets them release what they hold.
+        if backend == "gloo":
             dist.barrier()
     except RuntimeError as error:
-        if not _broke_off(error):
+        if not _is_lost_connection(error):
             raise
-        raise TrainingError("another process of this run has ended; its own message says why") from error
+        raise TrainingError("another process of this run has ended; its own message gives the reason") from error
     finally:
         dist.destroy_process_group()
 
 
-def _meeting_place() -> Any:
-    """Where processes tell each other their addresses; another one after each restart.
+def _rendezvous_store() -> Any:
+    """Return the store in which processes find each other's addresses, a new one after each restart.
 
-    Under torchrun the place outlives the processes (PyTorch 2.13), and who is started again would call the dead.
+    Under torchrun the store outlives the processes (PyTorch 2.13). Restarted ones would connect to addresses of dead ones.
     """
-    store, _, _ = next(dist.rendezvous("env://", timeout=PATIENCE))  # type: ignore[attr-defined]
+    store, _, _ = next(dist.rendezvous("env://", timeout=TIMEOUT))  # type: ignore[attr-defined]
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return dist.PrefixStore(f"attempt-{attempt}", store)  # type: ignore[attr-defined]
 
 
-def _broke_off(error: RuntimeError) -> bool:
-    """Whether the others are gone: gloo has no error class of its own."""
+def _is_lost_connection(error: RuntimeError) -> bool:
+    """Return whether another process has ended. Gloo has no error class of its own."""
     return isinstance(error, dist.DistError) or "gloo" in str(error).lower()

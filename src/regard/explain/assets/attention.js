@@ -1,9 +1,13 @@
-// Attention as lines between words and as a heatmap. Used by the files of `regard look` and by the page of `regard serve`.
+// Draws attention as lines between words and as heatmaps. Used by the files of `regard look` and by the page of `regard serve`.
+//
+// A trace holds axes under their names ({label, text, ids, tokens, words}) and `attentions`, each of which names its query axis
+// and its key axis. Nothing here depends on what the axes mean, so the same code draws a translation, a tagger or a pointer network.
 
 const PALETTE = 8;
-const FAINTEST = 0.04; // weights below are not drawn as lines, unless their word is pointed at
+const END = "</s>"; // how the token EOS is displayed
+const MIN_WEIGHT = 0.04; // smaller weights get no line, unless the pointer is on one of their words
 
-/** The weights of one layer, unpacked: {name, layer, queries, keys, heads, at(head, query, key)}. */
+/** Returns the record of one layer with its weights decompressed: `matrices` has one {rows, columns, values} per head. */
 export async function unpack(packed) {
   const bytes = Uint8Array.from(atob(packed.weights), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
@@ -18,23 +22,23 @@ export async function unpack(packed) {
   return { ...packed, matrices };
 }
 
-export function meanOf(matrices) {
+export function meanOverHeads(matrices) {
   const { rows, columns } = matrices[0];
   const values = new Float32Array(rows * columns);
   for (const one of matrices) for (let at = 0; at < values.length; at++) values[at] += one.values[at] / matrices.length;
   return { rows, columns, values };
 }
 
-/** What each place holds of each input after all these layers; half comes by the residual connection. */
-export function rollout(matrices) {
+/** Returns how much of each input reaches each position through these layers. Half of each layer is its residual connection. */
+export function attentionRollout(matrices) {
   const size = matrices[0].rows;
-  let flow = identity(size);
+  let rollout = identity(size);
   for (const one of matrices) {
     const half = identity(size);
     for (let at = 0; at < half.length; at++) half[at] = 0.5 * half[at] + 0.5 * one.values[at];
-    flow = product(half, flow, size);
+    rollout = product(half, rollout, size);
   }
-  return { rows: size, columns: size, values: flow };
+  return { rows: size, columns: size, values: rollout };
 }
 
 function identity(size) {
@@ -54,8 +58,8 @@ function product(left, right, size) {
   return out;
 }
 
-/** Weights between words: summed over the pieces of a key, a mean over those of a query. */
-export function betweenWords(matrix, queries, keys) {
+/** Returns weights between words: the sum over the tokens of a key word, the mean over those of a query word. */
+export function mergeWords(matrix, queries, keys) {
   const values = new Float32Array(queries.length * keys.length);
   queries.forEach((query, row) =>
     keys.forEach((key, column) => {
@@ -67,13 +71,26 @@ export function betweenWords(matrix, queries, keys) {
   return { rows: queries.length, columns: keys.length, values };
 }
 
-/** A piece as a person should see it. */
-export function shown(piece) {
-  return piece.replaceAll("\u2581", " ").trim() || "\u2423";
+/** Returns a token as it is displayed. */
+export function shown(token) {
+  return token.replaceAll("\u2581", " ").trim() || "\u2423";
 }
 
 export function percent(weight) {
   return weight > 0 && weight < 0.01 ? "<1 %" : `${Math.round(100 * weight)} %`;
+}
+
+/** Returns [{text, before}] for the tokens of an axis without EOS: how each is displayed, and the spaces of the text before it. */
+export function tokenTexts({ text, tokens }) {
+  let at = 0;
+  return (tokens.at(-1) === END ? tokens.slice(0, -1) : tokens).map((token) => {
+    const own = token.replaceAll("\u2581", " ").trim();
+    const begin = text.indexOf(own, at);
+    if (begin < 0) return { text: own, before: /^[\s\u2581]/.test(token) && at ? " " : "" };
+    const before = text.slice(at, begin);
+    at = begin + own.length;
+    return { text: own, before };
+  });
 }
 
 export const SVG = "http://www.w3.org/2000/svg";
@@ -82,7 +99,7 @@ export function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (key === "class") made.className = value;
-    else if (key === "style") made.style.cssText = value; // as an attribute a strict policy would refuse it
+    else if (key === "style") made.style.cssText = value; // a strict content security policy refuses the attribute
     else if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
     else if (value === true) made.setAttribute(key, "");
     else if (value !== false && value !== undefined) made.setAttribute(key, value);
@@ -91,7 +108,7 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
-/** Two columns of words with lines between them. `layers` is [{label, colour, matrix}], drawn over each other. */
+/** Two columns of words with lines between them. `layers` is [{label, colour, matrix}], drawn on top of each other. */
 export class Lines {
   constructor({ queries, keys, layers, headings, say }) {
     this.layers = layers;
@@ -128,7 +145,7 @@ export class Lines {
         for (let column = 0; column < matrix.columns; column++) {
           const weight = matrix.values[row * matrix.columns + column];
           const pointed = this.pointed && (this.pointed.side === "query" ? this.pointed.at === row : this.pointed.at === column);
-          if (weight < (pointed ? 0.01 : FAINTEST)) continue;
+          if (weight < (pointed ? 0.01 : MIN_WEIGHT)) continue;
           const line = document.createElementNS(SVG, "path");
           const [y1, y2, width] = [from[row], to[column], box.width];
           line.setAttribute("d", `M0 ${y1} C ${width / 2} ${y1} ${width / 2} ${y2} ${width} ${y2}`);
@@ -139,13 +156,13 @@ export class Lines {
         }
   }
 
-  /** Shows what one word looks at, or who looks at it. */
+  /** Highlights the attention of a query word, or to a key word. `aloud` also announces it to screen readers. */
   point(side, at, aloud = false) {
     this.pointed = side && { side, at };
     for (const column of [this.queries, this.keys])
       for (const button of column.buttons) button.style.removeProperty("--weight");
     if (side) {
-      const mean = meanOf(this.layers.map((layer) => layer.matrix));
+      const mean = meanOverHeads(this.layers.map((layer) => layer.matrix));
       const other = side === "query" ? this.keys : this.queries;
       const weights = other.buttons.map((_, index) =>
         side === "query" ? mean.values[at * mean.columns + index] : mean.values[index * mean.columns + at],
@@ -160,7 +177,7 @@ export class Lines {
   }
 }
 
-/** Arrow keys move through a list of buttons. */
+/** Moves the focus through a list of buttons with the arrow keys. */
 export function walk(event, buttons, at) {
   const moves = { ArrowDown: at + 1, ArrowRight: at + 1, ArrowUp: at - 1, ArrowLeft: at - 1, Home: 0, End: buttons.length - 1 };
   const next = buttons[moves[event.key]];
@@ -171,7 +188,7 @@ export function walk(event, buttons, at) {
   next.focus();
 }
 
-/** A matrix as shades; pointing at a cell says what it is. */
+/** A matrix of shades. The pointer on a cell shows its words and its weight. */
 export class Heatmap {
   constructor({ queries, keys, matrix, headings, label, say }) {
     const longest = (words) => Math.min(18, Math.max(...words.map((word) => [...word].length), 1));
@@ -218,15 +235,15 @@ export class Heatmap {
   }
 }
 
-const ACROSS = "encoder-decoder";
-const NAMES = { encoder: "Encoder", decoder: "Decoder", [ACROSS]: "Encoder-decoder", positions: "Positions" };
+const capitalized = (name) => name.slice(0, 1).toUpperCase() + name.slice(1);
 
-/** Everything under "attention": what to look at, and the pictures. */
+/** The attention part of a page: the controls and the pictures. */
 export class AttentionView {
-  constructor(root, sight) {
+  constructor(root, trace) {
     this.root = root;
-    this.sight = sight;
-    this.choice = { name: sight.attentions.some((one) => one.name === ACROSS) ? ACROSS : sight.attentions[0].name, layer: 1, heads: new Set(["mean"]), words: true, view: "lines" };
+    this.trace = trace;
+    const first = trace.attentions.find((one) => !one.self_attention) ?? trace.attentions[0];
+    this.choice = { name: first.name, layer: 1, heads: new Set(["mean"]), words: true, view: "lines" };
     this.choice.layer = this.layers().length;
     this.unpacked = new Map();
     this.said = element("p", { class: "said", "aria-hidden": "true" });
@@ -238,7 +255,7 @@ export class AttentionView {
   }
 
   layers() {
-    return this.sight.attentions.filter((one) => one.name === this.choice.name);
+    return this.trace.attentions.filter((one) => one.name === this.choice.name);
   }
 
   async unpackedOf(packed) {
@@ -256,10 +273,10 @@ export class AttentionView {
 
   toggle(head) {
     const { heads } = this.choice;
-    if (head === "mean" || head === "flow") this.choice.heads = new Set([head]);
+    if (head === "mean" || head === "rollout") this.choice.heads = new Set([head]);
     else {
       heads.delete("mean");
-      heads.delete("flow");
+      heads.delete("rollout");
       if (!heads.delete(head)) heads.add(head);
       if (!heads.size) heads.add("mean");
     }
@@ -278,46 +295,44 @@ export class AttentionView {
     this.shownName = name;
     const layers = this.layers(), packed = layers[layer - 1];
     const number = packed.shape[0];
-    const names = [...new Set(this.sight.attentions.map((one) => one.name))];
+    const names = [...new Set(this.trace.attentions.map((one) => one.name))];
     const focused = document.activeElement?.dataset?.control;
     const slider = element("input", { type: "range", min: 1, max: layers.length, value: layer, "data-control": "layer", id: "layer", oninput: (event) => this.choose({ layer: Number(event.target.value) }) });
     const chips = element("div", { class: "chips", role: "group", "aria-label": "Heads" });
     const chip = (head, text, colour) =>
       element("button", { type: "button", class: "chip", "data-control": `head-${head}`, "aria-pressed": String(heads.has(head)), style: colour ? `--chip: ${colour}` : "", onclick: () => this.toggle(head) }, text);
     chips.append(chip("mean", "mean"));
-    if (name !== ACROSS && layers.length > 1) chips.append(chip("flow", "rolled out"));
+    if (packed.self_attention && layers.length > 1) chips.append(chip("rollout", "rollout"));
     if (number > 1) for (let head = 0; head < number; head++) chips.append(chip(head, String(head + 1), colourOf(head)));
     this.controls.replaceChildren(
-      ...(names.length > 1 ? [this.radio("Attention", "name", names.map((one) => [one, NAMES[one] ?? one]), name, (one) => this.choose({ name: one }))] : []),
+      ...(names.length > 1 ? [this.radio("Attention", "name", names.map((one) => [one, capitalized(one)]), name, (one) => this.choose({ name: one }))] : []),
       ...(layers.length > 1 ? [element("label", { class: "slider", for: "layer" }, `Layer ${layer} of ${layers.length}`, slider)] : []),
       element("div", { class: "heads" }, element("span", { "aria-hidden": "true" }, "Heads"), chips),
-      this.radio("Between", "unit", [["words", "words"], ["pieces", "pieces"]], words ? "words" : "pieces", (one) => this.choose({ words: one === "words" })),
+      this.radio("Between", "unit", [["words", "words"], ["tokens", "tokens"]], words ? "words" : "tokens", (one) => this.choose({ words: one === "words" })),
       this.radio("As", "view", [["lines", "lines"], ["heatmap", "heatmap"], ["both", "side by side"]], view, (one) => this.choose({ view: one })),
     );
     if (focused) this.controls.querySelector(`[data-control="${focused}"]`)?.focus();
     const matrices = await this.matrices(layers, layer, heads);
-    if (this.choice.name !== name || this.choice.layer !== layer) return; // somebody moved on meanwhile
+    if (this.choice.name !== name || this.choice.layer !== layer) return; // another choice was made meanwhile
     this.draw(packed, matrices);
   }
 
   async matrices(layers, layer, heads) {
-    if (heads.has("flow") && layers[0].name !== ACROSS) {
+    if (heads.has("rollout") && layers[0].self_attention) {
       const below = await Promise.all(layers.slice(0, layer).map((one) => this.unpackedOf(one)));
-      return [{ label: `Rolled out up to layer ${layer}`, colour: "var(--accent)", matrix: rollout(below.map((one) => meanOf(one.matrices))) }];
+      return [{ label: `Rollout up to layer ${layer}`, colour: "var(--accent)", matrix: attentionRollout(below.map((one) => meanOverHeads(one.matrices))) }];
     }
     const here = await this.unpackedOf(layers[layer - 1]);
     const chosen = [...heads].filter((head) => typeof head === "number" && head < here.matrices.length).sort((a, b) => a - b);
-    if (!chosen.length) return [{ label: `Layer ${layer}, mean of the heads`, colour: "var(--accent)", matrix: meanOf(here.matrices) }];
+    if (!chosen.length) return [{ label: `Layer ${layer}, mean over heads`, colour: "var(--accent)", matrix: meanOverHeads(here.matrices) }];
     return chosen.map((head) => ({ label: `Layer ${layer}, head ${head + 1}`, colour: colourOf(head), matrix: here.matrices[head] }));
   }
 
   draw(packed, matrices) {
-    const side = (which) => this.sight[which];
-    const label = (text) => (this.choice.words ? text.words.map((word) => shown(word.map((at) => text.pieces[at]).join(""))) : text.pieces.map(shown));
-    const [from, to] = [side(packed.queries), side(packed.keys)];
-    const layers = matrices.map((one) => ({ ...one, matrix: this.choice.words ? betweenWords(one.matrix, from.words, to.words) : one.matrix }));
-    const [queries, keys] = [label(from), label(to)];
-    const headings = { target: { source: ["written", "source"], read: ["written", "read"] } }[packed.queries]?.[packed.keys] ?? ["from", "to"];
+    const texts = (axis) => (this.choice.words ? axis.words.map((word) => shown(word.map((at) => axis.tokens[at]).join(""))) : axis.tokens.map(shown));
+    const [from, to] = [this.trace[packed.queries], this.trace[packed.keys]];
+    const layers = matrices.map((one) => ({ ...one, matrix: this.choice.words ? mergeWords(one.matrix, from.words, to.words) : one.matrix }));
+    const [queries, keys, headings] = [texts(from), texts(to), packed.labels];
     const say = (text, aloud) => {
       this.said.textContent = text;
       if (aloud) this.aloud.textContent = text;

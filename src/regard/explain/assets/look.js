@@ -1,20 +1,19 @@
-// The page of one sentence: its translation with what else could have stood there, and attention.
-import { AttentionView, element, percent, shown } from "./attention.js";
+// The page of one example: the output with the alternatives of each token, and attention.
+import { AttentionView, element, percent, shown, tokenTexts } from "./attention.js";
 
-const sight = JSON.parse(document.getElementById("sight").textContent);
+const trace = JSON.parse(document.getElementById("trace").textContent);
 
-function translation() {
-  const line = document.getElementById("translation"), panel = document.getElementById("others");
-  sight.target.pieces.slice(0, -1).forEach((piece, at) => {
-    const sure = sight.probabilities[at] ?? 1;
-    const text = piece.replaceAll("\u2581", " ");
-    if (/^\s/.test(text) && at) line.append(" ");
-    if (!sight.alternatives[at]?.length) {
-      line.append(text.trimStart());
+function output() {
+  const line = document.getElementById("output"), panel = document.getElementById("others");
+  tokenTexts(trace.target).forEach(({ text, before }, at) => {
+    const sure = trace.probabilities[at] ?? 1;
+    line.append(before);
+    if (!trace.alternatives[at]?.length) {
+      line.append(text);
       return;
     }
     line.append(
-      element("button", { type: "button", class: "token", style: `--sure: ${sure}`, title: percent(sure), "aria-expanded": "false", "aria-controls": "others", onclick: (event) => open(event.currentTarget, at, panel) }, text.trimStart()),
+      element("button", { type: "button", class: "token", style: `--sure: ${sure}`, title: percent(sure), "aria-expanded": "false", "aria-controls": "others", onclick: (event) => open(event.currentTarget, at, panel) }, text || "\u2423"),
     );
   });
 }
@@ -26,13 +25,13 @@ function open(button, at, panel) {
   if (already) return;
   button.setAttribute("aria-expanded", "true");
   const list = element("ul");
-  for (const one of sight.alternatives[at])
+  for (const one of trace.alternatives[at])
     list.append(
       element("li", {}, element("button", { type: "button", onclick: () => instead(one) },
         element("span", { class: "p" }, percent(one.probability)), element("strong", {}, shown(one.piece)), element("span", { class: "text" }, one.text || "")),
       ),
     );
-  panel.replaceChildren(element("p", { class: "note" }, `Instead of “${shown(sight.target.pieces[at])}” (${percent(sight.probabilities[at])}):`), list);
+  panel.replaceChildren(element("p", { class: "note" }, `Instead of “${shown(trace.target.tokens[at])}” (${percent(trace.probabilities[at])}):`), list);
 }
 
 function instead(one) {
@@ -49,7 +48,7 @@ document.addEventListener("keydown", (event) => {
   opened?.focus();
 });
 
-translation();
+output();
 const root = document.getElementById("attention");
-if (sight.attentions.length) new AttentionView(root, sight);
-else root.append(element("p", { class: "note" }, "This model has no attention: all it knows of the source is one vector."));
+if (trace.attentions.length) new AttentionView(root, trace);
+else root.append(element("p", { class: "note" }, "This model has no attention."));

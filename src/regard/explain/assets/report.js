@@ -1,7 +1,7 @@
-// The report of runs: curves, scores, examples over time, histograms, attention over training.
+// The report of one run or several: curves, scores, examples over time, histograms, attention over training.
 import { Heatmap, SVG, colourOf, element } from "./attention.js";
 
-const stories = JSON.parse(document.getElementById("stories").textContent);
+const runs = JSON.parse(document.getElementById("runs").textContent);
 const page = document.getElementById("report");
 const [WIDTH, HEIGHT, LEFT, BOTTOM] = [420, 220, 52, 28];
 
@@ -20,7 +20,7 @@ function short(number) {
   return size !== 0 && size < 1e-3 ? number.toExponential(1) : String(+number.toPrecision(4));
 }
 
-/** Lines over steps: [{name, colour, points: [[step, value]]}]. */
+/** Draws lines over steps: [{name, colour, points: [[step, value]]}]. */
 function chart(title, lines) {
   const points = lines.flatMap((line) => line.points).filter(([, value]) => Number.isFinite(value));
   if (!points.length) return null;
@@ -76,43 +76,43 @@ function table(head, rows) {
   return element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": head.filter(Boolean).join(", ") }, made);
 }
 
-function clock(seconds) {
-  const whole = Math.round(seconds);
-  return `${Math.floor(whole / 3600)}:${String(Math.floor(whole / 60) % 60).padStart(2, "0")}:${String(whole % 60).padStart(2, "0")}`;
+function duration(seconds) {
+  const total = Math.round(seconds);
+  return `${Math.floor(total / 3600)}:${String(Math.floor(total / 60) % 60).padStart(2, "0")}:${String(total % 60).padStart(2, "0")}`;
 }
 
 function summary() {
-  const metrics = [...new Set(stories.flatMap((one) => one.validations.flatMap((v) => Object.keys(v.scores))))];
-  const rows = stories.map((one, at) => {
+  const metrics = [...new Set(runs.flatMap((one) => one.validations.flatMap((v) => Object.keys(v.scores))))];
+  const rows = runs.map((one, at) => {
     const best = one.validations.findLast((v) => v.best) ?? one.validations.at(-1);
     const name = element("span", {}, element("span", { class: "key", style: `background: ${colourOf(at)}` }), one.name);
-    return [name, one.finished ? "finished" : "training", one.step, clock(one.seconds), one.started?.parameters, ...metrics.map((metric) => best?.scores[metric]), best?.step];
+    return [name, one.finished ? "finished" : "training", one.step, duration(one.seconds), one.started?.parameters, ...metrics.map((metric) => best?.scores[metric]), best?.step];
   });
-  return section("At a glance", table(["run", "", "steps", "time", "parameters", ...metrics.map((metric) => `dev ${metric}`), "at step"], rows));
+  return section("Summary", table(["run", "", "steps", "time", "parameters", ...metrics.map((metric) => `dev ${metric}`), "at step"], rows));
 }
 
 function curves() {
   const made = [
-    ["Training loss, nats a token", "loss"], ["Learning rate", "rate"], ["Gradient norm", "gradient_norm"], ["Target tokens a second", "tokens_per_second"],
-  ].map(([title, key]) => chart(title, stories.map((one, at) => ({ name: one.name, colour: colourOf(at), points: one.curves[key].map(([step, , value]) => [step, value]) }))));
-  const metrics = [...new Set(stories.flatMap((one) => one.validations.flatMap((v) => Object.keys(v.scores))))];
+    ["Training loss, nats per token", "loss"], ["Learning rate", "rate"], ["Gradient norm", "gradient_norm"], ["Target tokens per second", "tokens_per_second"],
+  ].map(([title, key]) => chart(title, runs.map((one, at) => ({ name: one.name, colour: colourOf(at), points: one.curves[key].map(([step, , value]) => [step, value]) }))));
+  const metrics = [...new Set(runs.flatMap((one) => one.validations.flatMap((v) => Object.keys(v.scores))))];
   for (const metric of metrics)
-    made.push(chart(`Dev ${metric}`, stories.map((one, at) => ({ name: one.name, colour: colourOf(at), points: one.validations.map((v) => [v.step, v.scores[metric]]) }))));
+    made.push(chart(`Dev ${metric}`, runs.map((one, at) => ({ name: one.name, colour: colourOf(at), points: one.validations.map((v) => [v.step, v.scores[metric]]) }))));
   return section("Curves", element("div", { class: "charts" }, ...made.filter(Boolean)));
 }
 
 function examples(one) {
   const last = one.validations.at(-1);
   if (!last?.examples.length) return null;
-  return section(`Examples as they improved${stories.length > 1 ? ` · ${one.name}` : ""}`, ...last.examples.map((example, number) => {
+  return section(`Examples over training${runs.length > 1 ? ` · ${one.name}` : ""}`, ...last.examples.map((example, number) => {
     let before = null;
     const rows = one.validations.flatMap((v) => {
       const now = v.examples[number];
       if (!now || now.source !== example.source || now.output === before) return [];
       before = now.output;
-      return [[v.step, element("span", { class: now.output === now.reference ? "right" : "" }, now.output || "(nothing)")]];
+      return [[v.step, element("span", { class: now.output === now.reference ? "right" : "" }, now.output || "(empty)")]];
     });
-    return element("details", { open: number === 0 }, element("summary", {}, example.source), element("p", { class: "note" }, `Reference: ${example.reference}`), table(["step", "translation"], rows));
+    return element("details", { open: number === 0 }, element("summary", {}, example.source), element("p", { class: "note" }, `Reference: ${example.reference}`), table(["step", "output"], rows));
   }));
 }
 
@@ -120,8 +120,8 @@ function distributions(one) {
   const last = one.validations.findLast((v) => v.histograms);
   if (!last) return null;
   const tenths = (scale) => [...Array(10)].map((_, at) => (at * scale).toFixed(1).replace(/\.0$/, ""));
-  return section(`Dev sentences at step ${last.step}${stories.length > 1 ? ` · ${one.name}` : ""}`, element("div", { class: "charts" },
-    bars("Length over the reference's", last.histograms.length, tenths(0.2)), bars("Share of words right", last.histograms.right, tenths(0.1))));
+  return section(`Dev sentences at step ${last.step}${runs.length > 1 ? ` · ${one.name}` : ""}`, element("div", { class: "charts" },
+    bars("Output length divided by reference length", last.histograms.length, tenths(0.2)), bars("Share of correct words", last.histograms.right, tenths(0.1))));
 }
 
 function attention(one) {
@@ -129,21 +129,21 @@ function attention(one) {
   if (!seen.length) return null;
   const chosen = [...new Set([0, Math.floor(seen.length / 3), Math.floor((2 * seen.length) / 3), seen.length - 1])].map((at) => seen[at]);
   const pictures = chosen.map((v) => {
-    const { source, target, percent } = v.attention;
+    const { source, target, percent, labels } = v.attention;
     const matrix = { rows: target.length, columns: source.length, values: Float32Array.from(percent.flat(), (value) => value / 100) };
-    return new Heatmap({ queries: target, keys: source, matrix, headings: ["written", "source"], label: `Step ${v.step}`, say: () => {} }).root;
+    return new Heatmap({ queries: target, keys: source, matrix, headings: labels, label: `Step ${v.step}`, say: () => {} }).root;
   });
-  return section(`Attention over training${stories.length > 1 ? ` · ${one.name}` : ""}`, element("p", { class: "note" }, "What the words of one dev translation drew on, the mean of all layers and heads."), element("div", { class: "pictures" }, ...pictures));
+  return section(`Attention over training${runs.length > 1 ? ` · ${one.name}` : ""}`, element("p", { class: "note" }, "Attention of one dev example, the mean over all layers and heads."), element("div", { class: "pictures" }, ...pictures));
 }
 
-function rest(one) {
+function details(one) {
   const machine = one.started ? Object.entries(one.started.machine).map(([key, value]) => `${key}: ${value}`).join("\n") : "";
-  return section(stories.length > 1 ? one.name : "The rest",
-    element("p", {}, `${clock(one.seconds)} of training, ${one.step} steps${one.started ? `, ${one.started.how}` : ""}.`),
+  return section(runs.length > 1 ? one.name : "Details",
+    element("p", {}, `${duration(one.seconds)} of training, ${one.step} steps${one.started ? `, ${one.started.how}` : ""}.`),
     ...(machine ? [element("details", {}, element("summary", {}, "Machine"), element("pre", { class: "text", tabindex: 0 }, machine))] : []),
     ...(one.notes.length ? [element("details", {}, element("summary", {}, `Notes (${one.notes.length})`), element("pre", { class: "text", tabindex: 0 }, one.notes.map(([step, text]) => `step ${step}: ${text}`).join("\n")))] : []),
     ...(one.card ? [element("details", {}, element("summary", {}, "Card"), element("pre", { class: "text", tabindex: 0 }, one.card))] : []),
     element("details", {}, element("summary", {}, "Recipe"), element("pre", { class: "text", tabindex: 0 }, one.recipe)));
 }
 
-page.append(...[summary(), curves(), ...stories.flatMap((one) => [examples(one), distributions(one), attention(one)]), ...stories.map(rest)].filter(Boolean));
+page.append(...[summary(), curves(), ...runs.flatMap((one) => [examples(one), distributions(one), attention(one)]), ...runs.map(details)].filter(Boolean));

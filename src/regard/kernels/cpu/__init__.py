@@ -1,10 +1,10 @@
-"""Kernels for search on a CPU, in C: what a step does besides its large products, in a pass each.
+"""Kernels for search on a CPU, in C: what a step computes besides its large products, each in one pass.
 
-Each computes what a few lines of PyTorch elsewhere in the house compute (`nn.attention`, `nn.norms`, `decoding.topk`),
-which remain the reference and the fallback. They run where a C compiler is installed, in float32, one thread each.
+Each computes what a few lines of PyTorch in `nn.attention`, `nn.norms` and `decoding.ranking` compute. Those lines
+remain the reference and the fallback. Kernels need a C compiler, and run in float32 on one thread each.
 
-Shapes: R rows, D width, H heads, K width of a key, W of a value, G = sentences * H, Q rows a sentence (its beams), S slots,
-        V vocabulary, B sentences, C entries wanted.
+Shapes: R rows, D width, H heads, K width of a key, W of a value, G = sentences * H, Q rows per sentence (its beams),
+        S slots, V vocabulary, B sentences, C entries to find.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from torch import Tensor
 from regard import kernels
 from regard.kernels.cpu.build import built
 
-MOST_THREADS = 4  # with more PyTorch's kernels, which share out their work, are the faster ones
+MOST_THREADS = 4  # with more threads, PyTorch's multithreaded kernels are faster
 
 
 def usable(x: Tensor) -> bool:
-    """Whether these kernels can work on this tensor."""
+    """Return whether these kernels can work on this tensor."""
     return (
         x.dtype is torch.float32
         and not x.is_cuda
@@ -34,10 +34,10 @@ def usable(x: Tensor) -> bool:
     )
 
 
-def look(q_RHK: Tensor, k_GSK: Tensor, v_GSW: Tensor, bias_GQS: Tensor) -> Tensor:
-    """Attention of one token a row into its sentence's keys, [R, H * W].
+def attend_step(q_RHK: Tensor, k_GSK: Tensor, v_GSW: Tensor, bias_GQS: Tensor) -> Tensor:
+    """Return the attention of one token per row to its sentence's keys: [R, H * W].
 
-    The bias is the same for all heads of a sentence; it may be one for all sentences, rows or keys.
+    The bias must be the same for all heads of a sentence. It may have size 1 in any dimension.
     """
     (R, H, K), (G, S, W) = q_RHK.shape, v_GSW.shape
     Q = R * H // G
@@ -58,7 +58,7 @@ def look(q_RHK: Tensor, k_GSK: Tensor, v_GSW: Tensor, bias_GQS: Tensor) -> Tenso
 
 
 def write(entries_RHK: Tensor, slots_GSK: Tensor, start: int) -> None:
-    """Puts keys or values, Q a sentence, into their sentence's slots from `start` on."""
+    """Write keys or values, Q per sentence, into their sentence's slots from `start` on."""
     (R, H, K), G = entries_RHK.shape, slots_GSK.size(0)
     entries_RHK = _together(entries_RHK)
     first = slots_GSK.data_ptr() + start * K * slots_GSK.element_size()
@@ -66,7 +66,7 @@ def write(entries_RHK: Tensor, slots_GSK: Tensor, start: int) -> None:
 
 
 def add_norm(x_RD: Tensor, branch_RD: Tensor, weight_D: Tensor, bias_D: Tensor | None, *, eps: float) -> Tensor:
-    """LayerNorm(x + branch), or RMSNorm where there is no bias; in the branch's memory."""
+    """Return LayerNorm(x + branch), or RMSNorm without a bias, in the memory of the branch."""
     assert x_RD.shape == branch_RD.shape and x_RD.dtype is branch_RD.dtype, (x_RD.dtype, branch_RD.dtype)
     x_RD, branch_RD = x_RD.contiguous(), branch_RD.contiguous()
     bias = None if bias_D is None else bias_D.data_ptr()
@@ -76,9 +76,9 @@ def add_norm(x_RD: Tensor, branch_RD: Tensor, weight_D: Tensor, bias_D: Tensor |
 
 
 def bounds_of(logits_RV: Tensor, *, normalized: bool) -> tuple[Tensor, Tensor | None]:
-    """The largest entry of each group of each row, [R, groups], and the log of the sum of exp of each row, [R], if wanted.
+    """Return the largest entry of each group of each row, [R, groups], and if `normalized` the log-sum-exp of each row, [R].
 
-    Rows may lie one behind the other, or side by side.
+    The matrix may be row-major or column-major.
     """
     R, V = logits_RV.shape
     side_by_side = logits_RV.stride() == (1, R) and R > 1
@@ -94,9 +94,9 @@ def bounds_of(logits_RV: Tensor, *, normalized: bool) -> tuple[Tensor, Tensor | 
 def best_entries(
     logits_RV: Tensor, bounds_RG: Tensor, more_R: Tensor, *, beams: int, count: int, none: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The best of all entries of a sentence's rows, each plus what its row has: scores, entries, rows, [B, C], best first.
+    """Return the best entries of each sentence's rows, plus their row's `more`: scores, entries, rows, [B, C], best first.
 
-    No entry may be larger than its bound says. Where there are too few: minus infinity, and the entry `none`.
+    No entry may exceed its group's bound. If there are too few entries, the rest are minus infinity and `none`.
     """
     R, V = logits_RV.shape
     B, more_R = R // beams, more_R.contiguous()
@@ -111,12 +111,12 @@ def best_entries(
 
 
 def library() -> CDLL:
-    """The functions, where there are some."""
+    """Return the compiled functions."""
     found = built().library
-    assert found is not None, "ask `usable` first"
+    assert found is not None, "call `usable` first"
     return found
 
 
 def _together(x: Tensor) -> Tensor:
-    """The tensor with its last two axes next to each other in memory."""
+    """Return the tensor with its last two dimensions contiguous."""
     return x if x.stride()[1:] == (x.size(2), 1) else x.contiguous()

@@ -22,7 +22,7 @@ from regard.kernels.cpu import cache
 
 SOURCES = [Path(__file__).with_name(name) for name in ("wide.h", "search.c", "product.c")]
 FLAGS = ("-O3", "-funroll-loops", "-fno-math-errno", "-ffp-contract=fast", "-shared", "-fPIC")
-SLOWEST = 120  # seconds that a compiler may take
+SLOWEST = 120  # seconds until the compiler is stopped
 
 POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64
 ARGUMENTS = {
@@ -42,11 +42,11 @@ RESULTS = {"look": ctypes.c_int, "times": ctypes.c_int, "panel": NUMBER, "group"
 
 @dataclass(frozen=True)
 class Built:
-    """The functions, or why there are none."""
+    """The compiled functions, or the reason why there are none."""
 
     library: ctypes.CDLL | None
     note: str
-    failure: Path | None = None  # the file that keeps the next start from trying again
+    failure: Path | None = None  # the file that makes the next start skip the build
 
 
 _built: Built | None = None
@@ -54,7 +54,7 @@ _building = threading.Lock()
 
 
 def built() -> Built:
-    """The functions of this machine; the first call compiles them, if no one has."""
+    """Return the functions for this machine. The first call compiles them if they are not in the cache."""
     global _built
     if _built is None:
         with _building:
@@ -63,15 +63,15 @@ def built() -> Built:
 
 
 def cache_folder() -> Path | None:
-    """Where they are kept, if there is such a place."""
+    """Return the user's cache folder, or None if there is none."""
     kept = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
     return kept / "regard" if kept.is_absolute() else None
 
 
 def build(folder: Path | None) -> Built:
-    """The functions, from this folder if they are in it."""
+    """Return the functions, from this folder if they are in it, else compiled."""
     if folder is None:
-        return Built(None, "there is no folder to keep them in: set XDG_CACHE_HOME")
+        return Built(None, "there is no cache folder: set XDG_CACHE_HOME")
     try:
         wanted, *flags = shlex.split(os.environ.get("CC", "cc")) or [""]
         compiler = shutil.which(wanted)
@@ -103,7 +103,7 @@ def _cached_or_compiled(folder: Path, compiler: str, flags: list[str]) -> Built:
 
 
 def _name(compiler: str, flags: list[str]) -> str:
-    """A hash of all that the library is made of."""
+    """Return a hash of everything that the library is made of."""
     sources = [source.read_text(encoding="utf-8") for source in SOURCES]
     made_of = [*sources, compiler, str(os.stat(compiler).st_mtime), *flags, _processor()]
     return hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:16]
@@ -124,7 +124,7 @@ def _compile(command: list[str], path: Path) -> None:
 
 
 def _describe(error: Exception) -> str:
-    """One line about a build that failed."""
+    """Return one line about a failed build."""
     if isinstance(error, subprocess.CalledProcessError):
         lines = (error.stderr or "").strip().splitlines()
         return f"{Path(error.cmd[0]).name} failed" + (f": {lines[0]}" if lines else "")
@@ -150,7 +150,7 @@ def _load(path: Path) -> ctypes.CDLL:
 
 
 def _processor() -> str:
-    """What this processor is and can do: a library made for it may not run on another one that shares the folder."""
+    """Return the processor's model and features: a library made for it may not run on another one with the same folder."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

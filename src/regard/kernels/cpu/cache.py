@@ -92,7 +92,7 @@ def read_own(path: Path, most: int) -> bytes | None:
 
 @contextmanager
 def workspace(folder: Path) -> Iterator[Path]:
-    """A new directory in the folder, with a random name, removed in the end."""
+    """Create a directory with a random name in the folder, and remove it at the end."""
     with tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as name:
         yield Path(name)
 

@@ -1,6 +1,6 @@
 /* What a step of search does between its large products, on one core of a CPU, for float32.
 
-   Each function computes what a few lines of PyTorch in `nn.attention`, `nn.norms` and `decoding.topk` compute, which
+   Each function computes what a few lines of PyTorch in `nn.attention`, `nn.norms` and `decoding.ranking` compute, which
    remain the reference and the fallback. WIDES registers are worked on at a time, since one would wait for itself.
 
    Shapes: B sentences, Q beams, R = B * Q rows, H heads, K width of a key, W of a value, S slots, D width, V vocabulary,

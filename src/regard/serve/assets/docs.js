@@ -1,4 +1,4 @@
-// The endpoints of openapi.json, for a person.
+// Lists the endpoints of openapi.json.
 import { element } from "./attention.js";
 
 const description = await (await fetch("/openapi.json")).json();

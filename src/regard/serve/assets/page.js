@@ -1,34 +1,34 @@
-// The page: type and see the translation; choose a word for its alternatives; see what the model looked at.
+// The web page: translation while typing, alternatives of a word, and attention.
 import { AttentionView, element, percent, shown } from "./attention.js";
 
 const $ = (id) => document.getElementById(id);
-const KEEP = 50; // translations in the history
-const [CHUNK, CHUNK_LETTERS] = [50, 20_000]; // most lines and letters of a file sent at a time
+const MAX_HISTORY = 50; // translations
+const [MAX_LINES, MAX_CHARACTERS] = [50, 20_000]; // of a file, sent in one request
 let models = [];
-let running = null; // what is being translated now
+let running = null; // AbortController of the current request
 let timer = 0;
-let sentences = []; // of the translation shown: {source, text}
-let joints = []; // what stands before, between and after them
+let sentences = []; // of the current translation: {source, text}
+let separators = []; // text before, between and after them
 
-/** Sends a request, with the key if there is one; asks for a key where the server wants one. */
+/** Send a request, with the API key if there is one; ask the user for a key if the server requires it. */
 async function request(path, options) {
   const key = sessionStorage.getItem("key");
   const headers = { "content-type": "application/json", ...(key ? { authorization: `Bearer ${key}` } : {}) };
-  const answer = await fetch(path, { ...options, headers });
-  if (answer.status === 401) {
-    const given = prompt("This server wants an API key:");
+  const response = await fetch(path, { ...options, headers });
+  if (response.status === 401) {
+    const given = prompt("This server requires an API key:");
     if (given) {
       sessionStorage.setItem("key", given.trim());
       return request(path, options);
     }
   }
-  if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).error ?? `the server says ${answer.status}`);
-  return answer;
+  if (!response.ok) throw new Error((await response.json().catch(() => ({}))).error ?? `the server responded with status ${response.status}`);
+  return response;
 }
 
 const post = (path, body, signal) => request(path, { method: "POST", body: JSON.stringify(body), signal });
 
-function say(text) {
+function showStatus(text) {
   $("state").textContent = text;
 }
 
@@ -37,26 +37,26 @@ const current = () => models.find((one) => one.name === $("model").value);
 async function translate() {
   running?.abort();
   const text = $("text").value;
-  hideSight();
+  hideTrace();
   if (!text.trim()) {
     show([], [""]);
-    return say("");
+    return showStatus("");
   }
-  const mine = (running = new AbortController());
+  const controller = (running = new AbortController());
   $("output").classList.add("old");
   try {
-    if (!current().at_once) await stream(text, mine.signal);
-    const answer = await (await post("/v1/translate", { text, model: current().name }, mine.signal)).json();
-    const whole = answer.translations[0];
-    show(whole.sentences, between(whole.text, whole.sentences.map((one) => one.text)));
-    say("");
-    remember(text, whole.text);
+    if (!current().non_autoregressive) await stream(text, controller.signal);
+    const answer = await (await post("/v1/translate", { text, model: current().name }, controller.signal)).json();
+    const translation = answer.translations[0];
+    show(translation.sentences, separatorsOf(translation.text, translation.sentences.map((one) => one.text)));
+    showStatus("");
+    remember(text, translation.text);
   } catch (problem) {
-    if (problem.name !== "AbortError") say(problem.message);
+    if (problem.name !== "AbortError") showStatus(problem.message);
   }
 }
 
-/** Shows a first translation as it is written. */
+/** Show a first translation token by token. */
 async function stream(text, signal) {
   const reader = (await post("/v1/stream", { text, model: current().name }, signal)).body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -73,8 +73,8 @@ async function stream(text, signal) {
   }
 }
 
-/** What stands before, between and after the parts of a text. */
-function between(text, parts) {
+/** Return the text before, between and after the given parts of a text. */
+function separatorsOf(text, parts) {
   const found = [];
   let at = 0;
   for (const part of parts) {
@@ -86,7 +86,7 @@ function between(text, parts) {
 }
 
 function show(parts, spaces) {
-  [sentences, joints] = [parts, spaces];
+  [sentences, separators] = [parts, spaces];
   const output = $("output");
   output.classList.remove("old");
   output.replaceChildren(spaces[0] ?? "");
@@ -99,72 +99,72 @@ function show(parts, spaces) {
   $("copy").disabled = !parts.length;
 }
 
-const whole = () => joints[0] + sentences.map((one, number) => one.text + joints[number + 1]).join("");
+const fullText = () => separators[0] + sentences.map((one, number) => one.text + separators[number + 1]).join("");
 
-/** Asks how a sentence was translated, or would be if it began with these tokens. */
+/** Show how a sentence is translated, optionally with forced first tokens. */
 async function lookAt(number, prefix) {
-  say("looking ...");
-  const asked = sentences[number];
+  showStatus("computing attention ...");
+  const sentence = sentences[number];
   try {
-    const sight = await (await post("/v1/look", { text: asked.source, model: current().name, prefix })).json();
-    if (sentences[number] !== asked) return; // the text is another by now
-    sentences[number] = { ...sentences[number], text: sight.target.text };
-    show(sentences, joints);
-    showTokens(number, sight);
+    const trace = await (await post("/v1/look", { text: sentence.source, model: current().name, prefix })).json();
+    if (sentences[number] !== sentence) return; // the text has changed meanwhile
+    sentences[number] = { ...sentences[number], text: trace.target.text };
+    show(sentences, separators);
+    showTokens(number, trace);
     $("looked").hidden = false;
     $("which").textContent = sentences[number].source;
     $("attention").replaceChildren();
-    if (sight.attentions.length) new AttentionView($("attention"), sight);
+    if (trace.attentions.length) new AttentionView($("attention"), trace);
     else $("attention").append(element("p", { class: "note" }, "This model has no attention."));
-    say("");
+    showStatus("");
   } catch (problem) {
-    say(problem.message);
+    showStatus(problem.message);
   }
 }
 
-/** The words of one sentence as buttons, the less sure ones redder. */
-function showTokens(number, sight) {
+/** Show the tokens of one sentence as buttons; the less probable, the redder. */
+function showTokens(number, trace) {
   const old = $("output").querySelectorAll(".part")[number];
   const line = element("span", { class: "tokens" });
-  sight.target.pieces.slice(0, -1).forEach((piece, at) => {
-    const text = piece.replaceAll("\u2581", " ");
+  trace.target.tokens.slice(0, -1).forEach((token, at) => {
+    const text = token.replaceAll("\u2581", " ");
     if (/^\s/.test(text) && at) line.append(" ");
-    const sure = sight.probabilities[at] ?? 1;
+    const sure = trace.probabilities[at] ?? 1;
     line.append(
-      element("button", { type: "button", class: "token", style: `--sure: ${sure}`, title: percent(sure), "aria-controls": "others", onclick: () => choose(number, sight, at) }, text.trimStart() || "\u2423"),
+      element("button", { type: "button", class: "token", style: `--sure: ${sure}`, title: percent(sure), "aria-controls": "others", onclick: () => choose(number, trace, at) }, text.trimStart() || "\u2423"),
     );
   });
   old.replaceWith(line);
   line.querySelector("button")?.focus();
 }
 
-function choose(number, sight, at) {
-  const panel = $("others"), found = (sight.alternatives[at] ?? []).filter((one) => one.id > 2); // words, not the end
+function choose(number, trace, at) {
+  const panel = $("others"), found = (trace.alternatives[at] ?? []).filter((one) => one.id > 2); // without special tokens
   panel.hidden = !found.length;
   panel.replaceChildren(
-    element("p", { class: "note" }, `Instead of “${shown(sight.target.pieces[at])}” (${percent(sight.probabilities[at])}):`),
+    element("p", { class: "note" }, `Instead of “${shown(trace.target.tokens[at])}” (${percent(trace.probabilities[at])}):`),
     element("ul", {}, ...found.map((one) =>
-      element("li", {}, element("button", { type: "button", onclick: () => { panel.hidden = true; lookAt(number, [...sight.target.ids.slice(0, at), one.id]); } },
+      element("li", {}, element("button", { type: "button", onclick: () => { panel.hidden = true; lookAt(number, [...trace.target.ids.slice(0, at), one.id]); } },
         element("span", { class: "p" }, percent(one.probability)), element("strong", {}, shown(one.piece)), element("span", { class: "text" }, one.text))),
     )),
   );
 }
 
-function hideSight() {
+function hideTrace() {
   $("others").hidden = true;
   $("looked").hidden = true;
 }
 
-// A file, line by line
+// Translation of a file, line by line
 
-/** Asks again, a few times, where the server is busy. */
-async function patiently(path, body, attempts = 5) {
+/** Post a request; retry a few times if it fails. */
+async function postWithRetry(path, body, attempts = 5) {
   try {
     return await post(path, body);
   } catch (problem) {
     if (attempts <= 1) throw problem;
     await new Promise((done) => setTimeout(done, 2000));
-    return patiently(path, body, attempts - 1);
+    return postWithRetry(path, body, attempts - 1);
   }
 }
 
@@ -176,9 +176,9 @@ async function translateFile(file) {
   $("jobname").textContent = file.name;
   try {
     while (out.length < lines.length) {
-      const some = lines.slice(out.length, out.length + CHUNK);
-      while (some.length > 1 && some.join("").length > CHUNK_LETTERS) some.pop();
-      const answer = await (await patiently("/v1/translate", { text: some, model: current().name })).json();
+      const some = lines.slice(out.length, out.length + MAX_LINES);
+      while (some.length > 1 && some.join("").length > MAX_CHARACTERS) some.pop();
+      const answer = await (await postWithRetry("/v1/translate", { text: some, model: current().name })).json();
       out.push(...answer.translations.map((one) => one.text));
       $("progress").value = out.length / lines.length;
     }
@@ -189,38 +189,38 @@ async function translateFile(file) {
     link.hidden = false;
     link.focus();
   } catch (problem) {
-    say(problem.message);
+    showStatus(problem.message);
   }
 }
 
-// The history stays in this browser
+// The history is stored only in this browser
 
-const past = () => JSON.parse(localStorage.getItem("history") ?? "[]");
+const readHistory = () => JSON.parse(localStorage.getItem("history") ?? "[]");
 
 function remember(source, target) {
-  const kept = [{ source, target, model: current().name }, ...past().filter((one) => !source.startsWith(one.source))].slice(0, KEEP);
+  const kept = [{ source, target, model: current().name }, ...readHistory().filter((one) => !source.startsWith(one.source))].slice(0, MAX_HISTORY);
   localStorage.setItem("history", JSON.stringify(kept));
-  showPast();
+  showHistory();
 }
 
-function showPast() {
-  const found = past();
+function showHistory() {
+  const found = readHistory();
   $("past").hidden = !found.length;
   $("history").replaceChildren(
     ...found.map((one) =>
-      element("li", {}, element("button", { type: "button", onclick: () => again(one) }, element("span", {}, one.source), element("span", {}, one.target))),
+      element("li", {}, element("button", { type: "button", onclick: () => restore(one) }, element("span", {}, one.source), element("span", {}, one.target))),
     ),
   );
 }
 
-function again(one) {
+function restore(one) {
   if (models.some((model) => model.name === one.model)) $("model").value = one.model;
-  about();
+  showModel();
   $("text").value = one.source;
   translate();
 }
 
-function about() {
+function showModel() {
   const model = current();
   $("about").textContent = `${model.kind}, ${(model.parameters / 1e6).toFixed(1)} million parameters`;
   $("text").lang = model.source ?? "";
@@ -232,7 +232,7 @@ $("text").addEventListener("input", () => {
   timer = setTimeout(translate, 250);
 });
 $("model").addEventListener("change", () => {
-  about();
+  showModel();
   translate();
 });
 $("clear").addEventListener("click", () => {
@@ -241,13 +241,13 @@ $("clear").addEventListener("click", () => {
   $("text").focus();
 });
 $("copy").addEventListener("click", async () => {
-  await navigator.clipboard.writeText(whole());
-  say("copied");
+  await navigator.clipboard.writeText(fullText());
+  showStatus("copied");
 });
 $("file").addEventListener("change", (event) => translateFile(event.target.files[0]));
 $("forget").addEventListener("click", () => {
   localStorage.removeItem("history");
-  showPast();
+  showHistory();
 });
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") $("others").hidden = true;
@@ -262,10 +262,10 @@ for (const name of ["dragover", "dragleave", "drop"])
 try {
   models = await (await request("/v1/models", {})).json();
 } catch (problem) {
-  say(problem.message);
+  showStatus(problem.message);
   throw problem;
 }
 $("model").append(...models.map((one) => element("option", { value: one.name }, one.source ? `${one.source} \u2192 ${one.target} (${one.name})` : one.name)));
-about();
-showPast();
+showModel();
+showHistory();
 if ($("text").value) translate();

@@ -1,0 +1,88 @@
+"""A batch of training examples, the same for every task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from regard.data.batching import Indices
+from regard.data.columns import Columns
+from regard.data.ragged import Ragged
+
+WORTH_HALVING = 512  # labels; with as many, threads gain 2 to 5 % (LOG.md, "On a Neoverse N1")
+NO_LABEL = -1  # of tokens that the loss leaves out
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Input sequences, the sequences a decoder reads, and the labels to predict.
+
+    In translation `source` ends in EOS, `target` begins with BOS, and `labels` are the target shifted left by one. A tagger
+    has one label per source token and no target; a classifier one label per sequence.
+    """
+
+    source: Ragged
+    target: Ragged | None
+    labels: Ragged
+    num_tokens: int  # labels that count: the loss is divided by their number
+    extras: Mapping[str, Ragged] = field(default_factory=dict)  # what else a model asks for (`Model.extras`)
+
+    def halves(self) -> list[Batch]:
+        """Return two batches of about equally many tokens, or this one if halving does not pay. For CPU batches."""
+        written = self.labels if self.target is None else self.target
+        source, target = self.source.layout.lengths, written.layout.lengths
+        if self.num_tokens < WORTH_HALVING or len(target) < 2:
+            return [self]
+        so_far = np.add(source, target).cumsum()
+        middle = min(int(np.abs(so_far - so_far[-1] / 2).argmin()) + 1, len(target) - 1)
+        sources, labels = self.source.cut(middle), self.labels.cut(middle)
+        targets = (None, None) if self.target is None else self.target.cut(middle)
+        extras = {name: extra.cut(middle) for name, extra in self.extras.items()}
+        return [
+            Batch(
+                sources[half],
+                targets[half],
+                labels[half],
+                num_labels(labels[half]),
+                {name: extra[half] for name, extra in extras.items()},
+            )
+            for half in (0, 1)
+        ]
+
+    def to(self, device: torch.device | str) -> Batch:
+        """Return the batch with its tensors on the device."""
+        device = torch.device(device)
+        if device.type == self.source.values.device.type == "cpu":
+            return self
+        layouts: dict[int, Ragged] = {}
+
+        def moved(one: Ragged) -> Ragged:
+            # A layout that several sequences share is moved once.
+            known = layouts.get(id(one.layout))
+            layout = one.layout.to(device) if known is None else known.layout
+            layouts[id(one.layout)] = result = Ragged(one.values.to(device, non_blocking=True), layout)
+            return result
+
+        return Batch(
+            moved(self.source),
+            None if self.target is None else moved(self.target),
+            moved(self.labels),
+            self.num_tokens,
+            {name: moved(extra) for name, extra in self.extras.items()},
+        )
+
+    def as_lists(self) -> dict[str, list[list[int]]]:
+        """Return the values of each example, for a person to look at."""
+        sequences = {"source": self.source, "target": self.labels if self.target is None else self.target}
+        return {name: one.as_lists() for name, one in sequences.items()}
+
+
+def num_labels(labels: Ragged) -> int:
+    """Return the number of labels that count: all but NO_LABEL. Numbers, as in regression, all count."""
+    return labels.layout.total if labels.values.is_floating_point() else int((labels.values != NO_LABEL).sum())
+
+
+Collate = Callable[[Columns, Indices], Batch]  # how a task makes a batch of some rows of its columns

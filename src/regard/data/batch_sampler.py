@@ -1,0 +1,114 @@
+"""The order of training examples: a function of (seed, epoch), so that training can resume at any position at once.
+
+The examples of an epoch are shuffled (`data.shuffle`) and taken in blocks. A block is filtered by length and cut into
+batches.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from regard.data.batch import Collate
+from regard.data.batching import Indices
+from regard.data.columns import Columns, Dataset
+from regard.data.shuffle import Shuffle
+from regard.errors import DataError
+
+# Enough that sentences of similar length meet, and that batches fill; 2 MB of lengths.
+EXAMPLES_PER_BLOCK = 2**17
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far training is in its data."""
+
+    epoch: int = 0
+    block: int = 0
+    batch: int = 0  # of the block
+
+
+def num_blocks(examples: int) -> int:
+    """Return the number of blocks that so many examples make."""
+    return max(1, round(examples / EXAMPLES_PER_BLOCK))
+
+
+class BatchSampler(ABC):
+    """Endless batches of examples, by row number. Examples of more than `max_length` tokens in a column are left out.
+
+    `dataset_of(epoch)` returns the examples of an epoch: with subword sampling every epoch has its own. `collate` makes a
+    batch of some rows and adds `added` tokens to each example, a number per column.
+    """
+
+    def __init__(
+        self,
+        dataset_of: Callable[[int], Dataset],
+        collate: Collate,
+        *,
+        added: tuple[int, ...],
+        budget: int,
+        max_length: int,
+        seed: int,
+    ) -> None:
+        self.dataset_of, self.collate, self.added = dataset_of, collate, added
+        self.budget, self.max_length, self.seed = budget, max_length, seed
+
+    @abstractmethod
+    def cut(self, lengths: Sequence[Indices], random: np.random.Generator) -> list[Indices]:
+        """Return the batches of a block, by place in it, given the lengths of its examples in each column."""
+
+    def plan(self, epoch: int, block: int = 0) -> tuple[Dataset, list[Indices], int]:
+        """Return the epoch's examples, the batches of a block in order, and the number of blocks."""
+        dataset = self.dataset_of(epoch)
+        count = len(dataset)
+        blocks = num_blocks(count)
+        bounds = [count * number // blocks for number in (block, block + 1)]
+        rows = Shuffle(count, (self.seed, epoch))[bounds[0] : bounds[1]]
+        lengths = dataset.lengths_of(rows)
+        kept = np.maximum.reduce(lengths) <= self.max_length
+        rows, lengths = rows[kept], with_added([one[kept] for one in lengths], self.added)
+        random = np.random.default_rng((self.seed, epoch, block))
+        batches = self.cut(lengths, random) if len(rows) else []
+        return dataset, [rows[batch] for batch in batches], blocks
+
+    def blocks(self, position: Position) -> Iterator[tuple[Columns, list[Indices], list[Position]]]:
+        """Yield the remaining batches of this block, then those of each later block, with the position after each."""
+        epoch, block, first = position.epoch, position.block, position.batch
+        empty = 0  # blocks in a row in which every example is too long
+        while True:
+            dataset, plan, blocks = self.plan(epoch, block)
+            empty = 0 if plan else empty + 1
+            if empty > blocks:
+                raise too_long(self.max_length)
+            ended = Position(epoch, block + 1) if block + 1 < blocks else Position(epoch + 1)
+            after = [Position(epoch, block, number) for number in range(first + 1, len(plan))]
+            if plan[first:]:
+                yield *dataset.read(plan[first:]), [*after, ended]
+            epoch, block, first = ended.epoch, ended.block, 0
+
+    def own(self, position: Position, *, rank: int, ranks: int) -> Iterator[tuple[Columns, Indices, Position]]:
+        """Yield the batches of one of several processes: columns, rows, and the position after everyone's batch.
+
+        Processes take batches in turn, so all take equally many.
+        """
+        number = 0
+        for columns, plan, positions in self.blocks(position):
+            for rows, after in zip(plan, positions, strict=True):
+                if number == rank:
+                    mine = columns, rows
+                number = (number + 1) % ranks
+                if number == 0:
+                    yield *mine, after
+
+
+def with_added(lengths: Sequence[Indices], added: tuple[int, ...]) -> tuple[Indices, ...]:
+    """Return the lengths of each column with the tokens that collation adds."""
+    return tuple(one + more for one, more in zip(lengths, added, strict=True))
+
+
+def too_long(max_length: int) -> DataError:
+    """Return the error for a corpus without a single example that is short enough."""
+    return DataError(f"every example has a sequence of more than {max_length} tokens; raise data.max_length")

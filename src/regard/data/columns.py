@@ -1,0 +1,142 @@
+"""Named columns of ragged values: what batches are made from, in memory or on disk alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.data.batching import Indices
+from regard.data.lengths import LengthTable, LengthTotals
+
+Values = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """Ragged values of many examples, in one flat array: example i is values[offsets[i]:offsets[i + 1]].
+
+    Values are ids, labels or lengths, [N], or vectors, [N, width]. A second level of lengths is a column of its own.
+    """
+
+    values: Values
+    offsets: Indices
+
+    @classmethod
+    def from_lists(cls, examples: Sequence[Sequence[int]], dtype: str = "int32") -> Column:
+        """Return a column of these ids, copied."""
+        lengths = np.fromiter((len(example) for example in examples), dtype=np.int64, count=len(examples))
+        offsets = _offsets(lengths)
+        values = np.fromiter(chain.from_iterable(examples), dtype=np.dtype(dtype), count=int(offsets[-1]))
+        return cls(values, offsets)
+
+    @classmethod
+    def from_arrays(cls, examples: Sequence[Values]) -> Column:
+        """Return a column of these arrays, each [length] or [length, width], copied."""
+        lengths = np.array([len(example) for example in examples], dtype=np.int64)
+        return cls(np.concatenate(list(examples)), _offsets(lengths))
+
+    @classmethod
+    def join(cls, columns: Sequence[Column]) -> Column:
+        """Return the examples of all columns as one column."""
+        lengths = np.concatenate([np.zeros(0, dtype=np.int64), *(column.lengths for column in columns)])
+        return cls(np.concatenate([column.values for column in columns]), _offsets(lengths))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> list[Any]:
+        if not 0 <= index < len(self):
+            raise IndexError(f"example {index} of a column of {len(self)}")
+        return self.values[self.offsets[index] : self.offsets[index + 1]].tolist()
+
+    @property
+    def lengths(self) -> Indices:
+        """Number of values of each example."""
+        return np.diff(self.offsets)
+
+    def lengths_of(self, rows: Indices) -> Indices:
+        """Number of values of each of these examples."""
+        return self.offsets[rows + 1] - self.offsets[rows]
+
+    def gather(self, rows: Indices, *, end: int | None = None) -> Values:
+        """Return the values of these examples end to end, each followed by `end` if given. No Python loop over values."""
+        lengths = self.lengths_of(rows)
+        added = 0 if end is None else 1
+        ends = (lengths + added).cumsum()
+        count = int(ends[-1]) if len(ends) else 0
+        places = np.repeat(self.offsets[rows] - (ends - lengths - added), lengths + added) + np.arange(count)
+        if end is None:
+            return np.asarray(self.values[places])
+        # The places of the end markers are overwritten below; 0 is an index that always exists.
+        places[ends - 1] = 0
+        values = self.values[places] if len(self.values) else np.empty(len(places), dtype=self.values.dtype)
+        values[ends - 1] = end
+        return values
+
+    def take(self, rows: Indices) -> Column:
+        """Return a column of these examples alone, copied."""
+        return Column(self.gather(rows), _offsets(self.lengths_of(rows)))
+
+
+class Dataset(Protocol):
+    """The encoded examples of an epoch, in memory (`Columns`) or on disk (`StoredPairs`)."""
+
+    def __len__(self) -> int: ...
+
+    def lengths_of(self, rows: Indices) -> tuple[Indices, ...]:
+        """Lengths of these examples in each column that limits the size of a batch."""
+
+    def upto(self, max_length: int | None) -> LengthTotals:
+        """Return how many examples are at most this long in every such column, and how many tokens they have."""
+
+    def read(self, batches: list[Indices]) -> tuple[Columns, list[Indices]]:
+        """Return the columns of these batches in memory, and the batches as rows of those columns."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns of equally many examples, in memory. The lengths of the `sized` ones limit the size of a batch."""
+
+    columns: Mapping[str, Column]
+    sized: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.columns[self.sized[0]])
+
+    def __getitem__(self, name: str) -> Column:
+        return self.columns[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.columns
+
+    def lengths_of(self, rows: Indices) -> tuple[Indices, ...]:
+        return tuple(self.columns[name].lengths_of(rows) for name in self.sized)
+
+    @cached_property
+    def _table(self) -> LengthTable:
+        return LengthTable.of(*(self.columns[name].lengths for name in self.sized))
+
+    def upto(self, max_length: int | None) -> LengthTotals:
+        return self._table.upto(max_length)
+
+    def read(self, batches: list[Indices]) -> tuple[Columns, list[Indices]]:
+        return self, batches
+
+    def with_column(self, name: str, column: Column) -> Columns:
+        """Return these columns and one more."""
+        return Columns({**self.columns, name: column}, self.sized)
+
+
+def pair_columns(source: Column, target: Column) -> Columns:
+    """Return the columns of sequence pairs, both of which limit the size of a batch."""
+    return Columns({"source": source, "target": target}, ("source", "target"))
+
+
+def _offsets(lengths: Indices) -> Indices:
+    return np.concatenate([np.zeros(1, dtype=np.int64), lengths.cumsum()])

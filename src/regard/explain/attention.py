@@ -1,0 +1,176 @@
+"""Attention weights of one example: the labelled axes of each matrix, and weights merged over words, heads and layers.
+
+Shapes: H heads, Q queries, K keys, W words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.models.base import Model
+from regard.nn.alignment import Alignment
+from regard.nn.attention import CrossAttention, PositionalAttention
+from regard.nn.attention_log import AttentionLog
+from regard.text.symbols import EOS
+from regard.text.tokenizer import Tokenizer
+
+AttentionWeights = NDArray[np.float32]
+SPACE = "\u2581"  # SentencePiece's symbol for a space
+OPEN_BOX = "\u2423"  # shown for a token that is only a space
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of an attention matrix: a sequence of tokens, and which of them form a word."""
+
+    label: str  # the heading of the axis in pictures, such as "source"
+    text: str
+    ids: list[int]  # empty if the tokens have none, such as the points of a plane
+    tokens: list[str]
+    words: list[list[int]]  # token indices of each word
+
+    @classmethod
+    def from_ids(cls, label: str, tokenizer: Tokenizer, ids: list[int]) -> Axis:
+        """Return the axis of a tokenized text."""
+        return cls(label, tokenizer.decode(ids), ids, tokenizer.tokens(ids), group_words(tokenizer, ids))
+
+    @classmethod
+    def from_tokens(cls, label: str, tokens: Sequence[str]) -> Axis:
+        """Return the axis of a sequence without a tokenizer, such as labels or positions. Each token is one word."""
+        return cls(label, " ".join(tokens), [], list(tokens), [[index] for index in range(len(tokens))])
+
+    @property
+    def word_texts(self) -> list[str]:
+        """The words as they are displayed."""
+        return [display_token("".join(self.tokens[index] for index in word)) for word in self.words]
+
+    @property
+    def words_without_eos(self) -> list[list[int]]:
+        """The words of the text itself. EOS is always a word of its own."""
+        return self.words[:-1] if self.ids[-1:] == [EOS] else self.words
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The weights of one layer, [H, Q, K], and the names of the axes they lie between."""
+
+    name: str  # the kind of attention: "encoder", "decoder", "encoder-decoder", ...
+    layer: int  # counted from 1
+    queries: str  # name of the axis of the queries
+    keys: str  # name of the axis of the keys
+    weights: AttentionWeights
+    # Whether position i of both axes belongs to the same hidden state, so that layers can be multiplied (rollout).
+    self_attention: bool = False
+
+
+def axis_labels(queries: Axis, keys: Axis) -> tuple[str, str]:
+    """Return the headings of both axes. Equal labels, as in self-attention, are told apart by (from) and (to)."""
+    if queries.label != keys.label:
+        return queries.label, keys.label
+    return f"{queries.label} (from)", f"{keys.label} (to)"
+
+
+# Reading weights from a log
+
+
+def recorded_attentions(model: Model, log: AttentionLog, axes: Mapping[str, Axis]) -> list[Attention]:
+    """Return the attention recorded for the first sentence of a batch: encoder before decoder, lowest layer first.
+
+    Weights whose axes are not in `axes`, or have another number of tokens, are left out. A non-autoregressive model may
+    have more decoder positions than it outputs tokens, and such positions have no name.
+    """
+    found = []
+    for name, module in model.named_modules():
+        if module not in log.calls:
+            continue
+        kind, queries, keys = _kind(name, module, non_autoregressive=model.non_autoregressive)
+        calls = [call[0] for call in log.calls[module]]
+        weights = _joined(calls, non_autoregressive=model.non_autoregressive).float().cpu().numpy()
+        sizes = [len(axes[axis].tokens) if axis in axes else None for axis in (queries, keys)]
+        if list(weights.shape[1:]) == sizes:
+            digits = re.search(r"\d+", name)
+            layer = int(digits.group()) + 1 if digits else 1
+            found.append(Attention(kind, layer, queries, keys, weights, self_attention=kind != "encoder-decoder"))
+    return found
+
+
+def _joined(calls: list[Tensor], *, non_autoregressive: bool) -> Tensor:
+    """Return the weights of all queries: of one call, or of one call per query."""
+    stepwise = not non_autoregressive and len(calls) > 1 and all(call.size(1) == 1 for call in calls)
+    return torch.cat(calls, dim=1) if stepwise else calls[-1]
+
+
+def _kind(name: str, module: nn.Module, *, non_autoregressive: bool) -> tuple[str, str, str]:
+    """Return the kind of an attention module, and the names of its query axis and its key axis."""
+    if isinstance(module, CrossAttention | Alignment):
+        return "encoder-decoder", "target", "source"
+    if "encoder" in name.split("."):
+        return "encoder", "source", "source"
+    kind = "positions" if isinstance(module, PositionalAttention) else "decoder"
+    return kind, "target", "target" if non_autoregressive else "read"
+
+
+# Merging weights
+
+
+def mean_over_heads(weights_HQK: AttentionWeights) -> AttentionWeights:
+    return weights_HQK.mean(axis=0)
+
+
+def attention_rollout(layers_QQ: Sequence[AttentionWeights]) -> AttentionWeights:
+    """Return how much of each input reaches each position through these layers (Abnar and Zuidema 2020): [Q, Q].
+
+    Half of the output of each layer comes through its residual connection.
+    """
+    rollout = np.eye(layers_QQ[0].shape[0], dtype=np.float32)
+    for weights in layers_QQ:
+        rollout = (0.5 * weights + 0.5 * np.eye(len(weights), dtype=np.float32)) @ rollout
+    return rollout
+
+
+def merge_words(
+    weights_HQK: AttentionWeights, queries: Sequence[Sequence[int]], keys: Sequence[Sequence[int]]
+) -> AttentionWeights:
+    """Return weights between words: the sum over the tokens of a key word, the mean over those of a query word. [H, W, W]"""
+    summed = np.stack([weights_HQK[:, :, word].sum(axis=2) for word in keys], axis=2)
+    return np.stack([summed[:, word].mean(axis=1) for word in queries], axis=1)
+
+
+# Words
+
+
+def group_words(tokenizer: Tokenizer, ids: Sequence[int]) -> list[list[int]]:
+    """Return the token indices of each word. EOS and each punctuation mark are words of their own."""
+    tokens, words = tokenizer.tokens(ids), list[list[int]]()
+    for index, token in enumerate(tokens):
+        previous = tokens[index - 1] if index else None
+        if previous is None or EOS in ids[index - 1 : index + 1] or _begins_word(tokenizer.kind, token, previous):
+            words.append([index])
+        else:
+            words[-1].append(index)
+    return words
+
+
+def _begins_word(kind: str, token: str, previous: str) -> bool:
+    if kind == "char":
+        return token.isspace() or (not previous.isspace() and not (token.isalnum() and previous.isalnum()))
+    if kind != "word" and previous == SPACE:
+        # A space that is a token of its own belongs to the word after it.
+        return False
+    return kind == "word" or token.startswith(SPACE) or not (_has_letters(token) and _has_letters(previous))
+
+
+def _has_letters(token: str) -> bool:
+    return any(letter.isalnum() for letter in token)
+
+
+def display_token(token: str) -> str:
+    """Return a token as it is displayed: without spaces around it, or as an open box if it is nothing else."""
+    return token.replace(SPACE, " ").strip() or OPEN_BOX

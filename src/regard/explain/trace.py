@@ -1,0 +1,270 @@
+"""How a model produced one output: attention of every layer and head, token probabilities, and alternative outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.data.ragged import Ragged
+from regard.decoding.hypotheses import Check, SearchOptions, never_stop
+from regard.decoding.search import refine, search
+from regard.decoding.translator import Translator
+from regard.errors import DecodeError
+from regard.explain.attention import (
+    Attention,
+    AttentionWeights,
+    Axis,
+    mean_over_heads,
+    merge_words,
+    recorded_attentions,
+)
+from regard.models.base import NonAutoregressive, Seq2Seq
+from regard.nn.attention_log import AttentionLog, capture_attention
+from regard.text.symbols import BOS, EOS, RESERVED
+from regard.text.tokenizer import Tokenizers
+
+# Source and output tokens over all alternatives that are continued. Enough for sentences of up to about 100 tokens.
+MAX_CONTINUED_TOKENS = 32_768
+# Tokens of alternatives that are searched in one batch, which bounds the memory.
+BATCH_TOKENS = 8192
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """Another token that the model could have output at a position."""
+
+    id: int
+    token: str
+    probability: float
+    text: str  # the complete output if this token is forced; empty if it was not computed
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The axes of one example by name, and the attention between them.
+
+    The axis "source" is the input of the model and "target" is its output. In a translation both end in EOS, and "read"
+    is the decoder input: BOS, then the target without its last token. A task may add axes of its own.
+    """
+
+    model: str
+    axes: Mapping[str, Axis]
+    attentions: list[Attention]
+    probabilities: list[float] = field(default_factory=list)  # of each target token; empty if the model has none
+    alternatives: list[list[Alternative]] = field(default_factory=list)  # for each target token, most likely first
+
+    @property
+    def source(self) -> Axis:
+        return self.axes["source"]
+
+    @property
+    def target(self) -> Axis:
+        return self.axes["target"]
+
+    def axes_of(self, attention: Attention) -> tuple[Axis, Axis]:
+        """Return the query axis and the key axis of an attention."""
+        return self.axes[attention.queries], self.axes[attention.keys]
+
+    def layers(self, name: str) -> list[Attention]:
+        """Return the layers of one kind of attention, lowest first."""
+        return [one for one in self.attentions if one.name == name]
+
+    @property
+    def names(self) -> list[str]:
+        """The kinds of attention in this trace, in the order of the data flow."""
+        return list(dict.fromkeys(one.name for one in self.attentions))
+
+    @property
+    def main_name(self) -> str:
+        """The kind that is shown first: attention between two sequences if there is any."""
+        return next((one.name for one in self.attentions if not one.self_attention), self.names[0])
+
+
+# Alignment
+
+
+def soft_alignment(trace: Trace) -> AttentionWeights:
+    """Return the mean encoder-decoder attention over all layers and heads: [target tokens, source tokens]."""
+    layers = [mean_over_heads(one.weights) for one in trace.layers("encoder-decoder")]
+    if not layers:
+        return np.zeros((len(trace.target.tokens), len(trace.source.tokens)), dtype=np.float32)
+    return np.mean(layers, axis=0, dtype=np.float32)
+
+
+def moses_pairs(trace: Trace) -> list[tuple[int, int]]:
+    """Return (source word, target word) pairs as Moses counts them: for each target word its most attended source word."""
+    source, target = trace.source.words_without_eos, trace.target.words_without_eos
+    weights = soft_alignment(trace)
+    if not source or not target or not weights.any():
+        return []
+    between = merge_words(weights[None], target, source)[0]
+    return sorted((int(row.argmax()), number) for number, row in enumerate(between))
+
+
+# Translation
+
+
+@torch.inference_mode()
+def trace_translation(
+    translator: Translator,
+    text: str,
+    *,
+    options: SearchOptions | None = None,
+    prefix: Sequence[int] = (),
+    alternatives: int = 3,
+    name: str = "",
+    check: Check = never_stop,
+) -> Trace:
+    """Translate a sentence and record how. The output begins with the ids of `prefix`.
+
+    `name` is what the trace calls the model. `check` is called before every step of a search.
+    """
+    model, tokenizers = translator.model, translator.tokenizers
+    source_ids = _source_ids(translator, text)
+    source = Ragged.from_lists([source_ids], next(model.parameters()).device)
+    options = options or translator.config
+    probabilities: list[float] = []
+    others: list[list[Alternative]] = []
+    if isinstance(model, NonAutoregressive):
+        if prefix:
+            raise DecodeError("this model outputs all tokens at once; it cannot continue a prefix")
+        target_ids, log = _record_refinement(model, source, options, check)
+    else:
+        assert isinstance(model, Seq2Seq)
+        target_ids = [*search(model, source, options=options, prefixes=[prefix], check=check)[0][0].ids, model.eos]
+        check()
+        log, logp = _record_forced(model, source, target_ids)
+        probabilities = [round(float(logp[place, token].exp()), 6) for place, token in enumerate(target_ids)]
+        others = _alternatives(translator, source_ids, target_ids, logp, options, alternatives, check)
+    axes = _translation_axes(tokenizers, source_ids, target_ids)
+    return Trace(name, axes, recorded_attentions(model, log, axes), probabilities, others)
+
+
+def attention_between(model: Seq2Seq, tokenizers: Tokenizers, source: str, target: str) -> dict[str, Any]:
+    """Return the mean encoder-decoder attention between the words of a translation, in percent, for the log."""
+    source_ids, target_ids = [*tokenizers.source.encode(source), EOS], [*tokenizers.target.encode(target), model.eos]
+    with torch.inference_mode():
+        log, _ = _record_forced(model, Ragged.from_lists([source_ids], next(model.parameters()).device), target_ids)
+    axes = _translation_axes(tokenizers, source_ids, target_ids)
+    trace = Trace("", axes, recorded_attentions(model, log, axes))
+    percent = []
+    if trace.layers("encoder-decoder"):
+        between = merge_words(soft_alignment(trace)[None], trace.target.words, trace.source.words)[0]
+        percent = np.rint(100 * np.nan_to_num(between)).astype(int).tolist()
+    return {"source": trace.source.word_texts, "target": trace.target.word_texts, "percent": percent}
+
+
+def _source_ids(translator: Translator, text: str) -> list[int]:
+    ids = translator.tokenizers.source.encode(text)
+    if not ids or not text.strip():
+        raise DecodeError("the sentence is empty; give one with words in it")
+    limit = translator.longest_source
+    if len(ids) > limit:
+        raise DecodeError(f"the sentence has {len(ids)} tokens; this model takes at most {limit}")
+    return [*ids, EOS]
+
+
+def _translation_axes(tokenizers: Tokenizers, source_ids: list[int], target_ids: list[int]) -> dict[str, Axis]:
+    target = Axis.from_ids("output", tokenizers.target, target_ids)
+    read_words = [[0], *([index + 1 for index in word] for word in target.words[:-1])]
+    read_tokens = [RESERVED[BOS], *target.tokens[:-1]]
+    return {
+        "source": Axis.from_ids("source", tokenizers.source, source_ids),
+        "target": target,
+        "read": Axis("decoder input", target.text, [BOS, *target_ids[:-1]], read_tokens, read_words),
+    }
+
+
+def _record_forced(model: Seq2Seq, source: Ragged, target_ids: list[int]) -> tuple[AttentionLog, Tensor]:
+    """Run the decoder over a known target. Return the attention, and log-probabilities: [tokens, V]."""
+    with capture_attention() as log:
+        target = Ragged.from_lists([[model.bos, *target_ids[:-1]]], source.layout.device)
+        logits = model.project(model.hidden(target, model.encode(source))).float()
+    logp = logits.log_softmax(dim=-1)
+    # Search never outputs these.
+    logp[:, list(model.never)] = float("-inf")
+    return log, logp
+
+
+def _record_refinement(
+    model: NonAutoregressive, source: Ragged, options: SearchOptions, check: Check
+) -> tuple[list[int], AttentionLog]:
+    """Return the output, and its attention if a search with one candidate finds the same output; otherwise an empty log."""
+    best = refine(model, source, options=options, check=check)[0][0].ids
+    with capture_attention() as log:
+        single = refine(model, source, options=options.replace(beam=1, nbest=1), check=check)[0][0].ids
+    return [*best, EOS], log if single == best else AttentionLog()
+
+
+# Alternatives
+
+
+def _alternatives(
+    translator: Translator,
+    source_ids: list[int],
+    target_ids: list[int],
+    logp: Tensor,
+    options: SearchOptions,
+    count: int,
+    check: Check,
+) -> list[list[Alternative]]:
+    """Return the `count` most likely other tokens at each position, with the translation that each leads to."""
+    if count == 0:
+        return [[] for _ in target_ids]
+    tokenizer = translator.tokenizers.target
+    best = logp.topk(min(count + 1, logp.size(1)), dim=-1)
+    positions = [
+        [(token, p) for token, p in zip(tokens, ps, strict=True) if token != own and p > float("-inf")][:count]
+        for own, tokens, ps in zip(target_ids, best.indices.tolist(), best.values.tolist(), strict=True)
+    ]
+    prefixes = [[*target_ids[:at], token] for at, found in enumerate(positions) for token, _ in found]
+    texts = iter(_continue_prefixes(translator, source_ids, prefixes, options, check))
+    return [
+        [
+            Alternative(token, tokenizer.tokens([token])[0], round(float(np.exp(p)), 6), next(texts))
+            for token, p in found
+        ]
+        for found in positions
+    ]
+
+
+def _continue_prefixes(
+    translator: Translator, source_ids: list[int], prefixes: list[list[int]], options: SearchOptions, check: Check
+) -> list[str]:
+    """Return the greedy translation that begins with each prefix; empty texts if there are too many tokens to search."""
+    limit = options.limit(len(source_ids) - 1)
+    sizes = [len(source_ids) + max(limit, len(prefix) + 1) for prefix in prefixes]
+    if sum(sizes) > MAX_CONTINUED_TOKENS:
+        return ["" for _ in prefixes]
+    model, decode = translator.model, translator.tokenizers.target.decode
+    assert isinstance(model, Seq2Seq)
+    greedy = options.replace(beam=1, nbest=1, scores=False)
+    texts: list[str] = []
+    for batch in _batches(prefixes, sizes):
+        source = Ragged.from_lists([source_ids] * len(batch), next(model.parameters()).device)
+        unfinished = [prefix[:-1] if prefix[-1] == model.eos else prefix for prefix in batch]
+        found = search(model, source, options=greedy, prefixes=unfinished, check=check)
+        texts += [
+            decode(prefix if prefix[-1] == model.eos else hypotheses[0].ids)
+            for prefix, hypotheses in zip(batch, found, strict=True)
+        ]
+    return texts
+
+
+def _batches(prefixes: list[list[int]], sizes: list[int]) -> Iterator[list[list[int]]]:
+    """Yield the prefixes in order, in batches of at most BATCH_TOKENS or of a single prefix."""
+    batch: list[list[int]] = []
+    filled = 0
+    for prefix, size in zip(prefixes, sizes, strict=True):
+        if batch and filled + size > BATCH_TOKENS:
+            yield batch
+            batch, filled = [], 0
+        batch.append(prefix)
+        filled += size
+    if batch:
+        yield batch

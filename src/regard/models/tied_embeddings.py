@@ -1,0 +1,71 @@
+"""Models whose embeddings and output layer may share one matrix (Press and Wolf 2017; section 3.4 of the paper)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import ConfigError
+from regard.models.base import Model
+from regard.nn.int8 import Int8Matrix
+from regard.nn.linear import for_search, logits_of
+from regard.nn.packed import PackedMatrix
+
+CHUNK = 4096  # vectors whose logits are in memory at a time
+
+# What shares one matrix: source embedding, target embedding and output layer; the last two of these; nothing.
+Tie = Literal["all", "target", "none"]
+
+
+class TiedEmbeddings(Model):
+    """A model with an embedding per language and an output layer, [V, D] each; `tie` says which of them are one matrix."""
+
+    def __init__(self, width: int, tie: Tie, *, source_size: int, target_size: int) -> None:
+        super().__init__()
+        self.width = width
+        self.target_embedding = _table(target_size, width)
+        self.source_embedding = self.target_embedding
+        if tie != "all":
+            self.source_embedding = _table(source_size, width)
+        elif source_size != target_size:
+            raise ConfigError("model.tie is 'all' but the two sides have separate vocabularies; set model.tie=target")
+        self.output = _table(target_size, width) if tie == "none" else None
+        # The output layer's matrix as search multiplies it.
+        self.output_for_search: PackedMatrix | Int8Matrix | None = None
+
+    @property
+    def output_weight(self) -> Tensor:
+        return self.target_embedding if self.output is None else self.output
+
+    def pack_weights(self, *, int8: bool) -> None:
+        super().pack_weights(int8=int8)
+        self.output_for_search = for_search(self.output_weight, int8=int8)
+
+    def packed_weights(self) -> Iterator[PackedMatrix | Int8Matrix]:
+        yield from super().packed_weights()
+        if self.output_for_search is not None:
+            yield self.output_for_search
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """Apply the output layer: [N, D] to logits [N, V]."""
+        if self.output_for_search is not None and self.output_for_search.fits(hidden):
+            return self.output_for_search.times(hidden)
+        return logits_of(hidden, self.output_weight)
+
+    def likeliest(self, hidden_ND: Tensor, *, without: int) -> tuple[Tensor, Tensor]:
+        """Return the likeliest token for each vector, other than `without`, and its log-probability, both [N]."""
+        logp, tokens = [], []
+        for hidden in hidden_ND.split(CHUNK):
+            logits_CV = self.project(hidden).float()
+            logits_CV[:, without] = float("-inf")
+            best = logits_CV.log_softmax(dim=-1).max(dim=-1)
+            logp.append(best.values)
+            tokens.append(best.indices)
+        return torch.cat(tokens), torch.cat(logp)
+
+
+def _table(size: int, width: int) -> nn.Parameter:
+    return nn.Parameter(torch.empty(size, width).normal_(std=width**-0.5))

@@ -1,0 +1,95 @@
+"""Recipe files: find and read them, merge them with their base, apply overrides, compare them.
+
+Precedence: defaults, then the base, then the file, then `train.steps=500` on the command line.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.config import Recipe
+from regard.errors import ConfigError, did_you_mean
+from regard.toml import decode, flat_table, read_toml, to_table
+
+
+def shipped_recipes() -> dict[str, Path]:
+    """Return the files of the recipes in the package, by name."""
+    return {path.stem: path for path in sorted((Path(__file__).parent / "recipes").glob("*.toml"))}
+
+
+def find_recipe(name: str) -> Path:
+    """Return the file of a recipe, given the name of a shipped one or the path of a .toml file."""
+    shipped = shipped_recipes()
+    if name in shipped:
+        return shipped[name]
+    if name.endswith(".toml"):
+        if Path(name).is_file():
+            return Path(name)
+        raise ConfigError(
+            f"no recipe file {name!r} here; give the path of a .toml file, or one of: {', '.join(shipped)}"
+        )
+    raise ConfigError(
+        f"no recipe is called {name!r}; {did_you_mean(name, shipped)} (a recipe of your own ends in .toml)"
+    )
+
+
+def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
+    """Return a recipe by its name or .toml file, with `dotted.key=value` overrides applied."""
+    table = _merged_table(find_recipe(name))
+    # `model.kind` first: another kind empties the table that the other overrides fill.
+    for override in sorted(overrides, key=lambda one: not one.startswith("model.kind=")):
+        apply_override(table, override)
+    return decode(Recipe, table, where="")
+
+
+def _merged_table(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """Return the table of a recipe file, merged into that of the recipe that its `base` names."""
+    path = path.resolve()
+    own = {"name": path.stem, **read_toml(path)}
+    base = own.pop("base", None)
+    if base is None:
+        return own
+    if not isinstance(base, str) or path in above:
+        raise ConfigError(
+            f"base of {path.name} is {base!r}; it must name another recipe, and not lead back to this one"
+        )
+    neighbour = path.parent / base
+    table = _merged_table(neighbour if neighbour.is_file() else find_recipe(base), (*above, path))
+    for key, value in own.items():
+        below = table.get(key)
+        if not isinstance(value, dict) or not isinstance(below, dict):
+            table[key] = value
+        elif key == "model" and value.get("kind", below.get("kind")) != below.get("kind"):
+            table[key] = value  # another family has other keys
+        else:
+            table[key] = {**below, **value}
+    return table
+
+
+def apply_override(table: dict[str, Any], override: str) -> None:
+    """Set one `dotted.key=value` in a table. The value is parsed as TOML; if that fails it is a string."""
+    key, equals, text = override.partition("=")
+    parts = key.strip().split(".")
+    if not equals or not all(parts):
+        raise ConfigError(f"{override!r} is not an override; write key=value, as in train.steps=500")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
+        value = text
+    if parts == ["model", "kind"] and isinstance(table.get("model"), dict) and table["model"].get("kind") != value:
+        table["model"] = {}  # another family has other keys
+    for part in parts[:-1]:
+        table = table.setdefault(part, {})
+        if not isinstance(table, dict):
+            raise ConfigError(f"{key} cannot be set: {part!r} is a value, not a table")
+    table[parts[-1]] = value
+
+
+def differences(old: Recipe, new: Recipe) -> list[str]:
+    """Return what differs between two recipes, as `key: old -> new`."""
+    before, after = flat_table(to_table(old)), flat_table(to_table(new))
+    keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    return [f"{key}: {before.get(key, 'unset')} -> {after.get(key, 'unset')}" for key in keys]

@@ -1,0 +1,132 @@
+"""What a task is, to everything that serves more than one: the trainer, reports, cards and the verbs.
+
+A task reads text, fits a codec to it (tokenizers, labels, or nothing), encodes examples into columns, collates rows of them
+into batches, names the sizes its models need, and puts a trained model to use. One instance serves one recipe. A model
+family names its task (`models.Family`), and `register_task` adds tasks from other packages.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from regard.config import Recipe
+from regard.data.batch import Batch
+from regard.data.batching import Indices
+from regard.data.columns import Columns, Dataset
+from regard.decoding.hypotheses import SearchOptions
+from regard.errors import ConfigError, DecodeError
+from regard.explain.trace import Trace
+from regard.models.base import Model
+from regard.storage.folder import Folder
+from regard.tasks.corpus import Corpus, TrainingData, read_corpus
+from regard.text.corpus import Pair
+from regard.training.events import Example, Listener
+
+
+class Codec(Protocol):
+    """How text becomes numbers and back."""
+
+    def save(self, folder: Folder) -> None:
+        """Write the codec's files; `Task.load_codec` reads them."""
+
+
+class Predictor(Protocol):
+    """A model with its codec: lines of text in, lines of text out."""
+
+    def predict(self, inputs: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
+        """Return the output for each input, in the form of the references of a test set."""
+
+
+def refuse_single_text(inputs: Sequence[str]) -> None:
+    """Raise DecodeError for a text where a list of texts belongs: it would be taken for a list of characters."""
+    if isinstance(inputs, str):
+        raise DecodeError("predict() takes a list of texts; put the one text into brackets")
+
+
+C = TypeVar("C", bound=Codec)
+
+
+class Task(ABC, Generic[C]):
+    """One task, for one recipe."""
+
+    name: ClassVar[str]
+    added: ClassVar[tuple[int, ...]]  # tokens that `collate` adds to an example, per column that limits a batch
+    compares: ClassVar[str]  # kind of its outputs, by which metrics are chosen (`Metric.compares`)
+    searches: ClassVar[bool] = False  # whether outputs are found by search, so that `[decode]` applies
+    packs: ClassVar[bool] = False  # whether its batches are sequence pairs, which can be packed to static shapes
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+
+    # Data
+
+    def read(self, folders: list[Path]) -> Corpus:
+        """Return the training and dev examples that the recipe names."""
+        return read_corpus(self.recipe, folders)
+
+    @abstractmethod
+    def fit(self, train: TrainingData) -> C:
+        """Return a codec learnt from the training examples."""
+
+    @abstractmethod
+    def load_codec(self, folder: Folder) -> C:
+        """Return the codec that was saved in a folder."""
+
+    @abstractmethod
+    def encode(self, examples: Sequence[Pair], codec: C) -> Columns:
+        """Return examples as columns."""
+
+    def dataset(self, train: TrainingData, codec: C) -> Dataset:
+        """Return the training examples, encoded."""
+        return self.encode(train.examples(), codec)
+
+    def epochs(self, train: TrainingData, dataset: Dataset, codec: C) -> Callable[[int], Dataset]:
+        """Return a function from the number of an epoch to its examples; by default all epochs are alike."""
+        return lambda epoch: dataset
+
+    def extras(self, model: Model, dataset: Dataset) -> Callable[[Columns], Columns]:
+        """Return a function that adds the columns a model asks for (`Model.extras`)."""
+        if model.extras:
+            raise ConfigError(f"this model needs {', '.join(model.extras)}, which {self.name} does not provide")
+        return lambda columns: columns
+
+    def check(self, dataset: Dataset, model: Model, listen: Listener) -> None:
+        """Refuse training examples that the model cannot learn from, or report how many there are."""
+
+    @abstractmethod
+    def collate(self, columns: Columns, rows: Indices) -> Batch:
+        """Return the batch of these rows."""
+
+    @abstractmethod
+    def probe(self, codec: C, length: int, count: int) -> Batch:
+        """Return a made-up batch of `count` examples of `length` tokens, to find out how much memory one takes."""
+
+    # Models
+
+    @abstractmethod
+    def sizes(self, codec: C) -> dict[str, int]:
+        """Return the keyword arguments of a model that follow from the codec, such as vocabulary sizes."""
+
+    @abstractmethod
+    def predictor(
+        self,
+        model: Model,
+        codec: C,
+        *,
+        greedy: bool = False,
+        warn: Callable[[str], None] = lambda text: None,
+    ) -> Predictor:
+        """Return the model in use. `greedy` asks for the quickest search, for validation."""
+
+    def details(self, model: Model, codec: C, examples: Sequence[Example]) -> dict[str, Any]:
+        """Return what else a report shows of dev examples; by default nothing."""
+        return {}
+
+    def trace(
+        self, predictor: Any, text: str, *, name: str = "", beam: int | None = None, alternatives: int = 0
+    ) -> Trace:
+        """Return what the model did with one input: tokens, attention weights, probabilities, and other outputs."""
+        raise ConfigError(f"{self.name} has no trace, so look cannot show its runs; use regard evaluate, or report")

@@ -1,0 +1,224 @@
+"""Pointing: the output is a sequence of positions of the input.
+
+An example is a line of elements, split at spaces, and a line of their positions, counted from 0. Elements are numbers
+("0.25"), points ("0.25,0.5"), or words, which the recipe's tokenizer must not split.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from regard.data.batch import Batch
+from regard.data.batching import Indices, cut_to_budget
+from regard.data.collate import gathered, shift_right
+from regard.data.columns import Column, Columns
+from regard.data.ragged import Layout, Ragged
+from regard.decoding.hypotheses import SearchOptions
+from regard.decoding.search import search_all
+from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
+from regard.evaluation.metrics import POSITIONS
+from regard.explain.attention import Attention, Axis, recorded_attentions
+from regard.explain.trace import Trace
+from regard.models.base import Model
+from regard.models.pointer import END, Pointer
+from regard.nn.attention_log import capture_attention
+from regard.storage.folder import SMALL, Folder
+from regard.tasks.base import Task, refuse_single_text
+from regard.tasks.corpus import TrainingData
+from regard.text.corpus import Pair
+from regard.text.tokenizer import Tokenizer, Tokenizers, load_tokenizers, train_tokenizers
+
+ELEMENTS = "elements.json"
+MOST_NUMBERS = 1024  # per element
+
+
+class _SavedElements(msgspec.Struct):
+    """elements.json"""
+
+    width: int  # numbers per element; 0: elements are words
+
+
+@dataclass(frozen=True)
+class ElementCodec:
+    """How elements become numbers: as they are, `width` each, or through a tokenizer."""
+
+    width: int
+    tokenizer: Tokenizer | None
+
+    def save(self, folder: Folder) -> None:
+        folder.save_json(ELEMENTS, {"width": self.width})
+        if self.tokenizer is not None:
+            Tokenizers(self.tokenizer, self.tokenizer).save(folder)
+
+    def encode(self, text: str) -> NDArray[np.generic]:
+        """Return the elements of a line: ids, [length], or numbers, [length, width]."""
+        elements = text.split()
+        if self.tokenizer is not None:
+            ids = [self.tokenizer.encode(element) for element in elements]
+            if any(len(one) != 1 for one in ids):
+                raise DataError("an element is split into several tokens; set tokenizer.kind=word")
+            return np.array([one[0] for one in ids], dtype=np.int32)
+        rows = [numbers_of(element) for element in elements]
+        if any(row is None or len(row) != self.width for row in rows):
+            raise DataError(f"{text[:80]!r} is not a line of elements of {self.width} numbers each, as in 0.25,0.5")
+        with np.errstate(over="ignore"):
+            numbers = np.array(rows, dtype=np.float32).reshape(len(rows), self.width)
+        if not np.isfinite(numbers).all():
+            raise DataError(f"{text[:80]!r} has a number that is too large for float32; scale the numbers")
+        return numbers
+
+
+def numbers_of(element: str) -> list[float] | None:
+    """Return the numbers of an element, or None if it is a word."""
+    try:
+        numbers = [float(part) for part in element.split(",")]
+    except ValueError:
+        return None
+    return numbers if all(map(math.isfinite, numbers)) else None
+
+
+class PointingTask(Task[ElementCodec]):
+    """Elements in, positions out."""
+
+    name = "pointing"
+    searches = True
+    added = (0, 1)
+    compares = POSITIONS
+
+    def fit(self, train: TrainingData) -> ElementCodec:
+        pairs, config = train.examples(), self.recipe.tokenizer
+        first = next((element for pair in pairs for element in pair.source.split()), "")
+        numbers = numbers_of(first)
+        if numbers is not None:
+            return ElementCodec(len(numbers), None)
+        inputs = [(pair.source, pair.source) for pair in pairs]
+        tokenizers = train_tokenizers(inputs, kind=config.kind, size=config.size, joint=True, coverage=config.coverage)
+        return ElementCodec(0, tokenizers.source)
+
+    def load_codec(self, folder: Folder) -> ElementCodec:
+        try:
+            width = msgspec.convert(folder.load_json(ELEMENTS, limit=SMALL), _SavedElements).width
+        except msgspec.ValidationError as error:
+            raise CheckpointError(f"{folder.path / ELEMENTS} is damaged: {error}") from error
+        if not 0 <= width <= MOST_NUMBERS:
+            raise CheckpointError(f"{folder.path / ELEMENTS} is damaged: elements cannot have {width} numbers")
+        return ElementCodec(width, None if width else load_tokenizers(folder).source)
+
+    def sizes(self, codec: ElementCodec) -> dict[str, int]:
+        return {"input_width": codec.width} if codec.tokenizer is None else {"source_size": codec.tokenizer.size}
+
+    def encode(self, examples: Sequence[Pair], codec: ElementCodec) -> Columns:
+        sources, labels = [], []
+        for number, pair in enumerate(examples, start=1):
+            elements = codec.encode(pair.source)
+            positions = positions_of(pair.target, len(elements), where=f"example {number}")
+            sources.append(elements)
+            labels.append(np.array(positions, dtype=np.int32) + 1)
+        columns = {"source": Column.from_arrays(sources), "labels": Column.from_arrays(labels)}
+        return Columns(columns, ("source", "labels"))
+
+    def collate(self, columns: Columns, rows: Indices) -> Batch:
+        source, labels = gathered(columns["source"], rows), gathered(columns["labels"], rows, end=END)
+        return Batch(source, shift_right(labels, END), labels, labels.layout.total)
+
+    def probe(self, codec: ElementCodec, length: int, count: int) -> Batch:
+        layout, written = Layout([length] * count), Layout([length + 1] * count)
+        numbers = torch.zeros(layout.total, codec.width) if codec.width else torch.zeros(layout.total).long()
+        labels = Ragged(torch.ones(written.total, dtype=torch.int64), written)
+        return Batch(Ragged(numbers, layout), shift_right(labels, END), labels, written.total)
+
+    def predictor(
+        self,
+        model: Model,
+        codec: ElementCodec,
+        *,
+        greedy: bool = False,
+        warn: Callable[[str], None] = lambda text: None,
+    ) -> PositionPredictor:
+        decode = self.recipe.decode
+        return PositionPredictor(model, codec, decode.replace(beam=1) if greedy else decode, warn)
+
+    @torch.inference_mode()
+    def trace(
+        self, predictor: PositionPredictor, text: str, *, name: str = "", beam: int | None = None, alternatives: int = 0
+    ) -> Trace:
+        model, elements = predictor.model, text.split()
+        if not elements:
+            raise DecodeError("the input is empty; give one with elements in it")
+        if len(elements) > predictor.limit:
+            raise DecodeError(f"the input has {len(elements)} elements; this model takes at most {predictor.limit}")
+        (output,) = predictor.predict([text], options=predictor.options.replace(beam=beam))
+        source = predictor.encode([text])
+        positions = [int(one) for one in output.split()]
+        labels = Ragged.from_lists([[*(one + 1 for one in positions), END]], source.layout.device)
+        with capture_attention() as log:
+            weights = model.decode(shift_right(labels, END), model.encode(source)).float().softmax(dim=-1)
+        written = [*(f"{elements[one]} ({one})" for one in positions), "end"]
+        axes = {
+            "source": Axis.from_tokens("input", elements),
+            "target": Axis.from_tokens("output", written),
+            "read": Axis.from_tokens("decoder input", ["start", *written[:-1]]),
+        }
+        found = recorded_attentions(model, log, axes)
+        found.append(Attention("pointer", 1, "target", "source", weights[:, 1:].cpu().numpy()[None]))
+        probabilities = weights.gather(1, labels.values[:, None])[:, 0].tolist()
+        return Trace(name, axes, found, [round(one, 6) for one in probabilities], [[] for _ in written])
+
+
+def positions_of(text: str, length: int, *, where: str) -> list[int]:
+    """Return the positions in a line. Raise DataError unless each is one of `length` elements."""
+    parts = text.split()
+    if not all(part.isascii() and part.isdigit() and len(part) <= 9 and int(part) < length for part in parts):
+        raise DataError(f"{where} has positions {text[:80]!r}; they must be numbers from 0 to {length - 1}")
+    return [int(part) for part in parts]
+
+
+class PositionPredictor:
+    """A pointer network in use. `warn` receives a message for each input that is cut."""
+
+    def __init__(self, model: Model, codec: ElementCodec, options: SearchOptions, warn: Callable[[str], None]) -> None:
+        if not isinstance(model, Pointer):
+            raise ConfigError(f"pointing needs a model of the class Pointer, and {type(model).__name__} is not one")
+        self.model, self.codec, self.options, self.warn = model, codec, options, warn
+        # The end of the output needs a position of the decoder too.
+        self.limit = options.max_source if model.max_length is None else min(options.max_source, model.max_length - 1)
+
+    def encode(self, inputs: Sequence[str]) -> Ragged:
+        """Return the elements of all inputs."""
+        arrays = [self.codec.encode(text) for text in inputs]
+        return gathered(Column.from_arrays(arrays), np.arange(len(arrays))).to(next(self.model.parameters()).device)
+
+    def predict(self, inputs: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
+        """Return the positions for each input, separated by spaces; the output for an empty input is empty.
+
+        Inputs are cut to their first `limit` elements.
+        """
+        refuse_single_text(inputs)
+        options = options or self.options
+        # Search takes the last element for EOS, and allows one output less than there are elements.
+        options = options.replace(max_extra=min(options.max_extra + 1, options.BOUNDS["max_extra"][1]))
+        texts = [self._cut(number, text) for number, text in enumerate(inputs, start=1)]
+        lengths = np.array([len(text.split()) for text in texts], dtype=np.int64)
+        order = np.flatnonzero(lengths)
+        order = order[np.argsort(-lengths[order], kind="stable")]
+        batches = cut_to_budget(order, (lengths,), max(1, options.tokens // options.beam))
+        sources = [self.encode([texts[row] for row in rows]) for rows in batches]
+        outputs = [""] * len(inputs)
+        for number, results in search_all(self.model, sources, options=options):
+            for sentence, best in results:
+                outputs[batches[number][sentence]] = " ".join(str(one - 1) for one in best[0].ids)
+        return outputs
+
+    def _cut(self, number: int, text: str) -> str:
+        elements = text.split()
+        if len(elements) <= self.limit:
+            return text
+        self.warn(f"line {number} has {len(elements)} elements; only the first {self.limit} are used")
+        return " ".join(elements[: self.limit])

@@ -1,0 +1,192 @@
+"""What training needs before its first step, for any task: model, batches, a token budget that fits, and refusals."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+import torch
+
+from regard import kernels
+from regard.config import Recipe
+from regard.data.batch_sampler import too_long
+from regard.data.columns import Dataset
+from regard.data.loader import Loader
+from regard.data.packing import PackedLoader
+from regard.errors import ConfigError, did_you_mean
+from regard.evaluation.metrics import deciding_metric
+from regard.models import build_model, model_config
+from regard.models.base import Model
+from regard.nn.device import autocast, pick_precision
+from regard.recipe_files import differences
+from regard.run.folder import RunFolder
+from regard.storage.folder import Folder
+from regard.tasks import task_of
+from regard.tasks.base import Codec, Task
+from regard.text.tokenizer import TOKENIZERS
+from regard.toml import to_table
+from regard.training.events import Listener, Noted
+from regard.training.memory_check import check_memory, largest_budget, longest_sentences, rectangles
+from regard.training.world import World
+
+# Settings of the machine and of the display: a run may resume with others.
+NOT_THE_RUN = ("train.threads", "train.device", "train.parallel", "train.log_every", "train.tensorboard", "train.keep")
+
+# Settings that `--accept` may change in a run that has begun: none that its weights, optimizer or order of batches follow
+# from.
+MAY_CHANGE = (
+    *("train.steps", "train.lr", "train.schedule", "train.warmup_steps", "train.decay", "train.weight_decay"),
+    *("train.accumulate", "train.label_smoothing", "train.clip_norm", "train.max_bad_steps", "train.average"),
+    *("train.final", "train.metric"),
+    *("train.patience", "train.validate_every", "train.validate_pairs", "train.checkpoint_every", "train.disk_full"),
+    *("train.stall_seconds", "train.kernels", "train.graph", "train.precision", "data.test", "decode", "evaluate"),
+)
+
+
+def resolve(recipe: Recipe) -> Recipe:
+    """Return the recipe with its model's preset spelled out, so that the run folder says everything.
+
+    Names that are not registered are refused here.
+    """
+    kind, config = model_config(recipe.model)
+    TOKENIZERS.get(recipe.tokenizer.kind, where="tokenizer.kind")
+    deciding_metric(recipe.train.metric, compares=task_of(recipe).compares)
+    return msgspec.structs.replace(recipe, model={"kind": kind, **to_table(config)})
+
+
+def refuse_other_recipe(run: RunFolder, recipe: Recipe, accept: Sequence[str]) -> None:
+    """Raise ConfigError if a run was begun with settings that differ from the recipe's, `accept` excepted."""
+    for key in accept:
+        if not key.startswith(MAY_CHANGE):
+            raise ConfigError(f"{key} cannot change in a run that has begun; {did_you_mean(key, MAY_CHANGE)}")
+
+    def is_meant(change: str) -> bool:
+        key = change.partition(":")[0]
+        return any(key == meant or key.startswith(f"{meant}.") for meant in (*NOT_THE_RUN, *accept))
+
+    changed = [change for change in differences(run.recipe(), recipe) if not is_meant(change)]
+    if changed:
+        raise ConfigError(
+            f"{run} holds a run of another recipe ({'; '.join(changed[:5])}); name another folder with --out, "
+            "give the settings it was started with, or pass --accept KEY for each intended change"
+        )
+
+
+def share_codec(task: Task[Any], codec: Codec | None, world: World) -> Codec:
+    """Return the codec of the first process, which alone has fitted one."""
+    with TemporaryDirectory() as name:
+        folder = Folder(name)
+        if codec is not None and world.size > 1:
+            codec.save(folder)
+        files = {file: base64.b64encode(folder.load_bytes(file)).decode() for file in folder.names()}
+        received = world.gather(files)[0]
+        if codec is not None:
+            return codec
+        for file, content in received.items():
+            folder.save_bytes(file, base64.b64decode(content))
+        loaded: Codec = task.load_codec(folder)
+        return loaded
+
+
+def fresh_model(recipe: Recipe, sizes: dict[str, int], *, added: int = 1) -> Model:
+    """Return a model whose first weights follow from the seed, without touching the global generator.
+
+    `added` tokens of a sequence, such as EOS, must fit behind those of the text.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(recipe.train.seed)
+        model = build_model(recipe.model, **sizes)
+    if model.max_length is not None and recipe.data.max_length + added > model.max_length:
+        fits = model.max_length - added
+        end = " and EOS" if added else ""
+        raise ConfigError(
+            f"the model takes at most {fits} tokens{end}; set data.max_length={fits}, or more model.max_positions"
+        )
+    return model
+
+
+def make_loader(
+    task: Task[Any],
+    dataset: Dataset,
+    epochs: Callable[[int], Dataset],
+    model: Model,
+    world: World,
+    listen: Listener,
+) -> Loader | PackedLoader:
+    """Return packed batches where a GPU can use them, batches of examples of similar length elsewhere.
+
+    `dataset` are the examples as they are without sampling, `epochs` those of each epoch.
+    """
+    recipe, most = task.recipe, task.recipe.data.max_length
+    left_out = len(dataset) - dataset.upto(most).examples
+    if left_out == len(dataset):
+        raise too_long(most)
+    if left_out:
+        text = f"{left_out:,} examples have a sequence of more than {most} tokens and are left out of training"
+        listen(Noted(0, text))
+    task.check(dataset, model, listen)
+    obstacle = why_not_packed(task, model, world)
+    if obstacle and next(model.parameters()).is_cuda:
+        listen(Noted(0, f"batches hold sentences of similar length, without a CUDA graph, because {obstacle}"))
+    budget, seed = recipe.train.budget, recipe.train.seed
+    if obstacle:
+        return Loader(epochs, task.collate, added=task.added, budget=budget, max_length=most, seed=seed)
+    return PackedLoader(
+        epochs,
+        task.collate,
+        added=task.added,
+        budget=budget,
+        max_length=most,
+        seed=seed,
+        similar_lengths=model.similar_lengths,
+        extras=model.extras,
+    )
+
+
+def why_not_packed(task: Task[Any], model: Model, world: World) -> str:
+    """Return what keeps batches from being packed for our kernels; an empty text if nothing does."""
+    weight, config = next(model.parameters()), task.recipe.train
+    if not weight.is_cuda:
+        return "there is no GPU"
+    if not task.packs:
+        return f"batches of {task.name} are not packed"
+    if not config.kernels:
+        return "train.kernels is false"
+    if not kernels.usable(weight):
+        return "Triton is not installed"
+    if pick_precision(config.precision, weight.device) != torch.bfloat16:
+        return "products are not in bfloat16"
+    if not model.static_shapes:
+        return "this family, model.attention or the width of the heads does not suit our kernels"
+    if model.similar_lengths and (world.size > 1 or not config.graph or config.accumulate > 1):
+        return "this family gains by packing only in a CUDA graph: one process, train.graph, no train.accumulate"
+    return ""
+
+
+def choose_budget(
+    task: Task[Any], codec: Codec, dataset: Dataset, model: Model, world: World, listen: Listener
+) -> Recipe:
+    """Return the recipe with a token budget that fits every process: the one it names, or the largest that fits."""
+    recipe, probe = task.recipe, partial(task.probe, codec)
+    precision, totals = pick_precision(recipe.train.precision, world.device), dataset.upto(recipe.data.max_length)
+    batch_of, most = longest_sentences(totals.longest, probe), max(totals.tokens) + totals.examples
+    if model.similar_lengths and not why_not_packed(task, model, world):
+        # Rectangles are equally large for a small corpus.
+        batch_of, most = rectangles(dataset, recipe.data.max_length, probe), sys.maxsize
+    if recipe.train.tokens != "auto":
+        check_memory(model, min(recipe.train.tokens, most), batch_of, precision=precision)
+        return recipe
+    budget = min(world.gather(largest_budget(model, batch_of, precision=precision)))
+    listen(Noted(0, f"train.tokens=auto: {budget:,} tokens per batch fit into memory"))
+    return msgspec.structs.replace(recipe, train=msgspec.structs.replace(recipe.train, tokens=budget))
+
+
+def try_one_example(task: Task[Any], codec: Codec, model: Model, device: torch.device, precision: torch.dtype) -> None:
+    """Run a made-up example through the model, so that what cannot run on this machine fails before a folder exists."""
+    with torch.inference_mode(), autocast(device, precision):
+        model(task.probe(codec, 1, 1).to(device))

@@ -1,0 +1,146 @@
+"""Translation, and every other task that turns one text into another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from regard.data.batch import Batch
+from regard.data.batching import Indices
+from regard.data.collate import ADDED, FERTILITIES, collate_pairs, make_batch
+from regard.data.columns import Column, Columns, Dataset, pair_columns
+from regard.data.fertilities import Aligner
+from regard.data.pair_store import PairStore
+from regard.decoding.rescorer import Rescorer
+from regard.decoding.translator import Translator
+from regard.errors import ConfigError, DataError
+from regard.evaluation.metrics import TEXT, histograms
+from regard.explain.trace import Trace, attention_between, trace_translation
+from regard.models.base import Model, NonAutoregressive, Seq2Seq
+from regard.storage.folder import Folder
+from regard.tasks.base import Task
+from regard.tasks.corpus import Corpus, TextPairs, TrainingData, read_corpus, read_valid
+from regard.text.bitext import find_store
+from regard.text.corpus import Pair
+from regard.text.tokenizer import UNK, Tokenizers, load_tokenizers, train_tokenizers
+from regard.training.events import Example, Listener, Noted
+
+
+class TranslationTask(Task[Tokenizers]):
+    """Text to text. The codec is a pair of tokenizers."""
+
+    name = "translation"
+    added = ADDED
+    compares = TEXT
+    searches = True
+    packs = True
+
+    # Data
+
+    def read(self, folders: list[Path]) -> Corpus:
+        store = self.recipe.data.train.store
+        if store is None:
+            return read_corpus(self.recipe, folders)
+        valid = read_valid(self.recipe, folders)
+        if self.recipe.tokenizer.sampling:
+            raise ConfigError(
+                "ids on disk are the same every epoch; set tokenizer.sampling=0, or train from text without data.train.store"
+            )
+        return Corpus(PairStore(find_store(store, folders)), valid)
+
+    def fit(self, train: TrainingData) -> Tokenizers:
+        config = self.recipe.tokenizer
+        if isinstance(train, PairStore):
+            return train.tokenizers(config)
+        return train_tokenizers(
+            train.examples(), kind=config.kind, size=config.size, joint=config.joint, coverage=config.coverage
+        )
+
+    def load_codec(self, folder: Folder) -> Tokenizers:
+        return load_tokenizers(folder)
+
+    def encode(self, examples: Sequence[Pair], codec: Tokenizers) -> Columns:
+        source = codec.source.encode_all([pair.source for pair in examples])
+        target = codec.target.encode_all([pair.target for pair in examples])
+        return pair_columns(Column.from_lists(source), Column.from_lists(target))
+
+    def dataset(self, train: TrainingData, codec: Tokenizers) -> Dataset:
+        return train.encoded(codec) if isinstance(train, PairStore) else self.encode(train.examples(), codec)
+
+    def epochs(self, train: TrainingData, dataset: Dataset, codec: Tokenizers) -> Callable[[int], Dataset]:
+        """With subword sampling each epoch has ids of its own."""
+        rate, seed = self.recipe.tokenizer.sampling, self.recipe.train.seed
+        if not rate:
+            return lambda epoch: dataset
+        assert isinstance(train, TextPairs), "ids on disk are the same every epoch"
+        source = codec.source.resampled([pair.source for pair in train.pairs], rate)
+        target = codec.target.resampled([pair.target for pair in train.pairs], rate)
+
+        @lru_cache(maxsize=1)
+        def draw(epoch: int) -> Columns:
+            number = seed * 1_000_003 + epoch
+            return pair_columns(Column(*source.draw(number)), Column(*target.draw(number)))
+
+        return draw
+
+    def extras(self, model: Model, dataset: Dataset) -> Callable[[Columns], Columns]:
+        """Fertilities come from a word aligner that learns from the training pairs."""
+        if set(model.extras) - {FERTILITIES}:
+            return super().extras(model, dataset)
+        if FERTILITIES not in model.extras:
+            return lambda columns: columns
+        if not isinstance(dataset, Columns) or self.recipe.tokenizer.sampling:
+            raise ConfigError(
+                "this model needs its pairs in memory and always split into the same tokens; no store, no sampling"
+            )
+        return Aligner.learn(dataset, max_length=self.recipe.data.max_length).add_to
+
+    def check(self, dataset: Dataset, model: Model, listen: Listener) -> None:
+        if not isinstance(dataset, Columns) or not isinstance(model, NonAutoregressive):
+            return
+        count = int(model.cannot_write(dataset["source"].lengths, dataset["target"].lengths).sum())
+        if count == len(dataset):
+            raise DataError("every target is longer than this model can write for its source; raise model.places")
+        if count:
+            text = f"{count:,} targets are longer than this model can write for their source: nothing is learned there"
+            listen(Noted(0, text))
+
+    def collate(self, columns: Columns, rows: Indices) -> Batch:
+        return collate_pairs(columns, rows)
+
+    def probe(self, codec: Tokenizers, length: int, count: int) -> Batch:
+        return make_batch([[UNK] * length] * count, [[UNK] * length] * count)
+
+    # Models
+
+    def sizes(self, codec: Tokenizers) -> dict[str, int]:
+        return {"source_size": codec.source.size, "target_size": codec.target.size}
+
+    def predictor(
+        self,
+        model: Model,
+        codec: Tokenizers,
+        *,
+        greedy: bool = False,
+        warn: Callable[[str], None] = lambda text: None,
+        rescorer: Rescorer | None = None,
+    ) -> Translator:
+        decode = self.recipe.decode
+        config = decode.replace(beam=1) if greedy else decode
+        return Translator(model, codec, config, warn=warn, rescorer=rescorer)
+
+    def details(self, model: Model, codec: Tokenizers, examples: Sequence[Example]) -> dict[str, Any]:
+        details: dict[str, Any] = {
+            "histograms": histograms([one.output for one in examples], [one.reference for one in examples])
+        }
+        if examples and isinstance(model, Seq2Seq):
+            details["attention"] = attention_between(model, codec, examples[0].source, examples[0].output)
+        return details
+
+    def trace(
+        self, predictor: Translator, text: str, *, name: str = "", beam: int | None = None, alternatives: int = 0
+    ) -> Trace:
+        options = predictor.config.replace(beam=beam)
+        return trace_translation(predictor, text, options=options, alternatives=alternatives, name=name)

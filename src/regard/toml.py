@@ -1,0 +1,136 @@
+"""TOML tables: read from files, converted to typed structs and back, and written."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+import msgspec
+
+from regard.config import Struct
+from regard.errors import ConfigError, did_you_mean
+
+S = TypeVar("S", bound=Struct)
+
+
+def decode(cls: type[S], values: Mapping[str, Any], *, where: str) -> S:
+    """Return the struct that the values describe. Raise ConfigError for the first key or value that does not fit."""
+    _refuse_unknown(cls, values, where)
+    try:
+        return msgspec.convert(values, cls)
+    except msgspec.ValidationError as error:
+        what, _, path = str(error).partition(" - at `$")
+        path = path.rstrip("`").strip(".")
+        place = ".".join(part for part in (where, path) if part)
+        if what.startswith("Invalid enum value"):
+            value = what.removeprefix("Invalid enum value ").strip("'")
+            raise ConfigError(f"{place} is {value!r}; {did_you_mean(value, _choices(cls, path.split('.')))}") from error
+        raise ConfigError(f"{place or 'the recipe'}: {what[:1].lower()}{what[1:]}".replace("`", "'")) from error
+
+
+def _choices(kind: Any, path: list[str]) -> list[str]:
+    """Return the values that the field at this path may have."""
+    for name in path:
+        structs = [option for option in (kind, *get_args(kind)) if isinstance(option, type)]
+        fields = {
+            field.name: field.type
+            for one in structs
+            if issubclass(one, msgspec.Struct)
+            for field in msgspec.structs.fields(one)
+        }
+        kind = fields.get(name, kind)
+    return [
+        str(value) for option in (kind, *get_args(kind)) if get_origin(option) is Literal for value in get_args(option)
+    ]
+
+
+def _refuse_unknown(cls: type[Struct], values: Mapping[str, Any], where: str) -> None:
+    fields = {field.name: field.type for field in msgspec.structs.fields(cls) if field.name not in cls.per_call}
+    for key, value in values.items():
+        if key not in fields:
+            raise ConfigError(f"{where or 'the recipe'} has no field {key!r}; {did_you_mean(key, fields)}")
+        if isinstance(value, Mapping):
+            for name, inner in _structs_inside(fields[key], value):
+                path = ".".join(part for part in (where, key, name) if part)
+                _refuse_unknown(inner, value[name] if name else value, path)
+
+
+def _structs_inside(kind: Any, value: Mapping[str, Any]) -> list[tuple[str, type[Struct]]]:
+    """Return the structs in a value by name: the value itself (name ""), or each entry of a table of structs."""
+    for option in (kind, *get_args(kind)):
+        if isinstance(option, type) and issubclass(option, Struct):
+            if get_origin(kind) is dict:
+                return [(name, option) for name, entry in value.items() if isinstance(entry, Mapping)]
+            return [("", option)]
+    return []
+
+
+def to_table(struct: Struct) -> dict[str, Any]:
+    """Return the struct as tables, lists and scalars, without unset fields and those that a recipe does not store."""
+    return {
+        name: _to_plain(value)
+        for name in struct.__struct_fields__
+        if (value := getattr(struct, name)) is not None and name not in struct.per_call
+    }
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, Struct):
+        return to_table(value)
+    if isinstance(value, Mapping):
+        return {key: _to_plain(entry) for key, entry in value.items() if entry is not None}
+    return [_to_plain(entry) for entry in value] if isinstance(value, list | tuple) else value
+
+
+def flat_table(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested tables as one table with dotted keys."""
+    leaves: dict[str, Any] = {}
+    for key, value in table.items():
+        leaves |= flat_table(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return leaves
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the table in a TOML file."""
+    try:
+        return parse_toml(path.read_bytes(), origin=path)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+
+
+def parse_toml(content: bytes, *, origin: object) -> dict[str, Any]:
+    """Return the table of a TOML document. `origin` names it in the error."""
+    try:
+        return tomllib.loads(content.decode())
+    except (ValueError, RecursionError) as error:  # huge numbers and deep nesting do not raise TOMLDecodeError
+        raise ConfigError(f"{origin} is not valid TOML: {error}") from error
+
+
+def dump_toml(table: Mapping[str, Any], *, prefix: str = "") -> str:
+    """Return TOML text that parses to the same table."""
+    scalars = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
+    lines = [f"{_toml_key(key)} = {_toml_value(value)}" for key, value in scalars.items()]
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            path = f"{prefix}{_toml_key(key)}"
+            lines += ["", f"[{path}]", dump_toml(value, prefix=f"{path}.")]
+    return "\n".join(lines).strip("\n")
+
+
+def _toml_key(key: str) -> str:
+    return key if key.replace("-", "").replace("_", "").isalnum() and key.isascii() else _toml_value(key)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace(
+            "\x7f", "\\u007f"
+        )  # JSON does not escape DEL, TOML requires it
+    if isinstance(value, Sequence):
+        return "[" + ", ".join(_toml_value(entry) for entry in value) + "]"
+    return repr(value)

@@ -1,0 +1,76 @@
+"""Blocks of pairs: every pair once per epoch, and resuming at any position without reading what comes before it."""
+
+from itertools import islice
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from regard.data import batch_sampler
+from regard.data.batch_sampler import Position
+from regard.data.collate import ADDED, collate_pairs
+from regard.data.columns import Column, pair_columns
+from regard.data.loader import Loader
+from regard.data.packing import PackedLoader
+from regard.errors import DataError
+
+
+class RecordingColumn(Column):
+    """A column that records which rows are read."""
+
+    asked: ClassVar[set[int]] = set()
+
+    def lengths_of(self, rows):
+        RecordingColumn.asked |= set(rows.tolist())
+        return super().lengths_of(rows)
+
+
+def sides_of(count):
+    lengths = np.random.default_rng(0).integers(1, 9, count)
+    offsets = np.concatenate([[0], lengths.cumsum()])
+    return pair_columns(*(RecordingColumn(np.arange(offsets[-1], dtype=np.int32), offsets) for _ in range(2)))
+
+
+@pytest.fixture(params=[Loader, PackedLoader])
+def loader(request, monkeypatch):
+    monkeypatch.setattr(batch_sampler, "EXAMPLES_PER_BLOCK", 100)
+    sides = sides_of(1_000)
+    return request.param(lambda epoch: sides, collate_pairs, added=ADDED, budget=64, max_length=50, seed=1)
+
+
+def test_every_pair_occurs_once_per_epoch(loader):
+    seen = []
+    for block in range(10):
+        _, plan, num_blocks = loader.plan(0, block)
+        assert num_blocks == 10
+        seen += [row for rows in plan for row in rows.tolist()]
+    assert len(seen) == len(set(seen))
+    # Packing leaves out a last batch that is not full.
+    assert len(seen) == 1_000 if isinstance(loader, Loader) else len(seen) > 900
+
+
+def test_batches_resume_at_any_position_in_any_block(loader):
+    batches = list(islice(loader.batches(Position()), 200))
+    assert {after.epoch for _, after in batches} >= {0, 1} and max(after.block for _, after in batches) == 9
+    for done in (0, 7, 40, 99, 150):
+        again = islice(loader.batches(batches[done][1]), 10)
+        for (batch, after), (other, other_after) in zip(again, batches[done + 1 :], strict=False):
+            assert after == other_after and batch.num_tokens == other.num_tokens
+            assert batch.as_lists() == other.as_lists()
+
+
+def test_resuming_reads_nothing_of_earlier_blocks(loader):
+    RecordingColumn.asked = set()
+    next(loader.batches(Position(0, 7, 2)))
+    _, *rest = loader.plan(0, 7)
+    RecordingColumn.asked -= set(np.concatenate(rest[0]).tolist())
+    assert len(RecordingColumn.asked) <= 20  # those of the same block that are in no batch
+
+
+def test_a_corpus_without_a_short_enough_example_is_refused(monkeypatch):
+    monkeypatch.setattr(batch_sampler, "EXAMPLES_PER_BLOCK", 100)
+    sides = sides_of(300)
+    with pytest.raises(DataError, match="every example has a sequence of more than 0 tokens"):
+        next(
+            Loader(lambda epoch: sides, collate_pairs, added=ADDED, budget=64, max_length=0, seed=1).batches(Position())
+        )

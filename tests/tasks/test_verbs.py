@@ -1,0 +1,182 @@
+"""Every task passes through every verb that is not for translation alone, on a tiny model and small files."""
+
+import json
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import regard
+from regard.cli import app
+from regard.errors import ConfigError
+from regard.explain.trace import Trace
+from regard.run.folder import RunFolder
+from regard.text.bitext import GENERATORS
+
+RECIPES = {"translation": "copy", "tagging": "runs", "classification": "majority", "pointing": "sort-numbers"}
+SPLITS = {"train": 120, "valid": 10, "test": 10}
+TINY = [
+    *("model.width=16", "model.num_layers=1", "model.num_heads=2", "model.hidden=32", "model.dropout=0.1"),
+    *("train.steps=4", "train.tokens=64", "train.checkpoint_every=2", "train.validate_every=2", "train.log_every=1"),
+    *("train.threads=1", "train.device=cpu"),
+]
+INPUTS = {
+    "translation": ["a b c", "", "d"],
+    "tagging": ["a b c", "", "d"],
+    "classification": ["a b c", "", "d"],
+    "pointing": ["0.50 0.25 0.75", "", "0.5"],
+}
+
+
+def call(*arguments):
+    """Run a command in this process. Return what it wrote to stdout."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def arguments_of(task, folder):
+    data = [f'data.{split}={{pairs="{split}.tsv"}}' for split in ("train", "valid")]
+    return [RECIPES[task], *data, 'data.test={small={pairs="test.tsv"}}', *TINY, "--data", folder]
+
+
+class Trained:
+    """A finished run of one task, and the folder of its data."""
+
+    def __init__(self, task, folder):
+        self.task, self.folder, self.run = task, folder, folder / "run"
+        for split, count in SPLITS.items():
+            pairs = GENERATORS[RECIPES[task]]("valid")[:count]
+            (folder / f"{split}.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+        call("train", *arguments_of(task, folder), "--out", self.run)
+
+
+@pytest.fixture(scope="module", params=RECIPES)
+def trained(request, tmp_path_factory):
+    return Trained(request.param, tmp_path_factory.mktemp(request.param))
+
+
+def test_a_stopped_run_resumes_to_the_same_bits(trained, tmp_path):
+    recipe, *overrides, _, data = arguments_of(trained.task, trained.folder)
+    asked = iter(range(100))
+    # `stop` is asked once before training and then before each step.
+    stopped = regard.train(recipe, out=tmp_path / "run", overrides=overrides, data=data, stop=lambda: next(asked) >= 3)
+    assert not stopped.finished and max(stopped.run.steps()) in (1, 2, 3)
+    call("train", *arguments_of(trained.task, trained.folder), "--out", tmp_path / "run")
+    resumed, expected = RunFolder(tmp_path / "run").weights()[0], RunFolder(trained.run).weights()[0]
+    assert resumed.weights.keys() == expected.weights.keys()
+    for name, weight in expected.weights.items():
+        assert torch.equal(resumed.weights[name], weight), name
+
+
+def test_evaluate_scores_the_test_set_with_the_metrics_of_the_task(trained):
+    (result,) = json.loads(call("evaluate", trained.run, "--data", trained.folder, "--json"))
+    assert result["name"] == "small" and result["num_pairs"] == SPLITS["test"]
+    names = {score["name"] for score in result["scores"]}
+    own = {
+        "translation": {"bleu", "chrf", "exact", "token_errors"},
+        "tagging": {"accuracy", "span_f1", "exact"},
+        "classification": {"accuracy", "exact"},
+        "pointing": {"accuracy", "exact"},
+    }
+    assert names == own[trained.task]
+    assert bool(result["search"]) == (trained.task in ("translation", "pointing"))
+
+
+def test_report_shows_the_run(trained):
+    call("report", trained.run)
+    page = (trained.run / "report.html").read_text()
+    # Names of the metrics that validation logged.
+    expected = {"translation": "bleu", "tagging": "span_f1", "classification": "accuracy", "pointing": "accuracy"}
+    assert RECIPES[trained.task] in page and expected[trained.task] in page
+
+
+def test_the_card_has_the_scores(trained):
+    text = call("card", trained.run, "--data", trained.folder)
+    assert text.startswith(f"# {RECIPES[trained.task]}\n") and "| small | 10 |" in text
+    card = json.loads((trained.run / "card.json").read_text())
+    assert card["steps"] == 4 and card["recipe"]["model"]["width"] == 16
+
+
+@pytest.mark.parametrize("ending", ["html", "svg"])
+def test_look_draws_one_input(trained, ending, tmp_path):
+    file, options = tmp_path / f"look.{ending}", ["--svg"] if ending == "svg" else []
+    text = call("look", trained.run, INPUTS[trained.task][0], "--out", file, *options)
+    content = file.read_text()
+    assert f"<{ending}" in content and f"</{ending}>" in content
+    trace = regard.look(trained.run, INPUTS[trained.task][0])
+    assert isinstance(trace, Trace) and text == f"{trace.target.text}\n"
+    assert len(trace.probabilities) == len(trace.target.tokens) and trace.attentions
+    assert ("pointer" in trace.names) == (trained.task == "pointing")
+
+
+def test_load_predicts_one_line_per_input_and_nothing_for_an_empty_one(trained):
+    outputs = regard.load(trained.run, device="cpu").predict(INPUTS[trained.task])
+    assert len(outputs) == 3 and outputs[1] == ""
+    words = [len(output.split()) for output in outputs]
+    if trained.task == "tagging":
+        assert words == [3, 0, 1]
+    if trained.task == "classification":
+        assert words == [1, 0, 1]
+    if trained.task == "pointing":
+        assert {int(position) for position in outputs[0].split()} <= {0, 1, 2}
+
+
+def test_an_export_is_used_like_its_run(trained, tmp_path):
+    call("export", trained.run, "--out", tmp_path / "copy")
+    inputs = INPUTS[trained.task]
+    assert regard.load(tmp_path / "copy").predict(inputs) == regard.load(trained.run).predict(inputs)
+    assert not (tmp_path / "copy" / "checkpoints").exists()
+    small = regard.export(trained.run, tmp_path / "small", weights="int8")
+    assert len(regard.load(small.path).predict(inputs)) == 3
+
+
+def test_the_plain_model_can_be_trained(trained):
+    model = regard.load_model(trained.run, device="cpu")
+    assert not any(model.packed_weights()) and all(one.requires_grad for one in model.parameters())
+
+
+# Verbs that are for translation
+
+
+REFUSED = {
+    "translate": ["translate", "RUN", "FILE"],
+    "serve": ["serve", "RUN", "--port", "0"],
+    "distill": ["distill", "RUN", "OUT"],
+    "rescoring": ["evaluate", "RUN", "--rescorer", "RUN"],
+}
+
+
+@pytest.mark.parametrize("verb", REFUSED)
+@pytest.mark.parametrize("trained", [task for task in RECIPES if task != "translation"], indirect=True)
+def test_verbs_for_translation_refuse_other_tasks_in_one_sentence(trained, verb, tmp_path):
+    (tmp_path / "file").write_text("a b\n")
+    places = {"RUN": trained.run, "FILE": tmp_path / "file", "OUT": tmp_path / "out"}
+    arguments = [str(places.get(one, one)) for one in REFUSED[verb]]
+    if verb in ("distill", "rescoring"):
+        arguments += ["--data", str(trained.folder)]
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, ConfigError), result.output
+    message = str(result.exception)
+    assert f"{trained.run} is a {trained.task} run" in message and "translation" in message and "\n" not in message
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("trained", ["tagging"], indirect=True)
+def test_a_translation_run_is_not_rescored_by_a_tagger(trained):
+    with pytest.raises(ConfigError, match="is a tagging run, and rescoring is for translation"):
+        regard.load("en-de", rescorer=trained.run, device="cpu")
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "look"])
+@pytest.mark.parametrize("trained", ["tagging", "classification"], indirect=True)
+def test_a_beam_is_refused_where_nothing_is_searched(trained, verb):
+    text = ["a b"] if verb == "look" else []
+    result = CliRunner().invoke(app, [verb, str(trained.run), *text, "--beam", "3"])
+    assert isinstance(result.exception, ConfigError) and "not searched for" in str(result.exception)
+
+
+def test_a_metric_of_another_task_is_refused_with_those_that_fit(tmp_path):
+    with pytest.raises(ConfigError, match=r"train.metric is 'bleu'.*for tags use loss, exact, accuracy, span_f1"):
+        regard.train("runs", out=tmp_path / "run", overrides=[*TINY, "train.metric=bleu"])
+    assert not (tmp_path / "run").exists()
