@@ -22,7 +22,7 @@ from regard.evaluation.metrics import Score, deciding_metric, score_all
 from regard.explain.report import write_report
 from regard.explain.trace import Trace
 from regard.models import build_model, expected_shapes
-from regard.models.base import Model, Seq2Seq
+from regard.models.base import Model, Seq2Seq, TextSeq2Seq
 from regard.nn.device import pick_device, pick_precision, use_device, use_threads
 from regard.nn.int8 import refuse_without_int8
 from regard.recipe_files import find_recipe, load_recipe
@@ -244,7 +244,7 @@ def _weights(folder: RunFolder, task: Task[Any], codec: Any) -> tuple[Checkpoint
 
 def _load_rescorer(run: Path | str, device: str) -> Rescorer:
     teacher = load_translator(run, "rescoring", device=device)
-    if not isinstance(teacher.model, Seq2Seq):
+    if not isinstance(teacher.model, TextSeq2Seq):
         raise ConfigError(f"{run} writes all tokens at once; only a model that writes token by token can rescore")
     return Rescorer(teacher.model, teacher.tokenizers, teacher.config.length_penalty, teacher.config.tokens)
 

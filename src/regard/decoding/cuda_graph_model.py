@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from regard.data.ragged import Ragged
-from regard.models.base import Growing, Seq2Seq, Static, StaticSeq2Seq
+from regard.models.base import Growing, Seq2Seq, Static, StaticSeq2Seq, TextSeq2Seq
 
 MAX_ROWS = 1024  # with more rows a step keeps the GPU busy without a graph
 MAX_GRAPHS = 64  # graphs that are kept; the least recently used is dropped first
@@ -100,7 +100,7 @@ class GraphState(Generic[Growing, Static]):
         self.graph.state.reorder(torch.cat([rows, spare]), dropped=sentences < before)
 
 
-class CudaGraphModel(Seq2Seq, Generic[Growing, Static]):
+class CudaGraphModel(TextSeq2Seq, Generic[Growing, Static]):
     """A model for search whose steps are replayed from CUDA graphs."""
 
     def __init__(self, model: StaticSeq2Seq[Growing, Static]) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.data.batching import cut_to_budget
 from regard.data.collate import make_batch
 from regard.decoding.hypotheses import length_penalty
-from regard.models.base import Seq2Seq
+from regard.models.base import TextSeq2Seq
 from regard.text.tokenizer import Tokenizers
 
 CHUNK = 1024  # tokens whose logits are in memory at a time
@@ -25,7 +25,7 @@ CHUNK = 1024  # tokens whose logits are in memory at a time
 class Rescorer:
     """A model that scores translations."""
 
-    model: Seq2Seq
+    model: TextSeq2Seq
     tokenizers: Tokenizers
     alpha: float  # of the length penalty
     budget: int  # tokens per batch

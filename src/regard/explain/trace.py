@@ -184,7 +184,7 @@ def _record_forced(model: Seq2Seq, source: Ragged, target_ids: list[int]) -> tup
     """Run the decoder over a known target. Return the attention, and log-probabilities: [tokens, V]."""
     with capture_attention() as log:
         target = Ragged.from_lists([[model.bos, *target_ids[:-1]]], source.layout.device)
-        logits = model.project(model.hidden(target, model.encode(source))).float()
+        logits = model.decode(target, model.encode(source)).float()
     logp = logits.log_softmax(dim=-1)
     # Search never outputs these.
     logp[:, list(model.never)] = float("-inf")

@@ -161,6 +161,25 @@ class Seq2Seq(Model):
         """Return what the decoder reads of the source; opaque to training and search."""
 
     @abstractmethod
+    def decode(self, target: Ragged, memory: Any) -> Tensor:
+        """Return the logits of the token that follows each target prefix: [N, V]."""
+
+    @abstractmethod
+    def start(self, memory: Any, *, beams: int) -> DecoderState:
+        """Return the state before the first token, with one row per sentence; `expand_beams` makes it `beams` rows."""
+
+    @abstractmethod
+    def step(self, tokens: Tensor, state: Any) -> Tensor:
+        """Return the logits of each row's next token, [R, V], given its last token, [R], and advance the state by one.
+
+        V may differ between batches; columns that a sentence does not have are minus infinity.
+        """
+
+
+class TextSeq2Seq(Seq2Seq):
+    """A model whose scores are those of a vocabulary: an output layer turns the decoder's output into logits."""
+
+    @abstractmethod
     def hidden(self, target: Ragged, memory: Any) -> Tensor:
         """Return the decoder's output for each target prefix, before the output layer: [N, D]."""
 
@@ -169,7 +188,6 @@ class Seq2Seq(Model):
         """Apply the output layer: [N, D] to logits [N, V]."""
 
     def decode(self, target: Ragged, memory: Any) -> Tensor:
-        """Return the logits of the token that follows each target prefix: [N, V]."""
         return self.project(self.hidden(target, memory))
 
     def forward(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
@@ -182,17 +200,6 @@ class Seq2Seq(Model):
         if weight_VD is None:
             return cross_entropy(self.project(hidden_ND), labels_N, smoothing=smoothing)
         return linear_cross_entropy(hidden_ND, weight_VD, labels_N, smoothing=smoothing)
-
-    @abstractmethod
-    def start(self, memory: Any, *, beams: int) -> DecoderState:
-        """Return the state before the first token, with one row per sentence; `expand_beams` makes it `beams` rows."""
-
-    @abstractmethod
-    def step(self, tokens: Tensor, state: Any) -> Tensor:
-        """Return the logits of each row's next token, [R, V], given its last token, [R], and advance the state by one.
-
-        V may differ between batches; columns that a sentence does not have are minus infinity.
-        """
 
 
 class GrowingState(DecoderState, Protocol):
@@ -222,7 +229,7 @@ class LoadableState(Protocol[Loaded]):
         ...
 
 
-class StaticSeq2Seq(Seq2Seq, Generic[Growing, Static]):
+class StaticSeq2Seq(TextSeq2Seq, Generic[Growing, Static]):
     """A model whose steps also work on a state of static shapes, so that a CUDA graph can record them."""
 
     @property

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from regard.config import MAX_WIDTH, Struct, below_one, between
 from regard.data.ragged import Layout, Ragged, StaticLayout
-from regard.models.base import Seq2Seq, make_config
+from regard.models.base import TextSeq2Seq, make_config
 from regard.models.tied_embeddings import Tie, TiedEmbeddings
 from regard.nn.convolution import Convolution
 from regard.nn.dropout import Dropout, Noise
@@ -107,7 +107,7 @@ class ByteNetState:
         self.places = self.places.index_select(0, rows.view(-1, self.beams)[:, 0] // self.beams)
 
 
-class ByteNet(TiedEmbeddings, Seq2Seq):
+class ByteNet(TiedEmbeddings, TextSeq2Seq):
     """Two stacks of dilated convolutions, the decoder on top of the encoder."""
 
     def __init__(

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from regard import kernels
 from regard.config import MAX_LAYERS, MAX_POSITIONS, MAX_WIDTH, Struct, below_one, between
 from regard.data.ragged import Layout, Ragged
-from regard.models.base import Seq2Seq, make_config
+from regard.models.base import TextSeq2Seq, make_config
 from regard.models.tied_embeddings import Tie, TiedEmbeddings
 from regard.nn.alignment import Alignment, Annotations
 from regard.nn.attend import AttentionMask
@@ -153,7 +153,7 @@ class ConvMemory:
     layout: Layout
 
 
-class ConvS2S(TiedEmbeddings, Seq2Seq):
+class ConvS2S(TiedEmbeddings, TextSeq2Seq):
     """An encoder and a decoder of gated convolutions."""
 
     def __init__(

@@ -129,9 +129,6 @@ class Pointer(Seq2Seq):
         scores_BTV = q_BTD @ keys_BVD.transpose(1, 2) / math.sqrt(self.width)
         return target.layout.unpad(scores_BTV.masked_fill(missing_BV[:, None], float("-inf")))
 
-    def project(self, hidden: Tensor) -> Tensor:
-        raise NotImplementedError("the scores of a pointer network depend on its input: use decode")
-
     def forward(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
         """Smoothing has no effect: most columns of the scores are no positions of a sentence."""
         assert batch.target is not None, "a decoder reads a target"

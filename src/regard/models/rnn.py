@@ -23,7 +23,7 @@ from torch import Tensor
 
 from regard.config import MAX_LAYERS, MAX_POSITIONS, MAX_WIDTH, Struct, below_one, between
 from regard.data.ragged import Layout, Ragged
-from regard.models.base import Seq2Seq, make_config
+from regard.models.base import TextSeq2Seq, make_config
 from regard.models.tied_embeddings import Tie, TiedEmbeddings
 from regard.nn.alignment import Alignment, Annotations
 from regard.nn.dropout import Dropout
@@ -123,7 +123,7 @@ class RnnState:
             self.annotations = self.annotations.of(sentences)
 
 
-class Rnn(TiedEmbeddings, Seq2Seq):
+class Rnn(TiedEmbeddings, TextSeq2Seq):
     """A recurrent encoder and a recurrent decoder, with or without attention between them."""
 
     similar_lengths = True
