@@ -7,6 +7,7 @@ import torch
 
 from regard.config import TrainConfig
 from regard.data.batch_sampler import Position
+from regard.data.collate import FERTILITIES
 from regard.data.fertilities import Aligner
 from regard.models import build_model
 from regard.training.cuda_graph import CudaGraphStep
@@ -32,9 +33,10 @@ SIMILAR_LENGTHS = [kind for kind in TABLES if kind.startswith("rnn")]
 
 
 def loader_for(kind, num_pairs, budget):
-    sides = sides_of(num_pairs)
-    sides = Aligner.learn(sides).add_to(sides) if kind == "nat" else sides
-    return loader_of(sides, budget=budget, similar_lengths=kind in SIMILAR_LENGTHS)
+    sides, extras = sides_of(num_pairs), ()
+    if kind == "nat":
+        sides, extras = Aligner.learn(sides).add_to(sides), (FERTILITIES,)
+    return loader_of(sides, budget=budget, similar_lengths=kind in SIMILAR_LENGTHS, extras=extras)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
