@@ -20,7 +20,7 @@ import torch
 from harness import say
 from machine import machine
 from regard.config import TrainConfig
-from regard.data.collate import make_batch
+from regard.data.batch import make_batch
 from regard.models import build_model
 from regard.run.folder import RunFolder
 from regard.training.data_parallel import DistributedModel

@@ -114,7 +114,7 @@ def pace(task: Task) -> dict[str, Any]:
 
 def score(task: Task) -> dict[str, Any]:
     """Return the test BLEU, its confidence interval, and BLEU by length."""
-    from regard.evaluation.metrics import bleu as corpus_bleu
+    from regard.metrics import bleu as corpus_bleu
     from regard.run.folder import RunFolder
     from regard.text.bitext import load_bitext
 

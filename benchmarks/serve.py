@@ -22,7 +22,7 @@ import studies
 from harness import say
 from machine import machine_seconds
 from regard import api
-from regard.serve.sentences import split_sentences
+from regard.serve.worker import split_sentences
 from regard.text.corpus import stream_lines
 
 

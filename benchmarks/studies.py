@@ -96,7 +96,7 @@ def draw_lines(
 
 def _worker(recipe: str, data: str, beam: int, overrides: Sequence[str]) -> dict[str, Any]:
     from regard import api
-    from regard.evaluation.metrics import METRICS
+    from regard.metrics import METRICS
     from regard.text.bitext import load_bitext
     from regard.training.events import Progress, Validated
 

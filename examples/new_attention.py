@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import regard
-from regard.models.encoder_decoder import PRESETS, TransformerConfig
+from regard.models.transformer import PRESETS, TransformerConfig
 
 
 class LinearAttention(nn.Module):

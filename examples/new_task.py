@@ -22,14 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import regard
-from regard.config import EvaluateConfig, Struct
-from regard.data.batching import Indices
-from regard.data.collate import gathered
 from regard.errors import DataError
-from regard.models.base import Model, make_config
-from regard.storage.folder import Folder
-from regard.tasks.corpus import TrainingData
-from regard.text.corpus import Pair
 
 NUMBERS = "numbers"  # the kind of the outputs, by which metrics are chosen
 
@@ -37,7 +30,7 @@ NUMBERS = "numbers"  # the kind of the outputs, by which metrics are chosen
 # The model
 
 
-class RegressorConfig(Struct, frozen=True):
+class RegressorConfig(regard.Struct, frozen=True):
     """The keys of the recipe's `[model]` table."""
 
     width: int = 32
@@ -45,11 +38,11 @@ class RegressorConfig(Struct, frozen=True):
     hidden: int = 64
 
 
-class Regressor(Model):
+class Regressor(regard.Model):
     """One attention layer, a number per token, and their sum."""
 
     def __init__(self, config: RegressorConfig | None = None, *, num_symbols: int, **options: int) -> None:
-        config = make_config(RegressorConfig, config, options)
+        config = regard.make_config(RegressorConfig, config, options)
         super().__init__()
         self.width = config.width
         self.embedding = nn.Embedding(num_symbols, config.width)
@@ -74,7 +67,7 @@ class Regressor(Model):
 class NoCodec:
     """Digits are numbers already, so nothing is learned from the text and nothing is saved."""
 
-    def save(self, folder: Folder) -> None:
+    def save(self, folder: regard.Folder) -> None:
         pass
 
 
@@ -86,30 +79,32 @@ class SumTask(regard.Task[NoCodec]):
     compares = NUMBERS
     searches = False
 
-    def fit(self, train: TrainingData) -> NoCodec:
+    def fit(self, train: regard.TrainingData) -> NoCodec:
         return NoCodec()
 
-    def load_codec(self, folder: Folder) -> NoCodec:
+    def load_codec(self, folder: regard.Folder) -> NoCodec:
         return NoCodec()
 
     def sizes(self, codec: NoCodec) -> dict[str, int]:
         return {"num_symbols": 10}
 
-    def encode(self, examples: Sequence[Pair], codec: NoCodec) -> regard.Columns:
+    def encode(self, examples: Sequence[regard.Pair], codec: NoCodec) -> regard.Columns:
         digits = regard.Column.from_lists([digits_of(pair.source) for pair in examples])
         sums = regard.Column.from_arrays([np.array([pair.target], dtype=np.float32) for pair in examples])
         return regard.Columns({"digits": digits, "sum": sums}, sized=("digits",))
 
-    def collate(self, columns: regard.Columns, rows: Indices) -> regard.Batch:
+    def collate(self, columns: regard.Columns, rows: regard.Indices) -> regard.Batch:
         # There is no decoder, so no target; each sequence has one label.
-        return regard.Batch(gathered(columns["digits"], rows), None, gathered(columns["sum"], rows), len(rows))
+        return regard.Batch(
+            regard.gathered(columns["digits"], rows), None, regard.gathered(columns["sum"], rows), len(rows)
+        )
 
     def probe(self, codec: NoCodec, length: int, count: int) -> regard.Batch:
         source = regard.Ragged.from_lists([[0] * length] * count)
         return regard.Batch(source, None, regard.Ragged(torch.zeros(count), regard.Layout([1] * count)), count)
 
     def predictor(
-        self, model: Model, codec: NoCodec, *, greedy: bool = False, warn: Callable[[str], None] = print
+        self, model: regard.Model, codec: NoCodec, *, greedy: bool = False, warn: Callable[[str], None] = print
     ) -> SumPredictor:
         assert isinstance(model, Regressor)
         return SumPredictor(model)
@@ -136,7 +131,7 @@ def digits_of(text: str) -> list[int]:
     return [int(digit) for digit in digits]
 
 
-def mean_error(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> tuple[float, str]:
+def mean_error(outputs: Sequence[str], references: Sequence[str], config: regard.EvaluateConfig) -> tuple[float, str]:
     """Return the mean absolute error, and how it is computed."""
     errors = [abs(float(output) - float(reference)) for output, reference in zip(outputs, references, strict=True)]
     return sum(errors) / len(errors), "mean absolute error"

@@ -14,10 +14,6 @@ from itertools import islice
 import torch
 
 import regard
-from regard.data.batch_sampler import Position
-from regard.data.collate import ADDED, collate_pairs
-from regard.data.columns import pair_columns
-from regard.text.tokenizer import train_tokenizers
 
 STEPS = 250
 
@@ -32,11 +28,12 @@ def make_pairs(count: int, seed: int) -> list[tuple[str, str]]:
 def main() -> float:
     torch.manual_seed(1)
     pairs = make_pairs(4000, seed=1)
-    tokenizers = train_tokenizers(pairs, kind="char", size=50, joint=True, coverage=1.0)
+    tokenizers = regard.train_tokenizers(pairs, kind="char", size=50, joint=True, coverage=1.0)
     source = regard.Column.from_lists(tokenizers.source.encode_all([one for one, _ in pairs]))
     target = regard.Column.from_lists(tokenizers.target.encode_all([other for _, other in pairs]))
-    columns = pair_columns(source, target)
-    loader = regard.Loader(lambda epoch: columns, collate_pairs, added=ADDED, budget=600, max_length=20, seed=1)
+    columns = regard.pair_columns(source, target)
+    # EOS is added to each source and each target.
+    loader = regard.Loader(lambda epoch: columns, regard.collate_pairs, added=(1, 1), budget=600, max_length=20, seed=1)
 
     size = tokenizers.source.size
     model = regard.Transformer(
@@ -52,7 +49,7 @@ def main() -> float:
     optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3, betas=(0.9, 0.98))
     scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=4e-3, total_steps=STEPS)
     model.train()
-    for step, (batch, _) in enumerate(islice(loader.batches(Position()), STEPS), start=1):
+    for step, (batch, _) in enumerate(islice(loader.batches(regard.Position()), STEPS), start=1):
         loss = model(batch) / batch.num_tokens
         optimizer.zero_grad()
         loss.backward()

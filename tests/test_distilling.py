@@ -5,7 +5,7 @@ import json
 import pytest
 
 import regard
-from regard.decoding.hypotheses import SearchOptions
+from regard.config import SearchOptions
 from regard.decoding.translator import Translation
 from regard.distilling import closest_to_reference, distill
 from regard.errors import ConfigError

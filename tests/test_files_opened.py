@@ -15,27 +15,26 @@ OPENING = {
 }
 # What is opened elsewhere, and why it is no file of such a folder.
 ALLOWED = {
-    "bench/report.py": {"savefig": "the picture that the user named"},
+    "table1.py": {"savefig": "the picture that the user named"},
     "cli/terminal.py": {"open": "/dev/null", "fdopen": "the standard streams"},
     "cli/card.py": {"read_text": "what was just written"},
     "cli/bench.py": {"mkdir": "the folder of the file that the user named", "write_text": "that file"},
     "cli/look.py": {"write_text": "the file that the user named"},
     "cli/report.py": {"write_text": "the file that the user named"},
-    "cluster/shards.py": {
+    "cluster/output.py": {
         "open": "text that the user named",
         "glob": "a pattern that the user named",
         "iterdir": "a folder of text that the user named",
     },
+    "explain/report.py": {"read_text": "a part of the page, in the package"},
     "explain/figures.py": {"savefig": "the picture that the user named"},
-    "explain/page.py": {"read_text": "a part of the page, in the package"},
-    "explain/paper_figures.py": {"savefig": "the picture that the user named"},
     "kernels/cpu/build.py": {"read_text": "sources in the package, and /proc"},
     "kernels/cpu/cache.py": None,  # has rules of its own, for a folder that is the user's alone
     "recipe_files.py": {"glob": "recipes in the package"},
-    "run/machine.py": {"read_text": "/proc and /sys"},
-    "run/pretrained.py": {"glob": "models in the package"},
+    "nn/device.py": {"read_text": "/proc and /sys"},
+    "run/folder.py": {"glob": "models in the package"},
     "serve/access.py": {"read_text": "the file of keys that the user named"},
-    "serve/app.py": {"read_text": "a part of the page, in the package"},
+    "serve/server.py": {"read_text": "a part of the page, in the package"},
     "serve/worker_process.py": {"read_text": "/proc"},
     "serve/worker.py": {"fdopen": "a pipe"},
     "storage/folder.py": None,

@@ -11,10 +11,12 @@ from regard.errors import ConfigError
 
 PUBLIC = [
     *("RegardError", "__version__", "nn"),
-    *("Batch", "ByteNet", "Classifier", "Cmlm", "Column", "Columns", "ConvS2S", "Ctc", "Family", "Layout", "Loader"),
-    *("Metric", "Nat", "Pointer", "Ragged", "Rnn", "SearchOptions", "Tagger", "Task", "TokenizerKind", "Trainer"),
-    *("Transformer", "Translator", "card", "evaluate", "export", "load", "load_model", "look", "make_batch"),
-    *("register_metric", "register_model", "register_task", "register_tokenizer", "search", "train"),
+    *("Batch", "ByteNet", "Classifier", "Cmlm", "Column", "Columns", "ConvS2S", "Ctc", "EvaluateConfig", "Family"),
+    *("Folder", "Indices", "Layout", "Loader", "Metric", "Model", "Nat", "Pair", "Pointer", "Position", "Ragged"),
+    *("Rnn", "SearchOptions", "Struct", "Tagger", "Task", "TokenizerKind", "TrainConfig", "Trainer", "TrainingData"),
+    *("Transformer", "Translator", "card", "collate_pairs", "evaluate", "export", "gathered", "load", "load_model"),
+    *("look", "make_batch", "make_config", "pair_columns", "register_metric", "register_model", "register_task"),
+    *("register_tokenizer", "search", "train", "train_tokenizers"),
 ]
 TEXT = {"source_size": 20, "target_size": 20}
 LABELS = {"source_size": 20, "num_labels": 3}
@@ -87,7 +89,7 @@ def test_every_model_class_is_covered_here():
     from regard.models.base import Model
 
     public = [getattr(regard, name) for name in PUBLIC]
-    classes = {one.__name__ for one in public if isinstance(one, type) and issubclass(one, Model)}
+    classes = {one.__name__ for one in public if isinstance(one, type) and issubclass(one, Model)} - {"Model"}
     assert classes == MODELS.keys()
 
 

@@ -11,13 +11,11 @@ os.environ.setdefault("MIMALLOC_PURGE_DELAY", "1000")
 import numpy as np
 import torch
 
-from regard.config import TrainConfig
-from regard.data.batch import Batch
-from regard.data.collate import collate_pairs, make_batch
+from regard.config import SearchOptions, TrainConfig
+from regard.data.batch import Batch, collate_pairs, make_batch
 from regard.data.columns import Column, Columns, pair_columns
 from regard.data.packed_shapes import SPARE_SIMILAR, PackedShape, round_lengths
 from regard.data.packing import PackedBatch, fill, write_row
-from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.search import search_all
 from regard.models import build_model
 from regard.training.cuda_graph import STEPS_BEFORE, CudaGraphStep

@@ -9,7 +9,7 @@ from typing import NoReturn
 from regard import Metric, TokenizerKind, register_metric, register_tokenizer
 from regard.config import EvaluateConfig
 from regard.errors import CheckpointError, ConfigError
-from regard.evaluation.metrics import edit_distance
+from regard.metrics import edit_distance
 from regard.storage.folder import Folder
 from regard.text.symbols import BOS, EOS, RESERVED, UNK
 

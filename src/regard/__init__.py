@@ -39,20 +39,30 @@ if TYPE_CHECKING:
     from regard.api import (
         train as train,
     )
+    from regard.config import EvaluateConfig as EvaluateConfig
     from regard.config import SearchOptions as SearchOptions
+    from regard.config import Struct as Struct
+    from regard.config import TrainConfig as TrainConfig
     from regard.data.batch import Batch as Batch
-    from regard.data.collate import make_batch as make_batch
+    from regard.data.batch import collate_pairs as collate_pairs
+    from regard.data.batch import gathered as gathered
+    from regard.data.batch import make_batch as make_batch
+    from regard.data.batch_sampler import Loader as Loader
+    from regard.data.batch_sampler import Position as Position
     from regard.data.columns import Column as Column
     from regard.data.columns import Columns as Columns
-    from regard.data.loader import Loader as Loader
+    from regard.data.columns import Indices as Indices
+    from regard.data.columns import pair_columns as pair_columns
     from regard.data.ragged import Layout as Layout
     from regard.data.ragged import Ragged as Ragged
     from regard.decoding.search import search as search
     from regard.decoding.translator import Translator as Translator
-    from regard.evaluation.metrics import Metric as Metric
-    from regard.evaluation.metrics import register_metric as register_metric
+    from regard.metrics import Metric as Metric
+    from regard.metrics import register_metric as register_metric
     from regard.models import Family as Family
     from regard.models import register_model as register_model
+    from regard.models.base import Model as Model
+    from regard.models.base import make_config as make_config
     from regard.models.bytenet import ByteNet as ByteNet
     from regard.models.cmlm import Cmlm as Cmlm
     from regard.models.convs2s import ConvS2S as ConvS2S
@@ -63,10 +73,14 @@ if TYPE_CHECKING:
     from regard.models.tagger import Classifier as Classifier
     from regard.models.tagger import Tagger as Tagger
     from regard.models.transformer import Transformer as Transformer
+    from regard.storage.folder import Folder as Folder
     from regard.tasks import register_task as register_task
     from regard.tasks.base import Task as Task
+    from regard.tasks.corpus import TrainingData as TrainingData
+    from regard.text.corpus import Pair as Pair
     from regard.text.tokenizer import TokenizerKind as TokenizerKind
     from regard.text.tokenizer import register_tokenizer as register_tokenizer
+    from regard.text.tokenizer import train_tokenizers as train_tokenizers
     from regard.training.trainer import Trainer as Trainer
 
 __version__ = "0.1.0"
@@ -74,16 +88,16 @@ __version__ = "0.1.0"
 # Public names, by the module that defines them.
 _PUBLIC = {
     "regard.api": ("card", "evaluate", "export", "load", "load_model", "look", "train"),
-    "regard.config": ("SearchOptions",),
-    "regard.data.batch": ("Batch",),
-    "regard.data.collate": ("make_batch",),
-    "regard.data.columns": ("Column", "Columns"),
-    "regard.data.loader": ("Loader",),
+    "regard.config": ("EvaluateConfig", "SearchOptions", "Struct", "TrainConfig"),
+    "regard.data.batch": ("Batch", "collate_pairs", "gathered", "make_batch"),
+    "regard.data.batch_sampler": ("Loader", "Position"),
+    "regard.data.columns": ("Column", "Columns", "Indices", "pair_columns"),
     "regard.data.ragged": ("Layout", "Ragged"),
     "regard.decoding.search": ("search",),
     "regard.decoding.translator": ("Translator",),
-    "regard.evaluation.metrics": ("Metric", "register_metric"),
+    "regard.metrics": ("Metric", "register_metric"),
     "regard.models": ("Family", "register_model"),
+    "regard.models.base": ("Model", "make_config"),
     "regard.models.bytenet": ("ByteNet",),
     "regard.models.cmlm": ("Cmlm",),
     "regard.models.convs2s": ("ConvS2S",),
@@ -93,9 +107,12 @@ _PUBLIC = {
     "regard.models.rnn": ("Rnn",),
     "regard.models.tagger": ("Classifier", "Tagger"),
     "regard.models.transformer": ("Transformer",),
+    "regard.storage.folder": ("Folder",),
     "regard.tasks": ("register_task",),
     "regard.tasks.base": ("Task",),
-    "regard.text.tokenizer": ("TokenizerKind", "register_tokenizer"),
+    "regard.tasks.corpus": ("TrainingData",),
+    "regard.text.corpus": ("Pair",),
+    "regard.text.tokenizer": ("TokenizerKind", "register_tokenizer", "train_tokenizers"),
     "regard.training.trainer": ("Trainer",),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}

@@ -11,39 +11,37 @@ from typing import Any
 import msgspec
 
 from regard import kernels
-from regard.config import Recipe
+from regard.config import Recipe, SearchOptions
 from regard.data.columns import Columns
 from regard.decoding.cuda_graph_model import with_cuda_graphs
-from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.rescorer import Rescorer
 from regard.decoding.translator import Translator
 from regard.errors import CheckpointError, ConfigError, DataError
-from regard.evaluation.metrics import Score, deciding_metric, score_all
 from regard.explain.report import write_report
 from regard.explain.trace import Trace
+from regard.metrics import Score, deciding_metric, score_all
 from regard.models import build_model, expected_shapes
 from regard.models.base import Model, Seq2Seq, TextSeq2Seq
 from regard.nn.device import pick_device, pick_precision, use_device, use_threads
-from regard.nn.int8 import refuse_without_int8
+from regard.nn.linear import refuse_without_int8
 from regard.recipe_files import find_recipe, load_recipe
 from regard.run.card import make_card, write_card
 from regard.run.checkpoint import Checkpoint, load_weights
-from regard.run.folder import CARD_JSON, CARD_PAGE, RECIPE, RunFolder
-from regard.run.pretrained import find_run
-from regard.run.quantize import WeightKind
+from regard.run.folder import CARD_JSON, CARD_PAGE, RECIPE, RunFolder, find_run
+from regard.run.tensor_file import WeightKind
 from regard.tasks import task_of
 from regard.tasks.base import Predictor, Task
 from regard.tasks.setup import (
     choose_budget,
     fresh_model,
     make_loader,
+    make_validator,
     refuse_other_recipe,
     resolve,
     share_codec,
     try_one_example,
 )
 from regard.tasks.translation import TranslationTask
-from regard.tasks.validation import make_validator
 from regard.text.bitext import anchor, data_folders, load_bitext, named_folder, refuse_outside, without_folders
 from regard.text.corpus import read_pairs
 from regard.training.events import Event, Listener, Noted, Saved, Validated, log_entry
@@ -185,30 +183,35 @@ def load(
     For translation that is a `Translator`. `rescorer` is another translation run, whose model chooses among the candidates
     of a beam. `int8` multiplies large matrices as 8-bit integers: faster on a CPU, and nearly the same output.
     """
+    if rescorer is not None:
+        return load_translator(run, "rescoring", device=device, warn=warn, rescorer=rescorer, int8=int8)
     if int8:
         refuse_without_int8(pick_device(device))
     model, codec, task = _load(run, device)
-    if not isinstance(task, TranslationTask):
-        if rescorer is not None or int8:
-            raise ConfigError(f"{run} is a {task.name} run; rescorer and int8 are for translation")
-        predictor: Predictor = task.predictor(model, codec, warn=warn)
-        return predictor
-    # The plain model is dropped; search has a copy of its own.
+    # The plain model is dropped; the predictor has a copy of its own.
     model = model.for_inference(int8=int8)
     if int8 and not model.uses_int8:
         warn("no matrix of this model is so large that 8-bit integers are faster; it computes in float32")
-    chooses = None if rescorer is None else _load_rescorer(rescorer, device)
-    searched = with_cuda_graphs(model) if isinstance(model, Seq2Seq) else model
-    return task.predictor(searched, codec, warn=warn, rescorer=chooses)
+    return task.predictor(with_cuda_graphs(model) if isinstance(model, Seq2Seq) else model, codec, warn=warn)
 
 
-def load_translator(run: Path | str, verb: str, **options: Any) -> Translator:
+def load_translator(
+    run: Path | str,
+    verb: str,
+    *,
+    device: str = "auto",
+    warn: Callable[[str], None] = lambda text: None,
+    rescorer: Path | str | None = None,
+    int8: bool = False,
+) -> Translator:
     """Return a translation run's model in use; refuse runs of other tasks, which `verb` cannot serve."""
     task = _task_of_run(find_run(run))
     if not isinstance(task, TranslationTask):
         raise ConfigError(f"{run} is a {task.name} run, and {verb} is for translation; use regard evaluate, or look")
-    translator = load(run, **options)
+    chooses = None if rescorer is None else _load_rescorer(rescorer, device)
+    translator = load(run, device=device, warn=warn, int8=int8)
     assert isinstance(translator, Translator)
+    translator.rescorer = chooses
     return translator
 
 
@@ -246,7 +249,7 @@ def _load_rescorer(run: Path | str, device: str) -> Rescorer:
     teacher = load_translator(run, "rescoring", device=device)
     if not isinstance(teacher.model, TextSeq2Seq):
         raise ConfigError(f"{run} writes all tokens at once; only a model that writes token by token can rescore")
-    return Rescorer(teacher.model, teacher.tokenizers, teacher.config.length_penalty, teacher.config.tokens)
+    return Rescorer(teacher.model, teacher.tokenizers, teacher.options.length_penalty, teacher.options.tokens)
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from regard import api
-from regard.config import Bitext
-from regard.decoding.hypotheses import SearchOptions
+from regard.config import Bitext, SearchOptions
 from regard.decoding.translator import READ_AHEAD, Translation, Translator
 from regard.errors import ConfigError, DataError
+from regard.run.folder import find_run
 from regard.run.log import log_line, parse_line
-from regard.run.pretrained import find_run
 from regard.storage.folder import LARGE
 from regard.storage.resumable import ResumableFolder
 from regard.text.bitext import data_folders, load_bitext, pairs_fingerprint, refuse_outside
@@ -55,7 +54,7 @@ def distill(
         )
     pairs = _pairs(str(run), run.recipe().data.train, source, reference, data)
     translator = api.load_translator(teacher, "distill", device=device)
-    options = translator.config.replace(beam=beam)
+    options = translator.options.replace(beam=beam)
     options = options.replace(nbest=options.beam if closest else 1)
     about = {
         "teacher": run.recipe().name,

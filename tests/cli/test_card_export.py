@@ -8,7 +8,7 @@ import pytest
 
 import regard
 from regard import api
-from regard.run.pretrained import pretrained_models
+from regard.run.folder import pretrained_models
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from regard.cluster.formats import TextRows
+from regard.cluster.output import SourceFile, TextShard
 from regard.cluster.pool import MAX_ATTEMPTS, WorkerPool
-from regard.cluster.shards import SourceFile, TextShard
 from regard.cluster.worker import ShardResult
 from regard.errors import DataError, DecodeError
 

@@ -12,7 +12,7 @@ import regard
 from regard.cluster import corpus, pool
 from regard.cluster.corpus import ShardDone, WorkerReady, translate_corpus
 from regard.cluster.worker import pack_model
-from regard.decoding.hypotheses import SearchOptions
+from regard.config import SearchOptions
 from regard.errors import ConfigError, DataError, DecodeError, MissingExtra
 from tests.cli.test_bad_input import regard as command
 

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from regard.data import batch_sampler
-from regard.data.batch_sampler import Position
-from regard.data.collate import ADDED, collate_pairs
+from regard.data.batch import ADDED, collate_pairs
+from regard.data.batch_sampler import Loader, Position
 from regard.data.columns import Column, pair_columns
-from regard.data.loader import Loader
 from regard.data.packing import PackedLoader
 from regard.errors import DataError
 

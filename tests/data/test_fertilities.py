@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from regard.data.collate import FERTILITIES, collate_pairs
+from regard.data.batch import FERTILITIES, collate_pairs
 from regard.data.columns import Column, pair_columns
 from regard.data.fertilities import Aligner, spread_evenly
 from regard.data.ragged import Layout

@@ -9,10 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.batch_sampler import Position
-from regard.data.collate import ADDED, FERTILITIES, collate_pairs, make_batch
+from regard.data.batch import ADDED, FERTILITIES, collate_pairs, make_batch
+from regard.data.batch_sampler import Loader, Position, in_order
 from regard.data.columns import Column, pair_columns
-from regard.data.loader import Loader, in_order
 from regard.data.ragged import Ragged
 from regard.errors import DataError
 from regard.text.tokenizer import BOS, EOS

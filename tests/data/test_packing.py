@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.batch import NO_LABEL
+from regard.data.batch import ADDED, NO_LABEL, collate_pairs, make_batch
 from regard.data.batch_sampler import Position
-from regard.data.collate import ADDED, collate_pairs, make_batch
-from regard.data.columns import Column, pair_columns
-from regard.data.lengths import LengthTable
+from regard.data.columns import Column, LengthTable, pair_columns
 from regard.data.packed_shapes import PackedShape, shape_for
 from regard.data.packing import PackedLoader, fill, largest_rectangle, unpack
 from regard.errors import ConfigError, DataError

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from regard.config import SearchOptions
 from regard.data.ragged import Ragged
 from regard.decoding import cuda_graph_model
 from regard.decoding.cuda_graph_model import CudaGraphModel, with_cuda_graphs
-from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.search import search, search_each
 from regard.models import build_model
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from regard import api
-from regard.decoding.hypotheses import SearchOptions
+from regard.config import SearchOptions
 from regard.errors import ConfigError
-from regard.run.pretrained import find_run
+from regard.run.folder import find_run
 from regard.serve.worker_process import WorkerCommand, WorkerProcess
 from tests.cli.test_bad_input import regard
 

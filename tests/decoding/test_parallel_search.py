@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from regard.config import SearchOptions
 from regard.data.ragged import Ragged
-from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.search import search, search_all
 from regard.errors import DataError
 from regard.models import build_model

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from regard import kernels
+from regard.config import SearchOptions
 from regard.data.ragged import Ragged
-from regard.decoding.greedy_search import stream_greedy
-from regard.decoding.hypotheses import SearchOptions, length_penalty
-from regard.decoding.ranking import log_normalizer, top_k
+from regard.decoding.beam_search import stream_greedy
+from regard.decoding.ranking import length_penalty, log_normalizer, top_k
 from regard.decoding.search import search
 from regard.errors import DecodeError
 from regard.models import build_model

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.decoding.hypotheses import SearchOptions
+from regard.config import SearchOptions
 from regard.decoding.translator import Translator
 from regard.errors import DecodeError
 from regard.models import build_model

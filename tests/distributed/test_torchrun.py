@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 import regard
-from regard.data.loader import Batch
+from regard.data.batch import Batch
 from regard.models import MODELS
 from regard.run.folder import RunFolder
 

@@ -5,9 +5,9 @@ from base64 import b64encode
 import numpy as np
 import pytest
 
-from regard.decoding.hypotheses import SearchOptions
+from regard.config import SearchOptions
 from regard.explain.attention import attention_rollout, mean_over_heads, merge_words
-from regard.explain.page import as_page, asset, packed
+from regard.explain.report import as_page, asset, packed
 from regard.explain.trace import trace_translation
 from tests.browser import Watched, chromium, expect, serious_findings
 

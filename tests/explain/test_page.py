@@ -13,7 +13,7 @@ import pytest
 from regard.errors import DecodeError
 from regard.explain.attention import Axis
 from regard.explain.figures import FigureOptions, draw
-from regard.explain.page import as_page, packed
+from regard.explain.report import as_page, packed
 
 
 def data_of(page):

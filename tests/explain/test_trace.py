@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from regard.decoding.hypotheses import SearchOptions
+from regard.config import SearchOptions
 from regard.errors import Cancelled, DecodeError
 from regard.explain.trace import trace_translation
 from tests.explain.conftest import SENTENCE

@@ -11,7 +11,7 @@ from typing import Any
 
 from regard import api, distilling
 from regard.data.pair_store import PairStore
-from regard.preprocess import pair_stream, prepare
+from regard.preprocess import prepare, shards
 from regard.recipe_files import load_recipe
 from regard.run.folder import RunFolder
 from regard.training.events import Saved
@@ -136,7 +136,7 @@ def lost_checkpoint(out: Path, marks: list[str]) -> str:
 
 
 def prepare_store(home: Path, out: Path, mark: Mark) -> None:
-    prepare.PAIRS_PER_SHARD, pair_stream.CHUNK_PAIRS = 8, 4
+    prepare.PAIRS_PER_SHARD, shards.CHUNK_PAIRS = 8, 4
 
     def report(progress: prepare.PrepareProgress) -> None:
         mark(f"{progress.doing} {progress.pairs}")

@@ -17,11 +17,10 @@ import torch
 
 from regard.decoding.translator import Ready, Translation, Translator
 from regard.errors import RegardError
-from regard.serve.access import LOOPBACK, Access
-from regard.serve.app import make_app
-from regard.serve.limits import Limits
+from regard.serve.access import LOOPBACK, Access, Limits
 from regard.serve.models import load_all
 from regard.serve.scheduler import Scheduler
+from regard.serve.server import make_app
 from regard.serve.service import Service
 from regard.serve.worker import run_task
 from tests.fuzz.request_cases import KEY, Mutation, body_of, scope_of
@@ -86,7 +85,7 @@ class Application:
         models = load_all([run], device=torch.device("cpu"), int8=False)
         ((name, served),) = models.items()
         own = served.translator
-        echo = EchoTranslator(own.model, own.tokenizers, own.config)
+        echo = EchoTranslator(own.model, own.tokenizers, own.options)
         models[name] = dataclasses.replace(served, translator=echo)
         self.failures: list[str] = []
 

@@ -16,7 +16,7 @@ import regard
 from regard.api import card, export
 from regard.cluster import corpus as cluster_corpus
 from regard.distilling import distill
-from regard.preprocess import pair_stream, prepare
+from regard.preprocess import prepare, shards
 from regard.recipe_files import load_recipe
 from regard.run.folder import RunFolder
 from regard.training.events import Event, Progress
@@ -117,7 +117,7 @@ def write_text(folder: Path) -> None:
 def use_small_shards() -> None:
     """Make `regard data prepare` split this small text into several shards."""
     prepare.PAIRS_PER_SHARD = 20
-    pair_stream.CHUNK_PAIRS = 10
+    shards.CHUNK_PAIRS = 10
 
 
 def make_bases(folder: Path, data: Path) -> None:

@@ -21,11 +21,10 @@ from regard.cli.export import export as export_command
 from regard.cli.look import look as look_command
 from regard.cli.report import report as report_command
 from regard.cluster.corpus import translate_corpus
-from regard.data.batch_sampler import Position
-from regard.data.collate import ADDED, collate_pairs
-from regard.data.loader import Loader
+from regard.config import SearchOptions
+from regard.data.batch import ADDED, collate_pairs
+from regard.data.batch_sampler import Loader, Position
 from regard.data.pair_store import PairStore
-from regard.decoding.hypotheses import SearchOptions
 from regard.distilling import distill
 from regard.preprocess.prepare import prepare, store_problems
 from regard.recipe_files import load_recipe

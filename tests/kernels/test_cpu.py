@@ -11,7 +11,7 @@ from regard import kernels
 from regard.decoding.ranking import Ranking, log_normalizer
 from regard.kernels import cpu
 from regard.kernels.cpu.build import built
-from regard.nn.packed import PackedMatrix
+from regard.nn.linear import PackedMatrix
 
 pytestmark = pytest.mark.skipif(built().library is None, reason=f"no kernels for the CPU: {built().note}")
 NEVER = float("-inf")

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 
 from regard import kernels
+from regard.data.batch import ADDED, collate_pairs
 from regard.data.batch_sampler import Position
-from regard.data.collate import ADDED, collate_pairs
 from regard.data.columns import Column, pair_columns
 from regard.data.fertilities import Aligner
 from regard.data.packing import PackedLoader, unpack

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from regard.data.batch import Batch
-from regard.data.collate import make_batch, shift_right
+from regard.data.batch import Batch, make_batch, shift_right
 from regard.data.ragged import Layout, Ragged
 from regard.models import MODELS, build_model
 from regard.models.base import NonAutoregressive, Seq2Seq

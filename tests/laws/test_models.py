@@ -7,8 +7,8 @@ import torch
 
 from regard.config import TrainConfig
 from regard.data.ragged import Layout, Ragged
-from regard.training.adam import CapturableOptimizer
 from regard.training.data_parallel import DistributedModel
+from regard.training.optimizers import CapturableOptimizer
 from regard.training.step import read, training_step
 from tests.laws.conftest import batch_for, fitting
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from regard.config import SearchOptions
 from regard.data.ragged import Ragged
-from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.search import search_all
 from regard.models.tagger import Labeller
 from tests.laws.conftest import SOURCES, batch_for, build, small

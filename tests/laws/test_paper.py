@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.data.collate import make_batch
-from regard.models.encoder_decoder import TransformerConfig
-from regard.models.transformer import Transformer
+from regard.data.batch import make_batch
+from regard.models.transformer import Transformer, TransformerConfig
 from regard.nn import sinusoids
 
 PAPER = Path(__file__).parents[2] / "examples" / "paper.py"

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from regard import kernels
+from regard.config import SearchOptions
 from regard.data.ragged import Ragged
 from regard.decoding.beam_search import BeamSearch
 from regard.decoding.cuda_graph_model import CudaGraphModel, with_cuda_graphs
-from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.ranking import ForcedPrefix
 from regard.decoding.search import refine, search, search_each
 from regard.models.base import StaticSeq2Seq
@@ -48,7 +48,7 @@ def test_8_bit_integers_come_close_and_hardly_depend_on_batch_size(model, monkey
     options = SearchOptions(beam=3, max_extra=8)
     with torch.no_grad():
         plain = model.decode(target, model.encode(source))
-        monkeypatch.setattr("regard.nn.int8.FEWEST", 0)
+        monkeypatch.setattr("regard.nn.linear.FEWEST", 0)
         model = model.for_inference(int8=True)
         rounded = model.decode(target, model.encode(source))
     possible = plain > NEVER
@@ -121,7 +121,7 @@ def test_non_autoregressive_output_does_not_depend_on_batch_size_or_order(non_au
 def test_non_autoregressive_output_in_8_bit_integers_comes_close(non_autoregressive, monkeypatch):
     options = SearchOptions(beam=3, max_extra=8)
     plain = [best[0].score for best in refine(non_autoregressive, Ragged.from_lists(SOURCES), options=options)]
-    monkeypatch.setattr("regard.nn.int8.FEWEST", 0)
+    monkeypatch.setattr("regard.nn.linear.FEWEST", 0)
     copied = non_autoregressive.for_inference(int8=True)
     rounded = [best[0].score for best in refine(copied, Ragged.from_lists(SOURCES), options=options)]
     assert rounded != plain and rounded == pytest.approx(plain, abs=0.1)

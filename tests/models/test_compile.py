@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.data.collate import make_batch
+from regard.data.batch import make_batch
 from regard.models import build_model
 
 

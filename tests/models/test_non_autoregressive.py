@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.batch import Batch
-from regard.data.collate import FERTILITIES, make_batch
+from regard.data.batch import FERTILITIES, Batch, make_batch
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
 from regard.models import build_model

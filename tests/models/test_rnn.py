@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from regard.data.batch import ADDED, collate_pairs
 from regard.data.batch_sampler import Position
-from regard.data.collate import ADDED, collate_pairs
 from regard.data.columns import Column, pair_columns
 from regard.data.packing import PackedLoader
 from regard.data.ragged import Layout, Ragged

@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from regard.data.ragged import Layout
-from regard.nn.convolution import shift
 from regard.nn.dropout import Noise
-from regard.nn.feedforward import ConvFeedForward, FeedForward
+from regard.nn.feedforward import ConvFeedForward, FeedForward, shift
 
 
 def test_relu_by_hand():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.nn.int8 import FEWEST, Int8Matrix
+from regard.nn.linear import FEWEST, Int8Matrix
 
 
 def test_by_hand():

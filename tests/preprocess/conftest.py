@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from regard.preprocess import pair_stream, prepare
+from regard.preprocess import prepare, shards
 from regard.recipe_files import load_recipe
 
 WORDS = ["haus", "hund", "katze", "rot", "und", "ist", "klein", "groß", "baum", "wald", "see", "berg"]
@@ -45,7 +45,7 @@ def folder(tmp_path):
 @pytest.fixture
 def small_shards(monkeypatch):
     monkeypatch.setattr(prepare, "PAIRS_PER_SHARD", 500)
-    monkeypatch.setattr(pair_stream, "CHUNK_PAIRS", 100)
+    monkeypatch.setattr(shards, "CHUNK_PAIRS", 100)
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from regard.errors import CheckpointError, ConfigError, DataError
-from regard.preprocess import pair_stream
-from regard.preprocess.pair_stream import first_sample, spread_sample
+from regard.preprocess import shards
 from regard.preprocess.prepare import PrepareProgress, store_problems
+from regard.preprocess.shards import first_sample, spread_sample
 from regard.storage.folder import Folder
 from regard.text.corpus import Pair, read_pairs
 from regard.text.tokenizer import load_tokenizers
@@ -25,8 +25,8 @@ KILLED = """
 import sys, time
 from pathlib import Path
 from regard.recipe_files import load_recipe
-from regard.preprocess import pair_stream, prepare
-prepare.PAIRS_PER_SHARD, pair_stream.CHUNK_PAIRS = 500, 100
+from regard.preprocess import prepare, shards
+prepare.PAIRS_PER_SHARD, shards.CHUNK_PAIRS = 500, 100
 folder = Path(sys.argv[1])
 prepare.prepare(load_recipe(str(folder / "my.toml")), folder / "killed", folders=[folder], report=lambda _: time.sleep(0.02))
 """
@@ -63,7 +63,7 @@ def test_two_files_gzip_and_a_stream_give_the_same_ids(make, folder, monkeypatch
         (folder / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
     stream = io.BufferedReader(io.BytesIO("".join(lines()).encode()))
     monkeypatch.setattr("sys.stdin", type("Stdin", (), {"buffer": stream}))
-    shards = {
+    hashes = {
         tuple(shard.sha256 for shard in store.info.shards)
         for store in (
             make("table"),
@@ -71,7 +71,7 @@ def test_two_files_gzip_and_a_stream_give_the_same_ids(make, folder, monkeypatch
             make("stream", ['data.train={pairs="-"}']),
         )
     }
-    assert len(shards) == 1
+    assert len(hashes) == 1
 
 
 def test_a_killed_process_resumes_and_writes_the_same_bytes(make, folder):
@@ -123,19 +123,19 @@ def test_text_that_changed_during_an_interruption_is_refused(make, folder):
     with pytest.raises(DataError, match=r"the text has changed since .*shard-00000 was made; restore it"):
         make()
     (folder / "train.tsv").write_text(text + "ein\tzwei\n")
-    with pytest.raises(ConfigError, match=r"ids holds a store with other settings \(bytes"):
+    with pytest.raises(ConfigError, match=r"ids was started with other settings \(bytes"):
         make()
 
 
 def test_other_settings_and_other_folders_are_refused(make, folder):
     make()
     with pytest.raises(
-        ConfigError, match=r"other settings \(tokenizer.size: 80 -> 90\); name another folder with --out"
+        ConfigError, match=r"other settings \(tokenizer.size: 80 -> 90\); repeat the command with the original"
     ):
         make(overrides=["tokenizer.size=90"])
     (folder / "else").mkdir()
     (folder / "else" / "thesis.tex").touch()
-    with pytest.raises(ConfigError, match="else exists and is not a store; name another folder"):
+    with pytest.raises(ConfigError, match=r"else has files but no .* not made by this command; choose"):
         make("else")
     with pytest.raises(ConfigError, match=r"set tokenizer\.sampling=0 to prepare a store"):
         make("new", ["tokenizer.sampling=0.1"])
@@ -182,17 +182,17 @@ def test_a_damaged_shard_of_an_unfinished_store_is_prepared_again(make, folder):
 
 
 def test_a_sample_is_spread_evenly_and_limited(monkeypatch):
-    monkeypatch.setattr(pair_stream, "SAMPLE_PAIRS", 100)
+    monkeypatch.setattr(shards, "SAMPLE_PAIRS", 100)
     kept, count = spread_sample(iter(Pair(str(number), "x") for number in range(1, 1_001)))
     assert count == 1_000
     assert [int(pair.source) for pair in kept] == list(range(16, 1_001, 16))
-    monkeypatch.setattr(pair_stream, "SAMPLE_CHARS", 60)
+    monkeypatch.setattr(shards, "SAMPLE_CHARS", 60)
     kept, _ = spread_sample(iter(Pair("abc", "def") for _ in range(80)))
     assert len(kept) == 10
 
 
 def test_the_sample_of_a_stream_is_its_beginning_and_the_stream_stays_complete(monkeypatch):
-    monkeypatch.setattr(pair_stream, "SAMPLE_PAIRS", 3)
+    monkeypatch.setattr(shards, "SAMPLE_PAIRS", 3)
     pairs = [Pair(str(number), "x") for number in range(5)]
     kept, stream = first_sample(iter(pairs))
     assert (kept, list(stream)) == (pairs[:3], pairs)

@@ -7,9 +7,8 @@ from safetensors.torch import load_file
 
 import regard
 from regard.data import batch_sampler
-from regard.data.batch_sampler import Position
-from regard.data.collate import ADDED, collate_pairs
-from regard.data.loader import Loader
+from regard.data.batch import ADDED, collate_pairs
+from regard.data.batch_sampler import Loader, Position
 from regard.data.packing import PackedLoader
 from regard.data.pair_store import PairStore, StoredPairs
 from regard.data.shuffle import Shuffle

@@ -8,10 +8,9 @@ import httpx
 import pytest
 
 from regard.errors import ConfigError
-from regard.serve.access import Access, allowed_hosts, client_address, read_keys
-from regard.serve.app import make_app
-from regard.serve.limits import Limits
+from regard.serve.access import Access, Limits, allowed_hosts, client_address, read_keys
 from regard.serve.scheduler import Scheduler
+from regard.serve.server import make_app
 from regard.serve.service import Service
 from tests.serve.fake_worker import InProcessWorker
 

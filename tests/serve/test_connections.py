@@ -10,9 +10,8 @@ import httpx
 import pytest
 import uvicorn
 
-from regard.serve.access import Access
+from regard.serve.access import Access, Limits
 from regard.serve.connections import SPARE, Connection, ConnectionLimiter
-from regard.serve.limits import Limits
 from regard.serve.middleware import HEADERS, GuardMiddleware, Metrics
 
 LIMITS = Limits(

@@ -5,9 +5,8 @@ from random import Random
 
 import pytest
 
-from regard.decoding.hypotheses import SearchOptions
-from regard.serve.fair_queue import FairQueue
-from regard.serve.jobs import Sentence, TranslationJob
+from regard.config import SearchOptions
+from regard.serve.fair_queue import FairQueue, Sentence, TranslationJob
 
 OPTIONS = SearchOptions(beam=1)
 

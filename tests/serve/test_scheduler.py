@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from regard.decoding.hypotheses import SearchOptions
+from regard.config import SearchOptions
 from regard.serve import executor
+from regard.serve.access import Limits
 from regard.serve.executor import TaskFailed
-from regard.serve.jobs import Sentence, TranslationJob
-from regard.serve.limits import Limits
+from regard.serve.fair_queue import Sentence, TranslationJob
 from regard.serve.scheduler import (
     MAX_PREEMPTIONS,
     PREEMPT_SECONDS,

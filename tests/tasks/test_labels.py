@@ -8,7 +8,7 @@ import regard
 from regard.config import EvaluateConfig
 from regard.data.batch import NO_LABEL
 from regard.errors import CheckpointError, DataError, DecodeError
-from regard.evaluation.metrics import accuracy, exact_match, span_f1, spans
+from regard.metrics import accuracy, exact_match, span_f1, spans
 from regard.recipe_files import load_recipe
 from regard.storage.folder import Folder
 from regard.tasks import task_of

@@ -6,7 +6,7 @@ import torch
 
 import regard
 from regard.config import SearchOptions
-from regard.data.collate import shift_right
+from regard.data.batch import shift_right
 from regard.data.ragged import Layout, Ragged
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
 from regard.models.pointer import END

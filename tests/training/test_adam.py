@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from regard.training.adam import Adam
+from regard.training.optimizers import Adam
 
 SETTINGS = {"betas": (0.9, 0.98), "eps": 1e-9, "weight_decay": 0.1}
 GO = torch.zeros(())

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.training.averaging import MovingAverage, mean_weights
+from regard.training.saver import MovingAverage, mean_weights
 
 
 def test_mean_weights_average_checkpoints():

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from regard.config import TrainConfig
+from regard.data.batch import FERTILITIES
 from regard.data.batch_sampler import Position
-from regard.data.collate import FERTILITIES
 from regard.data.fertilities import Aligner
 from regard.models import build_model
 from regard.training.cuda_graph import CudaGraphStep

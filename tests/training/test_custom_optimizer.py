@@ -14,15 +14,14 @@ from torch.optim import lr_scheduler as schedulers
 
 import regard
 from regard.config import TrainConfig
+from regard.data.batch import ADDED, collate_pairs, make_batch
 from regard.data.batch_sampler import Position
-from regard.data.collate import ADDED, collate_pairs, make_batch
 from regard.data.columns import pair_columns
 from regard.errors import CheckpointError, ConfigError
-from regard.training.adam import Adam
 from regard.training.data_parallel import DistributedModel
 from regard.training.events import Progress, Validation
-from regard.training.muon import Muon
 from regard.training.optimizer_state import pack, unpack
+from regard.training.optimizers import Adam, Muon
 from regard.training.step import read, training_step
 from regard.training.training_state import TrainingState
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import regard
-from regard.data.collate import make_batch
+from regard.data.batch import make_batch
 from regard.errors import TrainingError
 from regard.models import build_model
 from regard.run.folder import RunFolder

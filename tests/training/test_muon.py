@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from regard.config import TrainConfig
-from regard.data.collate import make_batch
+from regard.data.batch import make_batch
 from regard.training.data_parallel import DistributedModel
-from regard.training.muon import orthogonalize
+from regard.training.optimizers import orthogonalize
 from regard.training.step import make_optimizer, read, training_step
 from tests.training.test_step import SOURCES, TARGETS, fresh
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.config import TrainConfig
-from regard.data.collate import make_batch
+from regard.data.batch import make_batch
 from regard.models import build_model
 from regard.training.data_parallel import DistributedModel
 from regard.training.step import make_optimizer, read, training_step

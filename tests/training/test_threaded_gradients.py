@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from regard.data.collate import make_batch
+from regard.data.batch import make_batch
 from regard.models import build_model
 from regard.nn import device
-from regard.training.threaded_gradients import backward_in_two_threads
+from regard.training.data_parallel import backward_in_two_threads
 
 TABLE = {"kind": "transformer", "width": 16, "num_layers": 1, "num_heads": 2, "hidden": 32, "dropout": 0.0}
 

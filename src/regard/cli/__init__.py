@@ -10,8 +10,7 @@ import threading
 import typer
 
 from regard.cli import bench, card, data, demo, distill, doctor, evaluate, export, look, report, serve, train, translate
-from regard.cli.signals import Terminated, exit_on_signals
-from regard.cli.terminal import console, open_closed_streams, print_error, redirect_to_null
+from regard.cli.terminal import Terminated, console, exit_on_signals, open_closed_streams, print_error, redirect_to_null
 from regard.errors import RegardError
 
 app = typer.Typer(

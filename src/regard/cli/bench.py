@@ -42,11 +42,9 @@ def table1(
 
       regard bench table1 --device cuda --out table1.json
     """
-    from regard.bench.report import as_data, as_text, draw, summarize
-    from regard.bench.table1 import HEAD, LAYERS, measure
     from regard.errors import require
-    from regard.nn.device import pick_device, use_device, use_threads
-    from regard.run.machine import describe_machine
+    from regard.nn.device import describe_machine, pick_device, use_device, use_threads
+    from regard.table1 import HEAD, LAYERS, as_data, as_text, draw, measure, summarize
 
     if width % HEAD:
         raise typer.BadParameter(

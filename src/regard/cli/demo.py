@@ -10,8 +10,7 @@ import typer
 from rich.cells import cell_len, set_cell_size
 from rich.markup import escape
 
-from regard.cli.signals import StopRequest
-from regard.cli.terminal import command_name, console, format_duration, print_message, printable
+from regard.cli.terminal import StopRequest, command_name, console, format_duration, print_message, printable
 
 
 def demo(

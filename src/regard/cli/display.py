@@ -13,7 +13,7 @@ from rich.text import Text
 
 from regard.cli.terminal import console, format_duration, print_message, printable
 from regard.errors import require
-from regard.evaluation.metrics import describe_score
+from regard.metrics import describe_score
 from regard.training.events import Event, Noted, Progress, Saved, Started, Validated
 
 

@@ -55,7 +55,7 @@ def doctor(
 
 def check_run(run: Path) -> list[Finding]:
     """Compare every file of a run folder with its manifest."""
-    from regard.run.pretrained import find_run
+    from regard.run.folder import find_run
 
     folder = find_run(run)
     problems = folder.problems()

@@ -72,7 +72,7 @@ def look(
         )
     from regard import api
     from regard.explain.figures import FigureOptions, draw
-    from regard.explain.page import as_page
+    from regard.explain.report import as_page
 
     shown = alternatives if ending == "html" else 0
     trace = api.look(run, sentence, beam=beam, alternatives=shown, device=device)
@@ -88,7 +88,7 @@ def look(
 
 
 def _draw_paper_figure(name: str, path: Path) -> None:
-    from regard.explain.paper_figures import draw_masks, draw_positions, draw_schedule
+    from regard.explain.figures import draw_masks, draw_positions, draw_schedule
 
     if name == "positions":
         draw_positions(path)

@@ -27,8 +27,7 @@ def report(
       regard report runs/small runs/large --out both.html
     """
     from regard.explain.report import as_report, write_report
-    from regard.run.folder import REPORT
-    from regard.run.pretrained import find_run
+    from regard.run.folder import REPORT, find_run
 
     folders = [find_run(run) for run in runs]
     if out is None and len(folders) == 1:

@@ -77,8 +77,7 @@ def serve(
     for package in ("fastapi", "uvicorn", "httptools"):
         require(package, extra="serve")
     from regard.nn.device import pick_device, use_threads
-    from regard.serve.access import Access, allowed_hosts, read_keys
-    from regard.serve.limits import Limits
+    from regard.serve.access import Access, Limits, allowed_hosts, read_keys
     from regard.serve.models import load_all, num_workers
     from regard.serve.server import run_server, start_service
 

@@ -1,4 +1,8 @@
-"""Messages to the user, on stderr, since stdout is for data; and standard streams that are closed or broken."""
+"""Messages to the user, on stderr, since stdout is for data; closed or broken streams; and signals that end a command.
+
+A command stopped by SIGINT (Ctrl-C), SIGTERM or SIGHUP exits with 128 plus the number of the signal, as shells do: 130, 143
+or 129. A scheduler can therefore tell an unfinished run from a finished one.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,74 @@ import errno
 import os
 import re
 import shutil
+import signal
 import sys
 from contextlib import suppress
+from types import FrameType, TracebackType
 from typing import IO, Any, TextIO, cast
 
 from rich.console import Console
+
+
+class Terminated(SystemExit):
+    """Raised by SIGTERM and SIGHUP, so that `finally` blocks run before the command ends."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+        self.status = 128 + number
+        self.name = signal.Signals(number).name
+
+
+def exit_on_signals() -> None:
+    """Make SIGTERM and SIGHUP raise Terminated. A signal that is ignored stays ignored, which nohup relies on."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise Terminated(number)
+
+    for one in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(one) == signal.SIG_DFL:
+            signal.signal(one, end)
+
+
+class StopRequest:
+    """A context in which a signal asks training to stop after the current step. Call it to ask whether one arrived.
+
+    A second Ctrl-C stops at once.
+    """
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self._before: dict[signal.Signals, object] = {}
+
+    def __call__(self) -> bool:
+        return self.number is not None
+
+    @property
+    def status(self) -> int:
+        """The exit status of a stopped run. Without a signal here, another process of the run received one."""
+        return 128 + (self.number or signal.SIGTERM)
+
+    def __enter__(self) -> StopRequest:
+        for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if one == signal.SIGHUP and signal.getsignal(one) == signal.SIG_IGN:
+                continue
+            self._before[one] = signal.signal(one, self._request)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for name, handler in self._before.items():
+            signal.signal(name, handler)  # type: ignore[arg-type]
+
+    def _request(self, number: int, frame: FrameType | None) -> None:
+        if self.number is not None:
+            if number == signal.SIGINT:
+                raise KeyboardInterrupt
+            return
+        self.number = number
+        print_message("stopping after this step (press Ctrl-C again to stop at once) ...")
+
 
 # C0 except tab and newline, DEL, and C1: characters that control a terminal instead of being displayed.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.signals import StopRequest
-from regard.cli.terminal import command_name, print_message, print_warning
+from regard.cli.terminal import StopRequest, command_name, print_message, print_warning
 from regard.recipe_files import load_recipe, shipped_recipes
 from regard.toml import dump_toml, to_table
 

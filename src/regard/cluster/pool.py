@@ -14,9 +14,9 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from regard.cluster.formats import ShardRows
-from regard.cluster.shards import TextShard
+from regard.cluster.output import TextShard
 from regard.cluster.worker import PackedModel, RayWorker, ShardResult
-from regard.decoding.hypotheses import SearchOptions
+from regard.config import SearchOptions
 from regard.errors import ConfigError, DecodeError, RegardError, require
 
 MAX_ATTEMPTS = 4  # at one shard, or at starting workers without any success in between

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from regard import api
 from regard.cluster.formats import Texts
-from regard.decoding.hypotheses import SearchOptions
+from regard.config import SearchOptions
 from regard.decoding.translator import Translator
 from regard.nn.device import use_threads
 from regard.storage.folder import Folder

@@ -1,25 +1,49 @@
-"""The order of training examples: a function of (seed, epoch), so that training can resume at any position at once.
+"""The order of training examples and the batches they make: a function of (seed, epoch), so training can resume anywhere.
 
 The examples of an epoch are shuffled (`data.shuffle`) and taken in blocks. A block is filtered by length and cut into
-batches.
+batches of examples of similar length. Lengths are one array per column; a budget limits the tokens of a batch in every
+column.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from regard.data.batch import Collate
-from regard.data.batching import Indices
-from regard.data.columns import Columns, Dataset
+from regard.data.batch import Batch, Collate
+from regard.data.columns import Columns, Dataset, Indices
 from regard.data.shuffle import Shuffle
 from regard.errors import DataError
 
 # Enough that sentences of similar length meet, and that batches fill; 2 MB of lengths.
 EXAMPLES_PER_BLOCK = 2**17
+
+
+def cut_to_budget(order: Indices, lengths: Sequence[Indices], budget: int) -> list[Indices]:
+    """Cut the examples, in this order, into batches of at most `budget` tokens in every column.
+
+    An example longer than the budget makes a batch of its own.
+    """
+    # Tokens before each example, and after the last one.
+    totals = [np.concatenate([[0], one[order].cumsum()]) for one in lengths]
+    batches, start = [], 0
+    while start < len(order):
+        ends = [int(np.searchsorted(one, one[start] + budget, side="right")) - 1 for one in totals]
+        end = max(min(ends), start + 1)
+        batches.append(order[start:end])
+        start = end
+    return batches
+
+
+def bucketed_batches(lengths: Sequence[Indices], *, budget: int, random: np.random.Generator) -> list[Indices]:
+    """Return batches of examples of similar length within the budget, each example once; ties and batches shuffled."""
+    shuffled = random.permutation(len(lengths[0]))
+    order = shuffled[np.lexsort([one[shuffled] for one in lengths])]
+    batches = cut_to_budget(order, lengths, budget)
+    return [batches[i] for i in random.permutation(len(batches))]
 
 
 @dataclass(frozen=True)
@@ -112,3 +136,29 @@ def with_added(lengths: Sequence[Indices], added: tuple[int, ...]) -> tuple[Indi
 def too_long(max_length: int) -> DataError:
     """Return the error for a corpus without a single example that is short enough."""
     return DataError(f"every example has a sequence of more than {max_length} tokens; raise data.max_length")
+
+
+class Loader(BatchSampler):
+    """Batches of examples of similar length, used wherever batches are not packed."""
+
+    def cut(self, lengths: Sequence[Indices], random: np.random.Generator) -> list[Indices]:
+        return bucketed_batches(lengths, budget=self.budget, random=random)
+
+    def batches(
+        self, position: Position, *, rank: int = 0, ranks: int = 1
+    ) -> Generator[tuple[Batch, Position], None, None]:
+        """Yield each batch of a process from this position on, with the position after those of all processes."""
+        for columns, rows, after in self.own(position, rank=rank, ranks=ranks):
+            yield self.collate(columns, rows), after
+
+
+def in_order(
+    columns: Columns, collate: Collate, *, added: tuple[int, ...], budget: int, max_length: int
+) -> list[Batch]:
+    """Return all examples up to the length in batches of similar length: for a dev set, where order does not matter."""
+    lengths = columns.lengths_of(np.arange(len(columns)))
+    longest = np.maximum.reduce(lengths)
+    lengths = with_added(lengths, added)
+    order = np.lexsort(lengths)
+    order = order[longest[order] <= max_length]
+    return [collate(columns, rows) for rows in cut_to_budget(order, lengths, budget)]

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.collate import FERTILITIES
+from regard.data.batch import FERTILITIES
 from regard.data.columns import Column, Columns
 from regard.data.ragged import Layout
 

@@ -10,9 +10,7 @@ from functools import cached_property
 from itertools import pairwise, takewhile
 
 from regard.data.batch_sampler import num_blocks
-from regard.data.batching import Indices
-from regard.data.columns import Dataset
-from regard.data.lengths import LengthTotals
+from regard.data.columns import Dataset, Indices, LengthTotals
 from regard.errors import ConfigError
 
 # Batches of sentences of similar length, per block of examples, that are worth a shape of their own.

@@ -20,8 +20,7 @@ from torch import Tensor
 
 from regard.data.batch import NO_LABEL, Batch, Collate
 from regard.data.batch_sampler import BatchSampler, Position, too_long, with_added
-from regard.data.batching import Indices
-from regard.data.columns import Columns, Dataset
+from regard.data.columns import Columns, Dataset, Indices
 from regard.data.packed_shapes import PackedShape, one_shape, shapes_by_length
 from regard.data.ragged import Ragged, StaticLayout
 

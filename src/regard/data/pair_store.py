@@ -22,9 +22,7 @@ import msgspec
 import numpy as np
 
 from regard.config import TokenizerConfig
-from regard.data.batching import Indices
-from regard.data.columns import Column, Columns, pair_columns
-from regard.data.lengths import LengthTable, LengthTotals
+from regard.data.columns import Column, Columns, Indices, LengthTable, LengthTotals, pair_columns
 from regard.data.shard_file import OFFSETS, ShardSide, check_size
 from regard.errors import ConfigError, DataError
 from regard.storage.folder import Folder

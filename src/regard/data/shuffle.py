@@ -50,10 +50,10 @@ Bits = TypeVar("Bits", NDArray[np.int64], "Tensor")
 def splitmix64(bits: Bits) -> Bits:
     """Return 64 well-mixed bits for each signed integer (the finalizer of SplitMix64, Steele et al. 2014)."""
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        bits = (bits ^ shift_right(bits, shift)) * (factor - 2**64)
-    return bits ^ shift_right(bits, 31)
+        bits = (bits ^ unsigned_shift(bits, shift)) * (factor - 2**64)
+    return bits ^ unsigned_shift(bits, 31)
 
 
-def shift_right(bits: Bits, by: int) -> Bits:
+def unsigned_shift(bits: Bits, by: int) -> Bits:
     """Return signed integers shifted to the right, filled up with zeros instead of the sign."""
     return (bits >> by) & (2 ** (64 - by) - 1)

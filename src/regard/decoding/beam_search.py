@@ -1,4 +1,7 @@
-"""Beam search, batched over sentences. The device ranks candidates; the host decides which of them to continue.
+"""Greedy search and beam search, batched over sentences; and greedy search streamed for one sentence.
+
+Greedy search keeps its outputs on the device. In beam search the device ranks candidates, and the host
+decides which of them to continue.
 
 Shapes: B sentences that are not finished, Q beams (one in the first step), R = B * Q rows, V vocabulary,
         C candidates per sentence.
@@ -6,24 +9,108 @@ Shapes: B sentences that are not finished, Q beams (one in the first step), R = 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.decoding.hypotheses import (
+from regard.config import SearchOptions
+from regard.data.ragged import Ragged
+from regard.decoding.ranking import (
     COMPACT_BELOW,
+    IMPOSSIBLE,
     Check,
+    ForcedPrefix,
     Hypothesis,
-    SearchOptions,
+    Ranking,
     SearchResults,
+    forbid,
     length_penalty,
     never_stop,
 )
-from regard.decoding.ranking import IMPOSSIBLE, ForcedPrefix, Ranking, forbid
 from regard.models.base import Seq2Seq
+
+FIRST_COLUMNS = 64  # output tokens that there is room for at first; doubled when they are used up
+
+
+def greedy_search(
+    model: Seq2Seq, memory: object, limits: Sequence[int], prefix: ForcedPrefix, options: SearchOptions, check: Check
+) -> Iterator[SearchResults]:
+    """Yield the likeliest outputs, several finished sentences at a time. `check` is called before every step."""
+    device = prefix.device
+    state = model.start(memory, beams=1)
+    sentences = torch.arange(len(limits), device=device)  # the sentence of each row
+    room = torch.tensor(limits, device=device)  # the most tokens of each row
+    tokens = torch.full((len(limits),), model.bos, device=device)
+    # Grows with the outputs: a large limit alone takes no memory.
+    output = torch.full((len(limits), min(max(limits), FIRST_COLUMNS)), model.eos, device=device)
+    logp, zeros = torch.zeros(2, len(limits), device=device)
+    active = torch.ones(len(limits), dtype=torch.bool, device=device)
+    for step in range(max(limits)):
+        check()
+        logits = model.step(tokens, state)
+        ranking = Ranking(logits, normalized=options.scores)
+        forbid(model, logits, eos=step < options.min_length)
+        prefix.force(logits, sentences, step)
+        normalizer = zeros[: len(sentences)] if ranking.normalizer is None else ranking.normalizer
+        best, places, _ = ranking.best(-normalizer, beams=1, count=1, filler=model.eos)
+        tokens = places[:, 0]
+        if options.scores:
+            logp[sentences] += torch.where(active, best[:, 0], 0.0)
+        if step == output.size(1):
+            output = torch.cat([output, torch.full_like(output, model.eos)], dim=1)
+        output[sentences, step] = tokens
+        active = active & (tokens != model.eos) & (room > step + 1)
+        left = int(active.sum())
+        if left > COMPACT_BELOW * len(active):
+            continue
+        ended = sentences[~active]
+        rows = zip(ended.tolist(), output[ended].tolist(), logp[ended].tolist(), strict=True)
+        yield [(number, [_hypothesis(ids, score, limits[number], model.eos, options)]) for number, ids, score in rows]
+        if left == 0:
+            return
+        kept = active.nonzero()[:, 0]
+        state.reorder(kept)
+        sentences, tokens, active, room = sentences[kept], tokens[kept], active[kept], room[kept]
+
+
+def _hypothesis(ids: list[int], score: float, limit: int, eos: int, options: SearchOptions) -> Hypothesis:
+    """Return the output of a row. What follows its end, or its limit, does not belong to it."""
+    ids = ids[:limit]
+    ids = ids[: ids.index(eos)] if eos in ids else ids
+    length = min(len(ids) + 1, limit)  # EOS counts if there was room for it
+    return Hypothesis(ids, score / length_penalty(length, options.length_penalty))
+
+
+@torch.inference_mode()
+def stream_greedy(
+    model: Seq2Seq,
+    source_ids: list[int],
+    *,
+    options: SearchOptions,
+    on_token: Callable[[list[int]], None],
+    check: Check = never_stop,
+) -> list[int]:
+    """Return the output of greedy search for one source. `on_token` receives the output so far after each token."""
+    device = next(model.parameters()).device
+    source = Ragged.from_lists([source_ids], device)
+    limit = options.limit(len(source_ids) - 1)
+    state = model.start(model.encode(source), beams=1)
+    tokens, output = torch.full((1,), model.bos, device=device), list[int]()
+    for _ in range(limit if model.max_length is None else min(limit, model.max_length)):
+        check()
+        logits = model.step(tokens, state)
+        forbid(model, logits, eos=False)
+        tokens = logits.argmax(dim=-1)
+        token = int(tokens)
+        if token == model.eos:
+            break
+        output.append(token)
+        on_token(output)
+    return output
+
 
 Numbers = NDArray[np.int64]
 

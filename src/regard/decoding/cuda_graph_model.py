@@ -1,4 +1,4 @@
-"""Steps of search recorded as CUDA graphs and replayed, so that a step costs GPU time and not Python time.
+"""Steps of search captured as CUDA graphs and replayed, so that a step costs GPU time and not Python time.
 
 Search uses a `CudaGraphModel` like any other model. Sizes are rounded up, so that few graphs serve all batches; rows that
 are not needed are computed and ignored. A graph has one set of tensors, so only one search at a time can use it.
@@ -22,11 +22,11 @@ MAX_ROWS = 1024  # with more rows a step keeps the GPU busy without a graph
 MAX_GRAPHS = 64  # graphs that are kept; the least recently used is dropped first
 FIRST_STEPS = 32  # steps that a search has room for at first; doubled when they are used up
 SLOT_MULTIPLE = 16  # source slots are rounded up to a multiple of this
-WARM_UP_STEPS = 2  # steps before recording, in which libraries initialize themselves
+WARM_UP_STEPS = 2  # steps before the capture, in which libraries initialize themselves
 
 
 def with_cuda_graphs(model: Seq2Seq) -> Seq2Seq:
-    """Return the model with its steps recorded as CUDA graphs, or the model itself where that is not possible."""
+    """Return the model with its steps captured as CUDA graphs, or the model itself where that is not possible."""
     on_gpu = next(model.parameters()).device.type == "cuda"
     if on_gpu and isinstance(model, StaticSeq2Seq) and model.has_static_state:
         return CudaGraphModel(model)
@@ -43,7 +43,7 @@ class GraphSize(NamedTuple):
 
 
 class StepGraph(Generic[Growing, Static]):
-    """A recorded step for one size, with tensors of its own. Without a GPU the step is run instead of replayed."""
+    """A captured step for one size, with tensors of its own. Without a GPU the step is run instead of replayed."""
 
     def __init__(
         self, model: StaticSeq2Seq[Growing, Static], state: Static, size: GraphSize, device: torch.device
@@ -145,7 +145,7 @@ class CudaGraphModel(TextSeq2Seq, Generic[Growing, Static]):
         return state.graph.replay(tokens.repeat_interleave(beams))[::beams]
 
     def _graph(self, size: GraphSize, like: Growing | Static) -> StepGraph[Growing, Static]:
-        """Return the graph for a size, recorded now if there is none."""
+        """Return the graph for a size, captured now if there is none."""
         if size not in self._graphs:
             state = self.model.static_state(like, sentences=size.sentences, slots=size.slots, steps=size.steps)
             device = next(self.model.parameters()).device

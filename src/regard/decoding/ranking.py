@@ -1,11 +1,12 @@
-"""The scores of one step of search: which tokens are allowed, and the best of them.
+"""How search compares hypotheses and the candidates of one step.
 
 Shapes: R rows, V entries per row, G groups of W entries, k wanted, B sentences of Q rows each, C wanted per sentence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,9 +14,33 @@ from torch import Tensor
 from regard.kernels import cpu
 from regard.models.base import Seq2Seq
 
+COMPACT_BELOW = 0.75  # finished sentences are dropped once at most this share of a batch is still being searched
 IMPOSSIBLE = float("-inf")
 ANY = -1  # stands for every token in the padding of shorter prefixes
 GROUP = 64
+
+
+class Hypothesis(NamedTuple):
+    """Output ids without BOS and EOS, and their score: log-probability divided by the length penalty."""
+
+    ids: list[int]
+    score: float
+
+
+# Called between the steps of a search. Raises `Cancelled` or `DeadlineExceeded` to stop it.
+Check = Callable[[], None]
+
+
+def never_stop() -> None:
+    """Let the search run to its end."""
+
+
+SearchResults = list[tuple[int, list[Hypothesis]]]  # the index of a source, and its best hypotheses
+
+
+def length_penalty(length: int, alpha: float) -> float:
+    """Return ((5 + length) / 6)^alpha (Wu et al. 2016, equation 14), where the length includes EOS."""
+    return float(((5 + length) / 6) ** alpha)
 
 
 class ForcedPrefix:

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.batching import cut_to_budget
-from regard.data.collate import make_batch
-from regard.decoding.hypotheses import length_penalty
+from regard.data.batch import make_batch
+from regard.data.batch_sampler import cut_to_budget
+from regard.decoding.ranking import length_penalty
 from regard.models.base import TextSeq2Seq
 from regard.text.tokenizer import Tokenizers
 

@@ -13,11 +13,10 @@ from queue import SimpleQueue
 
 import torch
 
+from regard.config import SearchOptions
 from regard.data.ragged import Ragged
-from regard.decoding.beam_search import BeamSearch
-from regard.decoding.greedy_search import greedy_search
-from regard.decoding.hypotheses import Check, Hypothesis, SearchOptions, SearchResults, never_stop
-from regard.decoding.ranking import ForcedPrefix
+from regard.decoding.beam_search import BeamSearch, greedy_search
+from regard.decoding.ranking import Check, ForcedPrefix, Hypothesis, SearchResults, never_stop
 from regard.errors import DecodeError
 from regard.models.base import Model, NonAutoregressive, Seq2Seq, WriteOptions
 

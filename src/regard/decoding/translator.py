@@ -8,9 +8,10 @@ from itertools import islice
 
 import numpy as np
 
-from regard.data.batching import cut_to_budget
+from regard.config import SearchOptions
+from regard.data.batch_sampler import cut_to_budget
 from regard.data.ragged import Ragged
-from regard.decoding.hypotheses import Check, SearchOptions, never_stop
+from regard.decoding.ranking import Check, never_stop
 from regard.decoding.rescorer import Rescorer
 from regard.decoding.search import search_all
 from regard.errors import DecodeError
@@ -38,18 +39,18 @@ class Translator:
         self,
         model: Model,
         tokenizers: Tokenizers,
-        config: SearchOptions,
+        options: SearchOptions,
         *,
         warn: Callable[[str], None] = lambda text: None,
         rescorer: Rescorer | None = None,
     ) -> None:
-        self.model, self.tokenizers, self.config, self.warn = model, tokenizers, config, warn
+        self.model, self.tokenizers, self.options, self.warn = model, tokenizers, options, warn
         self.rescorer = rescorer
 
     @property
     def longest_source(self) -> int:
         """The most tokens of a source that are translated, EOS not counted."""
-        return self._longest_source(self.config)
+        return self._longest_source(self.options)
 
     def _longest_source(self, options: SearchOptions) -> int:
         # EOS needs a position too.
@@ -61,7 +62,7 @@ class Translator:
         """Return the best translation of each text."""
         if isinstance(texts, str):
             raise DecodeError("translate() takes a list of texts; put the one text into brackets")
-        options = (options or self.config).replace(scores=False)
+        options = (options or self.options).replace(scores=False)
         return [best[0].text for best in self.stream(texts, options=options)]
 
     def predict(self, inputs: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
@@ -93,7 +94,7 @@ class Translator:
 
         Rescored outputs all come at the end. `check` is called before every step of a search.
         """
-        options = options or self.config
+        options = options or self.options
         if self.rescorer is None:
             yield from self._search(texts, first, options, check)
             return

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.config import SearchOptions
 from regard.data.ragged import Ragged
-from regard.decoding.hypotheses import Check, SearchOptions, never_stop
+from regard.decoding.ranking import Check, never_stop
 from regard.decoding.search import refine, search
 from regard.decoding.translator import Translator
 from regard.errors import DecodeError
@@ -127,7 +128,7 @@ def trace_translation(
     model, tokenizers = translator.model, translator.tokenizers
     source_ids = _source_ids(translator, text)
     source = Ragged.from_lists([source_ids], next(model.parameters()).device)
-    options = options or translator.config
+    options = options or translator.options
     probabilities: list[float] = []
     others: list[list[Alternative]] = []
     if isinstance(model, NonAutoregressive):

@@ -18,14 +18,13 @@ from regard.models.cmlm import Cmlm, CmlmConfig
 from regard.models.convs2s import PRESETS as CONVS2S_PRESETS
 from regard.models.convs2s import ConvS2S, ConvS2SConfig
 from regard.models.ctc import Ctc, CtcConfig
-from regard.models.encoder_decoder import PRESETS as TRANSFORMER_PRESETS
-from regard.models.encoder_decoder import EncoderConfig, TransformerConfig
 from regard.models.nat import Nat, NatConfig
 from regard.models.pointer import Pointer, PointerConfig
 from regard.models.rnn import PRESETS as RNN_PRESETS
 from regard.models.rnn import Rnn, RnnConfig
 from regard.models.tagger import Classifier, Tagger
-from regard.models.transformer import Transformer
+from regard.models.transformer import PRESETS as TRANSFORMER_PRESETS
+from regard.models.transformer import EncoderConfig, Transformer, TransformerConfig
 from regard.registry import Registry
 from regard.toml import decode
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -35,21 +35,19 @@ from torch import Tensor, nn
 from regard import kernels
 from regard.config import Struct
 from regard.data.batch import Batch
-from regard.data.batching import Indices
+from regard.data.columns import Indices
 from regard.data.ragged import Ragged
 from regard.errors import ConfigError
+from regard.models.states import DecoderState, GrowingState, LoadableState
 from regard.nn.cross_entropy import cross_entropy, linear_cross_entropy
 from regard.nn.dropout import Noise
-from regard.nn.int8 import Int8Matrix
-from regard.nn.linear import Linear, for_search
-from regard.nn.packed import PackedMatrix
+from regard.nn.linear import Int8Matrix, Linear, PackedMatrix, for_search
 from regard.text.tokenizer import BOS, EOS
 from regard.toml import decode
 
 Config = TypeVar("Config", bound=Struct)
-Loaded = TypeVar("Loaded", bound="GrowingState", contravariant=True)
-Growing = TypeVar("Growing", bound="GrowingState")
-Static = TypeVar("Static", bound="LoadableState[Any]")
+Growing = TypeVar("Growing", bound=GrowingState)
+Static = TypeVar("Static", bound=LoadableState[Any])
 
 
 class Model(nn.Module, ABC):
@@ -133,21 +131,6 @@ def make_config(kind: type[Config], config: Config | None, options: Mapping[str,
     return config
 
 
-class DecoderState(Protocol):
-    """What a decoder keeps of the rows that search extends."""
-
-    def expand_beams(self) -> None:
-        """Expand each sentence from one row to `beams` rows. Called once, after the first step; skipped for one beam."""
-        ...
-
-    def reorder(self, rows: Tensor) -> None:
-        """Make row i continue row rows[i].
-
-        All rows of a sentence continue rows of one sentence. Sentences may be dropped, but keep their order.
-        """
-        ...
-
-
 class Seq2Seq(Model):
     """A model that outputs one token after another."""
 
@@ -202,35 +185,8 @@ class TextSeq2Seq(Seq2Seq):
         return linear_cross_entropy(hidden_ND, weight_VD, labels_N, smoothing=smoothing)
 
 
-class GrowingState(DecoderState, Protocol):
-    """A state that says how much it holds, so that a static state can be made for it."""
-
-    num_sentences: int
-
-    @property
-    def num_slots(self) -> int:
-        """Source slots per sentence, unused ones included."""
-        ...
-
-
-class LoadableState(Protocol[Loaded]):
-    """A state whose tensors never change their shapes, and whose steps therefore always compute all of its rows."""
-
-    def load(self, state: Loaded) -> None:
-        """Start over with the source of a fresh state."""
-        ...
-
-    def take_over(self, other: Self, steps: int) -> None:
-        """Continue from a state with room for fewer steps, after so many of them."""
-        ...
-
-    def reorder(self, rows: Tensor, *, dropped: bool) -> None:
-        """Make row i continue row rows[i], for all rows. `dropped`: whether sentences move, because some were dropped."""
-        ...
-
-
 class StaticSeq2Seq(TextSeq2Seq, Generic[Growing, Static]):
-    """A model whose steps also work on a state of static shapes, so that a CUDA graph can record them."""
+    """A model whose steps also work on a state of static shapes, so that they can be captured as a CUDA graph."""
 
     @property
     def has_static_state(self) -> bool:

@@ -24,8 +24,8 @@ from regard.models.base import TextSeq2Seq, make_config
 from regard.models.tied_embeddings import Tie, TiedEmbeddings
 from regard.nn.alignment import Alignment, Annotations
 from regard.nn.attend import AttentionMask
-from regard.nn.convolution import Convolution
 from regard.nn.dropout import Dropout, Noise
+from regard.nn.feedforward import Convolution
 from regard.nn.layers import Stack
 from regard.nn.linear import Linear
 from regard.nn.positions import Positions

@@ -23,9 +23,8 @@ from regard.data.batch import Batch
 from regard.data.ragged import Ragged
 from regard.errors import ConfigError
 from regard.models.base import Seq2Seq, make_config
-from regard.models.encoder_decoder import EncoderConfig, layer_options
 from regard.models.states import TransformerState, start_decoder
-from regard.models.tagger import TransformerEncoder
+from regard.models.transformer import EncoderConfig, TransformerEncoder, layer_options
 from regard.nn.attend import AttentionMask
 from regard.nn.dropout import Dropout
 from regard.nn.layers import Stack, TransformerDecoderLayer
@@ -83,7 +82,7 @@ class Pointer(Seq2Seq):
         self.max_length = config.max_positions if config.positions == "learned" else None
         D = config.width
         self.embedding = nn.Parameter(torch.empty(source_size, D).normal_(std=D**-0.5)) if source_size else None
-        self.input = Linear(input_width, [D], bias=True) if input_width else None
+        self.input = Linear(input_width, [D], bias=True, hidden=False) if input_width else None
         self.encoder = TransformerEncoder(config, self)
         self.start_vector = nn.Parameter(torch.empty(D).normal_(std=D**-0.5))
         self.end_vector = nn.Parameter(torch.empty(D).normal_(std=D**-0.5))

@@ -2,14 +2,14 @@
 
 `TransformerState` grows with the output and shrinks when sentences are dropped. `StaticState` has room for a fixed number of
 sentences, source tokens and steps, and masks what is not there; nothing in its step depends on a number that the host
-knows, so a step can be recorded as a CUDA graph. Both answer `StepState`, which is all that a step asks.
+knows, so a step can be captured as a CUDA graph. Both answer `StepState`, which is all that a step asks.
 
 Shapes: B sentences, Q beams, R = B * Q rows, H heads, G = B * H, K head width, S slots of the past, one per step and beam.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,6 +19,51 @@ from regard.nn.cache import Ancestry, KeyValueCache, StaticCache, fill_up, fill_
 from regard.nn.layers import LayerState, Stack, TransformerDecoderLayer
 
 MASKED = float("-inf")
+
+
+Loaded = TypeVar("Loaded", bound="GrowingState", contravariant=True)
+
+
+class DecoderState(Protocol):
+    """What a decoder keeps of the rows that search extends."""
+
+    def expand_beams(self) -> None:
+        """Expand each sentence from one row to `beams` rows. Called once, after the first step; skipped for one beam."""
+        ...
+
+    def reorder(self, rows: Tensor) -> None:
+        """Make row i continue row rows[i].
+
+        All rows of a sentence continue rows of one sentence. Sentences may be dropped, but keep their order.
+        """
+        ...
+
+
+class GrowingState(DecoderState, Protocol):
+    """A state that says how much it holds, so that a static state can be made for it."""
+
+    num_sentences: int
+
+    @property
+    def num_slots(self) -> int:
+        """Source slots per sentence, unused ones included."""
+        ...
+
+
+class LoadableState(Protocol[Loaded]):
+    """A state whose tensors never change their shapes, and whose steps therefore always compute all of its rows."""
+
+    def load(self, state: Loaded) -> None:
+        """Start over with the source of a fresh state."""
+        ...
+
+    def take_over(self, other: Self, steps: int) -> None:
+        """Continue from a state with room for fewer steps, after so many of them."""
+        ...
+
+    def reorder(self, rows: Tensor, *, dropped: bool) -> None:
+        """Make row i continue row rows[i], for all rows. `dropped`: whether sentences move, because some were dropped."""
+        ...
 
 
 class StepState(Protocol):

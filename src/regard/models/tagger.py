@@ -16,38 +16,8 @@ from torch import Tensor, nn
 from regard.data.batch import NO_LABEL, Batch
 from regard.data.ragged import Layout, Ragged
 from regard.models.base import Model, make_config
-from regard.models.encoder_decoder import EncoderConfig, layer_options
-from regard.nn.attend import AttentionMask
-from regard.nn.device import stream_dtype
-from regard.nn.dropout import Dropout
-from regard.nn.layers import Stack, TransformerEncoderLayer
+from regard.models.transformer import EncoderConfig, TransformerEncoder
 from regard.nn.linear import Linear
-from regard.nn.norms import Norm
-from regard.nn.positions import Positions
-
-
-class TransformerEncoder(nn.Module):
-    """The encoder of the paper over vectors: positions, dropout, layers."""
-
-    def __init__(self, config: EncoderConfig, model: Model) -> None:
-        super().__init__()
-        self.config = config
-        self.positions = Positions(config.positions, config.width, max_positions=config.max_positions)
-        self.dropout = Dropout(config.dropout, model.noise)
-        options = {**layer_options(config), "noise": model.noise}
-        self.layers: Stack[TransformerEncoderLayer] = Stack(
-            TransformerEncoderLayer(**options) for _ in range(config.num_layers)
-        )
-        # Post-norm layers end in a norm of their own.
-        self.norm = Norm(config.norm, config.width) if config.norm_order == "pre" else nn.Identity()
-
-    def forward(self, x_MD: Tensor, layout: Layout) -> Ragged:
-        x_MD = self.positions.add(x_MD, layout.positions, layout.longest)
-        x_MD = self.dropout(x_MD.to(stream_dtype(x_MD)))
-        mask = AttentionMask(layout, window=self.config.window)
-        for layer in self.layers:
-            x_MD = layer(x_MD, mask)
-        return Ragged(self.norm(x_MD), layout)
 
 
 class Labeller(Model):
@@ -62,7 +32,7 @@ class Labeller(Model):
         self.max_length = config.max_positions if config.positions == "learned" else None
         self.embedding = nn.Parameter(torch.empty(source_size, config.width).normal_(std=config.width**-0.5))
         self.encoder = TransformerEncoder(config, self)
-        self.output = Linear(config.width, [num_labels], bias=True)
+        self.output = Linear(config.width, [num_labels], bias=True, hidden=False)
 
     def encode(self, source: Ragged) -> Ragged:
         """Return the encoder's output: [M, D]."""

@@ -10,9 +10,7 @@ from torch import Tensor, nn
 
 from regard.errors import ConfigError
 from regard.models.base import Model
-from regard.nn.int8 import Int8Matrix
-from regard.nn.linear import for_search, logits_of
-from regard.nn.packed import PackedMatrix
+from regard.nn.linear import Int8Matrix, PackedMatrix, for_search, logits_of
 
 CHUNK = 4096  # vectors whose logits are in memory at a time
 

@@ -1,16 +1,213 @@
-"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017), which outputs one token after another.
+"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017, section 3) and common variations.
+
+The non-autoregressive models share its stacks of layers (`EncoderDecoder`), and taggers its encoder.
 
 Shapes: N target tokens, M source tokens, D width, V vocabulary, B sentences, H heads, G = B * H, S slots, R rows in search.
 """
 
 from __future__ import annotations
 
-from torch import Tensor
+import math
+from collections.abc import Sequence
+from typing import Any
 
-from regard.data.ragged import Ragged
-from regard.models.base import StaticSeq2Seq
-from regard.models.encoder_decoder import EncoderDecoder
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard import kernels
+from regard.config import MAX_LAYERS, MAX_POSITIONS, MAX_WIDTH, Struct, below_one, between
+from regard.data.ragged import Layout, Ragged
+from regard.models.base import Model, StaticSeq2Seq, make_config
 from regard.models.states import StaticState, StepState, TransformerState, start_decoder
+from regard.models.tied_embeddings import Tie, TiedEmbeddings
+from regard.nn.attend import AttentionMask, Backend
+from regard.nn.attention import HeadShape
+from regard.nn.device import stream_dtype
+from regard.nn.dropout import Dropout
+from regard.nn.feedforward import FeedForwardKind
+from regard.nn.layers import Stack, TransformerDecoderLayer, TransformerEncoderLayer
+from regard.nn.norms import Norm, NormKind, NormOrder
+from regard.nn.positions import PositionKind, Positions, Rotation
+
+
+class EncoderConfig(Struct, frozen=True):
+    """The layers of a Transformer. Defaults are the paper's base model."""
+
+    width: int = 512  # d_model
+    num_layers: int = 6  # N, of the encoder, and of the decoder unless decoder_layers says otherwise
+    num_heads: int = 8  # h
+    key_width: int | None = None  # d_k; width / num_heads if unset
+    value_width: int | None = None  # d_v; width / num_heads if unset
+    hidden: int = 2048  # d_ff
+    dropout: float = 0.1  # on each sub-layer's output and on the sums of embeddings and positions (section 5.4)
+    attention_dropout: float = 0.0  # on attention weights, where tensor2tensor adds it
+    activation_dropout: float = 0.0  # inside the feed-forward layer, where tensor2tensor adds it
+    positions: PositionKind = "sinusoid"
+    max_positions: int = 1024  # of "learned" positions
+    norm: NormKind = "layer"
+    norm_order: NormOrder = "post"
+    feed_forward: FeedForwardKind = "relu"
+    qk_norm: bool = False  # queries and keys are normed before their product
+    window: int | None = None  # self-attention sees this many positions on each side; None: all
+    attention: Backend = "auto"  # which backend of attend() computes it
+
+    @property
+    def heads(self) -> HeadShape:
+        return HeadShape(
+            self.num_heads,
+            self.key_width or self.width // self.num_heads,
+            self.value_width or self.width // self.num_heads,
+            normed=self.qk_norm,
+            rotary=self.positions == "rotary",
+        )
+
+    def check(self) -> None:
+        between(self, 1, MAX_WIDTH, "width", "num_heads", "key_width", "value_width")
+        between(self, 1, 8 * MAX_WIDTH, "hidden")
+        between(self, 0, MAX_LAYERS, "num_layers")
+        between(self, 1, MAX_POSITIONS, "max_positions")
+        between(self, 0, MAX_POSITIONS, "window")
+        for name in ("dropout", "attention_dropout", "activation_dropout"):
+            below_one(self, name)
+        if self.width % self.num_heads and (self.key_width is None or self.value_width is None):
+            fits = max(self.width // self.num_heads, 1) * self.num_heads
+            raise ValueError(f"width is {self.width}, not a multiple of num_heads ({self.num_heads}); try {fits}")
+        if self.width % 2 or (self.positions == "rotary" and self.heads.key_width % 2):
+            raise ValueError(f"width is {self.width}; positions need an even width (and rotary ones, even heads)")
+        if self.attention == "varlen" and self.attention_dropout:
+            raise ValueError("attention is 'varlen', which has no attention_dropout; set one of them otherwise")
+
+
+class TransformerConfig(EncoderConfig, frozen=True):
+    """An encoder and a decoder. Defaults are the paper's base model."""
+
+    decoder_layers: int | None = None  # num_layers if unset
+    tie: Tie = "all"
+
+    def check(self) -> None:
+        super().check()
+        between(self, 0, MAX_LAYERS, "decoder_layers")
+
+
+PRESETS: dict[str, dict[str, object]] = {
+    "base": {},
+    "big": {"width": 1024, "hidden": 4096, "num_heads": 16, "dropout": 0.3},
+    "small": {"width": 512, "hidden": 1024, "num_heads": 4, "dropout": 0.3},
+    "tiny": {"width": 128, "hidden": 256, "num_heads": 4, "num_layers": 4, "dropout": 0.3},
+}
+
+
+class TransformerEncoder(nn.Module):
+    """The encoder of the paper over vectors: positions, dropout, layers."""
+
+    def __init__(self, config: EncoderConfig, model: Model) -> None:
+        super().__init__()
+        self.config = config
+        self.positions = Positions(config.positions, config.width, max_positions=config.max_positions)
+        self.dropout = Dropout(config.dropout, model.noise)
+        options = {**layer_options(config), "noise": model.noise}
+        self.layers: Stack[TransformerEncoderLayer] = Stack(
+            TransformerEncoderLayer(**options) for _ in range(config.num_layers)
+        )
+        # Post-norm layers end in a norm of their own.
+        self.norm = Norm(config.norm, config.width) if config.norm_order == "pre" else nn.Identity()
+
+    def forward(self, x_MD: Tensor, layout: Layout) -> Ragged:
+        x_MD = self.positions.add(x_MD, layout.positions, layout.longest)
+        x_MD = self.dropout(x_MD.to(stream_dtype(x_MD)))
+        mask = AttentionMask(layout, window=self.config.window)
+        for layer in self.layers:
+            x_MD = layer(x_MD, mask)
+        return Ragged(self.norm(x_MD), layout)
+
+
+class EncoderDecoder(TiedEmbeddings):
+    """An encoder stack, a decoder stack, and embeddings that may share one matrix."""
+
+    config: TransformerConfig
+
+    def __init__(
+        self, config: TransformerConfig | None = None, *, source_size: int, target_size: int, **options: Any
+    ) -> None:
+        config = make_config(TransformerConfig, config, options)
+        super().__init__(config.width, config.tie, source_size=source_size, target_size=target_size)
+        self.config = config
+        D = config.width
+        self.max_length = config.max_positions if config.positions == "learned" else None
+        self.source_positions = Positions(config.positions, D, max_positions=config.max_positions)
+        self.target_positions = Positions(config.positions, D, max_positions=config.max_positions)
+        self.dropout = Dropout(config.dropout, self.noise)
+        depth = config.num_layers if config.decoder_layers is None else config.decoder_layers
+        options = {**layer_options(config), "noise": self.noise}
+        self.encoder: Stack[TransformerEncoderLayer] = Stack(
+            TransformerEncoderLayer(**options) for _ in range(config.num_layers)
+        )
+        self.decoder: Stack[TransformerDecoderLayer] = Stack(TransformerDecoderLayer(**options) for _ in range(depth))
+        # Post-norm layers end in a norm of their own.
+        pre_norm = config.norm_order == "pre"
+        self.encoder_norm = Norm(config.norm, D) if pre_norm else nn.Identity()
+        self.decoder_norm = Norm(config.norm, D) if pre_norm else nn.Identity()
+
+    def encode(self, source: Ragged) -> Ragged:
+        layout = source.layout
+        x_MD = self._embed(
+            source.values, self.source_embedding, self.source_positions, layout.positions, layout.longest
+        )
+        mask = AttentionMask(layout, window=self.config.window)
+        for layer in self.encoder:
+            x_MD = layer(x_MD, mask)
+        return Ragged(self.encoder_norm(x_MD), layout)
+
+    @property
+    def static_shapes(self) -> bool:
+        """Whether our attention kernel supports these heads: it is the only backend that needs no lengths on the host."""
+        heads = self.config.heads
+        return (
+            self.config.attention in ("auto", "tiled")
+            and max(heads.key_width, heads.value_width) <= kernels.WIDEST_HEAD
+        )
+
+    def _through_decoder(
+        self, x_ND: Tensor, layout: Layout, memory: Ragged, *, causal: bool, also: Sequence[Tensor] = ()
+    ) -> Tensor:
+        """Return the decoder's output for these vectors: [N, D]. Every layer receives `also` as further arguments."""
+        own = AttentionMask(layout, causal=causal, window=self.config.window)
+        across = AttentionMask(layout, memory.layout)
+        for layer in self.decoder:
+            x_ND = layer(x_ND, memory.values, own, across, *also)
+        hidden_ND: Tensor = self.decoder_norm(x_ND)
+        return hidden_ND
+
+    def _embed(self, ids: Tensor, table: Tensor, positions: Positions, places: Tensor, longest: int) -> Tensor:
+        scale = math.sqrt(self.config.width)  # section 3.4
+        if kernels.usable(table) and positions.kind != "learned":
+            from regard.kernels.embedding import embed
+
+            drop = self.dropout.draw(table.device) if self.dropout.active else None
+            constants = positions.constants(longest)
+            places = places.expand(ids.shape).contiguous()
+            return embed(ids, table, places, constants, scale=scale, drop=drop, dtype=stream_dtype(table))
+        x_ND = positions.add(F.embedding(ids, table) * scale, places, longest)
+        return self.dropout(x_ND.to(stream_dtype(table)))
+
+    def _rotation(self, positions: Tensor) -> Rotation | None:
+        return Rotation(positions, self.config.heads.key_width) if self.config.positions == "rotary" else None
+
+
+def layer_options(config: EncoderConfig) -> dict[str, Any]:
+    """Return the arguments of a layer of this model, noise excepted."""
+    return {
+        "width": config.width,
+        "heads": config.heads,
+        "hidden": config.hidden,
+        "dropout": config.dropout,
+        "attention_dropout": config.attention_dropout,
+        "activation_dropout": config.activation_dropout,
+        "norm": config.norm,
+        "norm_order": config.norm_order,
+        "feed_forward": config.feed_forward,
+        "backend": config.attention,
+    }
 
 
 class Transformer(EncoderDecoder, StaticSeq2Seq[TransformerState, StaticState]):

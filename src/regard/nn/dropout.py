@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import kernels
-from regard.data.shuffle import shift_right, splitmix64
+from regard.data.shuffle import splitmix64, unsigned_shift
 from regard.errors import ConfigError
 from regard.kernels import Drop
 
@@ -26,7 +26,7 @@ _ODD = 0x9E3779B97F4A7C15 - 2**64
 def hashed(count: int, seed: Tensor, site: int) -> Tensor:
     """Return numbers in [0, 1), made of a seed on a device and a number of a site by SplitMix64 (Steele et al. 2014)."""
     bits = torch.arange(count, device=seed.device) * _ODD + (seed.long() * 2**32 + site * 2**16)
-    return shift_right(splitmix64(bits), 11).double() * 2.0**-53
+    return unsigned_shift(splitmix64(bits), 11).double() * 2.0**-53
 
 
 class Noise:

@@ -1,4 +1,10 @@
-"""Linear layers: several projections in one matrix, and the output layer.
+"""Linear layers, the output layer, and their matrices as search on a CPU uses them.
+
+A `PackedMatrix` is laid out for few rows (`kernels.cpu`). An `Int8Matrix` multiplies 8-bit integers, up to three times as
+fast as float32 (LOG.md, "On a Neoverse N1"). Each of its rows has a scale, computed once; each row of the input has one,
+computed for every product. Sums of integer products are exact, so a row of the result does not depend on the other rows of
+the batch. (The float32 parts of a model do, in the last digit, and a number halfway between two integers may then be
+rounded the other way.)
 
 Shapes: N rows, D width in, F width out, V vocabulary.
 """
@@ -12,18 +18,22 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import kernels
+from regard.errors import ConfigError
+from regard.kernels import cpu
+from regard.kernels.cpu.build import built
 from regard.nn.device import cast_weight, product_dtype
-from regard.nn.int8 import Int8Matrix
-from regard.nn.packed import PackedMatrix
 
 FEW_ROWS = 64 if torch.backends.mkl.is_available() else 128  # measured on a Xeon, and on a Neoverse N1
 
 
 class Linear(nn.Linear):
-    """Several projections in one matrix. Each is initialized as if it stood alone (Xavier); biases are zero."""
+    """Several projections in one matrix. Each is initialized as if it stood alone (Xavier); biases are zero.
 
-    def __init__(self, width_in: int, widths_out: Sequence[int], *, bias: bool) -> None:
-        self.widths_out = list(widths_out)
+    `hidden` is False for a layer that reads inputs or scores outputs. Muon updates hidden layers only.
+    """
+
+    def __init__(self, width_in: int, widths_out: Sequence[int], *, bias: bool, hidden: bool = True) -> None:
+        self.widths_out, self.hidden = list(widths_out), hidden
         super().__init__(width_in, sum(widths_out), bias=bias)
         self.for_search: PackedMatrix | Int8Matrix | None = None  # the weight in the layout for search
 
@@ -78,3 +88,95 @@ def logits_of(hidden_ND: Tensor, weight_VD: Tensor) -> Tensor:
     if torch.is_inference_mode_enabled() and not hidden_ND.is_cuda and hidden_ND.size(0) <= FEW_ROWS:
         return torch.mm(weight_VD, hidden_ND.t().contiguous()).t()
     return F.linear(hidden_ND, weight_VD)
+
+
+class PackedMatrix:
+    """A float32 matrix [F, D], packed at its first product. It is then in memory twice.
+
+    A row of a product does not depend on the other rows. A single row is multiplied by PyTorch, and may differ in the last
+    digit.
+    """
+
+    @classmethod
+    def of(cls, weight_FD: Tensor) -> PackedMatrix | None:
+        """Return the matrix if there are kernels for it, else None."""
+        fits = weight_FD.dtype is torch.float32 and weight_FD.device.type == "cpu"
+        return cls(weight_FD.detach()) if fits and built().library is not None else None
+
+    def __init__(self, weight_FD: Tensor) -> None:
+        self.weight = weight_FD
+        self.numbers: Tensor | None = None
+
+    def fits(self, x_ND: Tensor) -> bool:
+        """Return whether this is faster for these rows. A single row is a product with a vector, which PyTorch does well."""
+        return x_ND.size(0) > 1 and cpu.usable(x_ND) and torch.get_num_threads() == 1
+
+    def times(self, x_ND: Tensor, bias_F: Tensor | None = None, *, relu: bool = False) -> Tensor:
+        """Return xWᵀ + b, or max(0, xWᵀ + b): [N, F]."""
+        (N, D), (F, width) = x_ND.shape, self.weight.shape
+        assert width == D and x_ND.dtype is torch.float32, (x_ND.shape, x_ND.dtype, self.weight.shape)
+        numbers = self._pack() if self.numbers is None else self.numbers
+        self.numbers = numbers  # two threads may both set it; each uses its own copy
+        x_ND = x_ND if x_ND.stride(1) == 1 else x_ND.contiguous()
+        out_NF = x_ND.new_empty(N, F)
+        enough = cpu.library().times(
+            *(x_ND.data_ptr(), x_ND.stride(0), numbers.data_ptr(), None if bias_F is None else bias_F.data_ptr()),
+            *(relu, out_NF.data_ptr(), N, D, F),
+        )
+        if not enough:
+            raise MemoryError(f"no memory for a product of {N} rows")
+        return out_NF
+
+    def _pack(self) -> Tensor:
+        (F, D), panel = self.weight.shape, cpu.library().panel()
+        numbers = self.weight.new_empty(-(-F // panel) * panel * D)
+        cpu.library().pack(self.weight.data_ptr(), *self.weight.stride(), numbers.data_ptr(), D, F)
+        return numbers
+
+
+FEWEST = 2**17  # entries of the smallest matrix for which quantizing the input pays
+LARGEST = 127
+
+
+def refuse_without_int8(device: torch.device) -> None:
+    """Raise ConfigError if 8-bit products are not available on this device."""
+    if device.type != "cpu":
+        raise ConfigError(f"8-bit integers are for a CPU, and this is {device.type}; leave out int8, or use device=cpu")
+    if not torch.backends.mkldnn.is_available():
+        raise ConfigError("8-bit integers need a PyTorch with oneDNN, which this one does not have; leave out int8")
+
+
+class Int8Matrix:
+    """A matrix [F, D] of 8-bit integers."""
+
+    @classmethod
+    def of(cls, weight_FD: Tensor) -> Int8Matrix | None:
+        """Return the matrix as integers if it is large enough to be faster for any number of rows, else None."""
+        return cls(weight_FD) if weight_FD.numel() >= FEWEST else None
+
+    def __init__(self, weight_FD: Tensor) -> None:
+        weight_FD = weight_FD.detach().float().contiguous()  # row-major: qlinear_prepack packs another order wrongly
+        largest_F1 = _largest(weight_FD)
+        integers_FD = (weight_FD * (LARGEST / largest_F1)).round_().to(torch.int8)
+        self.packed = torch.ops.onednn.qlinear_prepack(integers_FD, None)
+        self.scale_F = largest_F1[:, 0] / LARGEST**2
+        self.one, self.zero = torch.ones(1), torch.zeros(1, dtype=torch.int64)
+
+    def fits(self, x_ND: Tensor) -> bool:
+        """Return True: used for any number of rows, so that results do not depend on the batch size."""
+        return True
+
+    def times(self, x_ND: Tensor, bias_F: Tensor | None = None, *, relu: bool = False) -> Tensor:
+        """Return xWᵀ + b, or max(0, xWᵀ + b), in float32: [N, F]."""
+        largest_N1 = _largest(x_ND)
+        integers_ND = (x_ND * (LARGEST / largest_N1)).round_().to(torch.int8)
+        sums_NF = torch.ops.onednn.qlinear_pointwise(
+            *(integers_ND, 1.0, 0), *(self.packed, self.one, self.zero), None, *(1.0, 0, torch.float32), "none", [], ""
+        ).mul_(largest_N1)
+        out_NF = sums_NF.mul_(self.scale_F) if bias_F is None else torch.addcmul(bias_F, sums_NF, self.scale_F)
+        return out_NF.relu_() if relu else out_NF
+
+
+def _largest(x_ND: Tensor) -> Tensor:
+    """Return the largest magnitude of each row: [N, 1]. A row of zeros gets a tiny number, so that 127 over it is finite."""
+    return x_ND.abs().amax(dim=-1, keepdim=True).clamp_(min=1e-30)

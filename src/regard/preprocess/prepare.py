@@ -16,15 +16,24 @@ from typing import Any
 import msgspec
 
 from regard.config import Bitext, Recipe, TokenizerConfig
-from regard.data.columns import Column
-from regard.data.lengths import LengthTable
+from regard.data.columns import Column, LengthTable
 from regard.data.pair_store import SETTINGS, STORE, VERSION, PairStore, Shard, StoreInfo, shard_name
 from regard.errors import CheckpointError, ConfigError, DataError
-from regard.preprocess import pair_stream
-from regard.preprocess.pair_stream import chunks_of, first_sample, map_in_background, spread_sample
-from regard.preprocess.shards import EncodedChunk, ShardInfo, ShardWriter, TextHash, finished_shards
-from regard.storage.folder import Folder, is_temporary
+from regard.preprocess import shards
+from regard.preprocess.shards import (
+    EncodedChunk,
+    ShardInfo,
+    ShardWriter,
+    TextHash,
+    chunks_of,
+    finished_shards,
+    first_sample,
+    map_in_background,
+    spread_sample,
+)
+from regard.storage.folder import Folder
 from regard.storage.manifest import check_folder, manifest_digest, staged
+from regard.storage.resumable import ResumableFolder
 from regard.text.bitext import STDIN, stream_bitext, text_files
 from regard.text.corpus import Pair
 from regard.text.tokenizer import TOKENIZERS, Tokenizers, load_tokenizers, train_tokenizers
@@ -54,16 +63,17 @@ def prepare(
     """Return the store of a recipe's training pairs in the folder `out`, after making or completing it if necessary."""
     text = recipe.data.train
     settings = _settings(recipe, folders)
-    folder = Folder(out)
+    folder = ResumableFolder(out, settings=SETTINGS, early=("tokenizer",))
+    folder.refuse_foreign()
     _refuse_other_settings(folder, settings)
     if folder.has_file(STORE):
         return PairStore(out)
-    with folder.locked(busy=f"another process is preparing {out}; wait for it, or name another folder with --out"):
+    with folder.opened() as stored:
         done = finished_shards(folder)
         _remove_unfinished(folder, len(done))
         pairs: Iterator[Pair]
         if done:
-            total = _read_settings(folder).get("pairs")
+            total = None if stored is None else stored.get("pairs")
             tokenizers = _load_tokenizers(folder)
             pairs = stream_bitext(text, folders=folders)
         else:
@@ -95,33 +105,21 @@ def _settings(recipe: Recipe, folders: list[Path]) -> dict[str, Any]:
     }
 
 
-def _read_settings(out: Folder) -> dict[str, Any]:
-    found = out.load_json(SETTINGS)
-    if not isinstance(found, dict) or not isinstance(found.get("pairs", 0), int | None):
-        raise CheckpointError(f"{out.path / SETTINGS} is damaged: it is not what was written")
-    return found
-
-
-def _refuse_other_settings(out: Folder, settings: dict[str, Any]) -> None:
-    if not out.has_file(SETTINGS):
-        found = [out.name] if out.path.is_file() else out.names()
-        if any(not name.startswith(".") and name != "tokenizer" for name in found):
-            raise ConfigError(f"{out} exists and is not a store; name another folder with --out")
+def _refuse_other_settings(out: ResumableFolder, settings: dict[str, Any]) -> None:
+    stored = out.stored_settings()
+    if stored is None:
         return
-    before, now = flat_table(_read_settings(out)), flat_table(settings)
-    changed = [f"{key}: {before.get(key)} -> {now[key]}" for key in now if before.get(key) != now[key]]
-    if changed:
-        raise ConfigError(
-            f"{out} holds a store with other settings ({'; '.join(changed)}); name another folder with --out, "
-            "or use the settings that it was started with"
-        )
+    # The number of pairs is written with the settings, but is not one.
+    if not isinstance(stored.pop("pairs", None), int | None):
+        raise CheckpointError(f"{out.path / SETTINGS} is damaged: it is not what was written")
+    out.refuse_changes(flat_table(stored), flat_table(settings))
 
 
 def _remove_unfinished(out: Folder, intact: int) -> None:
-    """Remove temporary files of a killed process, and everything after the intact shards."""
+    """Remove everything after the intact shards."""
     kept = {shard_name(number) for number in range(intact)}
     for name in out.names():
-        if is_temporary(name) or (name.startswith("shard-") and name not in kept):
+        if name.startswith("shard-") and name not in kept:
             out.remove(name)
 
 
@@ -136,7 +134,7 @@ def _train_tokenizers(
     else:
 
         def count_pairs(count: int) -> None:
-            if count % pair_stream.CHUNK_PAIRS == 0:
+            if count % shards.CHUNK_PAIRS == 0:
                 report(PrepareProgress("reading and checking", count, None))
 
         sample, total = spread_sample(pairs, count_pairs)
@@ -213,14 +211,14 @@ def id_types(tokenizers: Tokenizers) -> tuple[str, str]:
 
 def _finish(out: Folder, tokenizers: Tokenizers, tokenizer: dict[str, Any]) -> None:
     """Write store.json, which marks the store as complete."""
-    shards = finished_shards(out)
-    lengths = sum((LengthTable.from_rows(shard.lengths) for shard in shards), LengthTable.from_rows([]))
+    finished = finished_shards(out)
+    lengths = sum((LengthTable.from_rows(shard.lengths) for shard in finished), LengthTable.from_rows([]))
     totals = lengths.upto()
     source_tokens, target_tokens = totals.tokens
     source_ids, target_ids = id_types(tokenizers)
     entries = [
         Shard(shard.pairs, shard.source_tokens, shard.target_tokens, manifest_digest(out / shard_name(number)))
-        for number, shard in enumerate(shards)
+        for number, shard in enumerate(finished)
     ]
     info = StoreInfo(
         version=VERSION,

@@ -1,25 +1,101 @@
-"""Writing the shards of a store, and reading the descriptions of finished ones."""
+"""The shards of a store: chunks of pairs, encoded in the background, written, and found again."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from io import BufferedWriter
+from itertools import chain
 from types import TracebackType
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 import numpy as np
 
-from regard.data.columns import Column
-from regard.data.lengths import LengthTable
+from regard.data.columns import Column, LengthTable
 from regard.data.pair_store import SIDES, shard_name
 from regard.data.shard_file import OFFSETS
 from regard.errors import CheckpointError
 from regard.storage.folder import SMALL, Folder
 from regard.storage.manifest import check_folder, staged
 from regard.text.corpus import Pair
+
+# Limits in characters, over both sides, bound the memory for long sentences.
+SAMPLE_PAIRS = 1_000_000
+SAMPLE_CHARS = 200_000_000
+CHUNK_PAIRS = 2**14
+CHUNK_CHARS = 2**23
+READ_AHEAD = 2  # chunks that are read while one is encoded
+
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
+
+
+def spread_sample(
+    pairs: Iterator[Pair], progress: Callable[[int], None] = lambda count: None
+) -> tuple[list[Pair], int]:
+    """Return pairs spread evenly over a stream, and the length of the stream. The sample is always the same.
+
+    `progress` is called with the number of pairs read. When the sample is full, every other pair of it is dropped, and from
+    then on half as many pairs are added.
+    """
+    kept: list[Pair] = []
+    count, stride, chars = 0, 1, 0
+    for count, pair in enumerate(pairs, start=1):
+        if count % stride:
+            continue
+        kept.append(pair)
+        chars += len(pair.source) + len(pair.target)
+        while len(kept) > 1 and (len(kept) > SAMPLE_PAIRS or chars > SAMPLE_CHARS):
+            kept, stride = kept[1::2], stride * 2
+            chars = sum(len(pair.source) + len(pair.target) for pair in kept)
+        progress(count)
+    return kept, count
+
+
+def first_sample(pairs: Iterator[Pair]) -> tuple[list[Pair], Iterator[Pair]]:
+    """Return the first pairs of a stream that can be read only once, and the complete stream."""
+    kept: list[Pair] = []
+    chars = 0
+    for pair in pairs:
+        kept.append(pair)
+        chars += len(pair.source) + len(pair.target)
+        if len(kept) >= SAMPLE_PAIRS or chars > SAMPLE_CHARS:
+            break
+    return kept, chain(kept, pairs)
+
+
+def chunks_of(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
+    """Yield the pairs in chunks of at most CHUNK_PAIRS."""
+    chunk: list[Pair] = []
+    chars = 0
+    for pair in pairs:
+        chunk.append(pair)
+        chars += len(pair.source) + len(pair.target)
+        if len(chunk) == CHUNK_PAIRS or chars >= CHUNK_CHARS:
+            yield chunk
+            chunk, chars = [], 0
+    if chunk:
+        yield chunk
+
+
+def map_in_background(work: Callable[[Argument], Result], items: Iterable[Argument]) -> Iterator[Result]:
+    """Yield work(item) for each item, in order. A thread works while the next items are read.
+
+    One thread is enough, because SentencePiece uses all cores and, like hashing, releases the interpreter lock.
+    """
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        waiting: deque[Future[Result]] = deque()
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > READ_AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
 
 ShardCount = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 

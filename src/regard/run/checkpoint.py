@@ -11,9 +11,17 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError
-from regard.run.machine import memory_left
-from regard.run.quantize import WeightKind, dequantize, dequantized_shapes, quantize
-from regard.run.tensor_file import MAX_HEADER, read_header, read_tensors, write_tensors
+from regard.nn.device import memory_left
+from regard.run.tensor_file import (
+    MAX_HEADER,
+    WeightKind,
+    dequantize,
+    dequantized_shapes,
+    quantize,
+    read_header,
+    read_tensors,
+    write_tensors,
+)
 from regard.storage.folder import Folder
 from regard.storage.manifest import check_folder, staged
 

@@ -10,6 +10,8 @@ runs/NAME/
   final/                      weights.safetensors, counters.json, manifest.json; exists when training has finished
   card.json, card.md          the card of the run, written by `regard card`
   report.html                 the report of the run, for a browser
+
+Runs by the name that a user types: a folder, or a pretrained model that comes with the package.
 """
 
 from __future__ import annotations
@@ -17,16 +19,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
 from regard.config import Recipe
-from regard.errors import CheckpointError, ConfigError
+from regard.errors import CheckpointError, ConfigError, did_you_mean
 from regard.run.checkpoint import Checkpoint, Shapes, read_checkpoint, write_checkpoint
 from regard.run.log import LOG, append_event, read_events, rewind_log, sync_log
-from regard.run.quantize import WeightKind
+from regard.run.tensor_file import WeightKind
 from regard.storage.folder import LOCK, SMALL, Folder, is_leftover, parse_json
 from regard.storage.manifest import (
     MANIFEST,
@@ -47,10 +50,11 @@ CARD_JSON, CARD_PAGE, REPORT = "card.json", "card.md", "report.html"
 MAX_RECIPE = 2**17  # bytes, because TOML parsers are slow
 
 
-class Saveable(Protocol):
-    """An object that writes its own files into a folder, such as tokenizers."""
+class Codec(Protocol):
+    """How text becomes numbers and back: tokenizers, labels, or nothing."""
 
-    def save(self, folder: Folder) -> None: ...
+    def save(self, folder: Folder) -> None:
+        """Write the codec's files; `Task.load_codec` reads them."""
 
 
 class RunFolder:
@@ -80,7 +84,7 @@ class RunFolder:
         return self
 
     def create(
-        self, recipe: Recipe, codec: Saveable, corpus: Mapping[str, Any], extras: Mapping[str, str] | None = None
+        self, recipe: Recipe, codec: Codec, corpus: Mapping[str, Any], extras: Mapping[str, str] | None = None
     ) -> None:
         """Create the run. The recipe, which makes a folder a run, is written last, with `extras` such as cards."""
         if self.checkpoints():
@@ -288,3 +292,21 @@ def _as_toml(recipe: Recipe) -> bytes:
 
 def _step_name(step: int) -> str:
     return f"step-{step:08d}"
+
+
+def pretrained_models() -> dict[str, Path]:
+    """Return the folders of the models that come with the package, by name."""
+    parent = Path(str(files("regard"))) / "shipped"
+    return {path.parent.name: path.parent for path in sorted(parent.glob("*/recipe.toml"))}
+
+
+def find_run(name: Path | str) -> RunFolder:
+    """Return the run in this folder, or the pretrained model of this name."""
+    run = RunFolder(name)
+    if run.exists:
+        return run
+    models = pretrained_models()
+    if str(name) in models:
+        return RunFolder(models[str(name)])
+    known = f", and no pretrained model has this name ({did_you_mean(str(name), models)})" if models else ""
+    raise CheckpointError(f"{name} is not a run folder (it has no recipe.toml){known}; train one with: regard train")

@@ -1,8 +1,11 @@
-"""Reading and writing of safetensors files.
+"""Reading and writing of safetensors files, and weights stored in fewer bytes.
 
 The format: 8 bytes with the length of the header, the header (JSON with the type, shape and position of each tensor), then
 the bytes of all tensors. `read_header` reads shapes without allocating the tensors, so that callers can check them first.
 The safetensors library opens files by path, but files of a run are untrusted and opened by `regard.storage` only.
+
+Weights are stored as float32, float16, or int8 with one scale per row: an int8 matrix NAME has a vector NAME.scale, and row
+r is integers[r] * scale[r]. Vectors are then stored as float16.
 """
 
 from __future__ import annotations
@@ -12,12 +15,12 @@ import math
 import os
 from collections.abc import Mapping
 from io import BufferedReader
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from regard.errors import CheckpointError
+from regard.errors import CheckpointError, ConfigError
 from regard.storage.folder import MIB, Folder, parse_json
 
 TYPES = {
@@ -121,3 +124,54 @@ def _entry(value: Any, origin: str) -> TensorInfo:
             if valid and end - begin == math.prod(shape) * _DTYPES[dtype].itemsize and 0 <= begin <= end:
                 return TensorInfo(_DTYPES[dtype], torch.Size(shape), begin, end)
     raise CheckpointError(f"{origin} does not describe a tensor")
+
+
+WeightKind = Literal["float32", "float16", "int8"]
+SCALE = ".scale"
+
+
+def quantize(weights: Mapping[str, Tensor], kind: WeightKind) -> dict[str, Tensor]:
+    """Return the tensors to store."""
+    if kind == "float32":
+        return dict(weights)
+    stored = {}
+    for name, weight in weights.items():
+        if kind == "float16" or weight.dim() < 2:
+            stored[name] = weight.to(torch.float16)
+            if not stored[name].isfinite().all():
+                raise ConfigError(f"{name} has values too large for float16; store float32")
+            continue
+        scale = weight.float().abs().amax(dim=1).clamp(min=1e-12) / 127
+        stored[name] = (weight.float() / scale[:, None]).round().to(torch.int8)
+        stored[name + SCALE] = scale
+    return stored
+
+
+def dequantized_shapes(stored: Mapping[str, tuple[torch.dtype, torch.Size]]) -> dict[str, torch.Size]:
+    """Return the shapes that `dequantize` would return for these types and shapes.
+
+    Raise CheckpointError if a scale is missing.
+    """
+    shapes = {}
+    for name, (dtype, shape) in stored.items():
+        if dtype is torch.int8 and stored.get(name + SCALE) != (torch.float32, shape[:1]):
+            raise CheckpointError(f"{name[:80]!r} is stored as int8 without one scale per row")
+        if not (name.endswith(SCALE) and stored.get(name.removesuffix(SCALE), (None,))[0] is torch.int8):
+            shapes[name] = shape
+    return shapes
+
+
+def dequantize(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights for computation: float16 and int8 tensors are converted to float32."""
+    weights = {}
+    for name, tensor in stored.items():
+        if name.endswith(SCALE) and _is_int8(stored.get(name.removesuffix(SCALE))):
+            continue
+        if _is_int8(tensor):
+            tensor = tensor.float() * stored[name + SCALE][:, None]
+        weights[name] = tensor.float() if tensor.dtype == torch.float16 else tensor
+    return weights
+
+
+def _is_int8(tensor: Tensor | None) -> bool:
+    return tensor is not None and tensor.dtype == torch.int8

@@ -13,8 +13,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from regard.serve.access import client_address
-from regard.serve.limits import Limits
+from regard.serve.access import Limits, client_address
 from regard.serve.middleware import HEALTH, send_error
 
 SPARE = 16  # connections beyond the limits, which get only /health

@@ -12,7 +12,7 @@ import msgspec
 
 from regard.decoding.translator import Translation
 from regard.errors import DecodeError
-from regard.serve.jobs import QueueItem
+from regard.serve.fair_queue import QueueItem
 from regard.serve.worker_process import WorkerFailed, WorkerProcess
 
 POLL_SECONDS = 0.1  # between checks whether a running batch is still wanted

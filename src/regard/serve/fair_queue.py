@@ -1,4 +1,4 @@
-"""A queue that is fair between clients, and between the jobs of one client.
+"""Jobs (the sentences of one request), and a queue of them that is fair between clients and between the jobs of a client.
 
 Fair queueing with virtual time (Demers, Keshav and Shenker 1989; Goyal, Vin and Cheng 1996) at two levels. Every client
 has a virtual time that advances by the cost of the items taken from it. The client with the smallest virtual time is
@@ -6,19 +6,101 @@ served next, and the same rule applies to its jobs. A new client starts at the s
 that each client would get if all shared equally. So a short job waits for about one sentence of every other client, not
 for all of their work, and a long job gets its share no matter how many short ones arrive.
 
-Not thread-safe.
+The queue is not thread-safe.
 """
 
 from __future__ import annotations
 
 import heapq
+import itertools
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-from regard.serve.jobs import QueueItem, TranslationJob
+from regard.config import SearchOptions
+
+JobKind = Literal["translate", "look", "stream"]
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A source sentence and its worst-case cost."""
+
+    text: str
+    cost: int
+
+
+def ignore_partial(text: str) -> None:
+    """Ignore partial results."""
+
+
+@dataclass(eq=False)
+class TranslationJob:
+    """The sentences of one request, and the future of its result."""
+
+    client: str
+    model: str
+    options: SearchOptions
+    sentences: Sequence[Sentence]
+    deadline: float  # by time.monotonic
+    kind: JobKind = "translate"
+    arguments: dict[str, Any] = field(default_factory=dict)  # of a look
+    on_partial: Callable[[str], None] = ignore_partial  # gets the text so far of a stream, on an executor's thread
+    number: int = field(default_factory=lambda: next(_numbers))
+    future: Future[list[Any]] = field(default_factory=Future)
+    results: dict[int, Any] = field(default_factory=dict)  # by sentence number
+
+    def __post_init__(self) -> None:
+        self.cost = sum(one.cost for one in self.sentences)
+
+    @property
+    def done(self) -> bool:
+        """Whether the job has its result, has failed or was cancelled."""
+        return self.future.done()
+
+    def deliver(self, number: int, result: Any) -> None:
+        """Store the result of one sentence; complete the future with the last one."""
+        self.results[number] = result
+        if len(self.results) == len(self.sentences):
+            with suppress(InvalidStateError):  # cancelled in the meantime
+                self.future.set_result([self.results[one] for one in range(len(self.sentences))])
+
+    def fail(self, error: Exception) -> None:
+        """Complete the future with this error, unless it is complete already."""
+        with suppress(InvalidStateError):
+            self.future.set_exception(error)
+
+
+@dataclass(eq=False)
+class QueueItem:
+    """One sentence of a job, on its way through the queue and a worker."""
+
+    job: TranslationJob
+    number: int  # of the sentence in the job
+    failures: int = 0  # workers that failed while they translated it
+    preemptions: int = 0  # times that it was stopped in favour of shorter items
+
+    @property
+    def text(self) -> str:
+        return self.job.sentences[self.number].text
+
+    @property
+    def cost(self) -> int:
+        return self.job.sentences[self.number].cost
+
+    @property
+    def group(self) -> Hashable:
+        """Items with equal groups can be translated in one batch."""
+        if self.job.kind != "translate":
+            return self.job.number
+        return self.job.model, self.job.options, self.failures
+
 
 WINDOW = 4  # candidates considered per place in a batch, so that items of similar cost can be chosen
 

@@ -30,8 +30,8 @@ def add_libretranslate(app: FastAPI, service: Service) -> None:
             detected = (await _detect(service, context, " ".join(texts)))[0]
             source = detected["language"]
         served = _find_model(service, source, target)
-        beam = max(served.translator.config.beam, alternatives + 1)
-        options = served.translator.config.replace(beam=min(beam, service.limits.beam), nbest=alternatives + 1)
+        beam = max(served.translator.options.beam, alternatives + 1)
+        options = served.translator.options.replace(beam=min(beam, service.limits.beam), nbest=alternatives + 1)
         translations: list[str] = []
         others: list[list[str]] = []
         for split_text, found in await service.translate(context, served, texts, options):
@@ -148,7 +148,7 @@ async def _detect(service: Service, context: RequestContext, text: str) -> list[
     scores: dict[str, float] = {}
     for served in service.models.values():
         if served.languages and text.strip():
-            options = served.translator.config.replace(beam=1, length_penalty=1.0)
+            options = served.translator.options.replace(beam=1, length_penalty=1.0)
             ((_, found),) = await service.translate(context, served, [text[:300]], options)
             score = sum(best[0].score for best in found) / max(1, len(found))
             scores[served.languages[0]] = max(score, scores.get(served.languages[0], -math.inf))

@@ -12,8 +12,7 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 
-from regard.serve.access import Access
-from regard.serve.limits import Limits
+from regard.serve.access import Access, Limits
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "

@@ -12,14 +12,13 @@ from typing import Any
 import torch
 
 from regard import api
-from regard.decoding.hypotheses import SearchOptions
+from regard.config import SearchOptions
 from regard.decoding.translator import Translator
 from regard.errors import ConfigError
-from regard.nn.int8 import refuse_without_int8
-from regard.run.folder import RunFolder
-from regard.run.pretrained import find_run, pretrained_models
-from regard.serve.jobs import Sentence
-from regard.serve.limits import sentence_cost
+from regard.nn.linear import refuse_without_int8
+from regard.run.folder import RunFolder, find_run, pretrained_models
+from regard.serve.access import sentence_cost
+from regard.serve.fair_queue import Sentence
 from regard.serve.sentences import SplitText, split_sentences
 
 _PAIR = re.compile(r"(?:^|[^a-z])([a-z]{2})-([a-z]{2})$")

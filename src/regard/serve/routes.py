@@ -1,14 +1,23 @@
-"""The routes of our API, health checks and metrics. `libretranslate` has those for clients of LibreTranslate."""
+"""The routes of our API, streams as server-sent events, health checks and metrics.
+
+`libretranslate` has the routes for clients of LibreTranslate.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 
-from regard.decoding.hypotheses import SearchOptions
+from regard.config import SearchOptions
+from regard.errors import RegardError
+from regard.serve.fair_queue import Sentence, TranslationJob
 from regard.serve.models import ServedModel
 from regard.serve.schema import (
     BaseRequest,
@@ -21,14 +30,74 @@ from regard.serve.schema import (
     TranslateRequest,
     TranslateResponse,
 )
-from regard.serve.service import Service
-from regard.serve.streaming import TranslationStream
+from regard.serve.sentences import SplitText
+from regard.serve.service import RequestContext, Service
 from regard.text.tokenizer import BOS, EOS
+
+
+@dataclass
+class TranslationStream:
+    """One text, translated sentence by sentence; each sentence is one job."""
+
+    service: Service
+    context: RequestContext
+    served: ServedModel
+    options: SearchOptions
+    split_text: SplitText
+    sentences: list[Sentence]
+    done: list[str] = field(default_factory=list)  # finished translations
+
+    async def events(self) -> AsyncIterator[str]:
+        """Yield an event with the text so far after each token, and a last one with `"done": true`."""
+        try:
+            for sentence in self.sentences:
+                async for text in self._partial_texts(sentence):
+                    yield _event({"text": self._text_so_far(text)})
+            yield _event({"text": self.split_text.join(self.done), "done": True})
+        except HTTPException as problem:
+            yield _event({"error": str(problem.detail), "done": True})
+        except RegardError as problem:
+            yield _event({"error": str(problem), "done": True})
+
+    async def _partial_texts(self, sentence: Sentence) -> AsyncIterator[str]:
+        """Yield the translation of one sentence after each token."""
+        loop = asyncio.get_running_loop()
+        updates: asyncio.Queue[str | None] = asyncio.Queue()  # None: the job is done
+
+        def on_partial(text: str) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(updates.put_nowait, text)
+
+        job = TranslationJob(
+            self.context.client,
+            self.served.name,
+            self.options,
+            [sentence],
+            self.context.deadline,
+            "stream",
+            on_partial=on_partial,
+        )
+        running = asyncio.ensure_future(self.service.run(self.context, job))
+        running.add_done_callback(lambda _: updates.put_nowait(None))
+        try:
+            while (text := await updates.get()) is not None:
+                yield text
+            (translation,) = await running
+            self.done.append(translation)
+        finally:
+            running.cancel()
+
+    def _text_so_far(self, text: str) -> str:
+        return "".join(space + one for space, one in zip(self.split_text.spaces, [*self.done, text], strict=False))
+
+
+def _event(data: dict[str, Any]) -> str:
+    return f"data: {json.dumps(data, ensure_ascii=False)}\n\n"
 
 
 def options_of(served: ServedModel, body: BaseRequest, **more: int) -> SearchOptions:
     """Return the recipe's search options, overridden by those of the request."""
-    return served.translator.config.replace(**body.search(), **more)
+    return served.translator.options.replace(**body.search(), **more)
 
 
 def add_api(app: FastAPI, service: Service) -> None:
@@ -38,7 +107,7 @@ def add_api(app: FastAPI, service: Service) -> None:
     async def translate(request: Request, body: TranslateRequest) -> TranslateResponse:
         """Translate one text or several."""
         context, served = service.authorize(request), service.find_model(body.model)
-        beam = max(body.beam or served.translator.config.beam, body.nbest)
+        beam = max(body.beam or served.translator.options.beam, body.nbest)
         options = options_of(served, body.model_copy(update={"beam": min(beam, service.limits.beam)}))
         texts = body.text if isinstance(body.text, list) else [body.text]
         return TranslateResponse(

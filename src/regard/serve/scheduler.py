@@ -12,10 +12,9 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
 
+from regard.serve.access import Limits
 from regard.serve.executor import Executor
-from regard.serve.fair_queue import FairQueue
-from regard.serve.jobs import QueueItem, TranslationJob
-from regard.serve.limits import Limits
+from regard.serve.fair_queue import FairQueue, QueueItem, TranslationJob
 from regard.serve.worker_process import WorkerFailed, WorkerProcess
 
 MIN_SHARED = 8  # sentences that are not split between workers: a step costs almost the same for fewer

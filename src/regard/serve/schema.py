@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from regard.config import SearchOptions
-from regard.serve.limits import Limits
+from regard.serve.access import Limits
 
 LIMITS = Limits()
 

@@ -12,13 +12,12 @@ from typing import Any, TypeVar
 from fastapi import Request
 from starlette.exceptions import HTTPException
 
-from regard.decoding.hypotheses import SearchOptions
+from regard.config import SearchOptions
 from regard.decoding.translator import Translation
 from regard.explain.trace import MAX_CONTINUED_TOKENS
-from regard.serve.access import Access, client_address
+from regard.serve.access import Access, Limits, client_address
 from regard.serve.executor import TaskFailed
-from regard.serve.jobs import Sentence, TranslationJob
-from regard.serve.limits import Limits
+from regard.serve.fair_queue import Sentence, TranslationJob
 from regard.serve.middleware import Metrics
 from regard.serve.models import ServedModel
 from regard.serve.scheduler import ClientLimitExceeded, QueueFull, Scheduler, SchedulerClosed

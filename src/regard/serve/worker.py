@@ -65,7 +65,7 @@ class Channel:
 
 def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> None:
     """Run one task and send its results."""
-    from regard.decoding.hypotheses import SearchOptions
+    from regard.config import SearchOptions
     from regard.errors import Cancelled, DeadlineExceeded
 
     number, ends = task["id"], time.monotonic() + task["seconds"]
@@ -85,14 +85,14 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
         for some in translator.each(task["sentences"], options=options, check=check):
             send_ready([(place, [[one.text, one.score] for one in best]) for place, best in some])
     elif task["kind"] == "look":
-        from regard.explain.page import packed
+        from regard.explain.report import packed
         from regard.explain.trace import trace_translation
 
         (text,) = task["sentences"]
         trace = trace_translation(translator, text, options=options, check=check, **task["arguments"])
         send_ready([(0, packed(trace))])
     else:
-        from regard.decoding.greedy_search import stream_greedy
+        from regard.decoding.beam_search import stream_greedy
         from regard.models.base import Seq2Seq
         from regard.text.tokenizer import EOS
 

@@ -2,7 +2,8 @@
 
 The settings file is written first: a later command resumes the folder only if its settings are equal. Parts are written
 atomically, so a part that exists is intact and is not computed again. The file that marks the folder as complete is
-written last. Distilled corpora (`distilling`) and sharded translations (`cluster.output`) are such folders.
+written last. Stores of ids (`preprocess`), distilled corpora (`distilling`) and sharded translations (`cluster.output`) are
+such folders.
 """
 
 from __future__ import annotations

@@ -12,25 +12,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from regard.config import Recipe
+from regard.config import Recipe, SearchOptions
 from regard.data.batch import Batch
-from regard.data.batching import Indices
-from regard.data.columns import Columns, Dataset
-from regard.decoding.hypotheses import SearchOptions
+from regard.data.columns import Columns, Dataset, Indices
 from regard.errors import ConfigError, DecodeError
 from regard.explain.trace import Trace
 from regard.models.base import Model
+from regard.run.folder import Codec
 from regard.storage.folder import Folder
 from regard.tasks.corpus import Corpus, TrainingData, read_corpus
 from regard.text.corpus import Pair
 from regard.training.events import Example, Listener
-
-
-class Codec(Protocol):
-    """How text becomes numbers and back."""
-
-    def save(self, folder: Folder) -> None:
-        """Write the codec's files; `Task.load_codec` reads them."""
 
 
 class Predictor(Protocol):

@@ -10,21 +10,21 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import msgspec
 import numpy as np
 import torch
 
-from regard.data.batch import NO_LABEL, Batch, num_labels
-from regard.data.batching import Indices, cut_to_budget
-from regard.data.collate import gathered
-from regard.data.columns import Column, Columns
+from regard.config import SearchOptions
+from regard.data.batch import NO_LABEL, Batch, gathered, num_labels
+from regard.data.batch_sampler import cut_to_budget
+from regard.data.columns import Column, Columns, Indices
 from regard.data.ragged import Layout, Ragged
-from regard.decoding.hypotheses import SearchOptions
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
-from regard.evaluation.metrics import LABELS, TAGS
 from regard.explain.attention import Axis, recorded_attentions
 from regard.explain.trace import Alternative, Trace
+from regard.metrics import LABELS, TAGS
 from regard.models.base import Model
 from regard.models.tagger import Labeller
 from regard.nn.attention_log import capture_attention
@@ -62,6 +62,7 @@ class _LabelTask(Task[LabelCodec]):
     """What tagging and classification share."""
 
     added = (0,)
+    per_word: ClassVar[bool]  # whether each word has a label, or the whole text
 
     @abstractmethod
     def names(self, pair: Pair) -> list[str]:
@@ -95,6 +96,16 @@ class _LabelTask(Task[LabelCodec]):
         source, labels = gathered(columns["source"], rows), gathered(columns["labels"], rows)
         return Batch(source, None, labels, num_labels(labels))
 
+    def predictor(
+        self,
+        model: Model,
+        codec: LabelCodec,
+        *,
+        greedy: bool = False,
+        warn: Callable[[str], None] = lambda text: None,
+    ) -> LabelPredictor:
+        return LabelPredictor(model, codec, self.recipe.decode, warn, per_word=self.per_word)
+
     @torch.inference_mode()
     def trace(
         self, predictor: LabelPredictor, text: str, *, name: str = "", beam: int | None = None, alternatives: int = 0
@@ -125,6 +136,7 @@ class TaggingTask(_LabelTask):
 
     name = "tagging"
     compares = TAGS
+    per_word = True
 
     def names(self, pair: Pair) -> list[str]:
         return pair.target.split()
@@ -149,22 +161,13 @@ class TaggingTask(_LabelTask):
         zeros = torch.zeros(layout.total, dtype=torch.int64)
         return Batch(Ragged(zeros, layout), None, Ragged(zeros, layout), layout.total)
 
-    def predictor(
-        self,
-        model: Model,
-        codec: LabelCodec,
-        *,
-        greedy: bool = False,
-        warn: Callable[[str], None] = lambda text: None,
-    ) -> LabelPredictor:
-        return LabelPredictor(model, codec, self.recipe.decode, warn, per_word=True)
-
 
 class ClassificationTask(_LabelTask):
     """A label per sequence."""
 
     name = "classification"
     compares = LABELS
+    per_word = False
 
     def names(self, pair: Pair) -> list[str]:
         names = pair.target.split()
@@ -181,16 +184,6 @@ class ClassificationTask(_LabelTask):
     def probe(self, codec: LabelCodec, length: int, count: int) -> Batch:
         source = Ragged(torch.zeros(length * count, dtype=torch.int64), Layout([length] * count))
         return Batch(source, None, Ragged(torch.zeros(count, dtype=torch.int64), Layout([1] * count)), count)
-
-    def predictor(
-        self,
-        model: Model,
-        codec: LabelCodec,
-        *,
-        greedy: bool = False,
-        warn: Callable[[str], None] = lambda text: None,
-    ) -> LabelPredictor:
-        return LabelPredictor(model, codec, self.recipe.decode, warn, per_word=False)
 
 
 class LabelPredictor:

@@ -15,17 +15,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.data.batch import Batch
-from regard.data.batching import Indices, cut_to_budget
-from regard.data.collate import gathered, shift_right
-from regard.data.columns import Column, Columns
+from regard.config import SearchOptions
+from regard.data.batch import Batch, gathered, shift_right
+from regard.data.batch_sampler import cut_to_budget
+from regard.data.columns import Column, Columns, Indices
 from regard.data.ragged import Layout, Ragged
-from regard.decoding.hypotheses import SearchOptions
 from regard.decoding.search import search_all
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
-from regard.evaluation.metrics import POSITIONS
 from regard.explain.attention import Attention, Axis, recorded_attentions
 from regard.explain.trace import Trace
+from regard.metrics import POSITIONS
 from regard.models.base import Model
 from regard.models.pointer import END, Pointer
 from regard.nn.attention_log import capture_attention

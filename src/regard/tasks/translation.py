@@ -7,17 +7,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from regard.data.batch import Batch
-from regard.data.batching import Indices
-from regard.data.collate import ADDED, FERTILITIES, collate_pairs, make_batch
-from regard.data.columns import Column, Columns, Dataset, pair_columns
+from regard.data.batch import ADDED, FERTILITIES, Batch, collate_pairs, make_batch
+from regard.data.columns import Column, Columns, Dataset, Indices, pair_columns
 from regard.data.fertilities import Aligner
 from regard.data.pair_store import PairStore
-from regard.decoding.rescorer import Rescorer
 from regard.decoding.translator import Translator
 from regard.errors import ConfigError, DataError
-from regard.evaluation.metrics import TEXT, histograms
 from regard.explain.trace import Trace, attention_between, trace_translation
+from regard.metrics import TEXT, histograms
 from regard.models.base import Model, NonAutoregressive, Seq2Seq
 from regard.storage.folder import Folder
 from regard.tasks.base import Task
@@ -125,11 +122,9 @@ class TranslationTask(Task[Tokenizers]):
         *,
         greedy: bool = False,
         warn: Callable[[str], None] = lambda text: None,
-        rescorer: Rescorer | None = None,
     ) -> Translator:
-        decode = self.recipe.decode
-        config = decode.replace(beam=1) if greedy else decode
-        return Translator(model, codec, config, warn=warn, rescorer=rescorer)
+        options = self.recipe.decode
+        return Translator(model, codec, options.replace(beam=1) if greedy else options, warn=warn)
 
     def details(self, model: Model, codec: Tokenizers, examples: Sequence[Example]) -> dict[str, Any]:
         details: dict[str, Any] = {
@@ -142,5 +137,5 @@ class TranslationTask(Task[Tokenizers]):
     def trace(
         self, predictor: Translator, text: str, *, name: str = "", beam: int | None = None, alternatives: int = 0
     ) -> Trace:
-        options = predictor.config.replace(beam=beam)
+        options = predictor.options.replace(beam=beam)
         return trace_translation(predictor, text, options=options, alternatives=alternatives, name=name)

@@ -13,13 +13,13 @@ import msgspec
 
 from regard.config import Bitext, DataConfig, Recipe
 from regard.errors import DataError, did_you_mean
-from regard.text import dates, toy_labels, toys
+from regard.text import dates, toys
 from regard.text.corpus import Pair, decode_pairs, stream_pairs
 
 GENERATORS: dict[str, Callable[[str], list[tuple[str, str]]]] = {
     "dates": dates.generate,
     **{task: partial(toys.generate, task) for task in toys.TASKS},
-    **toy_labels.GENERATORS,
+    **toys.LABEL_GENERATORS,
 }
 
 STDIN = "-"  # the value of data.train.pairs that means standard input

@@ -19,8 +19,8 @@ from regard import kernels
 from regard.config import TrainConfig
 from regard.data.packed_shapes import PackedShape
 from regard.data.packing import PackedBatch, unpack
-from regard.training.adam import CapturableOptimizer
 from regard.training.data_parallel import DistributedModel
+from regard.training.optimizers import CapturableOptimizer
 from regard.training.schedules import set_rate
 from regard.training.step import change_weights
 

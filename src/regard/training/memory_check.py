@@ -17,8 +17,7 @@ from regard.data.packed_shapes import shapes_by_length
 from regard.data.packing import largest_rectangle
 from regard.errors import TrainingError
 from regard.models.base import Model
-from regard.nn.device import autocast
-from regard.run.machine import memory_left
+from regard.nn.device import autocast, memory_left
 
 SMALL = 8  # a CPU tries this many times the smallest budget
 # Peak memory as a multiple of what the forward pass saves: gradients of activations and chunks of logits are temporary.

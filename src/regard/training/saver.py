@@ -1,4 +1,4 @@
-"""Checkpoints written in the background while training continues with the next step.
+"""Checkpoints written in the background, and the weights that a run ends with: last, best, or a mean (section 6.1).
 
 One checkpoint is written at a time. It counts as saved when all of it is on the disk. Errors of the writing thread are
 reported the next time the training thread polls.
@@ -8,14 +8,66 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 from regard.config import TrainConfig
 from regard.errors import TrainingError
-from regard.run.checkpoint import Checkpoint, copy_of
+from regard.run.checkpoint import Checkpoint, Shapes, copy_of
 from regard.run.folder import RunFolder
+
+
+class MovingAverage:
+    """average ← decay · average + (1 - decay) · weights, with a smaller decay at first so that the start is forgotten."""
+
+    def __init__(self, weights: Mapping[str, Tensor], *, decay: float) -> None:
+        self.decay = decay
+        self.average = {name: weight.detach().clone() for name, weight in weights.items()}
+
+    @torch.no_grad()
+    def update(self, weights: Mapping[str, Tensor], *, step: int) -> None:
+        """Add the weights after a step."""
+        decay = min(self.decay, (1 + step) / (10 + step))
+        averages = list(self.average.values())
+        torch._foreach_lerp_(averages, [weights[name].detach() for name in self.average], 1 - decay)
+
+
+def mean_weights(checkpoints: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Return the mean of several checkpoints, of which one is in memory at a time."""
+    total: dict[str, Tensor] = {}
+    count = 0
+    for weights in checkpoints:
+        count += 1
+        for name, weight in weights.items():
+            total[name] = total[name] + weight.double() if name in total else weight.double()
+    assert count, "no checkpoints to average"
+    return {name: (sums / count).float() for name, sums in total.items()}
+
+
+def final_weights(
+    run: RunFolder,
+    config: TrainConfig,
+    shapes: Shapes,
+    *,
+    current: dict[str, Tensor],
+    step: int,
+    best: int | None,
+) -> tuple[dict[str, Tensor], list[int]]:
+    """Return the weights that a run ends with, and the steps they come from.
+
+    `current` are the weights after the last step, `step`. `best` is the best step with a checkpoint, if one is known.
+    """
+    written = run.steps()
+    if config.final == "best" and best is not None:
+        return run.checkpoint_at(best, shapes).weights, [best]
+    if config.average > 1 and written:
+        steps = sorted({*regular_steps(written, config), written[-1]})[-config.average :]
+        return mean_weights(run.checkpoint_at(one, shapes).weights for one in steps), steps
+    return current, [step]
 
 
 class Saver:

@@ -14,11 +14,9 @@ from regard.config import TrainConfig
 from regard.data.batch import Batch
 from regard.errors import ConfigError
 from regard.nn.device import own_blas
-from regard.training.adam import Adam, CapturableOptimizer
-from regard.training.data_parallel import DistributedModel
-from regard.training.muon import Muon
+from regard.training.data_parallel import DistributedModel, Numbered
+from regard.training.optimizers import Adam, CapturableOptimizer, Muon
 from regard.training.schedules import set_rate
-from regard.training.threaded_gradients import Numbered
 from regard.training.world import World
 
 

@@ -17,22 +17,19 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from regard.config import TrainConfig
-from regard.data.batch_sampler import Position
-from regard.data.loader import Loader
+from regard.data.batch_sampler import Loader, Position
 from regard.data.packing import PackedLoader
 from regard.errors import TrainingError
 from regard.models.base import Model
-from regard.nn.device import pick_precision
+from regard.nn.device import describe_machine, pick_precision
 from regard.run.checkpoint import Checkpoint, load_weights, model_weights, weight_shapes
 from regard.run.folder import RunFolder
-from regard.run.machine import describe_machine
-from regard.training.averaging import final_weights
 from regard.training.cuda_graph import CudaGraphStep
 from regard.training.data_parallel import DistributedModel
 from regard.training.events import Listener, Noted, Saved, Started, Validated, Validation
 from regard.training.memory_check import out_of_memory
 from regard.training.prefetch import prefetch
-from regard.training.saver import Saver, disk_error, steps_to_keep
+from regard.training.saver import Saver, disk_error, final_weights, steps_to_keep
 from regard.training.schedules import Schedule, Scheduler, learning_rate
 from regard.training.step import training_step
 from regard.training.step_stats import Counters, StepStats
@@ -48,7 +45,7 @@ class Trainer:
     """Trains a model, and writes checkpoints into a run folder. A folder with checkpoints is resumed.
 
         from regard.config import TrainConfig
-        from regard.data.collate import ADDED, collate_pairs
+        from regard.data.batch import ADDED, collate_pairs
         from regard.data.columns import pair_columns
 
         columns = pair_columns(regard.Column.from_lists(source_ids), regard.Column.from_lists(target_ids))

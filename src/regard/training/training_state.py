@@ -14,9 +14,9 @@ from torch.optim.lr_scheduler import LRScheduler
 from regard.config import TrainConfig
 from regard.errors import CheckpointError, ConfigError
 from regard.run.checkpoint import Checkpoint, load_weights, model_weights
-from regard.training.averaging import MovingAverage
 from regard.training.data_parallel import DistributedModel
 from regard.training.optimizer_state import OptimizerState
+from regard.training.saver import MovingAverage
 from regard.training.schedules import Scheduler
 from regard.training.step import make_optimizer
 from regard.training.step_stats import Counters

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from regard.config import EvaluateConfig
 from regard.errors import ConfigError, DataError
-from regard.evaluation.metrics import (
+from regard.metrics import (
     METRICS,
     Metric,
     bleu,

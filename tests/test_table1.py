@@ -7,11 +7,10 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from typer.testing import CliRunner
 
-from regard.bench.report import as_text, summarize
-from regard.bench.table1 import HEAD, LAYERS, WINDOW, Measurement, crossing, growth, measure
 from regard.cli import app
 from regard.data.ragged import Layout
 from regard.nn.attend import AttentionMask, attend
+from regard.table1 import HEAD, LAYERS, WINDOW, Measurement, as_text, crossing, growth, measure, summarize
 
 CPU = torch.device("cpu")
 BY_NAME = {layer.name: layer for layer in LAYERS}
@@ -112,7 +111,7 @@ def test_the_command_continues_when_a_layer_refuses_a_size(monkeypatch):
             raise RuntimeError("not supported\nthis long")
         return Measurement(kind.name, n, d, n * d / 1e6, 1, 1, 1)
 
-    monkeypatch.setattr("regard.bench.table1.measure", refusing)
+    monkeypatch.setattr("regard.table1.measure", refusing)
     sizes = ["--longest", "256", "--widest", "256", "--width", "64", "--length", "64"]
     result = CliRunner().invoke(app, ["bench", "table1", *sizes])
     assert result.exit_code == 0 and "recurrent: skipped n = 256, d = 64: not supported" in result.stderr
