@@ -3,11 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test faults fuzz soak check lock fix bench pictures clean help
+.PHONY: demo test test-slow test-all faults fuzz soak check lock fix bench pictures clean help
 
 help:
 	@echo "make demo    train a Transformer on dates and use it (about two minutes)"
-	@echo "make test    run all tests"
+	@echo "make test    run the quick tests (less than five minutes on two cores)"
+	@echo "make test-slow  run the other tests: every variant, longer training, more processes"
+	@echo "make test-all   run both"
 	@echo "make faults  kill training 200 times and try every state a crash can leave (half an hour)"
 	@echo "make fuzz    open 100,000 damaged folders and send damaged requests (about half an hour)"
 	@echo "make soak    put a server under hostile load for thirty minutes and check every answer"
@@ -21,9 +23,17 @@ help:
 demo: $(VENV)/.core
 	@$(BIN)/regard demo
 
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+
 test: $(VENV)/.dev
-	@echo "Running the tests on two processes ..."
-	@OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+	@echo "Running the quick tests in two processes ..."
+	@$(PYTEST) --quick
+
+test-slow: $(VENV)/.dev
+	@echo "Running the slow tests in two processes (15 minutes) ..."
+	@$(PYTEST) --slow
+
+test-all: test test-slow
 
 faults: $(VENV)/.dev
 	@REGARD_KILLS=200 REGARD_CRASHES=all OMP_NUM_THREADS=1 $(BIN)/pytest -v -rP -n 2 tests/faults

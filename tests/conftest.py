@@ -12,10 +12,25 @@ settings.register_profile("unhurried", deadline=None)  # a busy machine is not a
 settings.load_profile("unhurried")
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    parser.addoption("--quick", action="store_true", help="leave out slow tests (make test)")
+    parser.addoption("--slow", action="store_true", help="only slow tests (make test-slow)")
+
+
+def pytest_collection_modifyitems(config, items):
     for item in items:
         if item.get_closest_marker("gpu") and not torch.cuda.is_available():
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+    if config.getoption("quick") != config.getoption("slow"):
+        left_out = [item for item in items if is_slow(item) == config.getoption("quick")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if is_slow(item) != config.getoption("quick")]
+
+
+def is_slow(item):
+    """Whether a test is marked as slow. `slow(unless=...)` names the variants of a test that are quick."""
+    marker = item.get_closest_marker("slow")
+    return marker is not None and not ("unless" in marker.kwargs and item.callspec.id in marker.kwargs["unless"])
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ from regard.distilling import closest_to_reference, distill
 from regard.errors import ConfigError
 from regard.run.log import log_line
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def teacher(tmp_path_factory):

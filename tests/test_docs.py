@@ -45,6 +45,7 @@ def recipe() -> str:
     return text.replace("steps = 8000", "steps = 4\nthreads = 1")
 
 
+@pytest.mark.slow(unless=["serve.md"])
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_snippets_run(page, tmp_path):
     write_bitext(tmp_path)
@@ -66,6 +67,6 @@ def test_snippets_run(page, tmp_path):
 
 
 def test_links_between_pages_are_valid():
-    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md"]:
         for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"

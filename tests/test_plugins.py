@@ -202,6 +202,7 @@ def test_a_run_trains_with_the_tokenizer_and_the_metric_of_a_plug_in(trained):
     assert json.loads((trained / "tokenizer" / "tokenizer.json").read_text())["kind"] == "bytes"
 
 
+@pytest.mark.slow
 def test_evaluation_scores_by_the_metric_of_a_plug_in(installed, trained):
     folder, environment = installed
     command = [sys.executable, "-m", "regard", "evaluate", str(trained), "--json"]
@@ -212,6 +213,7 @@ def test_evaluation_scores_by_the_metric_of_a_plug_in(installed, trained):
     assert ran.stderr == ""
 
 
+@pytest.mark.slow
 def test_a_worker_of_the_server_loads_plug_ins_too(installed, trained):
     folder, environment = installed
     command = [sys.executable, "-m", "regard.serve.worker", "cpu", "float32", "1", str(trained)]

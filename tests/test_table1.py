@@ -71,6 +71,7 @@ def test_every_layer_can_be_measured(kind):
     assert point.seconds > 0 and point.operations == kind.count(96, 64)
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_table_and_writes_a_file_and_a_picture(tmp_path):
     out = tmp_path / "table1.json"
     flags = ["--longest", "256", "--widest", "256", "--width", "64", "--length", "64", "--threads", "1"]

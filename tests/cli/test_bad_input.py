@@ -81,6 +81,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.slow(unless=["a missing file", "a width no head fits", "an empty side"])
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_in_training_is_one_sentence(name, folder):
     arguments, file, sentence = MISTAKES[name]
@@ -105,6 +106,7 @@ def test_wrong_usage_is_exit_code_two(folder):
         assert "Traceback" not in result.stderr
 
 
+@pytest.mark.slow(unless=["translate-rest0"])
 @pytest.mark.parametrize(("verb", "rest"), [("translate", []), ("evaluate", [])])
 def test_a_folder_that_is_not_a_run_is_refused(verb, rest, folder):
     result = regard(verb, str(folder), *rest, cwd=folder, text="a\n")
@@ -113,6 +115,7 @@ def test_a_folder_that_is_not_a_run_is_refused(verb, rest, folder):
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 def test_mistakes_after_training_are_one_sentence_each(folder):
     assert regard("train", "my.toml", *TINY, "--out", "run", cwd=folder).returncode == 0
     (folder / "bad.txt").write_bytes(b"fine\n\xff\xfe\n")

@@ -66,6 +66,7 @@ def test_an_export_translates_like_its_run_and_int8_is_smaller(run, tmp_path):
     assert sizes[1] < 0.4 * sizes[0]
 
 
+@pytest.mark.slow
 def test_an_export_overwrites_nothing(run, tmp_path):
     (tmp_path / "mine.txt").write_text("keep me")
     result = call("export", run, "--out", tmp_path)

@@ -74,6 +74,7 @@ def test_each_line_of_the_input_gives_one_line_of_output(copied):
     assert [line.split(" ||| ")[0] for line in best] == ["0", "0", "1", "2", "2", "3", "3"]
 
 
+@pytest.mark.slow
 def test_an_empty_input_gives_no_output_and_a_pipe_is_read_from_its_position(copied):
     assert regard("translate", "run", cwd=copied, text="").stdout == ""
     code = "from regard.cli import main; main()"
@@ -84,6 +85,7 @@ def test_an_empty_input_gives_no_output_and_a_pipe_is_read_from_its_position(cop
     assert result.stdout.count("\n") == 2
 
 
+@pytest.mark.slow
 def test_evaluate_finds_text_next_to_the_recipe_from_any_working_directory(tmp_path):
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "pairs.tsv").write_text("a b\tb a\nc d\td c\n")
@@ -96,6 +98,7 @@ def test_evaluate_finds_text_next_to_the_recipe_from_any_working_directory(tmp_p
     assert "t (2 examples" in regard("evaluate", "../run", cwd=tmp_path / "here").stdout
 
 
+@pytest.mark.slow
 def test_training_writes_tensorboard_files(tmp_path):
     settings = ["train.tensorboard=true", "train.steps=2", "train.log_every=1", "train.threads=1"]
     assert regard("train", "copy", *settings, cwd=tmp_path).returncode == 0
@@ -124,6 +127,7 @@ def test_doctor_describes_this_machine(tmp_path):
     assert "PyTorch" in result.stderr and "CPU" in result.stderr
 
 
+@pytest.mark.slow
 def test_doctor_reports_a_missing_c_compiler(tmp_path, monkeypatch):
     monkeypatch.setenv("CC", "")
     result = regard("doctor", cwd=tmp_path)

@@ -29,6 +29,7 @@ def test_integers_find_nearly_what_float32_finds(best):
     assert sum(one.text == other.text for one, other in zip(plain, rounded, strict=True)) >= 2
 
 
+@pytest.mark.slow
 def test_the_command_and_the_server_find_what_python_finds(best, tmp_path):
     expected = [one.text for one in best[1]]
     said = regard("translate", "de-en", "--int8", "--beam", "4", cwd=tmp_path, text="\n".join(TEXTS) + "\n")

@@ -78,6 +78,7 @@ def test_two_processes_train_the_same_model_as_one_with_two_micro_batches_per_st
     assert_close(two_processes, one_process, 1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parallel", ["copies", "shards"])
 def test_two_processes_match_one_that_splits_large_batches_into_halves(parallel, tmp_path, threads, monkeypatch):
     threads(2)
@@ -101,6 +102,7 @@ def test_scores_of_a_split_dev_set_equal_those_of_one_process(one_process, two_p
     assert [one["source"] for one in validated[1]["examples"]] == [one["source"] for one in validated[0]["examples"]]
 
 
+@pytest.mark.slow
 def test_shards_train_the_same_model_as_copies_and_save_an_ordinary_run(one_process, tmp_path):
     done = torchrun(tmp_path / "run", "train.parallel=shards", "train.ema=0.9")
     assert done.returncode == 0, done.stderr[-3000:]
@@ -110,6 +112,7 @@ def test_shards_train_the_same_model_as_copies_and_save_an_ordinary_run(one_proc
     assert len(regard.load(tmp_path / "run").translate(["a b c"])) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["train.parallel=copies", "train.parallel=shards"])
 def test_a_run_of_two_processes_resumes_in_one_process_and_vice_versa(one_process, tmp_path, first):
     out, steady = tmp_path / "run", "train.warmup_steps=4000"
@@ -126,6 +129,7 @@ def test_a_run_of_two_processes_resumes_in_one_process_and_vice_versa(one_proces
     assert_close(out, tmp_path / "uninterrupted", 1e-3)
 
 
+@pytest.mark.slow
 def test_three_processes_with_two_batches_per_epoch_take_the_same_number_of_steps(tmp_path):
     (tmp_path / "few.tsv").write_text("".join(f"{'abcde'[: 1 + n % 5]}\t{'edcba'[: 1 + n % 5]}\n" for n in range(7)))
     recipe = tmp_path / "few.toml"
@@ -137,6 +141,7 @@ def test_three_processes_with_two_batches_per_epoch_take_the_same_number_of_step
     assert RunFolder(tmp_path / "run").weights()[0].counters["step"] == 12
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_restarted_and_the_run_ends_as_if_uninterrupted(two_processes, tmp_path):
     done = torchrun(tmp_path / "run", accident="die 1 6", restarts=2)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -145,6 +150,7 @@ def test_a_killed_worker_is_restarted_and_the_run_ends_as_if_uninterrupted(two_p
     assert_close(tmp_path / "run", two_processes, 1e-6)
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_ends_all_others_and_prints_its_error(tmp_path):
     # Processes that waited for the failed one would run into the timeout of `torchrun`.
     done = torchrun(tmp_path / "run", accident="fail 1 3")
@@ -152,6 +158,7 @@ def test_a_process_that_fails_ends_all_others_and_prints_its_error(tmp_path):
     assert "rank 1: the disk of this process has gone" in done.stderr
 
 
+@pytest.mark.slow
 def test_all_processes_stop_at_the_same_step_and_leave_a_run_that_can_be_resumed(tmp_path):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "regard"]
     settings = [*SETTINGS, "train.steps=100000", "train.checkpoint_every=100000", "train.log_every=1"]
@@ -185,6 +192,7 @@ TRANSLATORS = {name for name in MODELS.names() if MODELS.get(name, where="model.
 assert SMALL.keys() == TRANSLATORS, "every translation family must be listed here"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SMALL)
 def test_every_family_can_be_sharded(kind, tmp_path):
     short = ["train.tokens=256", "train.steps=2", "train.validate_pairs=2", "train.threads=1", "train.device=cpu"]

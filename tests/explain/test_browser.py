@@ -111,6 +111,7 @@ def test_it_can_be_used_with_the_keyboard_alone(opened):
     assert page.locator("#others").is_visible()
 
 
+@pytest.mark.slow(unless=["light"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_is_accessible_on_a_phone(opened, scheme):
     page = opened(color_scheme=scheme, viewport={"width": 390, "height": 800}).page
@@ -124,6 +125,7 @@ def test_the_dark_scheme_has_a_dark_background(opened):
     assert light == "rgb(251, 250, 247)" and dark == "rgb(21, 22, 26)"
 
 
+@pytest.mark.slow
 def test_five_hundred_tokens_are_drawn(browser, translator, tmp_path):
     path = tmp_path / "long.html"
     text = " ".join(f"The house number {number} is red." for number in range(60))

@@ -89,6 +89,7 @@ def test_text_in_a_report_is_never_markup(run, monkeypatch):
     assert runs_of(page)[0]["validations"][0]["examples"][0]["output"].startswith("</script>")
 
 
+@pytest.mark.slow(unless=["light"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_opens_in_a_browser_and_is_accessible(run, scheme):
     with chromium() as browser:

@@ -69,6 +69,7 @@ def test_an_empty_sentence_is_refused(translator, text):
         trace_translation(translator, text)
 
 
+@pytest.mark.slow
 def test_a_sentence_of_five_hundred_tokens_can_be_traced(translator):
     long = trace_translation(
         translator, " ".join(["house"] * 505), options=SearchOptions(beam=1, max_length=505), alternatives=3

@@ -38,6 +38,7 @@ def publish(report):
             file.write(json.dumps({**reports, report["scenario"]: report}, indent=1) + "\n")
 
 
+@pytest.mark.slow(unless=["export"])
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_crash_is_recovered_from_or_refused_by_name(tmp_path, name):
     recorder = build_recorder(tmp_path)

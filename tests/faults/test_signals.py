@@ -50,6 +50,7 @@ def expected(tmp_path_factory):
     return weights(out)
 
 
+@pytest.mark.slow(unless=["TERM"])
 @pytest.mark.parametrize(
     ("number", "status"),
     [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
@@ -101,6 +102,7 @@ def test_a_stopped_prepare_exits_with_its_own_status_and_resumes(tmp_path, numbe
     assert len(store) == 3000 and not list(store_problems(store))
 
 
+@pytest.mark.slow
 def test_a_stopped_distill_exits_with_its_own_status_and_resumes(tmp_path):
     quick = [*SETTINGS, "train.steps=1", "train.average=1"]
     regard.train("reverse", out=tmp_path / "run", overrides=quick)

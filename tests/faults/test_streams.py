@@ -39,6 +39,7 @@ def test_a_run_with_a_broken_pipe_is_trained_to_its_end(tmp_path):
     assert len(done.stdout.splitlines()) == 1
 
 
+@pytest.mark.slow(unless=["2>&-"])
 @pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
 def test_a_run_with_closed_streams_is_trained_to_its_end(tmp_path, closed):
     done = in_a_shell(closed, tmp_path / "run", capture_output=True)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("*.json"))
 CASES = 150
 

@@ -6,7 +6,7 @@ import torch
 from regard.data.batch import Batch, make_batch, shift_right
 from regard.data.ragged import Layout, Ragged
 from regard.models import MODELS, build_model
-from regard.models.base import NonAutoregressive, Seq2Seq
+from regard.models.base import Model, NonAutoregressive, Seq2Seq
 from regard.models.pointer import END, Pointer
 from regard.models.tagger import Classifier, Tagger
 
@@ -79,12 +79,16 @@ ALL = {
 
 
 def tables_of(contract):
-    """The `[model]` tables of the models that keep a contract, by name."""
-    return {
-        name: table
+    """The `[model]` tables of the models that keep a contract. Variants after the first of a family are slow."""
+    return [
+        pytest.param(
+            table,
+            id=name,
+            marks=[] if name == f"{table['kind']}-{next(iter(VARIANTS[table['kind']]))}" else pytest.mark.slow,
+        )
         for name, table in ALL.items()
         if issubclass(MODELS.get(table["kind"], where="kind").build, contract)
-    }
+    ]
 
 
 VOCABULARY = 11
@@ -130,7 +134,7 @@ def batch_for(model, sources, targets):
     return make_batch(sources, targets)
 
 
-@pytest.fixture(params=ALL.values(), ids=ALL.keys())
+@pytest.fixture(params=tables_of(Model))
 def any_table(request):
     """The `[model]` table of any model."""
     return request.param
@@ -147,13 +151,13 @@ def family(request):
     return small(next(table for table in ALL.values() if table["kind"] == request.param))
 
 
-@pytest.fixture(params=tables_of(Seq2Seq).values(), ids=tables_of(Seq2Seq).keys())
+@pytest.fixture(params=tables_of(Seq2Seq))
 def model(request):
     """A model that outputs one token after another."""
     return small(request.param)
 
 
-@pytest.fixture(params=tables_of(NonAutoregressive).values(), ids=tables_of(NonAutoregressive).keys())
+@pytest.fixture(params=tables_of(NonAutoregressive))
 def non_autoregressive(request):
     return small(request.param)
 

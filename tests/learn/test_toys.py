@@ -23,6 +23,7 @@ TOYS = {
 }
 
 
+@pytest.mark.slow(unless=["majority"])
 @pytest.mark.parametrize("recipe", TOYS)
 def test_toy_task_is_learned_to_99_percent(recipe, tmp_path):
     assert score_after(recipe, tmp_path / recipe, metric=TOYS[recipe]) > 99
@@ -45,6 +46,7 @@ OF_TOYS = {"transformer", "tagger", "classifier", "pointer"}  # each is the fami
 assert RIVALS.keys() == {*MODELS.names()} - OF_TOYS, "a new family must learn something too"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", RIVALS)
 def test_every_family_learns_a_toy_task(kind, tmp_path):
     recipe, overrides, percent = RIVALS[kind]

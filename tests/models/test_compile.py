@@ -6,6 +6,8 @@ import torch
 from regard.data.batch import make_batch
 from regard.models import build_model
 
+pytestmark = pytest.mark.slow
+
 
 # Dynamo warns of caches and of calls that it does not trace.
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -39,6 +39,7 @@ TABLE_3 = {  # name: overrides of base, arguments of the formula, millions in th
 }
 
 
+@pytest.mark.slow(unless=["base"])
 @pytest.mark.parametrize("name", TABLE_3)
 def test_parameter_counts_equal_the_formula_and_are_close_to_the_papers(name):
     overrides, arguments, millions = TABLE_3[name]

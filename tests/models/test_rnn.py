@@ -129,6 +129,7 @@ def test_an_odd_hidden_width_is_refused():
         build_model({"kind": "rnn", "hidden": 7}, source_size=9, target_size=9)
 
 
+@pytest.mark.slow
 def test_the_presets_have_the_originals_sizes():
     bahdanau = build_model({"kind": "rnn", "preset": "bahdanau"}, source_size=9, target_size=9)
     assert bahdanau.encoder.layers[0].hidden_size == 1000  # each direction

@@ -15,6 +15,7 @@ from regard.run.folder import RunFolder
 from tests.preprocess.test_training import train
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["truncated", "removed"])
 def test_damage_during_training_is_one_sentence_and_keeps_the_last_checkpoint(make, folder, damage):
     make()

@@ -232,6 +232,7 @@ def test_a_line_that_cannot_be_parsed_is_reported_as_damage(run, tmp_path, body)
     use(run, tmp_path)
 
 
+@pytest.mark.slow(unless=["model.width=1000"])
 @pytest.mark.parametrize(
     "override",
     [

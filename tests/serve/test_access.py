@@ -99,6 +99,7 @@ def test_a_client_is_an_ipv4_address_or_an_ipv6_network():
     assert client_address("testclient") == "testclient"
 
 
+@pytest.mark.slow
 def test_a_server_with_keys_requires_one(locked):
     server = locked
     asked, form = {"text": "Ja."}, {"q": "Ja.", "source": "de", "target": "en"}

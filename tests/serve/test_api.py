@@ -184,6 +184,7 @@ def test_a_port_in_use_ends_the_command_with_one_sentence(server):
     assert done.returncode == 1 and "in use" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_very_long_word_is_streamed_within_limits(server):
     with server_stream(server, {"text": "x" * 1500, "max_extra": 5}) as events:
         assert list(events)[-1]["done"] is True

@@ -14,6 +14,8 @@ import pytest
 from tests.serve.conftest import serving
 from tests.serve.load import POOL
 
+pytestmark = pytest.mark.slow
+
 SOON = 30  # seconds: enough for a busy machine, and less than the minutes that the other requests take
 
 

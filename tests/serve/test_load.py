@@ -26,6 +26,7 @@ def expected():
     return expected_translations()
 
 
+@pytest.mark.slow
 def test_hostile_load_does_not_affect_interactive_clients_or_memory(expected):
     """Run interactive, bulk and hostile clients while workers are killed and stopped."""
     with serving("de-en") as server:
@@ -87,6 +88,7 @@ def report(interactive, bulk, hostile, killer, memory, metrics):
     }
 
 
+@pytest.mark.slow
 def test_a_shutdown_under_load_drops_no_accepted_request(expected):
     with serving("de-en") as server:
         clients = Clients(server.url, expected, count=16, kinds=["one", "many"])
@@ -100,6 +102,7 @@ def test_a_shutdown_under_load_drops_no_accepted_request(expected):
     assert clients.wrong == [] and clients.counts["one 200"] > 0
 
 
+@pytest.mark.slow
 def test_requests_accepted_before_a_shutdown_are_answered(expected):
     answers, refused = [], []
     with serving("de-en") as server:
@@ -125,6 +128,7 @@ def test_requests_accepted_before_a_shutdown_are_answered(expected):
     assert all(len(answer.json()["translations"]) == len(asked) for answer in answers)
 
 
+@pytest.mark.slow
 def test_slow_clients_time_out_and_do_not_delay_others(expected):
     with serving("de-en") as server:
         slow = [socket.create_connection(("127.0.0.1", server.port), timeout=40) for _ in range(50)]
@@ -156,6 +160,7 @@ def test_a_killed_worker_is_replaced_without_an_error_for_clients(expected):
     assert clients.wrong == [] and not [key for key in clients.counts if not key.endswith("200")]
 
 
+@pytest.mark.slow
 def test_workers_end_when_the_server_is_killed():
     with serving("de-en") as server:
         workers = server.workers()

@@ -47,6 +47,7 @@ def test_typed_text_is_translated(opened):
     expect(page.locator("#output .part")).to_have_text("Where is the train station?")
 
 
+@pytest.mark.slow
 def test_choosing_an_alternative_changes_the_rest_of_the_sentence(opened):
     page = translated(opened(), SENTENCE)
     before = page.locator("#output").inner_text()
@@ -58,6 +59,7 @@ def test_choosing_an_alternative_changes_the_rest_of_the_sentence(opened):
     assert page.locator("#output").inner_text().startswith("Meine Schwester sagt, dass sie ")
 
 
+@pytest.mark.slow
 def test_attention_is_shown_by_head_and_layer(opened):
     page = translated(opened(), SENTENCE)
     page.locator("#output .part").click()
@@ -69,6 +71,7 @@ def test_attention_is_shown_by_head_and_layer(opened):
     expect(page.locator(".said")).to_contain_text("it looks at dog")
 
 
+@pytest.mark.slow
 def test_a_file_is_translated_line_by_line(opened, tmp_path):
     path = tmp_path / "letter.txt"
     path.write_text("Guten Morgen!\n\n" + "Ja.\n" * 120, encoding="utf-8")
@@ -82,6 +85,7 @@ def test_a_file_is_translated_line_by_line(opened, tmp_path):
     assert lines[:2] == ["Good morning!", ""] and len(lines) == 123
 
 
+@pytest.mark.slow
 def test_the_history_is_kept_in_the_browser(opened):
     watched = opened()
     page = translated(watched, "Where is the station?")
@@ -94,6 +98,7 @@ def test_the_history_is_kept_in_the_browser(opened):
     expect(page.locator("#history li")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_the_page_can_be_used_by_keyboard(opened):
     page = translated(opened(), "Where is the station?")
     page.locator("#text").focus()
@@ -109,6 +114,7 @@ def test_the_page_can_be_used_by_keyboard(opened):
     expect(page.locator("#others")).to_be_hidden()
 
 
+@pytest.mark.slow(unless=["1200-light"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1200])
 def test_the_page_is_accessible(opened, scheme, width):

@@ -307,6 +307,7 @@ def test_a_sentence_that_crashes_every_worker_is_refused_and_others_in_its_batch
     assert processes.failures == 3
 
 
+@pytest.mark.slow
 def test_a_worker_that_ignores_a_cancellation_is_replaced(processes, monkeypatch):
     monkeypatch.setattr(executor, "CANCEL_SECONDS", 0.5)
     deaf = submit(processes, "deaf", seconds=0.5)
@@ -338,6 +339,7 @@ def test_abandoning_fails_all_jobs_and_refuses_new_ones(scheduler, worker):
     assert scheduler.not_ready_reason() == "the server is shutting down"
 
 
+@pytest.mark.slow
 def test_closing_ends_stopped_and_busy_workers():
     scheduler = start_scheduler(start=start_process)
     until(lambda: scheduler.ready_workers == 2)

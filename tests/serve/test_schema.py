@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("schemathesis", reason="schemathesis is not installed: pip install schemathesis")
 
 

@@ -61,6 +61,7 @@ def test_nothing_is_written_when_memory_is_too_small(tmp_path, monkeypatch):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_auto_chooses_a_budget_that_fits_and_keeps_it_when_resumed(tmp_path, monkeypatch):
     monkeypatch.setattr(memory_check, "memory_left", lambda: 30 * MIB)
     regard.train("copy", out=tmp_path / "run", overrides=[*SMALL, "train.tokens=auto"])

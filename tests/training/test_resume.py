@@ -53,6 +53,7 @@ def stop_after(step):
     return listen, lambda: bool(seen) and seen[-1] >= step
 
 
+@pytest.mark.slow(unless=["plain-13"])
 @pytest.mark.parametrize("stop_at", [13, 25])
 @pytest.mark.parametrize("extra", VARIANTS.values(), ids=VARIANTS.keys())
 def test_a_stopped_and_resumed_run_equals_an_uninterrupted_one_bit_for_bit(tmp_path, extra, stop_at):
@@ -89,6 +90,7 @@ def test_a_killed_run_resumes_from_its_last_checkpoint(tmp_path):
     assert losses(tmp_path / "uninterrupted") == losses(tmp_path / "killed")
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_reported_and_the_previous_one_is_used(tmp_path):
     listen, stop = stop_after(25)
     regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS, listen=listen, stop=stop)
@@ -110,6 +112,7 @@ def test_another_recipe_is_refused_and_the_difference_is_named(tmp_path):
         regard.train("reverse", out=tmp_path / "run", overrides=[*SETTINGS, "train.seed=2"])
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_before_its_first_step_can_be_resumed(tmp_path):
     # The request to stop comes when the folder exists and no step has been taken.
     answers = iter([False, True, True])
@@ -145,6 +148,7 @@ def test_a_run_that_another_process_trains_is_refused(tmp_path):
     assert regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS).finished
 
 
+@pytest.mark.slow
 def test_settings_of_machine_and_display_may_change_when_a_run_resumes(tmp_path):
     listen, stop = stop_after(3)
     regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS, listen=listen, stop=stop)

@@ -54,7 +54,7 @@ class WorkerProcess:
             start_new_session=True,
             env=command.environment,
         )
-        self.loaded = False
+        self.loaded = self.ended = False
         self.started = self.last_message = time.monotonic()
         self._received: SimpleQueue[dict[str, Any] | None] = SimpleQueue()  # None: the process has ended
         self._to_send: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
@@ -95,7 +95,8 @@ class WorkerProcess:
             self.check()
         except WorkerFailed:
             return False
-        return self.loaded and self.process.poll() is None
+        # A process that closed its output has ended, even if the system has not reported its end yet.
+        return self.loaded and not self.ended and self.process.poll() is None
 
     def kill(self) -> None:
         """Kill the process."""
@@ -129,6 +130,7 @@ class WorkerProcess:
         except ValueError:
             pass  # an invalid message is treated like the end of the process
         finally:
+            self.ended = True
             self._received.put(None)
             self.process.stdout.close()
 
