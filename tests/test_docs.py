@@ -45,7 +45,7 @@ def recipe() -> str:
     return text.replace("steps = 8000", "steps = 4\nthreads = 1")
 
 
-@pytest.mark.slow(unless=["serve.md"])
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_snippets_run(page, tmp_path):
     write_bitext(tmp_path)

@@ -91,6 +91,7 @@ def test_a_pretrained_model_translates():
     assert "Bahnhof" in regard.load("en-de", device="cpu").translate(["Where is the train station?"])[0]
 
 
+@pytest.mark.slow
 def test_a_name_that_is_neither_a_run_nor_a_pretrained_model_is_refused():
     result = call("translate", "de-eng", text="x\n")
     assert result.returncode == 1

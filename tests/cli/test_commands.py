@@ -105,6 +105,7 @@ def test_training_writes_tensorboard_files(tmp_path):
     assert list((tmp_path / "runs" / "copy" / "tensorboard").glob("events*"))
 
 
+@pytest.mark.slow
 def test_evaluate_prints_scores_with_signatures(copied):
     table = regard("evaluate", "run", cwd=copied).stdout
     assert "test (1,000 examples, greedy)" in table

@@ -145,6 +145,7 @@ def test_a_stopped_run_translates_with_its_newest_checkpoint(name):
     assert len(regard.load(FIXTURES / name, device="cpu").translate(["a b", "c"])) == 2
 
 
+@pytest.mark.slow(unless=["stopped-rnn"])
 @pytest.mark.parametrize("name", STOPPED)
 def test_a_stopped_run_resumes_to_the_weights_that_0_1_resumes_to(copy, name):
     run = copy(name)

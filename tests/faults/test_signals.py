@@ -70,6 +70,7 @@ def test_a_stopped_run_saves_exits_with_its_own_status_and_resumes_to_the_same_b
     assert all(expected[name].equal(resumed[name]) for name in expected)
 
 
+@pytest.mark.slow
 def test_under_nohup_a_run_continues_when_the_terminal_hangs_up(tmp_path, expected):
     def ignore():
         signal.signal(signal.SIGHUP, signal.SIG_IGN)

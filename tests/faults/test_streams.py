@@ -39,7 +39,7 @@ def test_a_run_with_a_broken_pipe_is_trained_to_its_end(tmp_path):
     assert len(done.stdout.splitlines()) == 1
 
 
-@pytest.mark.slow(unless=["2>&-"])
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
 def test_a_run_with_closed_streams_is_trained_to_its_end(tmp_path, closed):
     done = in_a_shell(closed, tmp_path / "run", capture_output=True)
@@ -48,6 +48,7 @@ def test_a_run_with_closed_streams_is_trained_to_its_end(tmp_path, closed):
     assert "Traceback" not in done.stderr + done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_that_cannot_write_messages_is_trained_to_its_end(tmp_path):
     if not os.path.exists("/dev/full"):
         pytest.skip("there is no /dev/full")
@@ -55,6 +56,7 @@ def test_a_run_that_cannot_write_messages_is_trained_to_its_end(tmp_path):
     assert is_complete(tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_a_run_whose_terminal_is_closed_is_trained_to_its_end(tmp_path):
     ours, its = pty.openpty()
     command = [sys.executable, "-m", "regard", "train", "reverse", "--out", str(tmp_path / "run"), *TRAIN]

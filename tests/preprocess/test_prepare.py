@@ -144,7 +144,7 @@ def test_other_settings_and_other_folders_are_refused(make, folder):
 def test_a_second_writer_is_refused(make, folder):
     with (
         Folder(folder / "ids").locked(busy=""),
-        pytest.raises(CheckpointError, match=r"another process is preparing .*ids; wait for it"),
+        pytest.raises(CheckpointError, match=r"another process is writing .*ids; wait for it"),
     ):
         make()
 

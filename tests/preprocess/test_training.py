@@ -22,6 +22,7 @@ def train(folder, run, *overrides, **settings):
     return load_file(folder / run / "final" / "weights.safetensors")
 
 
+@pytest.mark.slow
 def test_a_store_and_its_text_train_to_equal_weights(make, folder, monkeypatch):
     monkeypatch.setattr(batch_sampler, "EXAMPLES_PER_BLOCK", 400)
     make()

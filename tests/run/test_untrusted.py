@@ -98,6 +98,7 @@ def test_writing_a_report_does_not_follow_links(run, secret):
     assert secret.read_text() == SECRET and "<html" in (run / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_training_does_not_follow_links(original, tmp_path, secret):
     for name in (".lock", "log.jsonl", "checkpoints", "final", "tokenizer"):
         run = tmp_path / f"linked {name}"

@@ -41,6 +41,7 @@ def test_a_missing_key_file_is_refused(tmp_path):
         read_keys([], tmp_path / "nowhere", {})
 
 
+@pytest.mark.slow
 def test_the_command_refuses_an_empty_key_in_one_sentence():
     command = [sys.executable, "-m", "regard", "serve", "de-en", "--port", "0", "--api-key", ""]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)

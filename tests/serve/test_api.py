@@ -178,6 +178,7 @@ def test_a_text_with_too_many_sentences_is_refused(server):
     assert answer.status_code == 413 and "4,096 sentences" in answer.json()["error"]
 
 
+@pytest.mark.slow
 def test_a_port_in_use_ends_the_command_with_one_sentence(server):
     command = [sys.executable, "-m", "regard", "serve", "de-en", "--port", str(server.port)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)

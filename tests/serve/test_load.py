@@ -146,6 +146,7 @@ def test_slow_clients_time_out_and_do_not_delay_others(expected):
             connection.close()
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_replaced_without_an_error_for_clients(expected):
     with serving("de-en") as server:
         workers = server.workers()

@@ -121,6 +121,7 @@ def test_a_run_that_was_stopped_before_its_first_step_can_be_resumed(tmp_path):
     assert regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS).finished
 
 
+@pytest.mark.slow
 def test_checkpoints_without_a_recipe_are_refused(tmp_path):
     regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS)
     (tmp_path / "run" / "recipe.toml").unlink()
@@ -156,6 +157,7 @@ def test_settings_of_machine_and_display_may_change_when_a_run_resumes(tmp_path)
     assert regard.train("reverse", out=tmp_path / "run", overrides=other).finished
 
 
+@pytest.mark.slow
 def test_an_accepted_change_is_written_to_the_recipe(tmp_path):
     listen, stop = stop_after(13)
     regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS, listen=listen, stop=stop)
@@ -182,6 +184,7 @@ def test_an_interrupted_replacement_of_the_recipe_is_completed(tmp_path):
     assert run.recipe().train.steps == 10
 
 
+@pytest.mark.slow
 def test_settings_that_weights_or_optimizer_depend_on_cannot_change(tmp_path):
     listen, stop = stop_after(13)
     regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS, listen=listen, stop=stop)
@@ -196,6 +199,7 @@ def test_settings_that_weights_or_optimizer_depend_on_cannot_change(tmp_path):
     assert regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS).finished
 
 
+@pytest.mark.slow
 def test_a_run_whose_batches_are_made_another_way_resumes_at_the_next_epoch(tmp_path):
     listen, stop = stop_after(13)
     regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS, listen=listen, stop=stop)
@@ -210,6 +214,7 @@ def test_a_run_whose_batches_are_made_another_way_resumes_at_the_next_epoch(tmp_
     assert any("another way" in event.text for event in events if isinstance(event, Noted))
 
 
+@pytest.mark.slow
 def test_files_that_a_killed_process_left_behind_are_removed(tmp_path):
     listen, stop = stop_after(13)
     regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS, listen=listen, stop=stop)

@@ -81,6 +81,7 @@ def test_steps_that_are_not_finite_are_skipped_and_too_many_stop_training(tmp_pa
     assert all(ids[-1] == EOS for ids in batch["source"]) and all(ids[0] == BOS for ids in batch["target"])
 
 
+@pytest.mark.slow
 def test_runs_are_equal_exactly_if_their_seeds_are(tmp_path):
     def losses(name, seed):
         _, events = train(tmp_path, "train.steps=6", f"train.seed={seed}", "model.dropout=0.3", name=name)
