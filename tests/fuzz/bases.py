@@ -26,8 +26,8 @@ RUN_NAME = "fuzz-de-en"  # the folder under test; the name gives the model its l
 WORDS = ["haus", "hund", "rot", "und", "ist", "klein", "baum", "a", "b", "c"]
 RECIPE = """
 [data]
-train = {{ source = "train.de", target = "train.en" }}
-valid = {{ source = "valid.de", target = "valid.en" }}
+train = {{ source = "train.de", target = "train.{target}" }}
+valid = {{ source = "valid.de", target = "valid.{target}" }}
 license = "CC0"
 [tokenizer]
 kind = "{tokenizer}"
@@ -58,6 +58,8 @@ RUNS = {
     "separate": {"tokenizer": "unigram", "joint": "false", "model": "transformer", "more": LAYERS},
     "rnn": {"tokenizer": "word", "joint": "true", "model": "rnn", "more": "hidden = 8"},
     "cmlm": {"tokenizer": "char", "joint": "true", "model": "cmlm", "more": LAYERS},
+    "tagger": {"tokenizer": "char", "joint": "true", "model": "tagger", "more": LAYERS},
+    "pointer": {"tokenizer": "word", "joint": "true", "model": "pointer", "more": LAYERS, "target": "positions"},
 }
 UNFINISHED = "bpe"  # stopped after its first step
 
@@ -107,10 +109,15 @@ def write_text(folder: Path) -> None:
     for name, count in (("train", 60), ("valid", 3)):
         lines = [generator.choices(WORDS, k=generator.randint(1, 5)) for _ in range(count)]
         (folder / f"{name}.de").write_text("".join(f"{' '.join(line)}\n" for line in lines))
+        # The words of a target are as many as those of its source, so they are labels too.
         (folder / f"{name}.en").write_text("".join(f"{' '.join(reversed(line))}\n" for line in lines))
+        positions = (" ".join(map(str, reversed(range(len(line))))) for line in lines)
+        (folder / f"{name}.positions").write_text("".join(f"{row}\n" for row in positions))
     for name, settings in RUNS.items():
-        (folder / f"{name}.toml").write_text(RECIPE.format(**settings))
-    store = RECIPE.format(**RUNS["bpe"]).replace('target = "train.en"', 'target = "train.en", store = "../store"')
+        (folder / f"{name}.toml").write_text(RECIPE.format(**{"target": "en", **settings}))
+    store = RECIPE.format(target="en", **RUNS["bpe"]).replace(
+        'target = "train.en"', 'target = "train.en", store = "../store"'
+    )
     (folder / "on-store.toml").write_text(store)
 
 

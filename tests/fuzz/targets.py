@@ -78,8 +78,8 @@ def open_run(place: Place) -> str:
 
 
 def translate(place: Place) -> str:
-    translator = regard.load(place.run, device="cpu")
-    return "\n".join(translator.translate(["c a b", "haus ist \ud7ff\x00"]))
+    predictor = regard.load(place.run, device="cpu")
+    return "\n".join(predictor.predict(["c a b", "haus ist \ud7ff\x00"]))
 
 
 def report(place: Place) -> str:
