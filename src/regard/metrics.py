@@ -146,7 +146,7 @@ def edit_distance(left: Sequence[str], right: Sequence[str]) -> int:
 
 
 def accuracy(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> tuple[float, str]:
-    """Return the share of reference labels that the output has at the same place."""
+    """Return the percentage of reference labels that the output has at the same place."""
     right = total = 0
     for output, reference in zip(outputs, references, strict=True):
         own, theirs = output.split(), reference.split()
@@ -166,7 +166,7 @@ def span_f1(outputs: Sequence[str], references: Sequence[str], config: EvaluateC
 
 
 def spans(labels: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Return the spans of BIO labels. As in conlleval, an I that continues no span of its kind begins one."""
+    """Return (kind, first, end) of each span. As in conlleval, an I- label that continues no span of its kind starts one."""
     found: list[tuple[str, int, int]] = []
     begin, kind = 0, ""
     for place, label in enumerate([*labels, "O"]):

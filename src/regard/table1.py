@@ -20,8 +20,8 @@ from torch import Tensor
 from regard.data.ragged import Layout
 from regard.errors import require
 from regard.nn.attend import AttentionMask, attend
+from regard.nn.convolution import Convolution
 from regard.nn.dropout import Noise
-from regard.nn.feedforward import Convolution
 from regard.nn.recurrent import Recurrent, TimeOrder
 
 HEAD = 64  # width of a head
@@ -29,6 +29,7 @@ NOISE = math.log(1.2)  # differences up to this factor are noise
 KERNEL, WINDOW = 3, 64
 
 ForwardPass = Callable[[], Tensor]
+FITTED_SIZES = 3  # exponents are fitted to the largest sizes, because small ones measure overhead
 
 
 @dataclass(frozen=True)
@@ -148,9 +149,6 @@ def crossing(sizes: Sequence[int], first: Sequence[float], second: Sequence[floa
     met = NOISE if before > 0 else 0.0
     share = (before - met) / (before - after)
     return float(math.exp((1 - share) * math.log(sizes[at - 1]) + share * math.log(sizes[at])))
-
-
-FITTED_SIZES = 3  # exponents are fitted to the largest sizes, because small ones measure overhead
 
 
 def by_length(points: Sequence[Measurement], layer: str, width: int) -> list[tuple[int, float]]:

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from regard.data.ragged import Layout
+from regard.nn.convolution import shift
 from regard.nn.dropout import Noise
-from regard.nn.feedforward import ConvFeedForward, FeedForward, shift
+from regard.nn.feedforward import ConvFeedForward, FeedForward
 
 
 def test_relu_by_hand():

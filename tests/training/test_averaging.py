@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from regard.training.saver import MovingAverage, mean_weights
+from regard.training.saver import mean_weights
+from regard.training.training_state import MovingAverage
 
 
 def test_mean_weights_average_checkpoints():

@@ -18,6 +18,13 @@ from typing import IO, Any, TextIO, cast
 
 from rich.console import Console
 
+# C0 except tab and newline, DEL, and C1: characters that control a terminal instead of being displayed.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# No reader, no terminal, no file.
+_BROKEN = (errno.EPIPE, errno.EIO, errno.EBADF)
+# The rank among the processes that torchrun started. Only rank 0 prints messages.
+rank = int(os.environ.get("RANK", "0"))
+
 
 class Terminated(SystemExit):
     """Raised by SIGTERM and SIGHUP, so that `finally` blocks run before the command ends."""
@@ -79,15 +86,6 @@ class StopRequest:
         print_message("stopping after this step (press Ctrl-C again to stop at once) ...")
 
 
-# C0 except tab and newline, DEL, and C1: characters that control a terminal instead of being displayed.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-# No reader, no terminal, no file.
-_BROKEN = (errno.EPIPE, errno.EIO, errno.EBADF)
-
-# The rank among the processes that torchrun started. Only rank 0 prints messages.
-rank = int(os.environ.get("RANK", "0"))
-
-
 def printable(text: str) -> str:
     """Return the text with control characters escaped, such as ESC as \\x1b."""
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
@@ -118,7 +116,9 @@ def print_message(text: str) -> None:
 
 
 def print_warning(text: str) -> None:
-    """Print something that the user should know but need not act on."""
+    """Print something that the user should know but need not act on, on rank 0 only."""
+    if rank:
+        return
     console.print(f"warning: {printable(text)}", style="yellow", markup=False, soft_wrap=True)
 
 

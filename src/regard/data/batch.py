@@ -18,6 +18,8 @@ from regard.text.tokenizer import BOS, EOS
 
 WORTH_HALVING = 512  # labels; with as many, threads gain 2 to 5 % (LOG.md, "On a Neoverse N1")
 NO_LABEL = -1  # of tokens that the loss leaves out
+FERTILITIES = "fertilities"
+ADDED = (1, 1)  # EOS, in either column
 
 
 @dataclass(frozen=True)
@@ -61,14 +63,13 @@ class Batch:
         device = torch.device(device)
         if device.type == self.source.values.device.type == "cpu":
             return self
-        layouts: dict[int, Ragged] = {}
+        layouts: dict[int, Layout] = {}
 
         def moved(one: Ragged) -> Ragged:
             # A layout that several sequences share is moved once.
-            known = layouts.get(id(one.layout))
-            layout = one.layout.to(device) if known is None else known.layout
-            layouts[id(one.layout)] = result = Ragged(one.values.to(device, non_blocking=True), layout)
-            return result
+            if id(one.layout) not in layouts:
+                layouts[id(one.layout)] = one.layout.to(device)
+            return Ragged(one.values.to(device, non_blocking=True), layouts[id(one.layout)])
 
         return Batch(
             moved(self.source),
@@ -92,16 +93,12 @@ def num_labels(labels: Ragged) -> int:
 Collate = Callable[[Columns, Indices], Batch]  # how a task makes a batch of some rows of its columns
 
 
-FERTILITIES = "fertilities"
-ADDED = (1, 1)  # EOS, in either column
-
-
 def collate_pairs(columns: Columns, rows: Indices) -> Batch:
     """Return the batch of these sequence pairs, on the CPU."""
     source, labels = gathered(columns["source"], rows, end=EOS), gathered(columns["target"], rows, end=EOS)
     extras = {}
     if FERTILITIES in columns:
-        # EOS becomes EOS.
+        # The fertility of EOS is 1.
         values = columns[FERTILITIES].gather(rows, end=1).astype(np.int64)
         extras[FERTILITIES] = Ragged(torch.from_numpy(values), source.layout)
     return Batch(source, shift_right(labels, BOS), labels, labels.layout.total, extras)

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from regard.config import SearchOptions
 from regard.data.ragged import Ragged
 from regard.decoding.ranking import (
-    COMPACT_BELOW,
     IMPOSSIBLE,
     Check,
     ForcedPrefix,
@@ -32,7 +31,9 @@ from regard.decoding.ranking import (
 )
 from regard.models.base import Seq2Seq
 
+COMPACT_BELOW = 0.75  # finished sentences are dropped once at most this share of a batch is still being searched
 FIRST_COLUMNS = 64  # output tokens that there is room for at first; doubled when they are used up
+Numbers = NDArray[np.int64]
 
 
 def greedy_search(
@@ -99,10 +100,10 @@ def stream_greedy(
     limit = options.limit(len(source_ids) - 1)
     state = model.start(model.encode(source), beams=1)
     tokens, output = torch.full((1,), model.bos, device=device), list[int]()
-    for _ in range(limit if model.max_length is None else min(limit, model.max_length)):
+    for step in range(limit if model.max_length is None else min(limit, model.max_length)):
         check()
         logits = model.step(tokens, state)
-        forbid(model, logits, eos=False)
+        forbid(model, logits, eos=step < options.min_length)
         tokens = logits.argmax(dim=-1)
         token = int(tokens)
         if token == model.eos:
@@ -110,9 +111,6 @@ def stream_greedy(
         output.append(token)
         on_token(output)
     return output
-
-
-Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

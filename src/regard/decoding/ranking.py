@@ -1,4 +1,4 @@
-"""How search compares hypotheses and the candidates of one step.
+"""What greedy and beam search share: hypotheses, forced prefixes, and the ranking of one step's candidates.
 
 Shapes: R rows, V entries per row, G groups of W entries, k wanted, B sentences of Q rows each, C wanted per sentence.
 """
@@ -14,7 +14,6 @@ from torch import Tensor
 from regard.kernels import cpu
 from regard.models.base import Seq2Seq
 
-COMPACT_BELOW = 0.75  # finished sentences are dropped once at most this share of a batch is still being searched
 IMPOSSIBLE = float("-inf")
 ANY = -1  # stands for every token in the padding of shorter prefixes
 GROUP = 64

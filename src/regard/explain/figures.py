@@ -26,6 +26,7 @@ from regard.training.schedules import noam
 MIN_WEIGHT = 0.05  # smaller weights get no line
 COLOURS = ["#a3341c", "#1f6f8b", "#4d7c0f", "#7c3aed", "#b45309", "#0f766e", "#be185d", "#475569"]
 GREY = "#5b606b"
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,9 +147,6 @@ def _heatmap(plt: Any, weights_HQK: AttentionWeights, rows: WordAxis, columns: W
         axes.set_ylabel(rows.label, fontsize=9, color=GREY)
     figure.suptitle(title, fontsize=9, color=GREY, y=0.02)
     return figure
-
-
-CPU = torch.device("cpu")
 
 
 def draw_positions(path: Path, *, width: int = 128, length: int = 100) -> None:

@@ -22,10 +22,14 @@ from regard.toml import dump_toml, to_table
 
 ASSETS = resources.files("regard.explain") / "assets"
 HINT = "The redder a word, the less certain the model was. Choose a word to see alternatives."
+MAX_POINTS = 2000  # of a curve; longer curves are thinned evenly
+CURVES = ("loss", "rate", "gradient_norm", "tokens_per_second")
+TRANSLATION_LABELS = ("output", "source")  # of attention that was logged without labels
+NOT_SCORES = {"event", "step", "best", "examples", "histograms", "attention", "crc"}
 
 
 def as_page(trace: Trace) -> str:
-    """Return the content of the HTML file."""
+    """Return the HTML page of a trace."""
     pairs = " ".join(f"{source}-{target}" for source, target in moses_pairs(trace))
     return Template(asset("look.html")).substitute(
         title=html.escape(trace.source.text[:80]),
@@ -87,19 +91,13 @@ def escape_json(text: str) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-MAX_POINTS = 2000  # of a curve; longer curves are thinned evenly
-CURVES = ("loss", "rate", "gradient_norm", "tokens_per_second")
-TRANSLATION_LABELS = ("output", "source")  # of attention that was logged without labels
-NOT_SCORES = {"event", "step", "best", "examples", "histograms", "attention", "crc"}
-
-
 def write_report(run: RunFolder) -> None:
     """Write the report into the run folder."""
     run.write_extras({REPORT: as_report([run])})
 
 
 def as_report(runs: Sequence[RunFolder]) -> str:
-    """Return the content of the HTML file. It reloads itself every few seconds while a run is unfinished."""
+    """Return the HTML page of the report of these runs. It reloads itself every few seconds while a run is unfinished."""
     summaries = [summarize(run) for run in runs]
     training = not all(one["finished"] for one in summaries)
     return Template(asset("report.html")).substitute(

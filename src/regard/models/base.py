@@ -82,7 +82,7 @@ class Model(nn.Module, ABC):
         """Return a copy for search: in evaluation mode, without gradients, and with weights laid out for fast products.
 
         The copy shares no memory with this model, which can still be trained. `int8` multiplies large matrices as 8-bit
-        integers (`nn.int8`), on a CPU.
+        integers (`nn.linear`), on a CPU.
         """
         assert not any(self.packed_weights()), "this model is a copy for search; copy the model it was made from"
         copied = copy.deepcopy(self, dict(self._transposed_weights())).eval().requires_grad_(False)

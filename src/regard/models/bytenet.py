@@ -20,8 +20,8 @@ from regard.config import MAX_WIDTH, Struct, below_one, between
 from regard.data.ragged import Layout, Ragged, StaticLayout
 from regard.models.base import TextSeq2Seq, make_config
 from regard.models.tied_embeddings import Tie, TiedEmbeddings
+from regard.nn.convolution import Convolution
 from regard.nn.dropout import Dropout, Noise
-from regard.nn.feedforward import Convolution
 from regard.nn.layers import Stack
 from regard.nn.linear import Linear
 from regard.nn.norms import Norm

@@ -24,8 +24,8 @@ from regard.models.base import TextSeq2Seq, make_config
 from regard.models.tied_embeddings import Tie, TiedEmbeddings
 from regard.nn.alignment import Alignment, Annotations
 from regard.nn.attend import AttentionMask
+from regard.nn.convolution import Convolution
 from regard.nn.dropout import Dropout, Noise
-from regard.nn.feedforward import Convolution
 from regard.nn.layers import Stack
 from regard.nn.linear import Linear
 from regard.nn.positions import Positions
@@ -110,7 +110,7 @@ class DecoderBlock(nn.Module):
     def step(
         self, x_RD: Tensor, g_RE: Tensor, recent: Tensor, source: Annotations, *, beams: int
     ) -> tuple[Tensor, Tensor]:
-        """Return the same for one token per row, and the new recent inputs."""
+        """Return the layer's output for one token per row, and the updated recent inputs."""
         gated, carried, recent = self.block.step(x_RD, recent)
         read_BQE = self._read(((self.query(gated) + g_RE) * HALF).unflatten(0, (-1, beams)), source)
         return ((gated + self.answer(read_BQE.flatten(0, 1))) * HALF + carried) * HALF, recent

@@ -1,4 +1,4 @@
-"""What a Transformer's decoder keeps during search: in tensors that grow, or in tensors whose shapes never change.
+"""What a decoder keeps during search: the protocols that all models share, and the states of a Transformer.
 
 `TransformerState` grows with the output and shrinks when sentences are dropped. `StaticState` has room for a fixed number of
 sentences, source tokens and steps, and masks what is not there; nothing in its step depends on a number that the host

@@ -1,6 +1,7 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al. 2017, section 3) and common variations.
 
-The non-autoregressive models share its stacks of layers (`EncoderDecoder`), and taggers its encoder.
+The non-autoregressive models share its stacks of layers (`EncoderDecoder`). `TransformerEncoder` is the same encoder for
+models without a decoder, or with another one.
 
 Shapes: N target tokens, M source tokens, D width, V vocabulary, B sentences, H heads, G = B * H, S slots, R rows in search.
 """

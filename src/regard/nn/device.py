@@ -18,6 +18,7 @@ from regard.errors import ConfigError
 
 Precision = Literal["auto", "float32", "bfloat16"]
 ON_ARM = platform.machine() == "aarch64"
+_casts: dict[int, Tensor] = {}  # by the identity of the weight
 
 
 def pick_device(name: str) -> torch.device:
@@ -80,12 +81,9 @@ def product_dtype(x: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
 
-_casts: dict[int, Tensor] = {}  # by the identity of the weight
-
-
 @contextmanager
 def precast(weights: Sequence[Tensor], dtype: torch.dtype) -> Iterator[None]:
-    """Cast these weights to the precision of products, all in one call. Inside the context, `cast_weight` returns them."""
+    """Cast these weights to `dtype` in one call. Within the context, `cast_weight` returns the copies."""
     wanted = {id(one): one for one in weights if one.is_cuda and one.dtype != dtype}
     copies = [torch.empty_like(one, dtype=dtype) for one in wanted.values()]
     if copies:
@@ -149,7 +147,10 @@ def _cpu_name() -> str:
 
 
 def memory_left() -> float:
-    """Return the bytes that this process can still allocate: the minimum over machine, container and process limits."""
+    """Return the bytes that this process can still allocate.
+
+    That is the minimum over machine, container and process limits, divided by the processes on this machine.
+    """
     left = [float("inf")]
     with suppress(OSError):
         for line in Path("/proc/meminfo").read_text().splitlines():

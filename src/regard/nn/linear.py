@@ -24,6 +24,8 @@ from regard.kernels.cpu.build import built
 from regard.nn.device import cast_weight, product_dtype
 
 FEW_ROWS = 64 if torch.backends.mkl.is_available() else 128  # measured on a Xeon, and on a Neoverse N1
+FEWEST = 2**17  # entries of the smallest matrix for which quantizing the input pays
+LARGEST = 127
 
 
 class Linear(nn.Linear):
@@ -132,10 +134,6 @@ class PackedMatrix:
         numbers = self.weight.new_empty(-(-F // panel) * panel * D)
         cpu.library().pack(self.weight.data_ptr(), *self.weight.stride(), numbers.data_ptr(), D, F)
         return numbers
-
-
-FEWEST = 2**17  # entries of the smallest matrix for which quantizing the input pays
-LARGEST = 127
 
 
 def refuse_without_int8(device: torch.device) -> None:

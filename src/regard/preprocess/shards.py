@@ -32,6 +32,7 @@ READ_AHEAD = 2  # chunks that are read while one is encoded
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
+ShardCount = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 def spread_sample(
@@ -95,9 +96,6 @@ def map_in_background(work: Callable[[Argument], Result], items: Iterable[Argume
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-
-
-ShardCount = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class ShardInfo(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ runs/NAME/
   card.json, card.md          the card of the run, written by `regard card`
   report.html                 the report of the run, for a browser
 
-Runs by the name that a user types: a folder, or a pretrained model that comes with the package.
+`find_run` finds a run by its folder, or by the name of a pretrained model that comes with the package.
 """
 
 from __future__ import annotations

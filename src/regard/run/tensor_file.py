@@ -38,6 +38,8 @@ TYPES = {
 _DTYPES = {name: dtype for dtype, name in TYPES.items()}
 MAX_HEADER = 64 * MIB
 MAX_DIMENSIONS = 8
+WeightKind = Literal["float32", "float16", "int8"]
+SCALE = ".scale"
 
 
 class TensorInfo(NamedTuple):
@@ -124,10 +126,6 @@ def _entry(value: Any, origin: str) -> TensorInfo:
             if valid and end - begin == math.prod(shape) * _DTYPES[dtype].itemsize and 0 <= begin <= end:
                 return TensorInfo(_DTYPES[dtype], torch.Size(shape), begin, end)
     raise CheckpointError(f"{origin} does not describe a tensor")
-
-
-WeightKind = Literal["float32", "float16", "int8"]
-SCALE = ".scale"
 
 
 def quantize(weights: Mapping[str, Tensor], kind: WeightKind) -> dict[str, Tensor]:

@@ -15,11 +15,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from regard.errors import ConfigError
-from regard.serve.worker_process import KEYS_VARIABLE
 
 STEP_ROWS = 4  # the fixed cost of a search step, in rows
 LONG_ATTENTION = 512  # tokens at which attention costs as much as everything else
 PER_SENTENCE = 200  # cost of a sentence apart from the model
+KEYS_VARIABLE = "REGARD_API_KEYS"  # is not passed on to workers
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+OWN_SITE = ("same-origin", "none")  # values of Sec-Fetch-Site for our own page and for addresses typed by the user
 
 
 @dataclass(frozen=True)
@@ -78,11 +81,6 @@ def sentence_cost(source_tokens: int, output_tokens: int, *, rows: int, passes: 
     tokens = source_tokens + output_tokens
     computed = rows * tokens * passes + STEP_ROWS * tokens
     return PER_SENTENCE + int(computed * (1 + tokens / LONG_ATTENTION))
-
-
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
-SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-OWN_SITE = ("same-origin", "none")  # values of Sec-Fetch-Site for our own page and for addresses typed by the user
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ from regard.config import SearchOptions
 
 JobKind = Literal["translate", "look", "stream"]
 _numbers = itertools.count()
+WINDOW = 4  # candidates considered per place in a batch, so that items of similar cost can be chosen
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -102,8 +104,6 @@ class QueueItem:
         return self.job.model, self.job.options, self.failures
 
 
-WINDOW = 4  # candidates considered per place in a batch, so that items of similar cost can be chosen
-
 Allowed = Callable[[QueueItem], bool]
 
 
@@ -121,10 +121,9 @@ class Flow(ABC):
 
     @abstractmethod
     def in_order(self, allowed: Allowed) -> Iterator[QueueItem]:
-        """Yield the allowed items in the order in which they would be taken; changes nothing."""
+        """Yield the allowed items in the order they would be served, without removing them."""
 
 
-Key = TypeVar("Key", bound=Hashable)
 F = TypeVar("F", bound=Flow)
 
 
@@ -158,7 +157,7 @@ class FairShare(Generic[Key, F]):
             del self.flows[key]
 
     def in_order(self, allowed: Allowed) -> Iterator[QueueItem]:
-        """Yield the allowed items of all flows in the order in which they would be taken; changes nothing."""
+        """Yield the allowed items of all flows in the order they would be served, without removing them."""
         heap = []
         for flow in self.flows.values():
             items = flow.in_order(allowed)

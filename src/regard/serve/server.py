@@ -40,6 +40,10 @@ ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
 MEDIA_TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
 OWN_ASSETS = ("page.html", "page.js", "page.css", "docs.html", "docs.js")
 SHARED_ASSETS = ("attention.js", "look.css")  # also used by the page of `regard look`
+START_SECONDS = 300.0  # for the first worker to load its models
+START_ATTEMPTS = 3  # failures per worker before any is ready
+MAX_MESSAGES = 1000  # in the queue of messages; more are dropped
+RESPONSE_SECONDS = 5  # to send responses after the last jobs were abandoned
 
 
 def make_app(service: Service) -> GuardMiddleware:
@@ -118,12 +122,6 @@ def _add_page(app: FastAPI) -> None:
 
 def _own_asset(name: str) -> str:
     return (resources.files("regard.serve") / "assets" / name).read_text(encoding="utf-8")
-
-
-START_SECONDS = 300.0  # for the first worker to load its models
-START_ATTEMPTS = 3  # failures per worker before any is ready
-MAX_MESSAGES = 1000  # in the queue of messages; more are dropped
-RESPONSE_SECONDS = 5  # to send responses after the last jobs were abandoned
 
 
 class MessagePrinter:

@@ -14,10 +14,11 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from regard.serve.access import KEYS_VARIABLE
+
 STOPPED_SECONDS = 0.6  # without a message (two missed beats), after which a stopped process has failed
 SILENT_SECONDS = 20.0  # without a message, after which any process has failed
 LOAD_SECONDS = 300.0  # for a process to load its models
-KEYS_VARIABLE = "REGARD_API_KEYS"  # is not passed on to workers
 END_SECONDS = 5.0  # for a process to end
 
 

@@ -44,7 +44,7 @@ def temporary_name(name: str) -> str:
 
 
 def refuse_wrong_kinds(method: Callable[Concatenate[F, P], T]) -> Callable[Concatenate[F, P], T]:
-    """Decorate a method of `Folder`: raise CheckpointError for links, and for folders in place of files.
+    """Decorate a method of `Folder` to raise CheckpointError for a symbolic link, or for a folder where a file is expected.
 
     Other OSErrors, such as a full disk, pass through.
     """

@@ -94,7 +94,7 @@ class Task(ABC, Generic[C]):
 
     @abstractmethod
     def probe(self, codec: C, length: int, count: int) -> Batch:
-        """Return a made-up batch of `count` examples of `length` tokens, to find out how much memory one takes."""
+        """Return a synthetic batch of `count` examples of `length` tokens, for the memory check."""
 
     # Models
 

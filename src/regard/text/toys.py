@@ -9,7 +9,7 @@
 
 The first three show within a minute of training whether a model can attend: copying reads the source forwards, reversing
 reads it backwards, and sorting reads it in an order that depends on all symbols. Tasks on letters have the same sources.
-The held-out sources are distinct, are not in the training split, and are long enough not to occur there by chance.
+Their held-out sources are distinct, are not in the training split, and are long enough not to occur there by chance.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ MIN_HELD_OUT_LENGTH = 4  # there are only 4,368 shorter sequences, which are lef
 SIZES = {"train": 20_000, "valid": 500, "test": 1_000}
 _TRAIN_SEED = 1
 _HELD_OUT_SEED = 2
+LOW, HIGH = frozenset(SYMBOLS[:4]), frozenset(SYMBOLS[-4:])
+SHORTEST_RUN = 2
+NUMBERS = range(2, 9)  # per row
+_SEEDS = {"train": 3, "valid": 4, "test": 5}
 
 
 def generate(task: str, split: str) -> list[tuple[str, str]]:
@@ -74,12 +78,6 @@ def _stream(seed: int, min_length: int) -> Iterator[list[str]]:
     while True:
         for length in range(min_length, MAX_LENGTH + 1):
             yield [SYMBOLS[int(generator.random() * len(SYMBOLS))] for _ in range(length)]
-
-
-LOW, HIGH = frozenset(SYMBOLS[:4]), frozenset(SYMBOLS[-4:])
-SHORTEST_RUN = 2
-NUMBERS = range(2, 9)  # per row
-_SEEDS = {"train": 3, "valid": 4, "test": 5}
 
 
 def generate_runs(split: str) -> list[tuple[str, str]]:

@@ -23,6 +23,9 @@ from torch.optim import Optimizer
 from regard.nn.linear import Linear
 
 State = defaultdict[Tensor, dict[str, Any]]
+# Of the quintic a·x + b·x³ + c·x⁵, which moves singular values to about 1.
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+ITERATIONS = 5
 
 
 class CapturableOptimizer(Optimizer):
@@ -128,11 +131,6 @@ def _local(tensor: Tensor) -> Tensor:
     """Return this process's part of a sharded tensor, or the tensor itself. DTensor is not named: its import is slow."""
     part: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     return part
-
-
-# Of the quintic a·x + b·x³ + c·x⁵, which moves singular values to about 1.
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-ITERATIONS = 5
 
 
 def orthogonalize(matrices_SRC: Tensor) -> Tensor:

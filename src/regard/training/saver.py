@@ -12,28 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from regard.config import TrainConfig
 from regard.errors import TrainingError
 from regard.run.checkpoint import Checkpoint, Shapes, copy_of
 from regard.run.folder import RunFolder
-
-
-class MovingAverage:
-    """average ← decay · average + (1 - decay) · weights, with a smaller decay at first so that the start is forgotten."""
-
-    def __init__(self, weights: Mapping[str, Tensor], *, decay: float) -> None:
-        self.decay = decay
-        self.average = {name: weight.detach().clone() for name, weight in weights.items()}
-
-    @torch.no_grad()
-    def update(self, weights: Mapping[str, Tensor], *, step: int) -> None:
-        """Add the weights after a step."""
-        decay = min(self.decay, (1 + step) / (10 + step))
-        averages = list(self.average.values())
-        torch._foreach_lerp_(averages, [weights[name].detach() for name in self.average], 1 - decay)
 
 
 def mean_weights(checkpoints: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:

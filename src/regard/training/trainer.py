@@ -252,7 +252,7 @@ class Trainer:
     # Checkpoints
 
     def _save(self) -> None:
-        """Start to write a checkpoint, unless this step has one."""
+        """Start writing a checkpoint, unless this step already has one."""
         counters = self.counters
         if self.saved_step == counters.step:
             return

@@ -16,7 +16,6 @@ from regard.errors import CheckpointError, ConfigError
 from regard.run.checkpoint import Checkpoint, load_weights, model_weights
 from regard.training.data_parallel import DistributedModel
 from regard.training.optimizer_state import OptimizerState
-from regard.training.saver import MovingAverage
 from regard.training.schedules import Scheduler
 from regard.training.step import make_optimizer
 from regard.training.step_stats import Counters
@@ -150,3 +149,18 @@ def _optimizer_states(model: nn.Module, training: Mapping[str, Tensor], *, origi
         if state and any(frozenset(state) < complete for complete in kept):
             raise CheckpointError(f"{origin} does not fit this optimizer: a part of the state of {name!r} is missing")
     return states
+
+
+class MovingAverage:
+    """average ← decay · average + (1 - decay) · weights, with a smaller decay at first so that the start is forgotten."""
+
+    def __init__(self, weights: Mapping[str, Tensor], *, decay: float) -> None:
+        self.decay = decay
+        self.average = {name: weight.detach().clone() for name, weight in weights.items()}
+
+    @torch.no_grad()
+    def update(self, weights: Mapping[str, Tensor], *, step: int) -> None:
+        """Add the weights after a step."""
+        decay = min(self.decay, (1 + step) / (10 + step))
+        averages = list(self.average.values())
+        torch._foreach_lerp_(averages, [weights[name].detach() for name in self.average], 1 - decay)

@@ -66,7 +66,7 @@ def write(entries_RHK: Tensor, slots_GSK: Tensor, start: int) -> None:
 
 
 def add_norm(x_RD: Tensor, branch_RD: Tensor, weight_D: Tensor, bias_D: Tensor | None, *, eps: float) -> Tensor:
-    """Return LayerNorm(x + branch), or RMSNorm without a bias, in the memory of the branch."""
+    """Return LayerNorm(x + branch), or RMSNorm if there is no bias. May overwrite `branch`."""
     assert x_RD.shape == branch_RD.shape and x_RD.dtype is branch_RD.dtype, (x_RD.dtype, branch_RD.dtype)
     x_RD, branch_RD = x_RD.contiguous(), branch_RD.contiguous()
     bias = None if bias_D is None else bias_D.data_ptr()
