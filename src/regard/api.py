@@ -24,7 +24,7 @@ from regard.models import build_model, expected_shapes
 from regard.models.base import Model, Seq2Seq, TextSeq2Seq
 from regard.nn.device import pick_device, pick_precision, use_device, use_threads
 from regard.nn.linear import refuse_without_int8
-from regard.recipe_files import find_recipe, load_recipe
+from regard.recipe_files import load_recipe, recipe_folder
 from regard.run.card import make_card, write_card
 from regard.run.checkpoint import Checkpoint, load_weights
 from regard.run.folder import CARD_JSON, CARD_PAGE, RECIPE, RunFolder, find_run
@@ -73,11 +73,11 @@ def train(
 
     A run resumes with the settings it was started with; those named in `accept` may change.
     """
-    recipe_folder = None
+    own_folder = None
     if isinstance(recipe, str):
-        recipe_folder = find_recipe(recipe).parent
+        own_folder = recipe_folder(recipe)
         recipe = load_recipe(recipe, overrides)
-    folders = data_folders(data, recipe_folder)
+    folders = data_folders(data, own_folder)
     recipe = resolve(msgspec.structs.replace(recipe, data=anchor(recipe.data, folders, named=named_folder(data))))
     run = RunFolder(out or Path("runs") / recipe.name)
     if run.exists:
@@ -288,7 +288,9 @@ def evaluate(
         folders = data_folders(data, None)
         for bitext in recipe.data.test.values():
             refuse_outside(bitext, folders, recipe_of=str(run))
-        sets = {name: load_bitext(bitext, folders=folders) for name, bitext in recipe.data.test.items()}
+        sets = {
+            name: load_bitext(bitext, folders=folders, data=recipe.data) for name, bitext in recipe.data.test.items()
+        }
     if not sets:
         raise DataError("the recipe names no test set; give --source and --reference")
     results = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -90,10 +91,18 @@ class DataConfig(Struct, frozen=True):
     test: dict[str, Bitext] = {}
     license: str | None = None  # of the text; shown in the card
     attribution: str | None = None  # whom to credit for the text; shown in the card
+    origin: str | None = None  # name and address of the text, for the error when a file is missing
+    # Folders below the data folder that may also hold the files, such as those in which they are published.
+    folders: tuple[str, ...] | None = None
     max_length: int = 256  # pairs with more tokens than this on either side are left out of training
 
     def check(self) -> None:
         between(self, 0, 1_000_000, "max_length")
+        for folder in map(PurePath, self.folders or ()):
+            if folder.is_absolute() or ".." in folder.parts:
+                raise ValueError(
+                    f"folders has {str(folder)!r}; folders must be below the data folder, as in 'data/tok'"
+                )
 
 
 class TokenizerConfig(Struct, frozen=True):

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from regard.config import Bitext, Recipe, TokenizerConfig
+from regard.config import Recipe
 from regard.data.columns import Column, LengthTable
 from regard.data.pair_store import SETTINGS, STORE, VERSION, PairStore, Shard, StoreInfo, shard_name
 from regard.errors import CheckpointError, ConfigError, DataError
@@ -75,9 +75,9 @@ def prepare(
         if done:
             total = None if stored is None else stored.get("pairs")
             tokenizers = _load_tokenizers(folder)
-            pairs = stream_bitext(text, folders=folders)
+            pairs = stream_bitext(text, folders=folders, data=recipe.data)
         else:
-            tokenizers, pairs, total = _train_tokenizers(text, recipe.tokenizer, folders, folder, report)
+            tokenizers, pairs, total = _train_tokenizers(recipe, folders, folder, report)
             folder.save_json(SETTINGS, {**settings, "pairs": total})
         _skip_finished(done, pairs, folder, report, total)
         _encode(pairs, tokenizers, folder, done, report, total)
@@ -91,7 +91,7 @@ def _settings(recipe: Recipe, folders: list[Path]) -> dict[str, Any]:
     names = [name for name in (text.pairs, text.source, text.target, text.generate) if name is not None]
     if not names:
         raise ConfigError("data.train names a store but no text to make it from; name source and target, or pairs")
-    files = [] if STDIN in names or text.generate is not None else text_files(text, folders)
+    files = [] if STDIN in names or text.generate is not None else text_files(text, folders, recipe.data)
     TOKENIZERS.get(recipe.tokenizer.kind, where="tokenizer.kind")
     tokenizer = to_table(recipe.tokenizer)
     if tokenizer.pop("sampling"):
@@ -124,10 +124,11 @@ def _remove_unfinished(out: Folder, intact: int) -> None:
 
 
 def _train_tokenizers(
-    text: Bitext, config: TokenizerConfig, folders: list[Path], out: Folder, report: ProgressListener
+    recipe: Recipe, folders: list[Path], out: Folder, report: ProgressListener
 ) -> tuple[Tokenizers, Iterator[Pair], int | None]:
     """Train and save tokenizers. Return them, all pairs, and their number if it is known."""
-    pairs = stream_bitext(text, folders=folders)
+    text, config = recipe.data.train, recipe.tokenizer
+    pairs = stream_bitext(text, folders=folders, data=recipe.data)
     total: int | None = None
     if text.pairs == STDIN:
         sample, pairs = first_sample(pairs)
@@ -138,7 +139,7 @@ def _train_tokenizers(
                 report(PrepareProgress("reading and checking", count, None))
 
         sample, total = spread_sample(pairs, count_pairs)
-        pairs = stream_bitext(text, folders=folders)
+        pairs = stream_bitext(text, folders=folders, data=recipe.data)
     report(PrepareProgress(f"learning {config.kind} from {len(sample):,} pairs", 0, total))
     tokenizers = train_tokenizers(
         sample, kind=config.kind, size=config.size, joint=config.joint, coverage=config.coverage

@@ -86,8 +86,11 @@ def dev_loss(model: Model, batches: Sequence[Batch], device: torch.device) -> tu
     return total, tokens
 
 
-# Settings of the machine and of the display: a run may resume with others.
-NOT_THE_RUN = ("train.threads", "train.device", "train.parallel", "train.log_every", "train.tensorboard", "train.keep")
+# Settings of the machine and of the display, and where files are looked for: a run may resume with others.
+NOT_THE_RUN = (
+    *("train.threads", "train.device", "train.parallel", "train.log_every", "train.tensorboard", "train.keep"),
+    *("data.folders", "data.origin"),
+)
 
 # Settings that `--accept` may change in a run that has begun: none that its weights, optimizer or order of batches follow
 # from.
@@ -179,8 +182,8 @@ def make_loader(
     if left_out == len(dataset):
         raise too_long(most)
     if left_out:
-        text = f"{left_out:,} examples have a sequence of more than {most} tokens and are left out of training"
-        listen(Noted(0, text))
+        counts = f"{left_out:,} of {len(dataset):,} examples have more than {most} tokens on a side"
+        listen(Noted(0, f"{counts} and are left out; raise data.max_length to keep them"))
     task.check(dataset, model, listen)
     obstacle = why_not_packed(task, model, world)
     if obstacle and next(model.parameters()).is_cuda:
