@@ -50,6 +50,21 @@ def trained() -> dict[str, Tokenizers]:
     return {kind: train_tokenizers(PAIRS, kind=kind, size=200, joint=True) for kind in KINDS}
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "text", ["one 😀 dogs", "😀😀 one", "cat\u2581s", "  two   dogs ", "☃x☃ 年年", "a\tb", "", " "]
+)
+def test_a_text_is_split_into_what_was_written_with_one_token_per_id(kind, text, trained):
+    tokenizer = trained[kind].source
+    written, ids = tokenizer.tokenize(text), tokenizer.encode(text)
+    assert len(written) == len(ids)
+    assert [token for token, id in zip(written, ids, strict=True) if id != UNK] == [
+        token for token in tokenizer.tokens(ids) if token != "⁇"
+    ]
+    assert "⁇" not in written
+    assert joined(kind, written).split() == text.replace("\u2581", " " if kind in SUBWORD_KINDS else "\u2581").split()
+
+
 def joined(kind: str, tokens: list[str]) -> str:
     """Return the text of tokens."""
     if kind in SUBWORD_KINDS:

@@ -124,7 +124,7 @@ class _LabelTask(Task[LabelCodec]):
             for numbers, ps in zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ]
         axes = {
-            "source": Axis.from_ids("input", codec.tokenizer, ids),
+            "source": Axis.from_text("input", codec.tokenizer.kind, text, ids, predictor.tokenize(text)),
             "target": Axis.from_tokens("labels", [codec.labels[row[0][0]] for row in found]),
         }
         others = [[Alternative(number, codec.labels[number], p, "") for number, p in row[1:]] for row in found]
@@ -203,6 +203,13 @@ class LabelPredictor:
             return encode_words(self.codec.tokenizer, text.split())
         return self.codec.tokenizer.encode(text) if text.strip() else [], [0]
 
+    def tokenize(self, text: str) -> list[str]:
+        """Return what is written for each id of `encode`."""
+        if not self.per_word:
+            return self.codec.tokenizer.tokenize(text)
+        words = spaced_words(self.codec.tokenizer, text.split())
+        return [token for word in words for token in self.codec.tokenizer.tokenize(word) or [word]]
+
     @torch.inference_mode()
     def predict(self, inputs: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
         """Return the labels of each text, separated by spaces; an empty text has none. Search options do not apply.
@@ -235,8 +242,13 @@ def encode_words(tokenizer: Tokenizer, words: Sequence[str]) -> tuple[list[int],
     """Return the ids of words joined by spaces, and the place of each word's first id."""
     ids: list[int] = []
     starts: list[int] = []
-    for number, word in enumerate(words):
+    for word in spaced_words(tokenizer, words):
         starts.append(len(ids))
         # A word of invisible characters may have no ids, but needs a place for its label.
-        ids += tokenizer.encode(word if number == 0 or tokenizer.kind != "char" else f" {word}") or [UNK]
+        ids += tokenizer.encode(word) or [UNK]
     return ids, starts
+
+
+def spaced_words(tokenizer: Tokenizer, words: Sequence[str]) -> list[str]:
+    """Return the words as they are encoded one by one: characters need the spaces between words."""
+    return [word if number == 0 or tokenizer.kind != "char" else f" {word}" for number, word in enumerate(words)]

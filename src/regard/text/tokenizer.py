@@ -49,6 +49,9 @@ class Tokenizer(Protocol):
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text."""
 
+    def tokenize(self, text: str) -> list[str]:
+        """Return a printable string for each id of `encode`: that of the id, or what the text has where it is unknown."""
+
     def resampled(self, texts: Sequence[str], rate: float) -> Resampled:
         """Return the texts as an object that splits them differently at each draw, as noise for training.
 
