@@ -105,6 +105,18 @@ class DataConfig(Struct, frozen=True):
                 )
 
 
+class TokenizerSide(Struct, frozen=True):
+    """The `[tokenizer.source]` or `[tokenizer.target]` table: what differs from `[tokenizer]` on that side."""
+
+    kind: str | None = None
+    size: int | None = None
+    coverage: float | None = None
+    sampling: float | None = None
+
+    def check(self) -> None:
+        between(self, 1, 10_000_000, "size")
+
+
 class TokenizerConfig(Struct, frozen=True):
     """The `[tokenizer]` table."""
 
@@ -115,9 +127,26 @@ class TokenizerConfig(Struct, frozen=True):
         1.0  # share of running characters or words in the vocabulary; the rarest remaining ones are unknown
     )
     sampling: float = 0.0  # BPE-dropout rate, or unigram smoothing, in training only
+    source: TokenizerSide | None = None  # what differs on one side; needs `joint = false`
+    target: TokenizerSide | None = None
 
     def check(self) -> None:
         between(self, 1, 10_000_000, "size")
+        if self.joint and (self.source is not None or self.target is not None):
+            raise ValueError(
+                "a joint tokenizer is the same on both sides; with tokenizer.source or .target set joint = false"
+            )
+
+    def side(self, name: Literal["source", "target"]) -> TokenizerConfig:
+        """Return the settings of one side, without tables for sides."""
+        own: TokenizerSide = getattr(self, name) or TokenizerSide()
+        changes = {key: value for key in own.__struct_fields__ if (value := getattr(own, key)) is not None}
+        return msgspec.structs.replace(self, source=None, target=None, **changes)
+
+    @property
+    def sampled(self) -> bool:
+        """Whether a side is split differently in each epoch."""
+        return bool(self.side("source").sampling or self.side("target").sampling)
 
 
 class TrainConfig(Struct, frozen=True):

@@ -32,7 +32,7 @@ from regard.storage.folder import SMALL, Folder
 from regard.tasks.base import Task, refuse_single_text
 from regard.tasks.corpus import TrainingData
 from regard.text.corpus import Pair
-from regard.text.tokenizer import UNK, Tokenizer, Tokenizers, load_tokenizers, train_tokenizers
+from regard.text.tokenizer import UNK, Tokenizer, Tokenizers, fit_input_tokenizer, load_tokenizers
 
 LABELS_FILE = "labels.json"
 MOST_LABELS = 100_000
@@ -73,9 +73,7 @@ class _LabelTask(Task[LabelCodec]):
         labels = sorted({name for pair in pairs for name in self.names(pair)})
         if not 0 < len(labels) <= MOST_LABELS:
             raise DataError(f"the training examples have {len(labels):,} labels; 1 to {MOST_LABELS:,} can be learnt")
-        inputs = [(pair.source, pair.source) for pair in pairs]
-        tokenizers = train_tokenizers(inputs, kind=config.kind, size=config.size, joint=True, coverage=config.coverage)
-        return LabelCodec(tokenizers.source, tuple(labels))
+        return LabelCodec(fit_input_tokenizer([pair.source for pair in pairs], config), tuple(labels))
 
     def load_codec(self, folder: Folder) -> LabelCodec:
         try:

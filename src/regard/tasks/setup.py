@@ -29,7 +29,7 @@ from regard.storage.folder import Folder
 from regard.tasks import task_of
 from regard.tasks.base import Task
 from regard.text.corpus import Pair
-from regard.text.tokenizer import TOKENIZERS
+from regard.text.tokenizer import refuse_unknown_kinds
 from regard.toml import to_table
 from regard.training.events import Example, Listener, Noted, Validation
 from regard.training.memory_check import check_memory, largest_budget, longest_sentences, rectangles
@@ -109,7 +109,11 @@ def resolve(recipe: Recipe) -> Recipe:
     Names that are not registered are refused here.
     """
     kind, config = model_config(recipe.model)
-    TOKENIZERS.get(recipe.tokenizer.kind, where="tokenizer.kind")
+    refuse_unknown_kinds(recipe.tokenizer)
+    sides = recipe.tokenizer.source is not None or recipe.tokenizer.target is not None
+    if sides and getattr(config, "tie", None) == "all":
+        # The model would notice only if the vocabularies differ in size.
+        raise ConfigError("model.tie is 'all', but each side has a tokenizer of its own; set model.tie=target")
     deciding_metric(recipe.train.metric, compares=task_of(recipe).compares)
     return msgspec.structs.replace(recipe, model={"kind": kind, **to_table(config)})
 
