@@ -16,7 +16,7 @@ PUBLIC = [
     *("Rnn", "SearchOptions", "Struct", "Tagger", "Task", "TokenizerKind", "TrainConfig", "Trainer", "TrainingData"),
     *("Transformer", "Translator", "card", "collate_pairs", "evaluate", "export", "gathered", "load", "load_model"),
     *("look", "make_batch", "make_config", "pair_columns", "register_metric", "register_model", "register_task"),
-    *("register_tokenizer", "search", "train", "train_tokenizers"),
+    *("register_tokenizer", "search", "train", "train_tokenizer", "train_tokenizers"),
 ]
 TEXT = {"source_size": 20, "target_size": 20}
 LABELS = {"source_size": 20, "num_labels": 3}

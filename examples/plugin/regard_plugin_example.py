@@ -46,6 +46,9 @@ class ByteTokenizer:
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.encode(text) for text in texts]
 
+    def tokenize(self, text: str) -> list[str]:
+        return [bytes([byte]).decode(errors="replace") for byte in text.encode()]
+
     def resampled(self, texts: Sequence[str], rate: float) -> NoReturn:
         raise ConfigError("bytes can be split in one way only; tokenizer.sampling needs bpe or unigram")
 

@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from regard.text.corpus import Pair as Pair
     from regard.text.tokenizer import TokenizerKind as TokenizerKind
     from regard.text.tokenizer import register_tokenizer as register_tokenizer
+    from regard.text.tokenizer import train_tokenizer as train_tokenizer
     from regard.text.tokenizer import train_tokenizers as train_tokenizers
     from regard.training.trainer import Trainer as Trainer
 
@@ -112,7 +113,7 @@ _PUBLIC = {
     "regard.tasks.base": ("Task",),
     "regard.tasks.corpus": ("TrainingData",),
     "regard.text.corpus": ("Pair",),
-    "regard.text.tokenizer": ("TokenizerKind", "register_tokenizer", "train_tokenizers"),
+    "regard.text.tokenizer": ("TokenizerKind", "register_tokenizer", "train_tokenizer", "train_tokenizers"),
     "regard.training.trainer": ("Trainer",),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}

@@ -24,7 +24,7 @@ from regard.models import build_model, expected_shapes
 from regard.models.base import Model, Seq2Seq, TextSeq2Seq
 from regard.nn.device import pick_device, pick_precision, use_device, use_threads
 from regard.nn.linear import refuse_without_int8
-from regard.recipe_files import find_recipe, load_recipe
+from regard.recipe_files import load_recipe, recipe_folder
 from regard.run.card import make_card, write_card
 from regard.run.checkpoint import Checkpoint, load_weights
 from regard.run.folder import CARD_JSON, CARD_PAGE, RECIPE, RunFolder, find_run
@@ -42,7 +42,15 @@ from regard.tasks.setup import (
     try_one_example,
 )
 from regard.tasks.translation import TranslationTask
-from regard.text.bitext import anchor, data_folders, load_bitext, named_folder, refuse_outside, without_folders
+from regard.text.bitext import (
+    anchor,
+    data_folders,
+    load_bitext,
+    named_folder,
+    pairs_fingerprint,
+    refuse_outside,
+    without_folders,
+)
 from regard.text.corpus import read_pairs
 from regard.training.events import Event, Listener, Noted, Saved, Validated, log_entry
 from regard.training.saver import disk_error
@@ -73,11 +81,12 @@ def train(
 
     A run resumes with the settings it was started with; those named in `accept` may change.
     """
-    recipe_folder = None
+    own_folder, command = None, None
     if isinstance(recipe, str):
-        recipe_folder = find_recipe(recipe).parent
+        command = {"event": "command", "recipe": recipe, "overrides": list(overrides)}
+        own_folder = recipe_folder(recipe)
         recipe = load_recipe(recipe, overrides)
-    folders = data_folders(data, recipe_folder)
+    folders = data_folders(data, own_folder)
     recipe = resolve(msgspec.structs.replace(recipe, data=anchor(recipe.data, folders, named=named_folder(data))))
     run = RunFolder(out or Path("runs") / recipe.name)
     if run.exists:
@@ -90,7 +99,7 @@ def train(
     device = use_device(pick_device(own_device(recipe.train.device)))
     use_threads(recipe.train.threads)
     with kernels.allowed(recipe.train.kernels), join(device) as world:
-        return _train(run, recipe, folders, listen, stop, world, changed=bool(accept))
+        return _train(run, recipe, folders, listen, stop, world, changed=bool(accept), command=command)
 
 
 def _train(
@@ -102,8 +111,9 @@ def _train(
     world: World,
     *,
     changed: bool,
+    command: dict[str, Any] | None,
 ) -> TrainResult:
-    """Train a resolved recipe that has passed all checks."""
+    """Train a resolved recipe that has passed all checks. The log keeps `command`, which the card shows."""
     begun = world.gather(run.exists)[0]
 
     def hear(event: Event) -> None:
@@ -157,6 +167,8 @@ def _train(
                 run.create(recipe, codec, corpus.fingerprint())
             elif changed:
                 run.change_recipe(recipe)
+            if command is not None:
+                run.log(command)
         world.wait()  # for the folder to be there
         logs = True
         finished = trainer.fit()
@@ -260,6 +272,7 @@ class Evaluation:
     num_pairs: int
     search: str  # how outputs were found; empty for tasks that do not search
     scores: list[Score]
+    sha256: str  # of the pairs, as in the fingerprint of the training text
 
 
 def evaluate(
@@ -288,7 +301,9 @@ def evaluate(
         folders = data_folders(data, None)
         for bitext in recipe.data.test.values():
             refuse_outside(bitext, folders, recipe_of=str(run))
-        sets = {name: load_bitext(bitext, folders=folders) for name, bitext in recipe.data.test.items()}
+        sets = {
+            name: load_bitext(bitext, folders=folders, data=recipe.data) for name, bitext in recipe.data.test.items()
+        }
     if not sets:
         raise DataError("the recipe names no test set; give --source and --reference")
     results = []
@@ -297,7 +312,7 @@ def evaluate(
         outputs = predictor.predict([pair.source for pair in pairs], options=options)
         references = [pair.target for pair in pairs]
         scores = score_all(outputs, references, recipe.evaluate, compares=task.compares)
-        results.append(Evaluation(name, len(pairs), search, scores))
+        results.append(Evaluation(name, len(pairs), search, scores, str(pairs_fingerprint(pairs)["sha256"])))
     return results
 
 

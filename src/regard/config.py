@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -90,10 +91,30 @@ class DataConfig(Struct, frozen=True):
     test: dict[str, Bitext] = {}
     license: str | None = None  # of the text; shown in the card
     attribution: str | None = None  # whom to credit for the text; shown in the card
+    origin: str | None = None  # name and address of the text, for the error when a file is missing
+    # Folders below the data folder that may also hold the files, such as those in which they are published.
+    folders: tuple[str, ...] | None = None
     max_length: int = 256  # pairs with more tokens than this on either side are left out of training
 
     def check(self) -> None:
         between(self, 0, 1_000_000, "max_length")
+        for folder in map(PurePath, self.folders or ()):
+            if folder.is_absolute() or ".." in folder.parts:
+                raise ValueError(
+                    f"folders has {str(folder)!r}; folders must be below the data folder, as in 'data/tok'"
+                )
+
+
+class TokenizerSide(Struct, frozen=True):
+    """The `[tokenizer.source]` or `[tokenizer.target]` table: what differs from `[tokenizer]` on that side."""
+
+    kind: str | None = None
+    size: int | None = None
+    coverage: float | None = None
+    sampling: float | None = None
+
+    def check(self) -> None:
+        between(self, 1, 10_000_000, "size")
 
 
 class TokenizerConfig(Struct, frozen=True):
@@ -106,9 +127,26 @@ class TokenizerConfig(Struct, frozen=True):
         1.0  # share of running characters or words in the vocabulary; the rarest remaining ones are unknown
     )
     sampling: float = 0.0  # BPE-dropout rate, or unigram smoothing, in training only
+    source: TokenizerSide | None = None  # what differs on one side; needs `joint = false`
+    target: TokenizerSide | None = None
 
     def check(self) -> None:
         between(self, 1, 10_000_000, "size")
+        if self.joint and (self.source is not None or self.target is not None):
+            raise ValueError(
+                "a joint tokenizer is the same on both sides; with tokenizer.source or .target set joint = false"
+            )
+
+    def side(self, name: Literal["source", "target"]) -> TokenizerConfig:
+        """Return the settings of one side, without tables for sides."""
+        own: TokenizerSide = getattr(self, name) or TokenizerSide()
+        changes = {key: value for key in own.__struct_fields__ if (value := getattr(own, key)) is not None}
+        return msgspec.structs.replace(self, source=None, target=None, **changes)
+
+    @property
+    def sampled(self) -> bool:
+        """Whether a side is split differently in each epoch."""
+        return bool(self.side("source").sampling or self.side("target").sampling)
 
 
 class TrainConfig(Struct, frozen=True):

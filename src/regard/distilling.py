@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from regard import api
-from regard.config import Bitext, SearchOptions
+from regard.config import DataConfig, SearchOptions
 from regard.decoding.translator import READ_AHEAD, Translation, Translator
 from regard.errors import ConfigError, DataError
 from regard.run.folder import find_run
@@ -52,7 +52,7 @@ def distill(
         raise ConfigError(
             f"{run} is still being trained; wait until it has finished, so that the corpus comes from one model"
         )
-    pairs = _pairs(str(run), run.recipe().data.train, source, reference, data)
+    pairs = _pairs(str(run), run.recipe().data, source, reference, data)
     translator = api.load_translator(teacher, "distill", device=device)
     options = translator.options.replace(beam=beam)
     options = options.replace(nbest=options.beam if closest else 1)
@@ -73,8 +73,9 @@ def distill(
 
 
 def _pairs(
-    run: str, trained_on: Bitext, source: Path | str | None, reference: Path | str | None, data: Path | str | None
+    run: str, config: DataConfig, source: Path | str | None, reference: Path | str | None, data: Path | str | None
 ) -> list[Pair]:
+    trained_on = config.train
     if (source is None) != (reference is None):
         raise ConfigError("give both --source and --reference, or neither to translate the teacher's training corpus")
     if source is not None and reference is not None:
@@ -83,7 +84,7 @@ def _pairs(
         raise DataError("the teacher was trained on a store of token ids without text; give --source and --reference")
     folders = data_folders(data, None)
     refuse_outside(trained_on, folders, recipe_of=run)
-    return load_bitext(trained_on, folders=folders)
+    return load_bitext(trained_on, folders=folders, data=config)
 
 
 def _write(

@@ -36,6 +36,12 @@ def find_recipe(name: str) -> Path:
     )
 
 
+def recipe_folder(name: str) -> Path | None:
+    """Return the folder of a recipe file, where its data may be; None for a shipped recipe, which has no data there."""
+    path = find_recipe(name)
+    return None if path in shipped_recipes().values() else path.parent
+
+
 def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
     """Return a recipe by its name or .toml file, with `dotted.key=value` overrides applied."""
     table = _merged_table(find_recipe(name))

@@ -9,6 +9,8 @@ import pytest
 import regard
 from regard import api
 from regard.run.folder import pretrained_models
+from regard.text.bitext import pairs_fingerprint
+from regard.text.corpus import Pair
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +49,62 @@ def test_a_card_has_the_recipe_the_data_the_time_and_the_scores(run):
     assert "version:" in bleu["signature"]
     expected = {score.name: score.value for score in api.evaluate(run)[0].scores}
     assert bleu["value"] == expected["bleu"]
+
+
+OWN = """
+[data]
+train = { source = "train.en", target = "train.de" }
+test = { dev = { source = "train.en", target = "train.de" } }
+[tokenizer]
+kind = "word"
+[model]
+kind = "transformer"
+width = 16
+num_layers = 1
+num_heads = 2
+hidden = 16
+"""
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A run of a recipe file that is named by its absolute path, with data next to it and a dev set named absolutely."""
+    folder = tmp_path_factory.mktemp("secret-place")
+    (folder / "mine.toml").write_text(OWN)
+    (folder / "train.en").write_text("a b\nc d\n")
+    (folder / "train.de").write_text("b a\nd c\n")
+    overrides = ["train.steps=2", "train.checkpoint_every=2", "train.device=cpu", "train.threads=1"]
+    overrides.append(f'data.valid={{source="{folder}/train.en", target="{folder}/train.de"}}')
+    api.train(str(folder / "mine.toml"), out=folder / "run", overrides=overrides)
+    return folder
+
+
+def test_a_card_has_no_paths_of_the_machine_and_the_command_as_it_was_given(own):
+    page = api.card(own / "run", data=own, device="cpu").read_text()
+    as_json = (own / "run" / "card.json").read_text()
+    assert str(own) not in page + as_json and "secret-place" not in page + as_json
+    card = json.loads(as_json)
+    assert card["recipe"]["data"]["train"] == {"source": "train.en", "target": "train.de"}
+    assert card["command"] == (
+        "regard train mine.toml train.steps=2 train.checkpoint_every=2 train.device=cpu train.threads=1 "
+        """'data.valid={source="train.en", target="train.de"}'"""
+    )
+    assert f"| command | `{card['command']}` |" in page
+
+
+def test_a_card_has_the_size_and_the_hash_of_each_test_set(own):
+    page = api.card(own / "run", data=own, device="cpu").read_text()
+    card = json.loads((own / "run" / "card.json").read_text())
+    expected = pairs_fingerprint([Pair("a b", "b a"), Pair("c d", "d c")])
+    (result,) = card["results"]
+    assert {"pairs": result["num_pairs"], "sha256": result["sha256"]} == expected
+    assert f"| test set dev | pairs 2, sha256 `{expected['sha256']}` |" in page
+
+
+def test_the_command_of_a_shipped_recipe_has_its_name_and_every_override(run):
+    api.card(run, evaluated=False)
+    card = json.loads((run / "card.json").read_text())
+    assert card["command"].startswith("regard train copy train.steps=4 train.checkpoint_every=2")
 
 
 def test_an_export_translates_like_its_run_and_int8_is_smaller(run, tmp_path):

@@ -67,6 +67,7 @@ def test_a_card_is_written(copy):
     assert regard.card(run, device="cpu").read_text().startswith("# reverse\n")
     card = json.loads((run / "card.json").read_text())
     assert card["steps"] == 800 and card["results"][0]["search"] == "greedy"
+    assert card["command"].startswith("regard train reverse ")
     assert RunFolder(run).problems() == []
 
 

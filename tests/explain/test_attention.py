@@ -133,5 +133,5 @@ def test_tokens_are_grouped_into_words_and_punctuation_marks(kind, text, words):
     tokenizer = train_tokenizers([(text, text)] * 3, kind=kind, size=size, joint=True).source
     ids = [*tokenizer.encode(text), 2]
     axis = Axis.from_ids("", tokenizer, ids)
-    assert axis.words == group_words(tokenizer, ids)
+    assert axis.words == group_words(kind, ids, tokenizer.tokens(ids))
     assert axis.word_texts == [*words, "</s>"]

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
+import regard
 from regard.config import SearchOptions
 from regard.errors import Cancelled, DecodeError
-from regard.explain.trace import trace_translation
+from regard.explain.report import as_page
+from regard.explain.trace import attention_between, trace_translation
+from regard.text.tokenizer import TOKENIZERS, train_tokenizers
 from tests.explain.conftest import SENTENCE
 
 
@@ -100,3 +103,17 @@ def test_a_trace_can_be_cancelled(translator):
 
     with pytest.raises(Cancelled):
         trace_translation(translator, SENTENCE, check=check)
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS.names())
+def test_an_unknown_character_is_shown_as_it_was_written(kind):
+    tokenizers = train_tokenizers([("a dog sees a cat", "ein hund sieht")] * 3, kind=kind, size=60, joint=True)
+    size = tokenizers.source.size
+    model = regard.Transformer(source_size=size, target_size=size, width=8, num_layers=1, num_heads=1, hidden=8).eval()
+    translator = regard.Translator(model, tokenizers, SearchOptions(beam=1, max_length=3))
+    text = "a dog 😀 sees ☃ a cat"
+    trace = trace_translation(translator, text, alternatives=0)
+    assert trace.source.text == text
+    assert [word.strip() for word in trace.source.word_texts if word != "␣"] == [*text.split(), "</s>"]
+    assert "😀" in as_page(trace) and "⁇" not in "".join(trace.source.tokens)
+    assert "😀" in "".join(attention_between(model, tokenizers, text, "ein hund")["source"])

@@ -15,7 +15,7 @@ from regard.tasks import task_of
 from regard.tasks.corpus import TextPairs
 from regard.tasks.labels import LABELS_FILE, LabelPredictor, encode_words
 from regard.text.corpus import Pair
-from regard.text.tokenizer import UNK, train_tokenizers
+from regard.text.tokenizer import TOKENIZERS, UNK, train_tokenizers
 
 CONFIG = EvaluateConfig()
 
@@ -155,6 +155,17 @@ def test_a_text_that_is_too_long_is_cut_with_a_warning(recipe):
     assert warnings == ["line 2 has 6 tokens; only the first 4 are used"]
     with pytest.raises(DecodeError, match="the text has 6 tokens; this model takes at most 4"):
         one.trace(predictor, "a b c a b c")
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS.names())
+@pytest.mark.parametrize("recipe", ["runs", "majority"])
+def test_a_trace_shows_unknown_characters_as_they_were_written(recipe, kind):
+    one = task(recipe, f"tokenizer.kind={kind}")
+    codec = codec_of(one, ("a b aa", "a a a" if recipe == "runs" else "a"), ("b", "b"))
+    trace = one.trace(one.predictor(small_model(one, codec), codec), "a 😀 b☃")
+    assert trace.source.text == "a 😀 b☃"
+    assert "".join(trace.source.word_texts).replace(" ", "") == "a😀b☃"
+    assert len(trace.source.tokens) == len(trace.source.ids)
 
 
 def test_a_trace_has_a_label_per_word_and_the_other_labels():

@@ -1,11 +1,14 @@
 """The pairs that a recipe names: generated, in one file or in two; and the folders that are searched."""
 
+import gzip
 from pathlib import Path
 
 import pytest
 
+import regard
 from regard.config import Bitext, DataConfig
 from regard.errors import DataError
+from regard.recipe_files import load_recipe, shipped_recipes
 from regard.text.bitext import GENERATORS, anchor, data_folders, find_file, load_bitext, pairs_fingerprint
 from regard.text.corpus import Pair
 from regard.text.toys import TASKS
@@ -93,8 +96,81 @@ def test_a_missing_file_is_refused_with_the_searched_folders():
     with pytest.raises(DataError) as caught:
         find_file("a.en", [Path("here"), Path("there")])
     assert str(caught.value) == (
-        "no file 'a.en' in 'here', 'there'; name the folder that holds it with --data or REGARD_DATA"
+        "no file 'a.en' in 'here', 'there', plain or .gz; name the folder that holds it with --data or REGARD_DATA"
     )
+
+
+def test_every_missing_file_is_named_and_every_searched_folder_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    bitext = Bitext(source="corpus/a.en", target="corpus/a.de.gz")
+    data = DataConfig(train=bitext, folders=("published",), origin="the A corpus (example.org/a)")
+    with pytest.raises(DataError) as caught:
+        load_bitext(bitext, folders=[tmp_path, Path()], data=data)
+    assert str(caught.value) == (
+        f"no file 'a.en', 'a.de.gz' in '{tmp_path}/corpus', '{tmp_path}/published', plain or .gz; get them from "
+        "the A corpus (example.org/a), and name their folder with --data or REGARD_DATA"
+    )
+
+
+def test_a_file_is_found_with_and_without_gz_but_its_own_name_comes_first(folder):
+    (folder / "b.en.gz").write_bytes(gzip.compress(b"packed\n"))
+    other = folder / "other"
+    other.mkdir()
+    assert find_file("a.en.gz", [other, folder]) == folder / "a.en"
+    assert find_file("b.en", [other, folder]) == folder / "b.en.gz"
+    (other / "a.en.gz").write_bytes(gzip.compress(b"packed\n"))
+    assert find_file("a.en", [other, folder]) == folder / "a.en"
+
+
+def test_files_are_also_found_in_the_other_folders_that_a_recipe_names(folder):
+    published = folder / "data" / "task1"
+    published.mkdir(parents=True)
+    (folder / "a.en").rename(published / "a.en")
+    bitext = Bitext(source="corpus/a.en.gz", target="corpus/a.de")
+    data = DataConfig(train=bitext, folders=("data/task1", "."))
+    assert load_bitext(bitext, folders=[folder], data=data)[0] == Pair("one", "eins")
+    assert anchor(data, [folder], named=folder) == data
+    assert anchor(data, [folder], named=None).train.source == str(published / "a.en")
+
+
+@pytest.mark.parametrize("outside", ["/etc", "..", "a/../../b"])
+def test_other_folders_lie_below_the_data_folder(outside):
+    with pytest.raises(ValueError, match="must be below the data folder"):
+        DataConfig(train=Bitext(pairs="a.tsv"), folders=(outside,))
+
+
+@pytest.mark.parametrize("recipe", [name for name in shipped_recipes() if name.startswith("multi30k")])
+@pytest.mark.parametrize("layout", ["data/task1/tok", "multi30k/tok", "."])
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_multi30k_is_found_as_published_and_as_documented(recipe, layout, suffix, tmp_path):
+    data = load_recipe(recipe).data
+    bitexts = [data.train, data.valid, *data.test.values()]
+    names = {Path(name).name.removesuffix(".gz") for one in bitexts for name in (one.source, one.target)}
+    assert "train.lc.norm.tok.en" in names and len(names) == 8
+    (tmp_path / layout).mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (tmp_path / layout / f"{name}{suffix}").write_text("one line\n")
+    for one in bitexts:
+        assert load_bitext(one, folders=[tmp_path], data=data) == [Pair("one line", "one line")]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "file", "origin"),
+    [
+        ("multi30k-en-de", "train.lc.norm.tok.de", "github.com/multi30k/dataset"),
+        ("multi30k-en-fr", "train.lc.norm.tok.fr", "github.com/multi30k/dataset"),
+        ("tatoeba-de-en", "train.de", "manythings.org/anki"),
+        ("wmt14-en-de", "train.de", "statmt.org/wmt14"),
+    ],
+)
+def test_a_shipped_recipe_says_where_to_get_its_missing_files(recipe, file, origin, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("REGARD_DATA", raising=False)
+    with pytest.raises(DataError) as caught:
+        regard.train(recipe, out="run")
+    message = str(caught.value)
+    assert f"'{file}.gz'" in message and f"get them from {load_recipe(recipe).data.origin}" in message
+    assert origin in message and "--data" in message and "regard/recipes" not in message
 
 
 def test_the_named_folder_is_searched_before_that_of_the_recipe_and_the_working_directory(tmp_path, monkeypatch):

@@ -27,6 +27,7 @@ from regard.text.tokenizer import (
     Tokenizer,
     Tokenizers,
     load_tokenizers,
+    train_tokenizer,
     train_tokenizers,
 )
 
@@ -48,6 +49,21 @@ SYMBOL_KINDS = ("char", "word")
 @pytest.fixture(scope="module")
 def trained() -> dict[str, Tokenizers]:
     return {kind: train_tokenizers(PAIRS, kind=kind, size=200, joint=True) for kind in KINDS}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "text", ["one 😀 dogs", "😀😀 one", "cat\u2581s", "  two   dogs ", "☃x☃ 年年", "a\tb", "", " "]
+)
+def test_a_text_is_split_into_what_was_written_with_one_token_per_id(kind, text, trained):
+    tokenizer = trained[kind].source
+    written, ids = tokenizer.tokenize(text), tokenizer.encode(text)
+    assert len(written) == len(ids)
+    assert [token for token, id in zip(written, ids, strict=True) if id != UNK] == [
+        token for token in tokenizer.tokens(ids) if token != "⁇"
+    ]
+    assert "⁇" not in written
+    assert joined(kind, written).split() == text.replace("\u2581", " " if kind in SUBWORD_KINDS else "\u2581").split()
 
 
 def joined(kind: str, tokens: list[str]) -> str:
@@ -441,3 +457,28 @@ def test_impossible_symbols_are_refused(kind: str, symbols: bytes, tmp_path: Pat
     (tmp_path / "joint.json").write_bytes(symbols)
     with pytest.raises(CheckpointError, match=f"not a list of distinct {kind} symbols"):
         load_tokenizers(Folder(tmp_path))
+
+
+# One tokenizer per side
+
+
+def test_two_kinds_are_saved_and_loaded(tmp_path):
+    source = train_tokenizer(["ab", "ba"], kind="char", size=10)
+    target = train_tokenizer(["AH B"], kind="word", size=10)
+    Tokenizers(source, target).save(Folder(tmp_path))
+    loaded = load_tokenizers(Folder(tmp_path))
+    assert (loaded.source.kind, loaded.target.kind) == ("char", "word")
+    assert loaded.source.encode("ab") == source.encode("ab") and loaded.target.encode("B AH") == target.encode("B AH")
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_tokenizers_of_one_kind_are_described_as_in_version_0_1(joint, tmp_path):
+    train_tokenizers(PAIRS, kind="word", size=50, joint=joint).save(Folder(tmp_path))
+    assert json.loads((tmp_path / "tokenizer.json").read_text()) == {"kind": "word", "joint": joint}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tokenizer_of_one_side_is_that_of_a_pair_that_is_not_joint(kind):
+    alone = train_tokenizer([source for source, _ in PAIRS], kind=kind, size=60)
+    pair = train_tokenizers(PAIRS, kind=kind, size=60, joint=False)
+    assert alone.tokens(range(alone.size)) == pair.source.tokens(range(pair.source.size))

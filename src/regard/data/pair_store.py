@@ -28,6 +28,7 @@ from regard.errors import ConfigError, DataError
 from regard.storage.folder import Folder
 from regard.text.corpus import Pair
 from regard.text.tokenizer import Tokenizers, load_tokenizers
+from regard.toml import flat_table, to_table
 
 VERSION = 1
 STORE, SETTINGS = "store.json", "settings.json"
@@ -64,6 +65,14 @@ class StoreInfo(msgspec.Struct, frozen=True):
         table = msgspec.to_builtins(self)
         del table["sha256"]
         return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
+
+
+def tokenizer_settings(config: TokenizerConfig) -> dict[str, Any]:
+    """Return the settings that the ids in a store depend on: all but sampling, which changes them in every epoch."""
+    table = to_table(config)
+    for part in (table, table.get("source", {}), table.get("target", {})):
+        part.pop("sampling", None)
+    return table
 
 
 def shard_name(number: int) -> str:
@@ -124,11 +133,14 @@ class PairStore:
 
     def tokenizers(self, config: TokenizerConfig) -> Tokenizers:
         """Return the tokenizers that made the ids. Raise ConfigError if the recipe describes others."""
-        for key, value in self.info.tokenizer.items():
-            if getattr(config, key, None) != value:
+        stored, asked = flat_table(self.info.tokenizer), flat_table(tokenizer_settings(config))
+        for key in {**stored, **asked}:
+            given, value = asked.get(key), stored.get(key)
+            if given != value:
+                advice = f"set tokenizer.{key}={json.dumps(value)}" if key in stored else "leave it out"
                 raise ConfigError(
-                    f"tokenizer.{key} is {getattr(config, key, None)!r}, but {self.folder} was prepared with {value!r}; "
-                    f"set tokenizer.{key}={json.dumps(value)}, or prepare another store"
+                    f"tokenizer.{key} is {given!r}, but {self.folder} was prepared with {value!r}; {advice}, "
+                    "or prepare another store"
                 )
         return load_tokenizers(Folder(self.folder, "tokenizer"))
 

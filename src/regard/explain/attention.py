@@ -38,8 +38,14 @@ class Axis:
 
     @classmethod
     def from_ids(cls, label: str, tokenizer: Tokenizer, ids: list[int]) -> Axis:
-        """Return the axis of a tokenized text."""
-        return cls(label, tokenizer.decode(ids), ids, tokenizer.tokens(ids), group_words(tokenizer, ids))
+        """Return the axis of an output."""
+        tokens = tokenizer.tokens(ids)
+        return cls(label, tokenizer.decode(ids), ids, tokens, group_words(tokenizer.kind, ids, tokens))
+
+    @classmethod
+    def from_text(cls, label: str, kind: str, text: str, ids: list[int], tokens: list[str]) -> Axis:
+        """Return the axis of an input as it was written. `tokens` are those of `Tokenizer.tokenize`."""
+        return cls(label, text, ids, tokens, group_words(kind, ids, tokens))
 
     @classmethod
     def from_tokens(cls, label: str, tokens: Sequence[str]) -> Axis:
@@ -146,12 +152,12 @@ def merge_words(
 # Words
 
 
-def group_words(tokenizer: Tokenizer, ids: Sequence[int]) -> list[list[int]]:
+def group_words(kind: str, ids: Sequence[int], tokens: Sequence[str]) -> list[list[int]]:
     """Return the token indices of each word. EOS and each punctuation mark are words of their own."""
-    tokens, words = tokenizer.tokens(ids), list[list[int]]()
+    words: list[list[int]] = []
     for index, token in enumerate(tokens):
         previous = tokens[index - 1] if index else None
-        if previous is None or EOS in ids[index - 1 : index + 1] or _begins_word(tokenizer.kind, token, previous):
+        if previous is None or EOS in ids[index - 1 : index + 1] or _begins_word(kind, token, previous):
             words.append([index])
         else:
             words[-1].append(index)

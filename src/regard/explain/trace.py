@@ -142,7 +142,7 @@ def trace_translation(
         log, logp = _record_forced(model, source, target_ids)
         probabilities = [round(float(logp[place, token].exp()), 6) for place, token in enumerate(target_ids)]
         others = _alternatives(translator, source_ids, target_ids, logp, options, alternatives, check)
-    axes = _translation_axes(tokenizers, source_ids, target_ids)
+    axes = _translation_axes(tokenizers, text, source_ids, target_ids)
     return Trace(name, axes, recorded_attentions(model, log, axes), probabilities, others)
 
 
@@ -151,7 +151,7 @@ def attention_between(model: Seq2Seq, tokenizers: Tokenizers, source: str, targe
     source_ids, target_ids = [*tokenizers.source.encode(source), EOS], [*tokenizers.target.encode(target), model.eos]
     with torch.inference_mode():
         log, _ = _record_forced(model, Ragged.from_lists([source_ids], next(model.parameters()).device), target_ids)
-    axes = _translation_axes(tokenizers, source_ids, target_ids)
+    axes = _translation_axes(tokenizers, source, source_ids, target_ids)
     trace = Trace("", axes, recorded_attentions(model, log, axes))
     percent = []
     if trace.layers("encoder-decoder"):
@@ -170,12 +170,15 @@ def _source_ids(translator: Translator, text: str) -> list[int]:
     return [*ids, EOS]
 
 
-def _translation_axes(tokenizers: Tokenizers, source_ids: list[int], target_ids: list[int]) -> dict[str, Axis]:
+def _translation_axes(
+    tokenizers: Tokenizers, source: str, source_ids: list[int], target_ids: list[int]
+) -> dict[str, Axis]:
+    source_tokens = [*tokenizers.source.tokenize(source), RESERVED[EOS]]
     target = Axis.from_ids("output", tokenizers.target, target_ids)
     read_words = [[0], *([index + 1 for index in word] for word in target.words[:-1])]
     read_tokens = [RESERVED[BOS], *target.tokens[:-1]]
     return {
-        "source": Axis.from_ids("source", tokenizers.source, source_ids),
+        "source": Axis.from_text("source", tokenizers.source.kind, source, source_ids, source_tokens),
         "target": target,
         "read": Axis("decoder input", target.text, [BOS, *target_ids[:-1]], read_tokens, read_words),
     }

@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from regard.config import Bitext, Recipe, TokenizerConfig
+from regard.config import Recipe
 from regard.data.columns import Column, LengthTable
-from regard.data.pair_store import SETTINGS, STORE, VERSION, PairStore, Shard, StoreInfo, shard_name
+from regard.data.pair_store import SETTINGS, STORE, VERSION, PairStore, Shard, StoreInfo, shard_name, tokenizer_settings
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.preprocess import shards
 from regard.preprocess.shards import (
@@ -36,8 +36,8 @@ from regard.storage.manifest import check_folder, manifest_digest, staged
 from regard.storage.resumable import ResumableFolder
 from regard.text.bitext import STDIN, stream_bitext, text_files
 from regard.text.corpus import Pair
-from regard.text.tokenizer import TOKENIZERS, Tokenizers, load_tokenizers, train_tokenizers
-from regard.toml import flat_table, to_table
+from regard.text.tokenizer import Tokenizers, fit_tokenizers, load_tokenizers, refuse_unknown_kinds
+from regard.toml import flat_table
 
 PAIRS_PER_SHARD = 2**20
 TOKENS_PER_SHARD = 2**27  # per side; most vocabularies need two bytes per token
@@ -75,9 +75,9 @@ def prepare(
         if done:
             total = None if stored is None else stored.get("pairs")
             tokenizers = _load_tokenizers(folder)
-            pairs = stream_bitext(text, folders=folders)
+            pairs = stream_bitext(text, folders=folders, data=recipe.data)
         else:
-            tokenizers, pairs, total = _train_tokenizers(text, recipe.tokenizer, folders, folder, report)
+            tokenizers, pairs, total = _train_tokenizers(recipe, folders, folder, report)
             folder.save_json(SETTINGS, {**settings, "pairs": total})
         _skip_finished(done, pairs, folder, report, total)
         _encode(pairs, tokenizers, folder, done, report, total)
@@ -91,14 +91,13 @@ def _settings(recipe: Recipe, folders: list[Path]) -> dict[str, Any]:
     names = [name for name in (text.pairs, text.source, text.target, text.generate) if name is not None]
     if not names:
         raise ConfigError("data.train names a store but no text to make it from; name source and target, or pairs")
-    files = [] if STDIN in names or text.generate is not None else text_files(text, folders)
-    TOKENIZERS.get(recipe.tokenizer.kind, where="tokenizer.kind")
-    tokenizer = to_table(recipe.tokenizer)
-    if tokenizer.pop("sampling"):
+    files = [] if STDIN in names or text.generate is not None else text_files(text, folders, recipe.data)
+    refuse_unknown_kinds(recipe.tokenizer)
+    if recipe.tokenizer.sampled:
         raise ConfigError("ids on disk are the same in every epoch; set tokenizer.sampling=0 to prepare a store")
     return {
         "version": VERSION,
-        "tokenizer": tokenizer,
+        "tokenizer": tokenizer_settings(recipe.tokenizer),
         "text": [Path(name).name for name in names],
         "bytes": [path.stat().st_size for path in files],
         "pairs_a_shard": PAIRS_PER_SHARD,
@@ -124,10 +123,11 @@ def _remove_unfinished(out: Folder, intact: int) -> None:
 
 
 def _train_tokenizers(
-    text: Bitext, config: TokenizerConfig, folders: list[Path], out: Folder, report: ProgressListener
+    recipe: Recipe, folders: list[Path], out: Folder, report: ProgressListener
 ) -> tuple[Tokenizers, Iterator[Pair], int | None]:
     """Train and save tokenizers. Return them, all pairs, and their number if it is known."""
-    pairs = stream_bitext(text, folders=folders)
+    text, config = recipe.data.train, recipe.tokenizer
+    pairs = stream_bitext(text, folders=folders, data=recipe.data)
     total: int | None = None
     if text.pairs == STDIN:
         sample, pairs = first_sample(pairs)
@@ -138,11 +138,10 @@ def _train_tokenizers(
                 report(PrepareProgress("reading and checking", count, None))
 
         sample, total = spread_sample(pairs, count_pairs)
-        pairs = stream_bitext(text, folders=folders)
-    report(PrepareProgress(f"learning {config.kind} from {len(sample):,} pairs", 0, total))
-    tokenizers = train_tokenizers(
-        sample, kind=config.kind, size=config.size, joint=config.joint, coverage=config.coverage
-    )
+        pairs = stream_bitext(text, folders=folders, data=recipe.data)
+    kinds = " and ".join(dict.fromkeys([config.side("source").kind, config.side("target").kind]))
+    report(PrepareProgress(f"learning {kinds} from {len(sample):,} pairs", 0, total))
+    tokenizers = fit_tokenizers(sample, config)
     with staged(out, "tokenizer") as folder:
         tokenizers.save(folder)
     return tokenizers, pairs, total

@@ -7,12 +7,14 @@ import re
 import shlex
 import statistics
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from regard.config import Recipe
 from regard.recipe_files import load_recipe, shipped_recipes
 from regard.run.checkpoint import Checkpoint
 from regard.run.folder import CARD_JSON, CARD_PAGE, RunFolder
+from regard.text.bitext import without_folders
 from regard.toml import dump_toml, flat_table, to_table
 
 
@@ -21,9 +23,9 @@ def make_card(
 ) -> dict[str, Any]:
     """Return everything known of a run whose weights are `checkpoint`, called `name`.
 
-    `results` are its evaluations: name, pairs, scores with signatures, search.
+    `results` are its evaluations: name, number and hash of the pairs, scores with signatures, search.
     """
-    recipe, log = run.recipe(), run.read_log()
+    recipe, log = without_folders(run.recipe()), run.read_log()
     progress = [event for event in log if event["event"] == "progress"]
     started = [event for event in log if event["event"] == "started"]
     speeds = [event["tokens_per_second"] for event in progress if event["tokens_per_second"] is not None]
@@ -40,19 +42,30 @@ def make_card(
         "corpus": run.corpus(),
         "license": recipe.data.license,
         "attribution": recipe.data.attribution,
-        "command": _command(recipe),
+        "command": _command(recipe, log),
         "results": list(results),
         "recipe": to_table(recipe),
     }
 
 
-def _command(recipe: Recipe) -> str:
-    """Return the command that repeats the training: a shipped recipe with overrides, or the recipe in the run folder."""
+def _command(recipe: Recipe, log: Sequence[Mapping[str, Any]]) -> str:
+    """Return the command that repeats the training, without folders of this machine."""
+    given = [event for event in log if event["event"] == "command"]
+    if given:
+        name, overrides = given[-1]["recipe"], given[-1]["overrides"]
+        name = Path(name).name if Path(name).is_absolute() else name
+        return shlex.join(["regard", "train", name, *map(_without_folders, overrides)])
+    # A run of version 0.1, or of a recipe made in Python: a shipped recipe with overrides, or the one in the run folder.
     if recipe.name not in shipped_recipes():
         return "regard train recipe.toml"
     shipped, own = flat_table(to_table(load_recipe(recipe.name, []))), flat_table(to_table(recipe))
     changes = [f"{key}={value}" for key, value in own.items() if key.startswith("train.") and shipped.get(key) != value]
     return shlex.join(["regard", "train", recipe.name, *changes])
+
+
+def _without_folders(override: str) -> str:
+    """Return an override with the file names of its absolute paths, whether they are quoted or the entire value."""
+    return re.sub(r"""([="'])/(?:[^"'/]*/)*""", r"\1", override)
 
 
 def write_card(run: RunFolder, card: dict[str, Any]) -> None:
@@ -72,6 +85,7 @@ def as_markdown(card: Mapping[str, Any]) -> str:
         ("hardware", ", ".join(part for part in (machine.get("device"), card["how"]) if part) or "unknown"),
         ("versions", ", ".join(f"{name} {machine[name]}" for name in ("regard", "torch", "python") if name in machine)),
         *((f"{name} data", _describe(part)) for name, part in corpus.items()),
+        *((f"test set {one['name']}", _describe(_fingerprint(one))) for one in card["results"]),
         ("license", " ".join(part for part in (card["license"], card["attribution"]) if part)),
         ("command", f"`{card['command']}`"),
     ]
@@ -92,6 +106,10 @@ def as_markdown(card: Mapping[str, Any]) -> str:
 def _table_cell(text: str) -> str:
     """Return untrusted text so that it stays within one cell of a Markdown table."""
     return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", text).replace("|", "\\|")
+
+
+def _fingerprint(result: Mapping[str, Any]) -> dict[str, Any]:
+    return {"pairs": result["num_pairs"], "sha256": result["sha256"]}
 
 
 def _describe(part: Mapping[str, Any]) -> str:

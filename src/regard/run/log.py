@@ -71,7 +71,13 @@ class _Noted(_StepEvent, kw_only=True):
     text: str
 
 
+class _Command(_Event, kw_only=True):
+    recipe: str
+    overrides: list[str]
+
+
 _FIELDS: dict[str, type[_Event]] = {
+    "command": _Command,
     "started": _Started,
     "progress": _Progress,
     "validated": _Validated,
@@ -146,7 +152,7 @@ def read_events(folder: Folder) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def rewind_log(folder: Folder, step: int) -> None:
-    """Remove the events after a step, so that repeating those steps does not log them twice."""
+    """Remove the events after a step, so that repeating those steps does not log them twice. Commands have no step."""
     events, _ = read_events(folder)
-    kept = [event for event in events if event.get("step", 0) <= step]
+    kept = [event for event in events if "step" not in event or event["step"] <= step]
     folder.save_text(LOG, "".join(map(log_line, kept)))

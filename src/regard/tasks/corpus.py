@@ -62,7 +62,8 @@ def read_corpus(recipe: Recipe, folders: list[Path]) -> Corpus:
     """Return the corpus of a recipe whose training examples are text."""
     if recipe.data.train.store is not None:
         raise DataError("only translation trains on a store of ids; name its text in data.train instead")
-    return Corpus(TextPairs(load_bitext(recipe.data.train, folders=folders)), read_valid(recipe, folders))
+    train = load_bitext(recipe.data.train, folders=folders, data=recipe.data)
+    return Corpus(TextPairs(train), read_valid(recipe, folders))
 
 
 def read_valid(recipe: Recipe, folders: list[Path]) -> list[Pair]:
@@ -70,4 +71,6 @@ def read_valid(recipe: Recipe, folders: list[Path]) -> list[Pair]:
     config = recipe.train
     if recipe.data.valid is None and (config.patience or config.final == "best"):
         raise ConfigError("train.patience and train.final=best need dev pairs to judge by; name them in data.valid")
-    return [] if recipe.data.valid is None else load_bitext(recipe.data.valid, folders=folders)
+    if recipe.data.valid is None:
+        return []
+    return load_bitext(recipe.data.valid, folders=folders, data=recipe.data)

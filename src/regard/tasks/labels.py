@@ -32,7 +32,7 @@ from regard.storage.folder import SMALL, Folder
 from regard.tasks.base import Task, refuse_single_text
 from regard.tasks.corpus import TrainingData
 from regard.text.corpus import Pair
-from regard.text.tokenizer import UNK, Tokenizer, Tokenizers, load_tokenizers, train_tokenizers
+from regard.text.tokenizer import UNK, Tokenizer, Tokenizers, fit_input_tokenizer, load_tokenizers
 
 LABELS_FILE = "labels.json"
 MOST_LABELS = 100_000
@@ -73,9 +73,7 @@ class _LabelTask(Task[LabelCodec]):
         labels = sorted({name for pair in pairs for name in self.names(pair)})
         if not 0 < len(labels) <= MOST_LABELS:
             raise DataError(f"the training examples have {len(labels):,} labels; 1 to {MOST_LABELS:,} can be learnt")
-        inputs = [(pair.source, pair.source) for pair in pairs]
-        tokenizers = train_tokenizers(inputs, kind=config.kind, size=config.size, joint=True, coverage=config.coverage)
-        return LabelCodec(tokenizers.source, tuple(labels))
+        return LabelCodec(fit_input_tokenizer([pair.source for pair in pairs], config), tuple(labels))
 
     def load_codec(self, folder: Folder) -> LabelCodec:
         try:
@@ -124,7 +122,7 @@ class _LabelTask(Task[LabelCodec]):
             for numbers, ps in zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ]
         axes = {
-            "source": Axis.from_ids("input", codec.tokenizer, ids),
+            "source": Axis.from_text("input", codec.tokenizer.kind, text, ids, predictor.tokenize(text)),
             "target": Axis.from_tokens("labels", [codec.labels[row[0][0]] for row in found]),
         }
         others = [[Alternative(number, codec.labels[number], p, "") for number, p in row[1:]] for row in found]
@@ -203,6 +201,13 @@ class LabelPredictor:
             return encode_words(self.codec.tokenizer, text.split())
         return self.codec.tokenizer.encode(text) if text.strip() else [], [0]
 
+    def tokenize(self, text: str) -> list[str]:
+        """Return what is written for each id of `encode`."""
+        if not self.per_word:
+            return self.codec.tokenizer.tokenize(text)
+        words = spaced_words(self.codec.tokenizer, text.split())
+        return [token for word in words for token in self.codec.tokenizer.tokenize(word) or [word]]
+
     @torch.inference_mode()
     def predict(self, inputs: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
         """Return the labels of each text, separated by spaces; an empty text has none. Search options do not apply.
@@ -235,8 +240,13 @@ def encode_words(tokenizer: Tokenizer, words: Sequence[str]) -> tuple[list[int],
     """Return the ids of words joined by spaces, and the place of each word's first id."""
     ids: list[int] = []
     starts: list[int] = []
-    for number, word in enumerate(words):
+    for word in spaced_words(tokenizer, words):
         starts.append(len(ids))
         # A word of invisible characters may have no ids, but needs a place for its label.
-        ids += tokenizer.encode(word if number == 0 or tokenizer.kind != "char" else f" {word}") or [UNK]
+        ids += tokenizer.encode(word) or [UNK]
     return ids, starts
+
+
+def spaced_words(tokenizer: Tokenizer, words: Sequence[str]) -> list[str]:
+    """Return the words as they are encoded one by one: characters need the spaces between words."""
+    return [word if number == 0 or tokenizer.kind != "char" else f" {word}" for number, word in enumerate(words)]

@@ -32,7 +32,7 @@ from regard.storage.folder import SMALL, Folder
 from regard.tasks.base import Task, refuse_single_text
 from regard.tasks.corpus import TrainingData
 from regard.text.corpus import Pair
-from regard.text.tokenizer import Tokenizer, Tokenizers, load_tokenizers, train_tokenizers
+from regard.text.tokenizer import Tokenizer, Tokenizers, fit_input_tokenizer, load_tokenizers
 
 ELEMENTS = "elements.json"
 MOST_NUMBERS = 1024  # per element
@@ -97,9 +97,7 @@ class PointingTask(Task[ElementCodec]):
         numbers = numbers_of(first)
         if numbers is not None:
             return ElementCodec(len(numbers), None)
-        inputs = [(pair.source, pair.source) for pair in pairs]
-        tokenizers = train_tokenizers(inputs, kind=config.kind, size=config.size, joint=True, coverage=config.coverage)
-        return ElementCodec(0, tokenizers.source)
+        return ElementCodec(0, fit_input_tokenizer([pair.source for pair in pairs], config))
 
     def load_codec(self, folder: Folder) -> ElementCodec:
         try:

@@ -29,7 +29,7 @@ from regard.storage.folder import Folder
 from regard.tasks import task_of
 from regard.tasks.base import Task
 from regard.text.corpus import Pair
-from regard.text.tokenizer import TOKENIZERS
+from regard.text.tokenizer import refuse_unknown_kinds
 from regard.toml import to_table
 from regard.training.events import Example, Listener, Noted, Validation
 from regard.training.memory_check import check_memory, largest_budget, longest_sentences, rectangles
@@ -86,8 +86,11 @@ def dev_loss(model: Model, batches: Sequence[Batch], device: torch.device) -> tu
     return total, tokens
 
 
-# Settings of the machine and of the display: a run may resume with others.
-NOT_THE_RUN = ("train.threads", "train.device", "train.parallel", "train.log_every", "train.tensorboard", "train.keep")
+# Settings of the machine and of the display, and where files are looked for: a run may resume with others.
+NOT_THE_RUN = (
+    *("train.threads", "train.device", "train.parallel", "train.log_every", "train.tensorboard", "train.keep"),
+    *("data.folders", "data.origin"),
+)
 
 # Settings that `--accept` may change in a run that has begun: none that its weights, optimizer or order of batches follow
 # from.
@@ -106,7 +109,11 @@ def resolve(recipe: Recipe) -> Recipe:
     Names that are not registered are refused here.
     """
     kind, config = model_config(recipe.model)
-    TOKENIZERS.get(recipe.tokenizer.kind, where="tokenizer.kind")
+    refuse_unknown_kinds(recipe.tokenizer)
+    sides = recipe.tokenizer.source is not None or recipe.tokenizer.target is not None
+    if sides and getattr(config, "tie", None) == "all":
+        # The model would notice only if the vocabularies differ in size.
+        raise ConfigError("model.tie is 'all', but each side has a tokenizer of its own; set model.tie=target")
     deciding_metric(recipe.train.metric, compares=task_of(recipe).compares)
     return msgspec.structs.replace(recipe, model={"kind": kind, **to_table(config)})
 
@@ -179,8 +186,8 @@ def make_loader(
     if left_out == len(dataset):
         raise too_long(most)
     if left_out:
-        text = f"{left_out:,} examples have a sequence of more than {most} tokens and are left out of training"
-        listen(Noted(0, text))
+        counts = f"{left_out:,} of {len(dataset):,} examples have more than {most} tokens on a side"
+        listen(Noted(0, f"{counts} and are left out; raise data.max_length to keep them"))
     task.check(dataset, model, listen)
     obstacle = why_not_packed(task, model, world)
     if obstacle and next(model.parameters()).is_cuda:

@@ -21,7 +21,7 @@ from regard.tasks.base import Task
 from regard.tasks.corpus import Corpus, TextPairs, TrainingData, read_corpus, read_valid
 from regard.text.bitext import find_store
 from regard.text.corpus import Pair
-from regard.text.tokenizer import UNK, Tokenizers, load_tokenizers, train_tokenizers
+from regard.text.tokenizer import UNK, Tokenizer, Tokenizers, fit_tokenizers, load_tokenizers
 from regard.training.events import Example, Listener, Noted
 
 
@@ -41,7 +41,7 @@ class TranslationTask(Task[Tokenizers]):
         if store is None:
             return read_corpus(self.recipe, folders)
         valid = read_valid(self.recipe, folders)
-        if self.recipe.tokenizer.sampling:
+        if self.recipe.tokenizer.sampled:
             raise ConfigError(
                 "ids on disk are the same every epoch; set tokenizer.sampling=0, or train from text without data.train.store"
             )
@@ -51,9 +51,7 @@ class TranslationTask(Task[Tokenizers]):
         config = self.recipe.tokenizer
         if isinstance(train, PairStore):
             return train.tokenizers(config)
-        return train_tokenizers(
-            train.examples(), kind=config.kind, size=config.size, joint=config.joint, coverage=config.coverage
-        )
+        return fit_tokenizers(train.examples(), config)
 
     def load_codec(self, folder: Folder) -> Tokenizers:
         return load_tokenizers(folder)
@@ -68,17 +66,18 @@ class TranslationTask(Task[Tokenizers]):
 
     def epochs(self, train: TrainingData, dataset: Dataset, codec: Tokenizers) -> Callable[[int], Dataset]:
         """With subword sampling each epoch has ids of its own."""
-        rate, seed = self.recipe.tokenizer.sampling, self.recipe.train.seed
-        if not rate:
+        config, seed = self.recipe.tokenizer, self.recipe.train.seed
+        if not config.sampled:
             return lambda epoch: dataset
-        assert isinstance(train, TextPairs), "ids on disk are the same every epoch"
-        source = codec.source.resampled([pair.source for pair in train.pairs], rate)
-        target = codec.target.resampled([pair.target for pair in train.pairs], rate)
+        assert isinstance(train, TextPairs) and isinstance(dataset, Columns), "ids on disk are the same every epoch"
+        sources, targets = [pair.source for pair in train.pairs], [pair.target for pair in train.pairs]
+        source = _resampled(codec.source, sources, config.side("source").sampling, dataset["source"])
+        target = _resampled(codec.target, targets, config.side("target").sampling, dataset["target"])
 
         @lru_cache(maxsize=1)
         def draw(epoch: int) -> Columns:
             number = seed * 1_000_003 + epoch
-            return pair_columns(Column(*source.draw(number)), Column(*target.draw(number)))
+            return pair_columns(source(number), target(number))
 
         return draw
 
@@ -88,7 +87,7 @@ class TranslationTask(Task[Tokenizers]):
             return super().extras(model, dataset)
         if FERTILITIES not in model.extras:
             return lambda columns: columns
-        if not isinstance(dataset, Columns) or self.recipe.tokenizer.sampling:
+        if not isinstance(dataset, Columns) or self.recipe.tokenizer.sampled:
             raise ConfigError(
                 "this model needs its pairs in memory and always split into the same tokens; no store, no sampling"
             )
@@ -139,3 +138,11 @@ class TranslationTask(Task[Tokenizers]):
     ) -> Trace:
         options = predictor.options.replace(beam=beam)
         return trace_translation(predictor, text, options=options, alternatives=alternatives, name=name)
+
+
+def _resampled(tokenizer: Tokenizer, texts: list[str], rate: float, fixed: Column) -> Callable[[int], Column]:
+    """Return a function from a number to the ids of one side; they are always the same if the rate is 0."""
+    if not rate:
+        return lambda number: fixed
+    resampled = tokenizer.resampled(texts, rate)
+    return lambda number: Column(*resampled.draw(number))

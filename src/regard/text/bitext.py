@@ -25,12 +25,15 @@ GENERATORS: dict[str, Callable[[str], list[tuple[str, str]]]] = {
 STDIN = "-"  # the value of data.train.pairs that means standard input
 
 
-def load_bitext(bitext: Bitext, *, folders: list[Path]) -> list[Pair]:
-    """Return all pairs. Relative paths are searched in the folders, in order."""
-    return list(stream_bitext(bitext, folders=folders))
+def load_bitext(bitext: Bitext, *, folders: list[Path], data: DataConfig | None = None) -> list[Pair]:
+    """Return all pairs. Relative paths are searched in the folders, in order.
+
+    `data` is the table that the bitext is from: it may name other folders, and where to get the files.
+    """
+    return list(stream_bitext(bitext, folders=folders, data=data))
 
 
-def stream_bitext(bitext: Bitext, *, folders: list[Path]) -> Iterator[Pair]:
+def stream_bitext(bitext: Bitext, *, folders: list[Path], data: DataConfig | None = None) -> Iterator[Pair]:
     """Yield the pairs as they are read."""
     if bitext.generate is not None:
         name, _, split = bitext.generate.partition("/")
@@ -41,7 +44,7 @@ def stream_bitext(bitext: Bitext, *, folders: list[Path]) -> Iterator[Pair]:
         return decode_pairs(sys.stdin.buffer, "standard input")  # type: ignore[arg-type]
     if bitext.pairs is None and bitext.source is None:
         raise DataError(f"the store {bitext.store!r} holds ids to train on, not text; name source and target, or pairs")
-    return stream_pairs(*text_files(bitext, folders))
+    return stream_pairs(*text_files(bitext, folders, data))
 
 
 def refuse_outside(bitext: Bitext, folders: list[Path], *, recipe_of: str) -> None:
@@ -61,9 +64,14 @@ def refuse_outside(bitext: Bitext, folders: list[Path], *, recipe_of: str) -> No
             )
 
 
-def text_files(bitext: Bitext, folders: list[Path]) -> list[Path]:
+def text_files(bitext: Bitext, folders: list[Path], data: DataConfig | None = None) -> list[Path]:
     """Return the one or two files that hold the pairs."""
-    return [find_file(name, folders) for name in (bitext.pairs, bitext.source, bitext.target) if name is not None]
+    names = [name for name in (bitext.pairs, bitext.source, bitext.target) if name is not None]
+    found = [_look_for(name, folders, data) for name in names]
+    missing = [name for name, path in zip(names, found, strict=True) if path is None]
+    if missing:
+        raise _missing_files(missing, folders, data)
+    return [path for path in found if path is not None]
 
 
 def pairs_fingerprint(pairs: Iterable[Pair]) -> dict[str, int | str]:
@@ -97,13 +105,16 @@ def anchor(data: DataConfig, folders: list[Path], *, named: Path | None) -> Data
     Files in the data folder `named` by the user keep their relative paths.
     """
 
-    def absolute(name: str | None) -> str | None:
-        found = next((folder for folder in folders if name is not None and (folder / name).exists()), None)
-        return name if name is None or found is None or found == named else str((found / name).resolve())
+    def absolute(name: str, find: Callable[[str, list[Path]], Path | None]) -> str:
+        found = find(name, folders)
+        if found is None or (named is not None and found == find(name, [named])):
+            return name
+        return str(found.resolve())
 
     def anchored(bitext: Bitext) -> Bitext:
-        names = {name: absolute(getattr(bitext, name)) for name in ("source", "target", "pairs", "store")}
-        return msgspec.structs.replace(bitext, **names)
+        finders = dict.fromkeys(("source", "target", "pairs"), partial(_look_for, data=data)) | {"store": _first_with}
+        named_files = {name: (value, find) for name, find in finders.items() if (value := getattr(bitext, name))}
+        return msgspec.structs.replace(bitext, **{name: absolute(*one) for name, one in named_files.items()})
 
     return msgspec.structs.replace(
         data,
@@ -127,18 +138,54 @@ def data_folders(given: Path | str | None, recipe_folder: Path | None) -> list[P
 
 
 def find_file(name: str, folders: list[Path]) -> Path:
-    """Return the path of the file in the first folder that has it."""
-    return _find("file", name, folders, "name the folder that holds it with --data or REGARD_DATA")
+    """Return the path of the file in the first folder that has it, plain or gzip."""
+    found = _look_for(name, folders)
+    if found is None:
+        raise _missing_files([name], folders)
+    return found
 
 
 def find_store(name: str, folders: list[Path]) -> Path:
     """Return the path of the store in the first folder that has it."""
-    return _find("store", name, folders, f"make one with: regard data prepare RECIPE --out {name}")
+    found = _first_with(name, folders)
+    if found is None:
+        where = ", ".join(repr(str(folder)) for folder in folders)
+        raise DataError(f"no store {name!r} in {where}; make one with: regard data prepare RECIPE --out {name}")
+    return found
 
 
-def _find(what: str, name: str, folders: list[Path], advice: str) -> Path:
-    for folder in folders:
-        if (folder / name).exists():
-            return folder / name
-    where = ", ".join(repr(str(folder)) for folder in folders)
-    raise DataError(f"no {what} {name!r} in {where}; {advice}")
+def _first_with(name: str, folders: list[Path]) -> Path | None:
+    return next((folder / name for folder in folders if (folder / name).exists()), None)
+
+
+def _look_for(name: str, folders: list[Path], data: DataConfig | None = None) -> Path | None:
+    """Return the first file that exists: as named, with or without .gz, or in the other folders of the recipe."""
+    places = (folder / one for one in _other_names(name, data) for folder in folders)
+    return _first_with(name, folders) or next((place for place in places if place.is_file()), None)
+
+
+def _other_names(name: str, data: DataConfig | None) -> list[Path]:
+    """Return where else the file may be, relative to a data folder."""
+    both = (name, name.removesuffix(".gz") if name.endswith(".gz") else f"{name}.gz")
+    elsewhere = [Path(folder, Path(one).name) for folder in _other_folders(data) for one in both]
+    return [Path(both[1]), *elsewhere]
+
+
+def _other_folders(data: DataConfig | None) -> tuple[str, ...]:
+    return (data.folders if data is not None else None) or ()
+
+
+def _missing_files(names: list[str], folders: list[Path], data: DataConfig | None = None) -> DataError:
+    """Return the error that says which files are missing, where they were looked for, and where to get them."""
+    below = [*(Path(name).parent for name in names), *map(Path, _other_folders(data))]
+    searched: dict[str, Path] = {}
+    for place in (folder / one for folder in folders for one in below):
+        # The same folder may be named twice, as by --data and as the working directory.
+        searched.setdefault(os.path.abspath(place), place)
+    where = ", ".join(repr(str(place)) for place in searched.values())
+    files = ", ".join(repr(Path(name).name) for name in names)
+    it, its, holds = ("it", "its", "holds it") if len(names) == 1 else ("them", "their", "holds them")
+    advice = f"name the folder that {holds} with --data or REGARD_DATA"
+    if data is not None and data.origin:
+        advice = f"get {it} from {data.origin}, and name {its} folder with --data or REGARD_DATA"
+    return DataError(f"no file {files} in {where}, plain or .gz; {advice}")

@@ -54,6 +54,10 @@ class SubwordTokenizer:
         ids: list[list[int]] = self._processor.Encode(plain, num_threads=num_threads)
         return ids
 
+    def tokenize(self, text: str) -> list[str]:
+        subwords: list[str] = self._processor.Encode(_plain(text), out_type=str)
+        return subwords
+
     def resampled(self, texts: Sequence[str], rate: float) -> Resampled:
         if not (0 < rate <= 1 or (self.kind == "unigram" and rate > 0)):
             valid = "above 0" if self.kind == "unigram" else "above 0 and at most 1"

@@ -45,6 +45,9 @@ class SymbolTokenizer:
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.encode(text) for text in texts]
 
+    def tokenize(self, text: str) -> list[str]:
+        return SPLIT[self.kind](text)
+
     def resampled(self, texts: Sequence[str], rate: float) -> NoReturn:
         raise ConfigError(
             f"a {self.kind} tokenizer splits a text in one way only; subword sampling needs bpe or unigram"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import msgspec
 
+from regard.config import TokenizerConfig
 from regard.errors import CheckpointError, ConfigError
 from regard.registry import Registry
 from regard.storage.folder import SMALL, Folder
@@ -23,8 +25,12 @@ __all__ = [
     "Tokenizer",
     "TokenizerKind",
     "Tokenizers",
+    "fit_input_tokenizer",
+    "fit_tokenizers",
     "load_tokenizers",
+    "refuse_unknown_kinds",
     "register_tokenizer",
+    "train_tokenizer",
     "train_tokenizers",
 ]
 
@@ -48,6 +54,9 @@ class Tokenizer(Protocol):
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text."""
+
+    def tokenize(self, text: str) -> list[str]:
+        """Return a printable string for each id of `encode`: that of the id, or what the text has where it is unknown."""
 
     def resampled(self, texts: Sequence[str], rate: float) -> Resampled:
         """Return the texts as an object that splits them differently at each draw, as noise for training.
@@ -97,9 +106,10 @@ register_tokenizer("char", TokenizerKind(train_symbols, load_symbols))
 register_tokenizer("word", TokenizerKind(train_symbols, load_symbols))
 
 
-class _Saved(msgspec.Struct):
-    kind: str
+class _Saved(msgspec.Struct, omit_defaults=True):
+    kind: str  # of both sides, or of the source
     joint: bool
+    target_kind: str | None = None  # where it is another one
 
 
 @dataclass(frozen=True)
@@ -108,9 +118,6 @@ class Tokenizers:
 
     source: Tokenizer
     target: Tokenizer
-
-    def __post_init__(self) -> None:
-        assert self.source.kind == self.target.kind, (self.source.kind, self.target.kind)
 
     @property
     def joint(self) -> bool:
@@ -123,7 +130,8 @@ class Tokenizers:
         else:
             self.source.save(folder, "source")
             self.target.save(folder, "target")
-        saved = _Saved(kind=self.source.kind, joint=self.joint)
+        target_kind = None if self.target.kind == self.source.kind else self.target.kind
+        saved = _Saved(kind=self.source.kind, joint=self.joint, target_kind=target_kind)
         folder.save_bytes(TOKENIZER, msgspec.json.encode(saved))
 
 
@@ -136,33 +144,76 @@ def load_tokenizers(folder: Folder) -> Tokenizers:
         saved = msgspec.json.decode(folder.load_bytes(TOKENIZER, limit=SMALL), type=_Saved)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointError(f"{path} is damaged ({error}); restore it from a copy of the run") from error
-    try:
-        load = TOKENIZERS.get(saved.kind, where=f"the kind in {path}").load
-    except ConfigError as error:
-        raise CheckpointError(f"{error} (if it is from a plug-in, install the plug-in)") from error
+
+    def load(name: str, kind: str) -> Tokenizer:
+        try:
+            registered = TOKENIZERS.get(kind, where=f"the kind in {path}")
+        except ConfigError as error:
+            raise CheckpointError(f"{error} (if it is from a plug-in, install the plug-in)") from error
+        return registered.load(folder, name, kind=kind)
+
     if saved.joint:
-        both = load(folder, "joint", kind=saved.kind)
+        both = load("joint", saved.kind)
         return Tokenizers(both, both)
-    return Tokenizers(load(folder, "source", kind=saved.kind), load(folder, "target", kind=saved.kind))
+    return Tokenizers(load("source", saved.kind), load("target", saved.target_kind or saved.kind))
 
 
-def train_tokenizers(
-    pairs: Sequence[tuple[str, str]], *, kind: str, size: int, joint: bool, coverage: float = 1.0
-) -> Tokenizers:
-    """Return tokenizers trained on the pairs, each of at most `size` ids, reserved ones included.
+def train_tokenizer(texts: Sequence[str], *, kind: str, size: int, coverage: float = 1.0) -> Tokenizer:
+    """Return a tokenizer trained on the texts, of at most `size` ids, reserved ones included.
 
-    With `joint` one is trained on both sides together. With `coverage` below 1 the rarest symbols become unknown.
+    With `coverage` below 1 the rarest symbols become unknown.
     """
     train = TOKENIZERS.get(kind, where="tokenizer.kind").train
     if size <= len(RESERVED):
         raise ConfigError(f"tokenizer.size is {size}; {len(RESERVED)} ids are reserved, so it must be more than that")
     if not _MIN_COVERAGE <= coverage <= 1:
         raise ConfigError(f"tokenizer.coverage is {coverage}; it must be from {_MIN_COVERAGE} to 1")
+    trained = train(texts, kind=kind, size=size, coverage=coverage)
+    if trained.kind != kind:
+        raise ConfigError(f"the tokenizer registered as {kind!r} has the kind {trained.kind!r}; they must be equal")
+    return trained
+
+
+def train_tokenizers(
+    pairs: Sequence[tuple[str, str]], *, kind: str, size: int, joint: bool, coverage: float = 1.0
+) -> Tokenizers:
+    """Return tokenizers of one kind trained on the pairs, each of at most `size` ids, reserved ones included.
+
+    With `joint` one is trained on both sides together. With `coverage` below 1 the rarest symbols become unknown.
+    """
+    train = partial(train_tokenizer, kind=kind, size=size, coverage=coverage)
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-    trained = [
-        train(texts, kind=kind, size=size, coverage=coverage)
-        for texts in ([sources + targets] if joint else [sources, targets])
-    ]
-    if trained[0].kind != kind:
-        raise ConfigError(f"the tokenizer registered as {kind!r} has the kind {trained[0].kind!r}; they must be equal")
-    return Tokenizers(trained[0], trained[-1])
+    if joint:
+        both = train(sources + targets)
+        return Tokenizers(both, both)
+    return Tokenizers(train(sources), train(targets))
+
+
+# Tokenizers of a recipe
+
+
+def refuse_unknown_kinds(config: TokenizerConfig) -> None:
+    """Raise ConfigError if a kind that the recipe names is not registered."""
+    named = {"tokenizer": config, "tokenizer.source": config.source, "tokenizer.target": config.target}
+    for where, table in named.items():
+        if table is not None and table.kind is not None:
+            TOKENIZERS.get(table.kind, where=f"{where}.kind")
+
+
+def fit_tokenizers(pairs: Sequence[tuple[str, str]], config: TokenizerConfig) -> Tokenizers:
+    """Return the tokenizers that a recipe describes, trained on the pairs: a joint one, or one per side."""
+    if config.joint:
+        return train_tokenizers(pairs, kind=config.kind, size=config.size, joint=True, coverage=config.coverage)
+    source = _fit([source for source, _ in pairs], config.side("source"))
+    return Tokenizers(source, _fit([target for _, target in pairs], config.side("target")))
+
+
+def fit_input_tokenizer(texts: Sequence[str], config: TokenizerConfig) -> Tokenizer:
+    """Return the one tokenizer of a task whose outputs are not text."""
+    if config.target is not None:
+        raise ConfigError("this task has no text on its target side to tokenize; remove [tokenizer.target]")
+    return _fit(texts, config.side("source"))
+
+
+def _fit(texts: Sequence[str], config: TokenizerConfig) -> Tokenizer:
+    return train_tokenizer(texts, kind=config.kind, size=config.size, coverage=config.coverage)
