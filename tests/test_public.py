@@ -10,7 +10,7 @@ import regard
 from regard.errors import ConfigError
 
 PUBLIC = [
-    *("RegardError", "__version__", "nn"),
+    *("RegardError", "RegardWarning", "__version__", "nn"),
     *("Batch", "ByteNet", "Classifier", "Cmlm", "Column", "Columns", "ConvS2S", "Ctc", "EvaluateConfig", "Family"),
     *("Folder", "Indices", "Layout", "Loader", "Metric", "Model", "Nat", "Pair", "Pointer", "Position", "Ragged"),
     *("Rnn", "SearchOptions", "Struct", "Tagger", "Task", "TokenizerKind", "TrainConfig", "Trainer", "TrainingData"),

@@ -15,6 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import RegardError
+from regard.messages import RegardWarning
 
 if TYPE_CHECKING:
     from regard import nn as nn
@@ -116,7 +117,7 @@ _PUBLIC = {
     "regard.training.trainer": ("Trainer",),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
-__all__ = ["RegardError", "__version__", "nn", *sorted(_MODULE_OF)]
+__all__ = ["RegardError", "RegardWarning", "__version__", "nn", *sorted(_MODULE_OF)]
 
 
 def __getattr__(name: str) -> Any:

@@ -16,9 +16,10 @@ from regard.data.columns import Columns
 from regard.decoding.cuda_graph_model import with_cuda_graphs
 from regard.decoding.rescorer import Rescorer
 from regard.decoding.translator import Translator
-from regard.errors import CheckpointError, ConfigError, DataError
+from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
 from regard.explain.report import write_report
 from regard.explain.trace import Trace
+from regard.messages import warn_caller
 from regard.metrics import Score, deciding_metric, score_all
 from regard.models import build_model, expected_shapes
 from regard.models.base import Model, Seq2Seq, TextSeq2Seq
@@ -174,7 +175,7 @@ def load(
     run: Path | str,
     *,
     device: str = "auto",
-    warn: Callable[[str], None] = lambda text: None,
+    warn: Callable[[str], None] = warn_caller,
     rescorer: Path | str | None = None,
     int8: bool = False,
 ) -> Predictor:
@@ -182,6 +183,9 @@ def load(
 
     For translation that is a `Translator`. `rescorer` is another translation run, whose model chooses among the candidates
     of a beam. `int8` multiplies large matrices as 8-bit integers: faster on a CPU, and nearly the same output.
+
+    An input that is cut is reported with a `RegardWarning` of Python's warnings. A function given as `warn` receives the
+    sentence instead; `lambda text: None` silences it.
     """
     if rescorer is not None:
         return load_translator(run, "rescoring", device=device, warn=warn, rescorer=rescorer, int8=int8)
@@ -200,7 +204,7 @@ def load_translator(
     verb: str,
     *,
     device: str = "auto",
-    warn: Callable[[str], None] = lambda text: None,
+    warn: Callable[[str], None] = warn_caller,
     rescorer: Path | str | None = None,
     int8: bool = False,
 ) -> Translator:
@@ -270,7 +274,7 @@ def evaluate(
     data: Path | str | None = None,
     options: SearchOptions | None = None,
     device: str = "auto",
-    warn: Callable[[str], None] = lambda text: None,
+    warn: Callable[[str], None] = warn_caller,
     rescorer: Path | str | None = None,
     int8: bool = False,
 ) -> list[Evaluation]:
@@ -307,6 +311,8 @@ def _describe_search(options: SearchOptions) -> str:
 
 def look(run: Path | str, text: str, *, beam: int | None = None, alternatives: int = 3, device: str = "auto") -> Trace:
     """Return what a run's model did with one input: tokens, attention weights, probabilities, and other outputs."""
+    if not isinstance(text, str):
+        raise DecodeError(f"look() takes one text (str), not {type(text).__name__}")
     task = _task_of_run(find_run(run))
     if beam is not None and not task.searches:
         raise ConfigError(f"{run} is a {task.name} run, whose outputs are not searched for: leave out the beam")
@@ -314,12 +320,19 @@ def look(run: Path | str, text: str, *, beam: int | None = None, alternatives: i
     return task.trace(predictor, text, name=str(run), beam=beam, alternatives=alternatives)
 
 
-def card(run: Path | str, *, data: Path | str | None = None, evaluated: bool = True, device: str = "auto") -> Path:
+def card(
+    run: Path | str,
+    *,
+    data: Path | str | None = None,
+    evaluated: bool = True,
+    device: str = "auto",
+    warn: Callable[[str], None] = warn_caller,
+) -> Path:
     """Write a run's card, with its test scores unless `evaluated` is False, and return its path."""
     folder = RunFolder(run).require()
     results = []
     if evaluated and folder.recipe().data.test:
-        results = [msgspec.to_builtins(one) for one in evaluate(run, data=data, device=device)]
+        results = [msgspec.to_builtins(one) for one in evaluate(run, data=data, device=device, warn=warn)]
     task = _task_of_run(folder)
     checkpoint, name = _weights(folder, task, task.load_codec(folder.codec_folder()))
     write_card(folder, make_card(folder, checkpoint, name, results))

@@ -1,6 +1,7 @@
 """Every task passes through every verb that is not for translation alone, on a tiny model and small files."""
 
 import json
+import warnings
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from typer.testing import CliRunner
 
 import regard
 from regard.cli import app
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DecodeError
 from regard.explain.trace import Trace
 from regard.run.folder import RunFolder
 from regard.text.bitext import GENERATORS
@@ -180,3 +181,36 @@ def test_a_metric_of_another_task_is_refused_with_those_that_fit(tmp_path):
     with pytest.raises(ConfigError, match=r"train.metric is 'bleu'.*for tags use loss, exact, accuracy, span_f1"):
         regard.train("runs", out=tmp_path / "run", overrides=[*TINY, "train.metric=bleu"])
     assert not (tmp_path / "run").exists()
+
+
+# Mistakes and warnings in Python
+
+
+def test_an_input_that_is_cut_is_a_python_warning_unless_a_function_takes_it(trained):
+    text = "0.5 " * 1100 if trained.task == "pointing" else "a " * 1100
+    with pytest.warns(regard.RegardWarning, match="line 2 has .* only the first"):
+        regard.load(trained.run, device="cpu").predict(["", text])
+    taken = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        regard.load(trained.run, device="cpu", warn=taken.append).predict(["", text])
+    assert len(taken) == 1
+
+
+def test_an_input_that_is_not_a_string_is_refused_with_its_number_and_type(trained):
+    predictor = regard.load(trained.run, device="cpu")
+    for wrong, sentence in [
+        (["", None], "text 2 is of type NoneType, not str; convert it to str, or leave it out"),
+        ("a b", "predict() takes a list of texts; put the one text into brackets"),
+        (None, "predict() takes a list of texts, not NoneType"),
+    ]:
+        with pytest.raises(DecodeError) as caught:
+            predictor.predict(wrong)
+        assert str(caught.value) == sentence
+
+
+def test_look_refuses_what_is_not_a_string(trained):
+    for wrong, kind in [(None, "NoneType"), (["a b"], "list")]:
+        with pytest.raises(DecodeError) as caught:
+            regard.look(trained.run, wrong, device="cpu")
+        assert str(caught.value) == f"look() takes one text (str), not {kind}"

@@ -94,7 +94,7 @@ def load_all(
         if name in found:
             raise ConfigError(f"two runs have the name {name!r}; rename one of the folders")
         say(f"loading {name} ...")
-        translator = api.load_translator(run, "serve", device="cpu")
+        translator = api.load_translator(run, "serve", device="cpu", warn=lambda text: None)
         found[name] = ServedModel(name, folder, translator, languages_of(name, folder), folder.card())
     if not found:
         raise ConfigError("there is no model to serve; give a run folder")

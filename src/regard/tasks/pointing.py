@@ -29,9 +29,10 @@ from regard.models.base import Model
 from regard.models.pointer import END, Pointer
 from regard.nn.attention_log import capture_attention
 from regard.storage.folder import SMALL, Folder
-from regard.tasks.base import Task, refuse_single_text
+from regard.tasks.base import Task
 from regard.tasks.corpus import TrainingData
 from regard.text.corpus import Pair
+from regard.text.inputs import as_texts
 from regard.text.tokenizer import Tokenizer, Tokenizers, load_tokenizers, train_tokenizers
 
 ELEMENTS = "elements.json"
@@ -199,7 +200,7 @@ class PositionPredictor:
 
         Inputs are cut to their first `limit` elements.
         """
-        refuse_single_text(inputs)
+        inputs = as_texts(inputs, call="predict()")
         options = options or self.options
         # Search takes the last element for EOS, and allows one output less than there are elements.
         options = options.replace(max_extra=min(options.max_extra + 1, options.BOUNDS["max_extra"][1]))
