@@ -296,7 +296,7 @@ def evaluate(
     if not sets:
         raise DataError("the recipe names no test set; give --source and --reference")
     results = []
-    search = _describe_search(options or recipe.decode) if task.searches else ""
+    search = _describe_search(recipe.decode.with_given(options)) if task.searches else ""
     for name, pairs in sets.items():
         outputs = predictor.predict([pair.source for pair in pairs], options=options)
         references = [pair.target for pair in pairs]

@@ -70,6 +70,17 @@ def test_the_n_best_translations_come_best_first(make_translator):
     assert found[0].score >= found[1].score >= found[2].score
 
 
+def test_options_that_a_call_does_not_give_are_those_of_the_translator(make_translator):
+    # Outputs are as long as the options allow: the source and `max_extra` more.
+    longest, translator = SearchOptions(beam=1, min_length=99), make_translator()
+    assert translator.options.max_extra == 5
+    for options, length in [(longest, 3 + 5), (longest.replace(max_extra=2), 3 + 2)]:
+        assert len(translator.translate(["abc"], options=options)[0]) == length
+        assert len(translator.predict(["abc"], options=options)[0]) == length
+        ((found,),) = translator.stream(["abc"], options=options)
+        assert len(found.text) == length
+
+
 def test_a_model_with_learned_positions_cuts_longer_sources():
     tokenizers = train_tokenizers([("ab", "ab")], kind="char", size=10, joint=True)
     table = {

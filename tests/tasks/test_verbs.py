@@ -19,7 +19,7 @@ SPLITS = {"train": 120, "valid": 10, "test": 10}
 TINY = [
     *("model.width=16", "model.num_layers=1", "model.num_heads=2", "model.hidden=32", "model.dropout=0.1"),
     *("train.steps=4", "train.tokens=64", "train.checkpoint_every=2", "train.validate_every=2", "train.log_every=1"),
-    *("train.threads=1", "train.device=cpu"),
+    *("train.threads=1", "train.device=cpu", "decode.length_penalty=0.3"),
 ]
 INPUTS = {
     "translation": ["a b c", "", "d"],
@@ -181,6 +181,13 @@ def test_a_metric_of_another_task_is_refused_with_those_that_fit(tmp_path):
     with pytest.raises(ConfigError, match=r"train.metric is 'bleu'.*for tags use loss, exact, accuracy, span_f1"):
         regard.train("runs", out=tmp_path / "run", overrides=[*TINY, "train.metric=bleu"])
     assert not (tmp_path / "run").exists()
+
+
+def test_search_options_that_evaluate_does_not_give_are_those_of_the_recipe(trained):
+    if trained.task in ("tagging", "classification"):
+        pytest.skip("nothing is searched")
+    (result,) = regard.evaluate(trained.run, options=regard.SearchOptions(beam=2), data=trained.folder, device="cpu")
+    assert result.search == "beam 2, length penalty 0.3"
 
 
 # Mistakes and warnings in Python

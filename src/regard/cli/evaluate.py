@@ -50,10 +50,10 @@ def evaluate(
       regard evaluate runs/mine --source my.test.de --reference my.test.en --json
     """
     from regard import api
-    from regard.run.folder import find_run
+    from regard.config import SearchOptions
 
     given = beam is not None or iterations is not None
-    options = find_run(run).recipe().decode.replace(beam=beam, iterations=iterations) if given else None
+    options = SearchOptions().replace(beam=beam, iterations=iterations) if given else None
     results = api.evaluate(
         run,
         source=source,

@@ -21,6 +21,7 @@ from regard.cli.terminal import (
     print_warning,
     printable,
 )
+from regard.config import SearchOptions
 from regard.errors import ConfigError
 
 LINE_SECONDS = 5.0  # between two lines of progress without a terminal
@@ -42,9 +43,8 @@ def translate_with_ray(run: Path, source: str, output: Path | None, search: dict
             f"{command_name()} translate {run} INPUT OUTPUT --ray"
         )
     from regard.cluster.corpus import translate_corpus
-    from regard.run.folder import find_run
 
-    options = find_run(run).recipe().decode.replace(**search)
+    options = SearchOptions().replace(**search)
     given = {name: value for name, value in others.items() if value is not None}
     try:
         with RayDisplay() as display:

@@ -36,7 +36,8 @@ Ready = list[tuple[int, list[Translation]]]  # the index of a text, and its tran
 class Translator:
     """A model with its tokenizers.
 
-    `warn` receives a message for every source that is cut. By default it is a `RegardWarning` of Python's warnings.
+    A search takes the options that it is not given from `options`. `warn` receives a message for every source that is cut;
+    by default it is a `RegardWarning` of Python's warnings.
     """
 
     def __init__(
@@ -48,8 +49,8 @@ class Translator:
         warn: Callable[[str], None] = warn_caller,
         rescorer: Rescorer | None = None,
     ) -> None:
-        self.model, self.tokenizers, self.options, self.warn = model, tokenizers, options, warn
-        self.rescorer = rescorer
+        self.model, self.tokenizers, self.warn, self.rescorer = model, tokenizers, warn, rescorer
+        self.options = SearchOptions().with_given(options)
 
     @property
     def longest_source(self) -> int:
@@ -71,7 +72,7 @@ class Translator:
         return self._best(as_texts(inputs, call="predict()"), options)
 
     def _best(self, texts: list[str], options: SearchOptions | None) -> list[str]:
-        options = (options or self.options).replace(scores=False)
+        options = self.options.with_given(options).replace(scores=False)
         return [best[0].text for best in self.stream(texts, options=options)]
 
     def stream(
@@ -101,7 +102,7 @@ class Translator:
 
         Rescored outputs all come at the end. `check` is called before every step of a search.
         """
-        options = options or self.options
+        options = self.options.with_given(options)
         if self.rescorer is None:
             yield from self._search(texts, first, options, check)
             return

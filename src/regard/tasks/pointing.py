@@ -186,7 +186,8 @@ class PositionPredictor:
     def __init__(self, model: Model, codec: ElementCodec, options: SearchOptions, warn: Callable[[str], None]) -> None:
         if not isinstance(model, Pointer):
             raise ConfigError(f"pointing needs a model of the class Pointer, and {type(model).__name__} is not one")
-        self.model, self.codec, self.options, self.warn = model, codec, options, warn
+        self.model, self.codec, self.warn = model, codec, warn
+        self.options = SearchOptions().with_given(options)
         # The end of the output needs a position of the decoder too.
         self.limit = options.max_source if model.max_length is None else min(options.max_source, model.max_length - 1)
 
@@ -201,7 +202,7 @@ class PositionPredictor:
         Inputs are cut to their first `limit` elements.
         """
         inputs = as_texts(inputs, call="predict()")
-        options = options or self.options
+        options = self.options.with_given(options)
         # Search takes the last element for EOS, and allows one output less than there are elements.
         options = options.replace(max_extra=min(options.max_extra + 1, options.BOUNDS["max_extra"][1]))
         texts = [self._cut(number, text) for number, text in enumerate(inputs, start=1)]
