@@ -112,7 +112,10 @@ def translate(
     ] = "-",
     output: Annotated[Path | None, typer.Argument(help="With --ray: the folder of the translated shards.")] = None,
     beam: Annotated[int | None, typer.Option(help="Beam size; 1 is greedy. Default: that of the recipe.")] = None,
-    nbest: Annotated[int, typer.Option(help="Translations per line.")] = 1,
+    nbest: Annotated[
+        int,
+        typer.Option(help="Translations per line, as a list in which lines count from 0, as in Moses."),
+    ] = 1,
     length_penalty: Annotated[
         float | None, typer.Option(help="alpha of Wu et al. 2016; 0 prefers short output. Default: that of the recipe.")
     ] = None,
@@ -153,7 +156,7 @@ def translate(
 
       regard translate runs/multi30k-en-de test.en --int8         up to 1.5 times as fast on a CPU
 
-      regard translate runs/multi30k-en-de test.en --nbest 4      prints: line ||| translation ||| score
+      regard translate runs/multi30k-en-de test.en --nbest 4      prints: line, from 0 ||| translation ||| score
 
       regard translate de-en news.de.gz out --ray                 writes out/part-00000.txt ...; a second call resumes
 
@@ -176,11 +179,18 @@ def translate(
 
     use_threads(threads)
     translator = api.load_translator(run, "translate", device=device, warn=print_warning, rescorer=rescorer, int8=int8)
+    # An n-best list counts its lines from 0, as that of Moses does, and so do warnings about it.
+    first, warn = (1, print_warning) if nbest == 1 else (0, _warn_of_list)
+    translator.warn = warn
     options = translator.options.replace(**search)
-    for number, found in enumerate(translator.stream(_lines(file), options=options)):
+    for number, found in enumerate(translator.stream(_lines(file), options=options, first=first), start=first):
         for one in found[:nbest]:
             print(one.text if nbest == 1 else f"{number} ||| {one.text} ||| {one.score:.4f}")
         sys.stdout.flush()
+
+
+def _warn_of_list(text: str) -> None:
+    print_warning(f"{text} (counted from 0, as in the list)")
 
 
 def _lines(file: str) -> Iterator[str]:
