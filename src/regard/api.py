@@ -181,8 +181,9 @@ def load(
 ) -> Predictor:
     """Return a predictor for a run: its final weights, or the newest checkpoint while training lasts.
 
-    For translation that is a `Translator`. `rescorer` is another translation run, whose model chooses among the candidates
-    of a beam. `int8` multiplies large matrices as 8-bit integers: faster on a CPU, and nearly the same output.
+    A checkpoint folder, RUN/checkpoints/step-N, may be given in place of its run. For translation the predictor is a
+    `Translator`. `rescorer` is another translation run, whose model chooses among the candidates of a beam.
+    `int8` multiplies large matrices as 8-bit integers: faster on a CPU, and nearly the same output.
 
     An input that is cut is reported with a `RegardWarning` of Python's warnings. A function given as `warn` receives the
     sentence instead; `lambda text: None` silences it.
@@ -347,7 +348,8 @@ def export(run: Path | str, out: Path | str, *, weights: WeightKind = "float32",
     task = _task_of_run(source)
     codec = task.load_codec(source.codec_folder())
     checkpoint, _ = _weights(source, task, codec)
-    names = (CARD_JSON, CARD_PAGE) if cards else ()
+    # The card is about the final weights.
+    names = (CARD_JSON, CARD_PAGE) if cards and source.checkpoint is None else ()
     extras = {name: text for name in names if (text := source.read_extra(name)) is not None}
     target.finish(checkpoint, kind=weights)
     target.create(without_folders(source.recipe()), codec, source.corpus(), extras)

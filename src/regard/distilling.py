@@ -50,7 +50,7 @@ def distill(
     A folder that was started with the same teacher, corpus and options is resumed.
     """
     folder, run = ResumableFolder(out, settings=CARD), find_run(teacher)
-    if not run.finished:
+    if not run.finished and run.checkpoint is None:
         raise ConfigError(
             f"{run} is still being trained; wait until it has finished, so that the corpus comes from one model"
         )

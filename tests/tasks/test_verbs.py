@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import regard
 from regard.cli import app
-from regard.errors import ConfigError, DecodeError
+from regard.errors import CheckpointError, ConfigError, DecodeError
 from regard.explain.trace import Trace
 from regard.run.folder import RunFolder
 from regard.text.bitext import GENERATORS
@@ -188,6 +188,46 @@ def test_search_options_that_evaluate_does_not_give_are_those_of_the_recipe(trai
         pytest.skip("nothing is searched")
     (result,) = regard.evaluate(trained.run, options=regard.SearchOptions(beam=2), data=trained.folder, device="cpu")
     assert result.search == "beam 2, length penalty 0.3"
+
+
+# A checkpoint of a run
+
+
+def test_a_checkpoint_folder_is_used_in_place_of_its_run(trained, tmp_path, monkeypatch):
+    folder, named = RunFolder(trained.run), trained.run / "checkpoints" / "step-00000002"
+    expected, last = folder.checkpoint_at(2).weights, folder.weights()[0].weights
+    name = next(name for name in expected if not torch.equal(expected[name], last[name]))
+
+    def is_used(run):
+        return torch.equal(dict(regard.load_model(run, device="cpu").named_parameters())[name], expected[name])
+
+    assert is_used(named) and is_used(f"{named}/") and not is_used(trained.run)
+    texts = INPUTS[trained.task]
+    outputs = regard.load(named, device="cpu").predict(texts)
+    assert regard.load(regard.export(named, tmp_path / "export").path, device="cpu").predict(texts) == outputs
+    assert is_used(tmp_path / "export") and not (tmp_path / "export" / "card.md").exists()
+    assert regard.evaluate(named, data=trained.folder, device="cpu")[0].num_pairs == SPLITS["test"]
+    assert regard.look(named, texts[0], device="cpu").model == str(named)
+    for place, path in [(named.parent.parent, "checkpoints/step-00000002"), (named.parent, "step-00000002")]:
+        monkeypatch.chdir(place)
+        assert is_used(path)
+
+
+def test_commands_take_a_checkpoint_folder(trained, tmp_path):
+    named, out = trained.run / "checkpoints" / "step-00000002", tmp_path / "export"
+    if trained.task == "translation":
+        (tmp_path / "in.txt").write_text("a b c\n")
+        assert call("translate", named, tmp_path / "in.txt") == f"{regard.load(named).predict(['a b c'])[0]}\n"
+    assert "small (10 examples" in call("evaluate", named, "--data", trained.folder)
+    call("look", named, INPUTS[trained.task][0], "--out", tmp_path / "look.html")
+    call("export", named, "--out", out)
+    assert RunFolder(out).problems() == []
+
+
+def test_a_checkpoint_that_the_run_does_not_have_is_refused_with_those_it_has(trained):
+    with pytest.raises(CheckpointError) as caught:
+        regard.load(trained.run / "checkpoints" / "step-00000003", device="cpu")
+    assert str(caught.value).startswith(f"{trained.run} has no checkpoint step-00000003; did you mean 'step-0000000")
 
 
 # Mistakes and warnings in Python

@@ -16,7 +16,8 @@ def evaluate(
     run: Annotated[
         Path,
         typer.Argument(
-            help="A run folder, finished or training, or a pretrained model: de-en, en-de.", show_default=False
+            help="A run folder, finished or training, a checkpoint of it, or a pretrained model: de-en, en-de.",
+            show_default=False,
         ),
     ],
     source: Annotated[Path | None, typer.Option(help="Inputs, one per line. Default: the recipe's test sets.")] = None,

@@ -99,7 +99,8 @@ def translate(
     run: Annotated[
         Path,
         typer.Argument(
-            help="A run folder, finished or training, or a pretrained model: de-en, en-de.", show_default=False
+            help="A run folder, finished or training, a checkpoint of it, or a pretrained model: de-en, en-de.",
+            show_default=False,
         ),
     ],
     file: Annotated[

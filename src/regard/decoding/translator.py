@@ -65,15 +65,14 @@ class Translator:
 
     def translate(self, texts: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
         """Return the best translation of each text."""
-        return self._best(as_texts(texts, call="translate()"), options)
+        texts = as_texts(texts, call="translate()")
+        options = self.options.with_given(options).replace(scores=False)
+        return [best[0].text for best in self.stream(texts, options=options)]
 
     def predict(self, inputs: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
         """Return the best translation of each text, as the predictors of all tasks do."""
-        return self._best(as_texts(inputs, call="predict()"), options)
-
-    def _best(self, texts: list[str], options: SearchOptions | None) -> list[str]:
-        options = self.options.with_given(options).replace(scores=False)
-        return [best[0].text for best in self.stream(texts, options=options)]
+        refuse_no_list(inputs, call="predict()")
+        return self.translate(inputs, options=options)
 
     def stream(
         self, texts: Iterable[str], *, options: SearchOptions | None = None, first: int = 1
