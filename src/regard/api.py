@@ -25,6 +25,7 @@ from regard.models import build_model, expected_shapes
 from regard.models.base import Model, Seq2Seq, TextSeq2Seq
 from regard.nn.device import pick_device, pick_precision, use_device, use_threads
 from regard.nn.linear import refuse_without_int8
+from regard.progress import ProgressLines
 from regard.recipe_files import find_recipe, load_recipe
 from regard.run.card import make_card, write_card
 from regard.run.checkpoint import Checkpoint, load_weights
@@ -66,14 +67,17 @@ def train(
     out: Path | str | None = None,
     overrides: Sequence[str] = (),
     data: Path | str | None = None,
-    listen: Listener = lambda event: None,
+    listen: Listener | None = None,
     stop: Callable[[], bool] = lambda: False,
     accept: Sequence[str] = (),
 ) -> TrainResult:
     """Train a recipe into a run folder, or resume the unfinished run in it.
 
-    A run resumes with the settings it was started with; those named in `accept` may change.
+    A run resumes with the settings it was started with; those named in `accept` may change. Progress is printed to stderr,
+    one line per event. A function given as `listen` receives the events (`regard.training.events`) instead; `lambda event:
+    None` is silent. `stop` is called after every step; True saves and stops.
     """
+    listen = ProgressLines() if listen is None else listen
     recipe_folder = None
     if isinstance(recipe, str):
         recipe_folder = find_recipe(recipe).parent
@@ -87,6 +91,7 @@ def train(
             recipe = msgspec.structs.replace(recipe, train=train)
         refuse_other_recipe(run, recipe, accept)
     if run.finished:
+        listen(Noted(0, f"{run} is already finished; name another folder with --out to train again"))
         return TrainResult(run, finished=True, trained=False)
     device = use_device(pick_device(own_device(recipe.train.device)))
     use_threads(recipe.train.threads)

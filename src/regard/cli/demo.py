@@ -45,8 +45,6 @@ def demo(
         raise typer.Exit(stop.status)
     if outcome.trained:
         print_message(f"trained in {format_duration(time.monotonic() - started)}")
-    else:
-        print_message(f"{out} is already trained; remove it to train again")
     [result] = api.evaluate(out, warn=print_warning)
     exact = next(score for score in result.scores if score.name == "exact")
     print_message(f"{exact.value:.2f} % of {result.num_pairs:,} dates that were not in the training data are correct\n")
