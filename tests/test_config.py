@@ -1,5 +1,8 @@
 """Recipes: precedence, overrides, TOML, and the one sentence for a wrong key or value; search options."""
 
+import copy
+import inspect
+import pickle
 import re
 import tomllib
 
@@ -336,6 +339,43 @@ def test_options_are_changed_one_by_one_and_checked_again():
     assert recipe.replace(beam=3, nbest=3, length_penalty=None) == SearchOptions(beam=3, nbest=3, length_penalty=1.0)
     with pytest.raises(DecodeError, match="nbest is 3, but beam is 2; ask for at most 2, or for a wider beam"):
         recipe.replace(nbest=3)
+
+
+def test_options_that_were_not_given_come_from_the_recipe():
+    recipe = SearchOptions(beam=2, length_penalty=1.0, max_extra=7)
+    assert recipe.with_given(SearchOptions(beam=8)) == SearchOptions(beam=8, length_penalty=1.0, max_extra=7)
+    assert recipe.with_given(SearchOptions()) == recipe.with_given(None) == recipe
+
+
+def test_an_option_that_was_given_its_default_replaces_that_of_the_recipe():
+    assert SearchOptions(beam=2).with_given(SearchOptions(beam=4)).beam == 4
+
+
+def test_changing_an_option_gives_no_other():
+    recipe = SearchOptions(beam=2, length_penalty=1.0)
+    assert recipe.with_given(SearchOptions(beam=8).replace(nbest=8)) == recipe.replace(beam=8, nbest=8)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda options: pickle.loads(pickle.dumps(options))])
+def test_a_copy_of_options_gives_the_same_options(copied):
+    options = copied(SearchOptions(beam=8))
+    assert options == SearchOptions(beam=8) and dict(options.given) == {"beam": 8}
+
+
+def test_options_as_json_are_complete():
+    options = SearchOptions(**msgspec.json.decode(msgspec.json.encode(SearchOptions(beam=8))))
+    assert SearchOptions(length_penalty=1.0, max_extra=7).with_given(options) == SearchOptions(beam=8)
+
+
+def test_more_hypotheses_than_the_beam_of_the_recipe_are_refused():
+    wanted = SearchOptions(nbest=6)
+    assert SearchOptions(beam=8).with_given(wanted).nbest == 6
+    with pytest.raises(DecodeError, match="nbest is 6, but beam is 4; ask for at most 4, or for a wider beam"):
+        SearchOptions().with_given(wanted)
+
+
+def test_the_signature_of_options_shows_their_defaults():
+    assert "beam: int = 4, length_penalty: float = 0.6" in str(inspect.signature(SearchOptions)).replace("'", "")
 
 
 @pytest.mark.parametrize(

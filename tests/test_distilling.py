@@ -76,7 +76,7 @@ def test_a_folder_with_other_files_is_refused_and_left_alone(teacher, files, tmp
 
 def test_a_blank_translation_is_replaced_by_the_reference(teacher, files, tmp_path, monkeypatch):
     blank = [[Translation(" ", 0.0)], [Translation("c a", 0.0)], [Translation("d e", 0.0)], [Translation("", 0.0)]]
-    monkeypatch.setattr("regard.decoding.translator.Translator.stream", lambda self, texts, options: iter(blank))
+    monkeypatch.setattr("regard.decoding.translator.Translator.stream", lambda self, texts, **keys: iter(blank))
     folder = distill(teacher, tmp_path / "out", **files)
     assert (folder / "target.txt").read_text() == "a b c\nc a\nd e\nb\n"
     assert json.loads((folder / "card.json").read_text())["blank_translations_replaced_by_the_reference"] == 2

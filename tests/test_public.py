@@ -1,5 +1,6 @@
 """The public surface: `import regard`, and what stands in `regard.__all__`."""
 
+import pydoc
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ import regard
 from regard.errors import ConfigError
 
 PUBLIC = [
-    *("RegardError", "__version__", "nn"),
+    *("RegardError", "RegardWarning", "__version__", "nn"),
     *("Batch", "ByteNet", "Classifier", "Cmlm", "Column", "Columns", "ConvS2S", "Ctc", "EvaluateConfig", "Family"),
     *("Folder", "Indices", "Layout", "Loader", "Metric", "Model", "Nat", "Pair", "Pointer", "Position", "Ragged"),
     *("Rnn", "SearchOptions", "Struct", "Tagger", "Task", "TokenizerKind", "TrainConfig", "Trainer", "TrainingData"),
@@ -18,6 +19,7 @@ PUBLIC = [
     *("look", "make_batch", "make_config", "pair_columns", "register_metric", "register_model", "register_task"),
     *("register_tokenizer", "search", "train", "train_tokenizer", "train_tokenizers"),
 ]
+VERBS = ["train", "load", "evaluate", "look", "card", "export", "load_model", "search"]
 TEXT = {"source_size": 20, "target_size": 20}
 LABELS = {"source_size": 20, "num_labels": 3}
 LAYERS = {"width": 16, "num_layers": 1, "num_heads": 2, "hidden": 16}
@@ -53,6 +55,18 @@ def test_a_public_name_is_importable_listed_and_documented(name):
     if name != "__version__":
         assert public.__doc__ and len(public.__doc__.split()) > 2
         assert not public.__doc__.startswith(f"{name}("), "that is the docstring that dataclasses make"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_help_of_the_package_lists_the_verb_with_its_first_sentence(verb):
+    sentence = " ".join(getattr(regard, verb).__doc__.split()).split(". ")[0].rstrip(".") + "."
+    listed = " ".join(pydoc.splitdoc(pydoc.getdoc(regard))[1].split())
+    assert f" {verb} {sentence}" in listed
+
+
+def test_dir_shows_the_public_names_and_nothing_else():
+    assert [name for name in dir(regard) if not name.startswith("_")] == sorted(set(PUBLIC) - {"__version__"})
+    assert {"__doc__", "__file__", "__version__"} <= set(dir(regard))
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -5,8 +5,19 @@
     regard.load("runs/dates").translate(["samedi 14 novembre 2026"])
     regard.evaluate("runs/dates")
 
-Everything in `regard.__all__` is public; `regard.nn` holds the layers. Importing regard changes nothing in the process, and
-imports torch only when a name that needs it is first used.
+The verbs, each explained by help(regard.train) and so on; docs/library.md has examples:
+
+    train       Train a recipe into a run folder, or resume the unfinished run in it.
+    load        Return a predictor for a run: its final weights, or the newest checkpoint while training lasts.
+    evaluate    Score a run on its recipe's test sets, or on the files given.
+    look        Return what a run's model did with one input: tokens, attention weights, probabilities, and other outputs.
+    card        Write a run's card, with its test scores unless `evaluated` is False, and return its path.
+    export      Copy what prediction needs, and the card, to a new folder.
+    load_model  Return a run's model as a plain module, in evaluation mode: trainable, and not laid out for search.
+    search      Return the `nbest` best outputs for each source sentence (of text, ending in EOS), best first.
+
+Everything in `regard.__all__`, which dir(regard) shows, is public; `regard.nn` holds the layers. Importing regard changes
+nothing in the process, and imports torch only when a name that needs it is first used.
 """
 
 from __future__ import annotations
@@ -15,6 +26,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import RegardError
+from regard.messages import RegardWarning
 
 if TYPE_CHECKING:
     from regard import nn as nn
@@ -117,7 +129,7 @@ _PUBLIC = {
     "regard.training.trainer": ("Trainer",),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
-__all__ = ["RegardError", "__version__", "nn", *sorted(_MODULE_OF)]
+__all__ = ["RegardError", "RegardWarning", "__version__", "nn", *sorted(_MODULE_OF)]
 
 
 def __getattr__(name: str) -> Any:
@@ -130,4 +142,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

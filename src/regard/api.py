@@ -16,14 +16,16 @@ from regard.data.columns import Columns
 from regard.decoding.cuda_graph_model import with_cuda_graphs
 from regard.decoding.rescorer import Rescorer
 from regard.decoding.translator import Translator
-from regard.errors import CheckpointError, ConfigError, DataError
+from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
 from regard.explain.report import write_report
 from regard.explain.trace import Trace
+from regard.messages import warn_caller
 from regard.metrics import Score, deciding_metric, score_all
 from regard.models import build_model, expected_shapes
 from regard.models.base import Model, Seq2Seq, TextSeq2Seq
 from regard.nn.device import pick_device, pick_precision, use_device, use_threads
 from regard.nn.linear import refuse_without_int8
+from regard.progress import ProgressLines
 from regard.recipe_files import load_recipe, recipe_folder
 from regard.run.card import make_card, write_card
 from regard.run.checkpoint import Checkpoint, load_weights
@@ -73,14 +75,17 @@ def train(
     out: Path | str | None = None,
     overrides: Sequence[str] = (),
     data: Path | str | None = None,
-    listen: Listener = lambda event: None,
+    listen: Listener | None = None,
     stop: Callable[[], bool] = lambda: False,
     accept: Sequence[str] = (),
 ) -> TrainResult:
     """Train a recipe into a run folder, or resume the unfinished run in it.
 
-    A run resumes with the settings it was started with; those named in `accept` may change.
+    A run resumes with the settings it was started with; those named in `accept` may change. Progress is printed to stderr,
+    one line per event. A function given as `listen` receives the events (`regard.training.events`) instead; `lambda event:
+    None` is silent. `stop` is called after every step; True saves and stops.
     """
+    listen = ProgressLines() if listen is None else listen
     own_folder, command = None, None
     if isinstance(recipe, str):
         command = {"event": "command", "recipe": recipe, "overrides": list(overrides)}
@@ -95,6 +100,7 @@ def train(
             recipe = msgspec.structs.replace(recipe, train=train)
         refuse_other_recipe(run, recipe, accept)
     if run.finished:
+        listen(Noted(0, f"{run} is already finished; name another folder with --out to train again"))
         return TrainResult(run, finished=True, trained=False)
     device = use_device(pick_device(own_device(recipe.train.device)))
     use_threads(recipe.train.threads)
@@ -186,14 +192,18 @@ def load(
     run: Path | str,
     *,
     device: str = "auto",
-    warn: Callable[[str], None] = lambda text: None,
+    warn: Callable[[str], None] = warn_caller,
     rescorer: Path | str | None = None,
     int8: bool = False,
 ) -> Predictor:
     """Return a predictor for a run: its final weights, or the newest checkpoint while training lasts.
 
-    For translation that is a `Translator`. `rescorer` is another translation run, whose model chooses among the candidates
-    of a beam. `int8` multiplies large matrices as 8-bit integers: faster on a CPU, and nearly the same output.
+    A checkpoint folder, RUN/checkpoints/step-N, may be given in place of its run. For translation the predictor is a
+    `Translator`. `rescorer` is another translation run, whose model chooses among the candidates of a beam.
+    `int8` multiplies large matrices as 8-bit integers: faster on a CPU, and nearly the same output.
+
+    An input that is cut is reported with a `RegardWarning` of Python's warnings. A function given as `warn` receives the
+    sentence instead; `lambda text: None` silences it.
     """
     if rescorer is not None:
         return load_translator(run, "rescoring", device=device, warn=warn, rescorer=rescorer, int8=int8)
@@ -212,7 +222,7 @@ def load_translator(
     verb: str,
     *,
     device: str = "auto",
-    warn: Callable[[str], None] = lambda text: None,
+    warn: Callable[[str], None] = warn_caller,
     rescorer: Path | str | None = None,
     int8: bool = False,
 ) -> Translator:
@@ -283,7 +293,7 @@ def evaluate(
     data: Path | str | None = None,
     options: SearchOptions | None = None,
     device: str = "auto",
-    warn: Callable[[str], None] = lambda text: None,
+    warn: Callable[[str], None] = warn_caller,
     rescorer: Path | str | None = None,
     int8: bool = False,
 ) -> list[Evaluation]:
@@ -307,7 +317,7 @@ def evaluate(
     if not sets:
         raise DataError("the recipe names no test set; give --source and --reference")
     results = []
-    search = _describe_search(options or recipe.decode) if task.searches else ""
+    search = _describe_search(recipe.decode.with_given(options)) if task.searches else ""
     for name, pairs in sets.items():
         outputs = predictor.predict([pair.source for pair in pairs], options=options)
         references = [pair.target for pair in pairs]
@@ -322,6 +332,8 @@ def _describe_search(options: SearchOptions) -> str:
 
 def look(run: Path | str, text: str, *, beam: int | None = None, alternatives: int = 3, device: str = "auto") -> Trace:
     """Return what a run's model did with one input: tokens, attention weights, probabilities, and other outputs."""
+    if not isinstance(text, str):
+        raise DecodeError(f"look() takes one text (str), not {type(text).__name__}")
     task = _task_of_run(find_run(run))
     if beam is not None and not task.searches:
         raise ConfigError(f"{run} is a {task.name} run, whose outputs are not searched for: leave out the beam")
@@ -329,12 +341,19 @@ def look(run: Path | str, text: str, *, beam: int | None = None, alternatives: i
     return task.trace(predictor, text, name=str(run), beam=beam, alternatives=alternatives)
 
 
-def card(run: Path | str, *, data: Path | str | None = None, evaluated: bool = True, device: str = "auto") -> Path:
+def card(
+    run: Path | str,
+    *,
+    data: Path | str | None = None,
+    evaluated: bool = True,
+    device: str = "auto",
+    warn: Callable[[str], None] = warn_caller,
+) -> Path:
     """Write a run's card, with its test scores unless `evaluated` is False, and return its path."""
     folder = RunFolder(run).require()
     results = []
     if evaluated and folder.recipe().data.test:
-        results = [msgspec.to_builtins(one) for one in evaluate(run, data=data, device=device)]
+        results = [msgspec.to_builtins(one) for one in evaluate(run, data=data, device=device, warn=warn)]
     task = _task_of_run(folder)
     checkpoint, name = _weights(folder, task, task.load_codec(folder.codec_folder()))
     write_card(folder, make_card(folder, checkpoint, name, results))
@@ -349,7 +368,8 @@ def export(run: Path | str, out: Path | str, *, weights: WeightKind = "float32",
     task = _task_of_run(source)
     codec = task.load_codec(source.codec_folder())
     checkpoint, _ = _weights(source, task, codec)
-    names = (CARD_JSON, CARD_PAGE) if cards else ()
+    # The card is about the final weights.
+    names = (CARD_JSON, CARD_PAGE) if cards and source.checkpoint is None else ()
     extras = {name: text for name in names if (text := source.read_extra(name)) is not None}
     target.finish(checkpoint, kind=weights)
     target.create(without_folders(source.recipe()), codec, source.corpus(), extras)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from pathlib import PurePath
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import msgspec
 
@@ -218,19 +219,39 @@ class _BadOption(DecodeError, ValueError):
     """A DecodeError that msgspec takes for a ValueError: read from a recipe, the same value gives a ConfigError."""
 
 
-class SearchOptions(Struct, frozen=True):
-    """How to search; in a recipe the `[decode]` table. The defaults are the paper's (section 6.1)."""
+T = TypeVar("T")
 
-    beam: int = 4
-    length_penalty: float = 0.6  # alpha of Wu et al. 2016; 0: none
-    max_extra: int = 50  # the longest output has the tokens of the source and this many more
-    tokens: int = 8192  # source tokens per batch, times the beam
-    max_source: int = 1024  # longer sources are cut, with a warning
-    iterations: int = 10  # of models that refine their output (mask-predict)
-    nbest: int = 1  # hypotheses per source
-    min_length: int = 0  # fewest output tokens, without EOS
-    max_length: int | None = None  # most output tokens for any source
-    scores: bool = True  # False lets greedy search skip them, which saves a pass over the vocabulary
+
+class _Default:
+    """The default of an option, which tells an option that was left out from one that was given the same value."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+def _default(value: T) -> T:
+    return cast(T, _Default(value))
+
+
+class SearchOptions(Struct, frozen=True, dict=True):
+    """How to search; in a recipe the `[decode]` table. The defaults are the paper's (section 6.1).
+
+    Options remember which of them were given. Where there is a recipe, `with_given` takes the others from it.
+    """
+
+    beam: int = _default(4)
+    length_penalty: float = _default(0.6)  # alpha of Wu et al. 2016; 0: none
+    max_extra: int = _default(50)  # the longest output has the tokens of the source and this many more
+    tokens: int = _default(8192)  # source tokens per batch, times the beam
+    max_source: int = _default(1024)  # longer sources are cut, with a warning
+    iterations: int = _default(10)  # of models that refine their output (mask-predict)
+    nbest: int = _default(1)  # hypotheses per source
+    min_length: int = _default(0)  # fewest output tokens, without EOS
+    max_length: int | None = _default(None)  # most output tokens for any source
+    scores: bool = _default(True)  # False lets greedy search skip them, which saves a pass over the vocabulary
 
     per_call: ClassVar[tuple[str, ...]] = ("nbest", "min_length", "max_length", "scores")
     BOUNDS: ClassVar[dict[str, tuple[int, int]]] = {
@@ -246,22 +267,46 @@ class SearchOptions(Struct, frozen=True):
     }
 
     def __post_init__(self) -> None:
+        given = {}
+        for name, value in msgspec.structs.asdict(self).items():
+            if isinstance(value, _Default):
+                msgspec.structs.force_setattr(self, name, value.value)
+            else:
+                given[name] = value
+        self.__dict__["given"] = given
         try:
             super().__post_init__()
         except ValueError as error:
             raise _BadOption(str(error)) from error
 
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """The options that were given, by name."""
+        found: Mapping[str, Any] = self.__dict__["given"]
+        return found
+
+    def __copy__(self) -> SearchOptions:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(SearchOptions, **self.given), ()
+
     def check(self) -> None:
         for name, (least, most) in self.BOUNDS.items():
             between(self, least, most, name)
-        if self.nbest > self.beam:
+        # Without a beam of their own, options are checked when they are combined with those of a recipe.
+        if "beam" in self.given and self.nbest > self.beam:
             raise ValueError(
                 f"nbest is {self.nbest}, but beam is {self.beam}; ask for at most {self.beam}, or for a wider beam"
             )
 
     def replace(self, **changes: int | float | None) -> SearchOptions:
-        """Return a copy with these options changed. An option that is given as None stays as it is."""
-        return msgspec.structs.replace(self, **{name: value for name, value in changes.items() if value is not None})
+        """Return a copy with these options given as well. One that is None stays as it is."""
+        return SearchOptions(**{**self.given, **{name: one for name, one in changes.items() if one is not None}})
+
+    def with_given(self, options: SearchOptions | None) -> SearchOptions:
+        """Return these options, except those that were given in `options`: all of them, checked together."""
+        return SearchOptions(**{**msgspec.structs.asdict(self), **(options.given if options else {})})
 
     def limit(self, source_length: int) -> int:
         """Return the most output tokens, without EOS, for a source of this many tokens."""

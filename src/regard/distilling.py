@@ -16,6 +16,7 @@ from regard import api
 from regard.config import DataConfig, SearchOptions
 from regard.decoding.translator import READ_AHEAD, Translation, Translator
 from regard.errors import ConfigError, DataError
+from regard.messages import warn_caller
 from regard.run.folder import find_run
 from regard.run.log import log_line, parse_line
 from regard.storage.folder import LARGE
@@ -41,6 +42,7 @@ def distill(
     closest: bool = False,
     device: str = "auto",
     progress: ReportPairs = lambda done, total: None,
+    warn: Callable[[str], None] = warn_caller,
 ) -> Path:
     """Translate the teacher's training corpus, or the given files, into a folder; return its path.
 
@@ -48,12 +50,12 @@ def distill(
     A folder that was started with the same teacher, corpus and options is resumed.
     """
     folder, run = ResumableFolder(out, settings=CARD), find_run(teacher)
-    if not run.finished:
+    if not run.finished and run.checkpoint is None:
         raise ConfigError(
             f"{run} is still being trained; wait until it has finished, so that the corpus comes from one model"
         )
     pairs = _pairs(str(run), run.recipe().data, source, reference, data)
-    translator = api.load_translator(teacher, "distill", device=device)
+    translator = api.load_translator(teacher, "distill", device=device, warn=warn)
     options = translator.options.replace(beam=beam)
     options = options.replace(nbest=options.beam if closest else 1)
     about = {
@@ -111,7 +113,7 @@ def _write(
     with folder.append_file(PART) as file:
         rest = iter(pairs[done:])
         while chunk := list(islice(rest, READ_AHEAD)):
-            for text in _translate(translator, chunk, options, closest=closest):
+            for text in _translate(translator, chunk, options, first=done + 1, closest=closest):
                 file.write(log_line({"text": text}).encode())
             file.flush()
             os.fsync(file.fileno())
@@ -147,9 +149,9 @@ def _resume_part(folder: ResumableFolder, *, max_lines: int) -> int:
 
 
 def _translate(
-    translator: Translator, pairs: Sequence[Pair], options: SearchOptions, *, closest: bool
+    translator: Translator, pairs: Sequence[Pair], options: SearchOptions, *, first: int, closest: bool
 ) -> Iterator[str]:
-    found = translator.stream([pair.source for pair in pairs], options=options)
+    found = translator.stream([pair.source for pair in pairs], options=options, first=first)
     for pair, translations in zip(pairs, found, strict=True):
         yield closest_to_reference(pair.target, translations) if closest else translations[0].text
 

@@ -74,6 +74,17 @@ def test_each_line_of_the_input_gives_one_line_of_output(copied):
     assert [line.split(" ||| ")[0] for line in best] == ["0", "0", "1", "2", "2", "3", "3"]
 
 
+def test_a_warning_about_an_n_best_list_gives_the_number_that_the_list_has(copied):
+    lines = "a b c\n\n" + "a " * 1100 + "\n"
+    listed = regard("translate", "run", "--beam", "2", "--nbest", "2", cwd=copied, text=lines)
+    assert [line.split(" ||| ")[0] for line in listed.stdout.splitlines()] == ["0", "0", "1", "2", "2"]
+    sentence = "has 1100 tokens; only the first 1024 are translated"
+    assert listed.stderr == f"warning: line 2 {sentence} (counted from 0, as in the list)\n"
+    assert regard("translate", "run", cwd=copied, text=lines).stderr == f"warning: line 3 {sentence}\n"
+    help = " ".join(regard("translate", "--help", cwd=copied).stdout.replace("│", " ").split())
+    assert "lines count from 0, as in Moses" in help
+
+
 @pytest.mark.slow
 def test_an_empty_input_gives_no_output_and_a_pipe_is_read_from_its_position(copied):
     assert regard("translate", "run", cwd=copied, text="").stdout == ""

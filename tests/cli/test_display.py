@@ -7,8 +7,9 @@ import pytest
 from rich.console import Console
 
 from regard.cli import display, terminal
-from regard.cli.display import LiveDisplay, PlainDisplay, describe_metrics, make_display, time_left
+from regard.cli.display import LiveDisplay, PlainDisplay, make_display
 from regard.cli.terminal import format_duration
+from regard.progress import describe_metrics, time_left
 from regard.training.events import Example, Noted, Progress, Saved, Started, Validated
 
 RIGHT = Example(source="b a", output="a b", reference="a b")

@@ -1,11 +1,14 @@
 """Translating texts."""
 
+import warnings
+
 import pytest
 import torch
 
 from regard.config import SearchOptions
 from regard.decoding.translator import Translator
 from regard.errors import DecodeError
+from regard.messages import RegardWarning
 from regard.models import build_model
 from regard.text.tokenizer import train_tokenizers
 
@@ -67,6 +70,17 @@ def test_the_n_best_translations_come_best_first(make_translator):
     assert found[0].score >= found[1].score >= found[2].score
 
 
+def test_options_that_a_call_does_not_give_are_those_of_the_translator(make_translator):
+    # Outputs are as long as the options allow: the source and `max_extra` more.
+    longest, translator = SearchOptions(beam=1, min_length=99), make_translator()
+    assert translator.options.max_extra == 5
+    for options, length in [(longest, 3 + 5), (longest.replace(max_extra=2), 3 + 2)]:
+        assert len(translator.translate(["abc"], options=options)[0]) == length
+        assert len(translator.predict(["abc"], options=options)[0]) == length
+        ((found,),) = translator.stream(["abc"], options=options)
+        assert len(found.text) == length
+
+
 def test_a_model_with_learned_positions_cuts_longer_sources():
     tokenizers = train_tokenizers([("ab", "ab")], kind="char", size=10, joint=True)
     table = {
@@ -91,3 +105,54 @@ def test_a_single_string_is_refused(make_translator):
 
 def test_a_line_of_spaces_is_an_empty_line(make_translator):
     assert make_translator().translate(["   "]) == [""]
+
+
+# Warnings
+
+
+def test_without_a_function_for_warnings_each_text_that_is_cut_is_a_python_warning(make_translator):
+    model, tokenizers = make_translator().model, make_translator().tokenizers
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        Translator(model, tokenizers, SearchOptions(max_source=4)).translate(["ab", "abcdefgh", "ababab"])
+    assert [str(one.message) for one in caught] == [
+        "line 2 has 8 tokens; only the first 4 are translated",
+        "line 3 has 6 tokens; only the first 4 are translated",
+    ]
+    assert {one.category for one in caught} == {RegardWarning}
+    assert {one.filename for one in caught} == {__file__}, "a warning names the caller's line, not one of ours"
+
+
+def test_a_function_for_warnings_replaces_python_warnings(make_translator):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make_translator(warn=lambda text: None, max_source=4).translate(["abcdefgh"])
+
+
+# Texts that are none
+
+
+@pytest.mark.parametrize(("wrong", "kind"), [(None, "NoneType"), (7, "int"), (b"ab", "bytes"), (["ab"], "list")])
+def test_an_element_that_is_not_a_string_is_refused_with_its_number_and_type(make_translator, wrong, kind):
+    translator = make_translator()
+    for call in (translator.translate, translator.predict, lambda texts: list(translator.stream(texts))):
+        with pytest.raises(DecodeError) as caught:
+            call(["ab", wrong])
+        assert str(caught.value) == f"text 2 is of type {kind}, not str; convert it to str, or leave it out"
+
+
+def test_the_numbers_of_a_stream_go_on_from_chunk_to_chunk(monkeypatch, make_translator):
+    monkeypatch.setattr("regard.decoding.translator.READ_AHEAD", 2)
+    stream = make_translator().stream(iter(["ab", "ab", "ab", None]))
+    next(stream)
+    next(stream)
+    with pytest.raises(DecodeError, match="text 4 is of type NoneType"):
+        next(stream)
+
+
+@pytest.mark.parametrize("wrong", ["abc", b"abc", None, 7])
+def test_anything_but_a_list_is_refused(make_translator, wrong):
+    translator = make_translator()
+    for call in (translator.translate, translator.predict, lambda texts: list(translator.stream(texts))):
+        with pytest.raises(DecodeError, match=r"takes a list of texts"):
+            call(wrong)

@@ -1,5 +1,7 @@
 """A trace is what the model did."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -42,6 +44,13 @@ def test_probabilities_are_those_of_the_search(translator, trace):
     assert again.target.text == found[0].text
     assert np.log(again.probabilities).sum() == pytest.approx(found[0].score, abs=1e-3)
     assert again.alternatives == [[] for _ in again.target.tokens]
+
+
+def test_options_that_are_not_given_are_those_of_the_translator(translator):
+    short = copy.copy(translator)
+    short.options = translator.options.replace(max_extra=3)
+    found = trace_translation(short, "Yes.", options=SearchOptions(beam=1, min_length=99), alternatives=0)
+    assert len(found.target.tokens) == len(found.source.tokens) + 3
 
 
 def test_alternatives_are_sorted_by_probability_and_lead_to_other_translations(trace):

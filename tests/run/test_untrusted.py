@@ -120,6 +120,25 @@ def test_training_does_not_follow_links(original, tmp_path, secret):
         assert (sorted(target.rglob("*")), target.is_dir() or target.read_text()) == before, name
 
 
+@pytest.mark.parametrize(
+    "name", ["checkpoints", "checkpoints/step-00000002", "checkpoints/step-00000002/weights.safetensors"]
+)
+def test_a_named_checkpoint_is_not_read_through_a_link(run, tmp_path, name):
+    named = run / "checkpoints" / "step-00000002"
+    regard.load(named, device="cpu")
+    (run / name).rename(tmp_path / "elsewhere")
+    (run / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(CheckpointError):
+        regard.load(named, device="cpu")
+
+
+def test_a_named_checkpoint_that_is_damaged_is_refused_and_no_other_is_used(run):
+    weights = run / "checkpoints" / "step-00000002" / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"!")
+    with pytest.raises(CheckpointError, match=r"weights\.safetensors is damaged"):
+        regard.load(weights.parent, device="cpu")
+
+
 @pytest.mark.parametrize("name", ["card.md", "card.json"])
 def test_the_target_of_a_linked_card_is_never_shown(run, secret, tmp_path, name):
     from regard.serve.models import load_all

@@ -198,6 +198,16 @@ def test_an_output_may_be_as_long_as_the_input():
     assert predictor.predict(["0.5 0.1 0.7", "", "0.5 0.1 0.9"]) == ["0 1 2", "", "0 1 2"]
 
 
+def test_options_that_a_call_does_not_give_are_those_of_the_recipe(monkeypatch):
+    one, used = task("decode.length_penalty=0.3", "decode.beam=2"), []
+    codec = codec_of(one, ("0.5 0.1", "1 0"))
+    monkeypatch.setattr("regard.tasks.pointing.search_all", lambda *parts, options: used.append(options) or iter(()))
+    predictor = one.predictor(regard.Pointer(input_width=1, **SMALL).eval(), codec)
+    for options in (None, SearchOptions(beam=3)):
+        predictor.predict(["0.5 0.1"], options=options)
+    assert [(each.beam, each.length_penalty) for each in used] == [(2, 0.3), (3, 0.3)]
+
+
 def test_an_input_that_is_too_long_is_cut_with_a_warning():
     one, warnings = task(), []
     codec = codec_of(one, ("0.5 0.1", "1 0"))

@@ -1,6 +1,7 @@
 """Every task passes through every verb that is not for translation alone, on a tiny model and small files."""
 
 import json
+import warnings
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from typer.testing import CliRunner
 
 import regard
 from regard.cli import app
-from regard.errors import ConfigError
+from regard.errors import CheckpointError, ConfigError, DecodeError
 from regard.explain.trace import Trace
 from regard.run.folder import RunFolder
 from regard.text.bitext import GENERATORS
@@ -18,7 +19,7 @@ SPLITS = {"train": 120, "valid": 10, "test": 10}
 TINY = [
     *("model.width=16", "model.num_layers=1", "model.num_heads=2", "model.hidden=32", "model.dropout=0.1"),
     *("train.steps=4", "train.tokens=64", "train.checkpoint_every=2", "train.validate_every=2", "train.log_every=1"),
-    *("train.threads=1", "train.device=cpu"),
+    *("train.threads=1", "train.device=cpu", "decode.length_penalty=0.3"),
 ]
 INPUTS = {
     "translation": ["a b c", "", "d"],
@@ -180,3 +181,83 @@ def test_a_metric_of_another_task_is_refused_with_those_that_fit(tmp_path):
     with pytest.raises(ConfigError, match=r"train.metric is 'bleu'.*for tags use loss, exact, accuracy, span_f1"):
         regard.train("runs", out=tmp_path / "run", overrides=[*TINY, "train.metric=bleu"])
     assert not (tmp_path / "run").exists()
+
+
+def test_search_options_that_evaluate_does_not_give_are_those_of_the_recipe(trained):
+    if trained.task in ("tagging", "classification"):
+        pytest.skip("nothing is searched")
+    (result,) = regard.evaluate(trained.run, options=regard.SearchOptions(beam=2), data=trained.folder, device="cpu")
+    assert result.search == "beam 2, length penalty 0.3"
+
+
+# A checkpoint of a run
+
+
+def test_a_checkpoint_folder_is_used_in_place_of_its_run(trained, tmp_path, monkeypatch):
+    folder, named = RunFolder(trained.run), trained.run / "checkpoints" / "step-00000002"
+    expected, last = folder.checkpoint_at(2).weights, folder.weights()[0].weights
+    name = next(name for name in expected if not torch.equal(expected[name], last[name]))
+
+    def is_used(run):
+        return torch.equal(dict(regard.load_model(run, device="cpu").named_parameters())[name], expected[name])
+
+    assert is_used(named) and is_used(f"{named}/") and not is_used(trained.run)
+    texts = INPUTS[trained.task]
+    outputs = regard.load(named, device="cpu").predict(texts)
+    assert regard.load(regard.export(named, tmp_path / "export").path, device="cpu").predict(texts) == outputs
+    assert is_used(tmp_path / "export") and not (tmp_path / "export" / "card.md").exists()
+    assert regard.evaluate(named, data=trained.folder, device="cpu")[0].num_pairs == SPLITS["test"]
+    assert regard.look(named, texts[0], device="cpu").model == str(named)
+    for place, path in [(named.parent.parent, "checkpoints/step-00000002"), (named.parent, "step-00000002")]:
+        monkeypatch.chdir(place)
+        assert is_used(path)
+
+
+def test_commands_take_a_checkpoint_folder(trained, tmp_path):
+    named, out = trained.run / "checkpoints" / "step-00000002", tmp_path / "export"
+    if trained.task == "translation":
+        (tmp_path / "in.txt").write_text("a b c\n")
+        assert call("translate", named, tmp_path / "in.txt") == f"{regard.load(named).predict(['a b c'])[0]}\n"
+    assert "small (10 examples" in call("evaluate", named, "--data", trained.folder)
+    call("look", named, INPUTS[trained.task][0], "--out", tmp_path / "look.html")
+    call("export", named, "--out", out)
+    assert RunFolder(out).problems() == []
+
+
+def test_a_checkpoint_that_the_run_does_not_have_is_refused_with_those_it_has(trained):
+    with pytest.raises(CheckpointError) as caught:
+        regard.load(trained.run / "checkpoints" / "step-00000003", device="cpu")
+    assert str(caught.value).startswith(f"{trained.run} has no checkpoint step-00000003; did you mean 'step-0000000")
+
+
+# Mistakes and warnings in Python
+
+
+def test_an_input_that_is_cut_is_a_python_warning_unless_a_function_takes_it(trained):
+    text = "0.5 " * 1100 if trained.task == "pointing" else "a " * 1100
+    with pytest.warns(regard.RegardWarning, match="line 2 has .* only the first"):
+        regard.load(trained.run, device="cpu").predict(["", text])
+    taken = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        regard.load(trained.run, device="cpu", warn=taken.append).predict(["", text])
+    assert len(taken) == 1
+
+
+def test_an_input_that_is_not_a_string_is_refused_with_its_number_and_type(trained):
+    predictor = regard.load(trained.run, device="cpu")
+    for wrong, sentence in [
+        (["", None], "text 2 is of type NoneType, not str; convert it to str, or leave it out"),
+        ("a b", "predict() takes a list of texts; put the one text into brackets"),
+        (None, "predict() takes a list of texts, not NoneType"),
+    ]:
+        with pytest.raises(DecodeError) as caught:
+            predictor.predict(wrong)
+        assert str(caught.value) == sentence
+
+
+def test_look_refuses_what_is_not_a_string(trained):
+    for wrong, kind in [(None, "NoneType"), (["a b"], "list")]:
+        with pytest.raises(DecodeError) as caught:
+            regard.look(trained.run, wrong, device="cpu")
+        assert str(caught.value) == f"look() takes one text (str), not {kind}"

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.terminal import print_message, printable
+from regard.cli.terminal import print_message, print_warning, printable
 
 
 def card(
@@ -30,6 +30,6 @@ def card(
     """
     from regard import api
 
-    path = api.card(run, data=data, evaluated=evaluate, device=device)
+    path = api.card(run, data=data, evaluated=evaluate, device=device, warn=print_warning)
     print(printable(path.read_text(encoding="utf-8")), end="")
     print_message(f"wrote {path} and {path.with_suffix('.json').name}")

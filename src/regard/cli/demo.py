@@ -10,7 +10,15 @@ import typer
 from rich.cells import cell_len, set_cell_size
 from rich.markup import escape
 
-from regard.cli.terminal import StopRequest, command_name, console, format_duration, print_message, printable
+from regard.cli.terminal import (
+    StopRequest,
+    command_name,
+    console,
+    format_duration,
+    print_message,
+    print_warning,
+    printable,
+)
 
 
 def demo(
@@ -37,12 +45,10 @@ def demo(
         raise typer.Exit(stop.status)
     if outcome.trained:
         print_message(f"trained in {format_duration(time.monotonic() - started)}")
-    else:
-        print_message(f"{out} is already trained; remove it to train again")
-    [result] = api.evaluate(out)
+    [result] = api.evaluate(out, warn=print_warning)
     exact = next(score for score in result.scores if score.name == "exact")
     print_message(f"{exact.value:.2f} % of {result.num_pairs:,} dates that were not in the training data are correct\n")
-    outputs = api.load(out).predict(EXAMPLES)
+    outputs = api.load(out, warn=print_warning).predict(EXAMPLES)
     width = max(cell_len(text) for text in EXAMPLES)
     for text, output in zip(EXAMPLES, outputs, strict=True):
         console.print(f"  {set_cell_size(text, width)}  [dim]→[/]  [bold green]{escape(printable(output))}[/]")

@@ -13,64 +13,21 @@ from rich.text import Text
 
 from regard.cli.terminal import console, format_duration, print_message, printable
 from regard.errors import require
-from regard.metrics import describe_score
+from regard.progress import ProgressLines, describe_metrics, started_line, time_left
 from regard.training.events import Event, Noted, Progress, Saved, Started, Validated
 
 
-def describe_metrics(metrics: dict[str, float]) -> str:
-    """The dev metrics on one line."""
-    return ", ".join(describe_score(name, value) for name, value in metrics.items())
-
-
-def time_left(started: Started, now: Progress) -> float:
-    """Return the seconds until the last step, at the speed of this process so far."""
-    seconds_per_step = (now.seconds - started.seconds) / max(now.step - started.step, 1)
-    return seconds_per_step * (now.steps - now.step)
-
-
-class PlainDisplay:
+class PlainDisplay(ProgressLines):
     """Prints one line per event, for logs and pipes."""
 
     def __init__(self) -> None:
-        self.started: Started | None = None
+        super().__init__(print_message)
 
     def __enter__(self) -> PlainDisplay:
         return self
 
     def __exit__(self, *exit_details: object) -> None:
         return None
-
-    def __call__(self, event: Event) -> None:
-        match event:
-            case Started():
-                self.started = event
-                print_message(started_line(event))
-            case Progress():
-                assert self.started is not None, "progress was reported before the start of training"
-                left = format_duration(time_left(self.started, event))
-                print_message(
-                    f"step {event.step}/{event.steps}  loss {event.loss:.3f}  rate {event.rate:.2e}  "
-                    f"norm {event.gradient_norm:.2f}  {event.tokens_per_second:,.0f} tokens/s  {left} left"
-                )
-            case Validated():
-                print_message(f"step {event.step}  {describe_metrics(event.metrics)}{'  (best)' if event.best else ''}")
-                for example in event.examples:
-                    print_message(
-                        f"    {example.source}  ->  {example.output}  ({verdict(example.output, example.reference)})"
-                    )
-            case Saved():
-                print_message(f"step {event.step}  saved {event.folder}")
-            case Noted():
-                print_message(event.text)
-
-
-def started_line(event: Started) -> str:
-    resumed = f", resuming from step {event.step}" if event.step else ""
-    return f"{event.parameters:,} parameters, {event.how}, {event.steps:,} steps{resumed}"
-
-
-def verdict(output: str, reference: str) -> str:
-    return "correct" if output == reference else f"expected {reference}"
 
 
 class LiveDisplay:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.terminal import format_duration, print_message
+from regard.cli.terminal import format_duration, print_message, print_warning
 
 
 def distill(
@@ -61,5 +61,6 @@ def distill(
         closest=closest,
         device=device,
         progress=progress,
+        warn=print_warning,
     )
     print_message(f"wrote {folder}: source.txt, target.txt, card.md")

@@ -16,7 +16,8 @@ def evaluate(
     run: Annotated[
         Path,
         typer.Argument(
-            help="A run folder, finished or training, or a pretrained model: de-en, en-de.", show_default=False
+            help="A run folder, finished or training, a checkpoint of it, or a pretrained model: de-en, en-de.",
+            show_default=False,
         ),
     ],
     source: Annotated[Path | None, typer.Option(help="Inputs, one per line. Default: the recipe's test sets.")] = None,
@@ -50,10 +51,10 @@ def evaluate(
       regard evaluate runs/mine --source my.test.de --reference my.test.en --json
     """
     from regard import api
-    from regard.run.folder import find_run
+    from regard.config import SearchOptions
 
     given = beam is not None or iterations is not None
-    options = find_run(run).recipe().decode.replace(beam=beam, iterations=iterations) if given else None
+    options = SearchOptions().replace(beam=beam, iterations=iterations) if given else None
     results = api.evaluate(
         run,
         source=source,

@@ -20,7 +20,12 @@ class Weights(StrEnum):
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="A run folder, or a pretrained model: de-en, en-de.", show_default=False)],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            help="A run folder, a checkpoint of it, or a pretrained model: de-en, en-de.", show_default=False
+        ),
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.", show_default=False)],
     weights: Annotated[
         Weights, typer.Option(help="How weights are stored. They are converted to float32 when they are loaded.")

@@ -16,7 +16,8 @@ def look(
     run: Annotated[
         Path | None,
         typer.Argument(
-            help="A run folder, finished or training, or a pretrained model: de-en, en-de.", show_default=False
+            help="A run folder, finished or training, a checkpoint of it, or a pretrained model: de-en, en-de.",
+            show_default=False,
         ),
     ] = None,
     sentence: Annotated[str | None, typer.Argument(help="The sentence to translate.", show_default=False)] = None,

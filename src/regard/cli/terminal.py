@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
 import signal
 import sys
@@ -18,8 +17,9 @@ from typing import IO, Any, TextIO, cast
 
 from rich.console import Console
 
-# C0 except tab and newline, DEL, and C1: characters that control a terminal instead of being displayed.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+from regard.messages import format_duration as format_duration
+from regard.messages import printable as printable
+
 # No reader, no terminal, no file.
 _BROKEN = (errno.EPIPE, errno.EIO, errno.EBADF)
 # The rank among the processes that torchrun started. Only rank 0 prints messages.
@@ -86,23 +86,11 @@ class StopRequest:
         print_message("stopping after this step (press Ctrl-C again to stop at once) ...")
 
 
-def printable(text: str) -> str:
-    """Return the text with control characters escaped, such as ESC as \\x1b."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
-
-
 def command_name() -> str:
     """Return how a user calls this program: `regard` if it is on the path, else the way this process was called."""
     if shutil.which("regard"):
         return "regard"
     return "python -m regard" if sys.argv[0].endswith("__main__.py") else sys.argv[0]
-
-
-def format_duration(seconds: float) -> str:
-    """Return a duration as 1:02:03, or as 2:03 if it is below an hour."""
-    minutes, rest = divmod(round(max(seconds, 0)), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 # Messages

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.terminal import StopRequest, command_name, print_message, print_warning
+from regard.cli.terminal import StopRequest, command_name, print_message
 from regard.recipe_files import load_recipe, shipped_recipes
 from regard.toml import dump_toml, to_table
 
@@ -71,8 +71,8 @@ def train(
             recipe, out=out, overrides=overrides, data=data, listen=listen, stop=stop, accept=accept or ()
         )
     if not outcome.trained:
-        print_warning(f"{outcome.run} is already finished; name another folder with --out to train again")
-    elif outcome.finished:
+        return
+    if outcome.finished:
         print_message(f"done: {outcome.run}   try: {command_name()} evaluate {outcome.run}")
     else:
         print_message(f"stopped; resume with: {command_name()} {shlex.join(sys.argv[1:])}")

@@ -21,6 +21,7 @@ from regard.cli.terminal import (
     print_warning,
     printable,
 )
+from regard.config import SearchOptions
 from regard.errors import ConfigError
 
 LINE_SECONDS = 5.0  # between two lines of progress without a terminal
@@ -42,9 +43,8 @@ def translate_with_ray(run: Path, source: str, output: Path | None, search: dict
             f"{command_name()} translate {run} INPUT OUTPUT --ray"
         )
     from regard.cluster.corpus import translate_corpus
-    from regard.run.folder import find_run
 
-    options = find_run(run).recipe().decode.replace(**search)
+    options = SearchOptions().replace(**search)
     given = {name: value for name, value in others.items() if value is not None}
     try:
         with RayDisplay() as display:
@@ -99,7 +99,8 @@ def translate(
     run: Annotated[
         Path,
         typer.Argument(
-            help="A run folder, finished or training, or a pretrained model: de-en, en-de.", show_default=False
+            help="A run folder, finished or training, a checkpoint of it, or a pretrained model: de-en, en-de.",
+            show_default=False,
         ),
     ],
     file: Annotated[
@@ -112,7 +113,10 @@ def translate(
     ] = "-",
     output: Annotated[Path | None, typer.Argument(help="With --ray: the folder of the translated shards.")] = None,
     beam: Annotated[int | None, typer.Option(help="Beam size; 1 is greedy. Default: that of the recipe.")] = None,
-    nbest: Annotated[int, typer.Option(help="Translations per line.")] = 1,
+    nbest: Annotated[
+        int,
+        typer.Option(help="Translations per line, as a list in which lines count from 0, as in Moses."),
+    ] = 1,
     length_penalty: Annotated[
         float | None, typer.Option(help="alpha of Wu et al. 2016; 0 prefers short output. Default: that of the recipe.")
     ] = None,
@@ -153,7 +157,7 @@ def translate(
 
       regard translate runs/multi30k-en-de test.en --int8         up to 1.5 times as fast on a CPU
 
-      regard translate runs/multi30k-en-de test.en --nbest 4      prints: line ||| translation ||| score
+      regard translate runs/multi30k-en-de test.en --nbest 4      prints: line, from 0 ||| translation ||| score
 
       regard translate de-en news.de.gz out --ray                 writes out/part-00000.txt ...; a second call resumes
 
@@ -176,11 +180,18 @@ def translate(
 
     use_threads(threads)
     translator = api.load_translator(run, "translate", device=device, warn=print_warning, rescorer=rescorer, int8=int8)
+    # An n-best list counts its lines from 0, as that of Moses does, and so do warnings about it.
+    first, warn = (1, print_warning) if nbest == 1 else (0, _warn_of_list)
+    translator.warn = warn
     options = translator.options.replace(**search)
-    for number, found in enumerate(translator.stream(_lines(file), options=options)):
+    for number, found in enumerate(translator.stream(_lines(file), options=options, first=first), start=first):
         for one in found[:nbest]:
             print(one.text if nbest == 1 else f"{number} ||| {one.text} ||| {one.score:.4f}")
         sys.stdout.flush()
+
+
+def _warn_of_list(text: str) -> None:
+    print_warning(f"{text} (counted from 0, as in the list)")
 
 
 def _lines(file: str) -> Iterator[str]:

@@ -84,7 +84,7 @@ def translate_corpus(
         )
     require("ray", extra="ray")
     recipe = find_run(run).recipe()
-    options = options or recipe.decode
+    options = recipe.decode.with_given(options)
     if options.nbest > 1:
         raise ConfigError(f"nbest is {options.nbest}, but shards hold one translation per line; leave --nbest out")
     paths = find_files(source)

@@ -53,6 +53,7 @@ def search_each(
 
     On a GPU, finish or abandon a search before the next one begins (`decoding.cuda_graph_model`).
     """
+    options = SearchOptions().with_given(options)
     limits = [options.limit(length - 1) for length in source.layout.lengths]
     if prefixes:
         limits = [max(limit, len(prefix) + 1) for limit, prefix in zip(limits, prefixes, strict=True)]
@@ -75,6 +76,7 @@ def refine(
     `check` is called before every iteration.
     """
     check()
+    options = SearchOptions().with_given(options)
     limits = [options.limit(length - 1) for length in source.layout.lengths]
     if model.max_length is not None:
         limits = [min(limit, model.max_length - 1) for limit in limits]

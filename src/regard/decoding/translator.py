@@ -14,8 +14,9 @@ from regard.data.ragged import Ragged
 from regard.decoding.ranking import Check, never_stop
 from regard.decoding.rescorer import Rescorer
 from regard.decoding.search import search_all
-from regard.errors import DecodeError
+from regard.messages import warn_caller
 from regard.models.base import Model
+from regard.text.inputs import as_texts, refuse_no_list, refuse_other_types
 from regard.text.tokenizer import EOS, Tokenizers
 
 READ_AHEAD = 4096  # lines that are read, sorted by length and translated together
@@ -33,7 +34,11 @@ Ready = list[tuple[int, list[Translation]]]  # the index of a text, and its tran
 
 
 class Translator:
-    """A model with its tokenizers. `warn` receives a message for every source that is cut."""
+    """A model with its tokenizers.
+
+    A search takes the options that it is not given from `options`. `warn` receives a message for every source that is cut;
+    by default it is a `RegardWarning` of Python's warnings.
+    """
 
     def __init__(
         self,
@@ -41,11 +46,11 @@ class Translator:
         tokenizers: Tokenizers,
         options: SearchOptions,
         *,
-        warn: Callable[[str], None] = lambda text: None,
+        warn: Callable[[str], None] = warn_caller,
         rescorer: Rescorer | None = None,
     ) -> None:
-        self.model, self.tokenizers, self.options, self.warn = model, tokenizers, options, warn
-        self.rescorer = rescorer
+        self.model, self.tokenizers, self.warn, self.rescorer = model, tokenizers, warn, rescorer
+        self.options = SearchOptions().with_given(options)
 
     @property
     def longest_source(self) -> int:
@@ -60,13 +65,13 @@ class Translator:
 
     def translate(self, texts: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
         """Return the best translation of each text."""
-        if isinstance(texts, str):
-            raise DecodeError("translate() takes a list of texts; put the one text into brackets")
-        options = (options or self.options).replace(scores=False)
+        texts = as_texts(texts, call="translate()")
+        options = self.options.with_given(options).replace(scores=False)
         return [best[0].text for best in self.stream(texts, options=options)]
 
     def predict(self, inputs: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
         """Return the best translation of each text, as the predictors of all tasks do."""
+        refuse_no_list(inputs, call="predict()")
         return self.translate(inputs, options=options)
 
     def stream(
@@ -76,8 +81,10 @@ class Translator:
 
         `first` is the line number of the first text in warnings.
         """
+        refuse_no_list(texts, call="stream()")
         lines = iter(texts)
         while chunk := list(islice(lines, READ_AHEAD)):
+            refuse_other_types(chunk, first=first)
             found = {number: best for some in self.each(chunk, options=options, first=first) for number, best in some}
             yield from (found[number] for number in range(len(chunk)))
             first += len(chunk)
@@ -94,7 +101,7 @@ class Translator:
 
         Rescored outputs all come at the end. `check` is called before every step of a search.
         """
-        options = options or self.options
+        options = self.options.with_given(options)
         if self.rescorer is None:
             yield from self._search(texts, first, options, check)
             return

@@ -128,7 +128,7 @@ def trace_translation(
     model, tokenizers = translator.model, translator.tokenizers
     source_ids = _source_ids(translator, text)
     source = Ragged.from_lists([source_ids], next(model.parameters()).device)
-    options = options or translator.options
+    options = translator.options.with_given(options)
     probabilities: list[float] = []
     others: list[list[Alternative]] = []
     if isinstance(model, NonAutoregressive):

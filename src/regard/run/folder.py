@@ -11,11 +11,13 @@ runs/NAME/
   card.json, card.md          the card of the run, written by `regard card`
   report.html                 the report of the run, for a browser
 
-`find_run` finds a run by its folder, or by the name of a pretrained model that comes with the package.
+`find_run` finds a run by its folder, by the folder of one of its checkpoints, or by the name of a pretrained model that
+comes with the package.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -48,6 +50,7 @@ from regard.toml import decode, dump_toml, parse_toml, to_table
 RECIPE, CORPUS = "recipe.toml", "corpus.json"
 CARD_JSON, CARD_PAGE, REPORT = "card.json", "card.md", "report.html"
 MAX_RECIPE = 2**17  # bytes, because TOML parsers are slow
+_CHECKPOINT = re.compile(r"step-[0-9]{8,15}")
 
 
 class Codec(Protocol):
@@ -58,10 +61,10 @@ class Codec(Protocol):
 
 
 class RunFolder:
-    """The files of one run."""
+    """The files of one run. If a checkpoint is named, its weights are those in use."""
 
-    def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
+    def __init__(self, path: Path | str, *, checkpoint: str | None = None) -> None:
+        self.path, self.checkpoint = Path(path), checkpoint
         self.folder = Folder(self.path)
 
     def __str__(self) -> str:
@@ -74,6 +77,11 @@ class RunFolder:
     @property
     def finished(self) -> bool:
         return self.exists and (self.folder / "final").has_file(MANIFEST)
+
+    @property
+    def name_in_use(self) -> Path:
+        """The path that names this run and the weights in use."""
+        return self.path if self.checkpoint is None else self._checkpoints.path / self.checkpoint
 
     def require(self) -> RunFolder:
         """Return self. Raise CheckpointError if this is not a run folder."""
@@ -190,7 +198,7 @@ class RunFolder:
 
     def _checkpoint_names(self) -> list[str]:
         """Return the names of all checkpoints, intact or damaged, oldest first."""
-        found = filter(re.compile(r"step-[0-9]{8,15}").fullmatch, self._checkpoints.names())
+        found = filter(_CHECKPOINT.fullmatch, self._checkpoints.names())
         return sorted(found, key=lambda name: int(name.removeprefix("step-")))
 
     def checkpoints(self) -> list[Path]:
@@ -236,16 +244,22 @@ class RunFolder:
 
         Weights that do not have the expected shapes, where some are given, are refused before they are read.
         """
-        folder = self.folder / "final" if name == "final" else self._checkpoints / name
-        return read_checkpoint(folder, training=training, expected=expected)
+        return read_checkpoint(self._folder_of(name), training=training, expected=expected)
+
+    def _folder_of(self, name: str) -> Folder:
+        return self.folder / "final" if name == "final" else self._checkpoints / name
 
     def checkpoint_at(self, step: int, expected: Shapes | None = None) -> Checkpoint:
         return self.read_checkpoint(_step_name(step), expected)
 
     def weights(self, expected: Shapes | None = None) -> tuple[Checkpoint, str]:
-        """Return the weights to use, and their name: the final ones, or the newest while training lasts."""
-        if self.require().finished:
-            return self.read_checkpoint("final", expected), "final"
+        """Return the weights in use, and their name: the final ones, or the newest while training lasts.
+
+        A checkpoint that was named is used instead of either.
+        """
+        name = self.require().checkpoint or ("final" if self.finished else None)
+        if name is not None:
+            return self.read_checkpoint(name, expected), name
         problem = CheckpointError(f"{self.path} has no checkpoint yet; let it train until the first one is written")
         for _ in range(5):  # training may remove a checkpoint between our finding and our reading it
             newest, _ = self.latest()
@@ -258,8 +272,8 @@ class RunFolder:
         raise problem
 
     def weights_digest(self) -> str:
-        """Return a hash of the final weights."""
-        return manifest_digest(self.folder / "final")
+        """Return a hash of the weights in use. They must be the final ones, or those of a checkpoint that was named."""
+        return manifest_digest(self._folder_of(self.checkpoint or "final"))
 
     def write_batch(self, step: int, batches: Sequence[Any]) -> Path:
         """Write the token ids of batches to a file for inspection, and return its path."""
@@ -300,11 +314,29 @@ def pretrained_models() -> dict[str, Path]:
     return {path.parent.name: path.parent for path in sorted(parent.glob("*/recipe.toml"))}
 
 
+def _run_of_checkpoint(path: Path) -> RunFolder | None:
+    """Return the run that a checkpoint folder, RUN/checkpoints/step-N, belongs to; None for a path of another form."""
+    full = Path(os.path.abspath(path))
+    if full.parent.name != "checkpoints" or not _CHECKPOINT.fullmatch(full.name):
+        return None
+    # A short path, such as that of a checkpoint in the current folder, does not name the run.
+    run = RunFolder((path if path.parent.name == "checkpoints" else full).parent.parent, checkpoint=full.name)
+    if not run.exists:
+        return None
+    steps = [found.name for found in run.checkpoints()]
+    if full.name not in steps:
+        known = did_you_mean(full.name, steps) if steps else "none is written yet"
+        raise CheckpointError(f"{run} has no checkpoint {full.name}; {known}")
+    return run
+
+
 def find_run(name: Path | str) -> RunFolder:
-    """Return the run in this folder, or the pretrained model of this name."""
+    """Return the run in this folder, the run of this checkpoint folder, or the pretrained model of this name."""
     run = RunFolder(name)
     if run.exists:
         return run
+    if (found := _run_of_checkpoint(Path(name))) is not None:
+        return found
     models = pretrained_models()
     if str(name) in models:
         return RunFolder(models[str(name)])

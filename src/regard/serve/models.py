@@ -90,12 +90,13 @@ def load_all(
     found: dict[str, ServedModel] = {}
     for run in runs or list(map(Path, pretrained_models())):
         folder = find_run(run)
-        name = folder.path.resolve().name
+        name = "-".join(filter(None, [folder.path.resolve().name, folder.checkpoint]))
         if name in found:
             raise ConfigError(f"two runs have the name {name!r}; rename one of the folders")
         say(f"loading {name} ...")
-        translator = api.load_translator(run, "serve", device="cpu")
-        found[name] = ServedModel(name, folder, translator, languages_of(name, folder), folder.card())
+        card = folder.card() if folder.checkpoint is None else {}
+        translator = api.load_translator(run, "serve", device="cpu", warn=lambda text: None)
+        found[name] = ServedModel(name, folder, translator, languages_of(name, folder), card)
     if not found:
         raise ConfigError("there is no model to serve; give a run folder")
     return found

@@ -153,7 +153,7 @@ def start_service(
     say: Callable[[str], None],
 ) -> Service:
     """Start the worker processes and wait until the first one is ready."""
-    runs = [served.folder.path for served in models.values()]
+    runs = [served.folder.name_in_use for served in models.values()]
     threads = 1  # one search step is too little work to split between cores
     command = WorkerCommand.for_runs(runs, device=device, int8=int8, threads=threads)
     numbers = {name: number for number, name in enumerate(models)}

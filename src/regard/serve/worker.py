@@ -120,7 +120,11 @@ def main(device: str, precision: str, threads: int, runs: list[str]) -> None:
     from regard.errors import RegardError
 
     torch.set_num_threads(threads)
-    translators = [api.load_translator(run, "serve", device=device, int8=precision == "int8") for run in runs]
+    # Clients cannot fill the log with warnings.
+    translators = [
+        api.load_translator(run, "serve", device=device, int8=precision == "int8", warn=lambda text: None)
+        for run in runs
+    ]
     channel.send({"loaded": True})
     while True:
         task = channel.tasks.get()

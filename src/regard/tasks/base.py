@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from regard.config import Recipe, SearchOptions
 from regard.data.batch import Batch
 from regard.data.columns import Columns, Dataset, Indices
-from regard.errors import ConfigError, DecodeError
+from regard.errors import ConfigError
 from regard.explain.trace import Trace
 from regard.models.base import Model
 from regard.run.folder import Codec
@@ -30,12 +30,6 @@ class Predictor(Protocol):
 
     def predict(self, inputs: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
         """Return the output for each input, in the form of the references of a test set."""
-
-
-def refuse_single_text(inputs: Sequence[str]) -> None:
-    """Raise DecodeError for a text where a list of texts belongs: it would be taken for a list of characters."""
-    if isinstance(inputs, str):
-        raise DecodeError("predict() takes a list of texts; put the one text into brackets")
 
 
 C = TypeVar("C", bound=Codec)

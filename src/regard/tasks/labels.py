@@ -29,9 +29,10 @@ from regard.models.base import Model
 from regard.models.tagger import Labeller
 from regard.nn.attention_log import capture_attention
 from regard.storage.folder import SMALL, Folder
-from regard.tasks.base import Task, refuse_single_text
+from regard.tasks.base import Task
 from regard.tasks.corpus import TrainingData
 from regard.text.corpus import Pair
+from regard.text.inputs import as_texts
 from regard.text.tokenizer import UNK, Tokenizer, Tokenizers, fit_input_tokenizer, load_tokenizers
 
 LABELS_FILE = "labels.json"
@@ -214,7 +215,7 @@ class LabelPredictor:
 
         A text of more than `limit` tokens is cut, and what is cut off has no labels.
         """
-        refuse_single_text(inputs)
+        inputs = as_texts(inputs, call="predict()")
         encoded = [self._cut(number, *self.encode(text)) for number, text in enumerate(inputs, start=1)]
         lengths = np.array([len(ids) for ids, _ in encoded], dtype=np.int64)
         order = np.flatnonzero(lengths)

@@ -29,9 +29,10 @@ from regard.models.base import Model
 from regard.models.pointer import END, Pointer
 from regard.nn.attention_log import capture_attention
 from regard.storage.folder import SMALL, Folder
-from regard.tasks.base import Task, refuse_single_text
+from regard.tasks.base import Task
 from regard.tasks.corpus import TrainingData
 from regard.text.corpus import Pair
+from regard.text.inputs import as_texts
 from regard.text.tokenizer import Tokenizer, Tokenizers, fit_input_tokenizer, load_tokenizers
 
 ELEMENTS = "elements.json"
@@ -183,7 +184,8 @@ class PositionPredictor:
     def __init__(self, model: Model, codec: ElementCodec, options: SearchOptions, warn: Callable[[str], None]) -> None:
         if not isinstance(model, Pointer):
             raise ConfigError(f"pointing needs a model of the class Pointer, and {type(model).__name__} is not one")
-        self.model, self.codec, self.options, self.warn = model, codec, options, warn
+        self.model, self.codec, self.warn = model, codec, warn
+        self.options = SearchOptions().with_given(options)
         # The end of the output needs a position of the decoder too.
         self.limit = options.max_source if model.max_length is None else min(options.max_source, model.max_length - 1)
 
@@ -197,8 +199,8 @@ class PositionPredictor:
 
         Inputs are cut to their first `limit` elements.
         """
-        refuse_single_text(inputs)
-        options = options or self.options
+        inputs = as_texts(inputs, call="predict()")
+        options = self.options.with_given(options)
         # Search takes the last element for EOS, and allows one output less than there are elements.
         options = options.replace(max_extra=min(options.max_extra + 1, options.BOUNDS["max_extra"][1]))
         texts = [self._cut(number, text) for number, text in enumerate(inputs, start=1)]
