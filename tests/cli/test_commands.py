@@ -2,16 +2,23 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import tomllib
+from pathlib import Path
 
 import pytest
 
+from regard.cli import doctor
+from regard.cli.doctor import EXTRAS
+from regard.errors import install_command
 from regard.recipe_files import shipped_recipes
 from tests.cli.test_bad_input import regard
 
+ROOT = Path(__file__).resolve().parent.parent.parent
 FAST = [
     "train.steps=40",
     "train.checkpoint_every=20",
@@ -122,6 +129,25 @@ def test_doctor_describes_this_machine(tmp_path):
     result = regard("doctor", cwd=tmp_path)
     assert result.returncode == 0
     assert "PyTorch" in result.stderr and "CPU" in result.stderr
+
+
+def test_doctor_recommends_the_extras_of_the_package_that_a_feature_imports():
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    assert set(EXTRAS) == set(declared) - {"dev"} == set(re.findall(r'require\([^)]*extra="(\w+)"', code))
+    for name, extra in EXTRAS.items():
+        packages = {re.split(r"\W", requirement)[0] for requirement in declared[name]}
+        assert set(extra.packages) <= packages
+
+
+def test_doctor_says_what_a_missing_extra_is_for(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    shown = {finding.name: (finding.value, finding.advice) for finding in doctor._extras()}
+    assert shown["extra ray"] == (
+        "not installed: ray, pyarrow",
+        f"needed for regard translate --ray: {install_command('ray')}",
+    )
+    assert all(advice.startswith("needed for ") for _, advice in shown.values())
 
 
 def test_doctor_reports_a_missing_c_compiler(tmp_path, monkeypatch):

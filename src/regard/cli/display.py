@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.cli.terminal import console, format_duration, print_message, printable
-from regard.errors import require
+from regard.errors import counted, require
 from regard.metrics import describe_score
 from regard.training.events import Event, Noted, Progress, Saved, Started, Validated
 
@@ -66,7 +66,7 @@ class PlainDisplay:
 
 def started_line(event: Started) -> str:
     resumed = f", resuming from step {event.step}" if event.step else ""
-    return f"{event.parameters:,} parameters, {event.how}, {event.steps:,} steps{resumed}"
+    return f"{counted(event.parameters, 'parameter')}, {event.how}, {counted(event.steps, 'step')}{resumed}"
 
 
 def verdict(output: str, reference: str) -> str:

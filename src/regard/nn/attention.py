@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.errors import ConfigError, DataError
+from regard.errors import ConfigError, DataError, counted
 from regard.kernels import cpu
 from regard.kernels.split_columns import split_columns
 from regard.nn.attend import AttentionMask, Backend, attend, attend_explicit
@@ -267,8 +267,8 @@ def flatten_memory(
     found = flatten(memory, memory_mask)
     if found.layout.num_sentences != tokens.layout.num_sentences:
         raise DataError(
-            f"the batch has {tokens.layout.num_sentences} sentences but the memory has {found.layout.num_sentences}; "
-            "give one memory per sentence"
+            f"the batch has {counted(tokens.layout.num_sentences, 'sentence')} but the memory has "
+            f"{found.layout.num_sentences}; give one memory per sentence"
         )
     return found.values, AttentionMask(tokens.layout, found.layout)
 

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import kernels
-from regard.errors import ConfigError
+from regard.errors import ConfigError, counted
 from regard.kernels import cpu
 from regard.kernels.cpu.build import built
 from regard.nn.device import cast_weight, product_dtype
@@ -124,7 +124,7 @@ class PackedMatrix:
             *(relu, out_NF.data_ptr(), N, D, F),
         )
         if not enough:
-            raise MemoryError(f"no memory for a product of {N} rows")
+            raise MemoryError(f"no memory for a product of {counted(N, 'row')}")
         return out_NF
 
     def _pack(self) -> Tensor:

@@ -18,7 +18,7 @@ import msgspec
 from regard.config import Bitext, Recipe, TokenizerConfig
 from regard.data.columns import Column, LengthTable
 from regard.data.pair_store import SETTINGS, STORE, VERSION, PairStore, Shard, StoreInfo, shard_name
-from regard.errors import CheckpointError, ConfigError, DataError
+from regard.errors import CheckpointError, ConfigError, DataError, counted
 from regard.preprocess import shards
 from regard.preprocess.shards import (
     EncodedChunk,
@@ -139,7 +139,7 @@ def _train_tokenizers(
 
         sample, total = spread_sample(pairs, count_pairs)
         pairs = stream_bitext(text, folders=folders)
-    report(PrepareProgress(f"learning {config.kind} from {len(sample):,} pairs", 0, total))
+    report(PrepareProgress(f"learning {config.kind} from {counted(len(sample), 'pair')}", 0, total))
     tokenizers = train_tokenizers(
         sample, kind=config.kind, size=config.size, joint=config.joint, coverage=config.coverage
     )

@@ -18,7 +18,7 @@ from regard.data.batch import Batch
 from regard.data.batch_sampler import Loader, in_order, too_long
 from regard.data.columns import Columns, Dataset
 from regard.data.packing import PackedLoader
-from regard.errors import ConfigError, did_you_mean
+from regard.errors import ConfigError, counted, did_you_mean
 from regard.metrics import deciding_metric, score_all
 from regard.models import build_model, model_config
 from regard.models.base import Model
@@ -71,7 +71,7 @@ def make_validator(
         with autocast(device, precision):
             details = task.details(model, codec, found)
         empty = bool(outputs) and not any(output.strip() for output in outputs)
-        warnings = (f"all {len(outputs):,} dev outputs are empty: the model writes nothing yet",) if empty else ()
+        warnings = (f"all dev outputs are empty ({len(outputs):,}): the model writes nothing yet",) if empty else ()
         return Validation(metrics, tuple(found[:: -(-len(found) // EXAMPLES_SHOWN)]), details, warnings)
 
     return validate
@@ -157,7 +157,7 @@ def fresh_model(recipe: Recipe, sizes: dict[str, int], *, added: int = 1) -> Mod
         fits = model.max_length - added
         end = " and EOS" if added else ""
         raise ConfigError(
-            f"the model takes at most {fits} tokens{end}; set data.max_length={fits}, or more model.max_positions"
+            f"the model takes at most {counted(fits, 'token')}{end}; set data.max_length={fits}, or more model.max_positions"
         )
     return model
 
@@ -179,8 +179,8 @@ def make_loader(
     if left_out == len(dataset):
         raise too_long(most)
     if left_out:
-        text = f"{left_out:,} examples have a sequence of more than {most} tokens and are left out of training"
-        listen(Noted(0, text))
+        examples, tokens = counted(left_out, "example"), counted(most, "token")
+        listen(Noted(0, f"training leaves out {examples} with a sequence of more than {tokens}"))
     task.check(dataset, model, listen)
     obstacle = why_not_packed(task, model, world)
     if obstacle and next(model.parameters()).is_cuda:
