@@ -414,8 +414,46 @@ def test_a_table_in_the_wrong_place_is_one_sentence(tmp_path, table):
 
 def test_another_model_kind_empties_the_model_table_in_any_order_of_overrides():
     for overrides in (["model.width=32", "model.kind=rnn"], ["model.kind=rnn", "model.width=32"]):
-        assert load_recipe("copy", overrides).model == {"kind": "rnn", "width": 32}
+        assert load_recipe("copy", overrides, warn=lambda text: None).model == {"kind": "rnn", "width": 32}
     assert load_recipe("copy", ["model.kind=transformer"]).model == load_recipe("copy").model
+
+
+def test_another_model_kind_warns_of_the_keys_that_it_drops():
+    with pytest.warns(UserWarning, match=r"drops .*: dropout, hidden, norm_order, num_heads, num_layers;") as caught:
+        recipe = load_recipe("copy", ["model.width=32", "model.kind=rnn"])
+    assert recipe.model == {"kind": "rnn", "width": 32}
+    assert len(caught) == 1
+    heard = []
+    load_recipe("copy", ["model.kind=rnn"], warn=heard.append)
+    assert heard == [
+        "model.kind=rnn drops the recipe's other [model] keys, which were made for transformer: dropout, hidden, "
+        "norm_order, num_heads, num_layers, width; defaults of rnn apply, unless you set these keys as well"
+    ]
+
+
+def test_nothing_is_dropped_by_the_same_model_kind(tmp_path):
+    heard = []
+    load_recipe("copy", ["model.kind=transformer", "model.width=32"], warn=heard.append)
+    load_recipe(write(tmp_path, "rnn.toml", 'base = "copy"\n[model]\nkind = "rnn"\n'), warn=heard.append)
+    assert heard == []
+
+
+def test_a_warm_up_longer_than_training_is_warned_of():
+    heard = []
+    load_recipe("copy", ["train.steps=40"], warn=heard.append)
+    assert heard == [
+        "train.warmup_steps is 50, but train.steps is 40: the learning rate never reaches its peak; "
+        "lower train.warmup_steps, or train longer"
+    ]
+    load_recipe("copy", ["train.steps=50"], warn=heard.append)
+    assert len(heard) == 1
+    with pytest.warns(UserWarning, match="never reaches its peak"):
+        load_recipe("copy", ["train.steps=40"])
+
+
+@pytest.mark.parametrize("name", shipped_recipes())
+def test_no_shipped_recipe_warns(name):
+    load_recipe(name, warn=pytest.fail)
 
 
 @pytest.mark.parametrize("kind", MODELS.names())

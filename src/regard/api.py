@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from regard.models import build_model, expected_shapes
 from regard.models.base import Model, Seq2Seq, TextSeq2Seq
 from regard.nn.device import pick_device, pick_precision, use_device, use_threads
 from regard.nn.linear import refuse_without_int8
-from regard.recipe_files import find_recipe, load_recipe
+from regard.recipe_files import find_recipe, load_recipe, warn_of_long_warmup
 from regard.run.card import make_card, write_card
 from regard.run.checkpoint import Checkpoint, load_weights
 from regard.run.folder import CARD_JSON, CARD_PAGE, RECIPE, RunFolder, find_run
@@ -68,15 +69,19 @@ def train(
     listen: Listener = lambda event: None,
     stop: Callable[[], bool] = lambda: False,
     accept: Sequence[str] = (),
+    warn: Callable[[str], None] = warnings.warn,
 ) -> TrainResult:
     """Train a recipe into a run folder, or resume the unfinished run in it.
 
-    A run resumes with the settings it was started with; those named in `accept` may change.
+    A run resumes with the settings it was started with; those named in `accept` may change. `warn` receives one sentence
+    about each setting that is valid but probably not meant.
     """
     recipe_folder = None
     if isinstance(recipe, str):
         recipe_folder = find_recipe(recipe).parent
-        recipe = load_recipe(recipe, overrides)
+        recipe = load_recipe(recipe, overrides, warn=warn)
+    else:
+        warn_of_long_warmup(recipe, warn)
     folders = data_folders(data, recipe_folder)
     recipe = resolve(msgspec.structs.replace(recipe, data=anchor(recipe.data, folders, named=named_folder(data))))
     run = RunFolder(out or Path("runs") / recipe.name)

@@ -103,6 +103,15 @@ def test_evaluate_finds_text_next_to_the_recipe_from_any_working_directory(tmp_p
     assert "t (2 examples" in regard("evaluate", "../run", cwd=tmp_path / "here").stdout
 
 
+def test_train_warns_once_of_dropped_keys_and_of_a_long_warm_up(tmp_path):
+    settings = ["model.kind=rnn", "model.width=8", "train.steps=1", "train.threads=1"]
+    for rest in (["--show"], []):
+        result = regard("train", "copy", *settings, *rest, cwd=tmp_path)
+        assert result.returncode == 0, result.stderr
+        assert result.stderr.count("warning: model.kind=rnn drops ") == 1
+        assert result.stderr.count("warning: train.warmup_steps is 50, but train.steps is 1: ") == 1
+
+
 def test_training_writes_tensorboard_files(tmp_path):
     settings = ["train.tensorboard=true", "train.steps=2", "train.log_every=1", "train.threads=1"]
     assert regard("train", "copy", *settings, cwd=tmp_path).returncode == 0

@@ -48,7 +48,8 @@ def prepare(
     with the text. Ctrl-C, SIGTERM, SIGHUP or a crash lose at most the shard being written. The same command resumes;
     standard input must then be sent again from its beginning.
     """
-    resolved = load_recipe(recipe, overrides or [])
+    # Warnings are about training, and `regard train` prints them.
+    resolved = load_recipe(recipe, overrides or [], warn=lambda text: None)
     place = out or (Path(resolved.data.train.store) if resolved.data.train.store else None)
     if place is None:
         raise ConfigError("name the folder for the ids, for example: --out ids")

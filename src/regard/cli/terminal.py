@@ -118,7 +118,9 @@ def print_message(text: str) -> None:
 
 
 def print_warning(text: str) -> None:
-    """Print something that the user should know but need not act on."""
+    """Print something that the user should know but need not act on, on rank 0 only."""
+    if rank:
+        return
     console.print(f"warning: {printable(text)}", style="yellow", markup=False, soft_wrap=True)
 
 

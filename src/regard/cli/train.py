@@ -49,7 +49,7 @@ def train(
     """
     overrides = overrides or []
     # Report mistakes in the recipe before the import of torch, which takes seconds.
-    resolved = load_recipe(recipe, overrides)
+    resolved = load_recipe(recipe, overrides, warn=print_warning)
     from regard import api
     from regard.cli.display import TensorBoardWriter, make_display
     from regard.tasks.setup import resolve
@@ -68,7 +68,14 @@ def train(
                 tensorboard(event)
 
         outcome = api.train(
-            recipe, out=out, overrides=overrides, data=data, listen=listen, stop=stop, accept=accept or ()
+            recipe,
+            out=out,
+            overrides=overrides,
+            data=data,
+            listen=listen,
+            stop=stop,
+            accept=accept or (),
+            warn=lambda text: None,  # printed when the recipe was loaded
         )
     if not outcome.trained:
         print_warning(f"{outcome.run} is already finished; name another folder with --out to train again")
