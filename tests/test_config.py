@@ -13,7 +13,7 @@ from regard.cli import app
 from regard.config import Bitext, DataConfig, Recipe, SearchOptions, TrainConfig
 from regard.errors import ConfigError, DecodeError
 from regard.models import MODELS, model_config
-from regard.recipe_files import apply_override, differences, find_recipe, load_recipe, shipped_recipes
+from regard.recipe_files import apply_override, differences, find_recipe, load_recipe, recipe_folder, shipped_recipes
 from regard.tasks.setup import resolve
 from regard.toml import decode, dump_toml, read_toml, to_table
 
@@ -449,6 +449,11 @@ def test_a_warm_up_longer_than_training_is_warned_of():
     assert len(heard) == 1
     with pytest.warns(UserWarning, match="never reaches its peak"):
         load_recipe("copy", ["train.steps=40"])
+
+
+def test_data_is_searched_next_to_a_recipe_of_the_user_and_not_in_the_package(tmp_path):
+    assert recipe_folder(write(tmp_path, "mine.toml", 'base = "copy"\n')) == tmp_path
+    assert recipe_folder("copy") is None
 
 
 @pytest.mark.parametrize("name", shipped_recipes())

@@ -25,7 +25,7 @@ from regard.models import build_model, expected_shapes
 from regard.models.base import Model, Seq2Seq, TextSeq2Seq
 from regard.nn.device import pick_device, pick_precision, use_device, use_threads
 from regard.nn.linear import refuse_without_int8
-from regard.recipe_files import find_recipe, load_recipe, warn_of_long_warmup
+from regard.recipe_files import load_recipe, recipe_folder, warn_of_long_warmup
 from regard.run.card import make_card, write_card
 from regard.run.checkpoint import Checkpoint, load_weights
 from regard.run.folder import CARD_JSON, CARD_PAGE, RECIPE, RunFolder, find_run
@@ -76,13 +76,13 @@ def train(
     A run resumes with the settings it was started with; those named in `accept` may change. `warn` receives one sentence
     about each setting that is valid but probably not meant.
     """
-    recipe_folder = None
+    folder = None
     if isinstance(recipe, str):
-        recipe_folder = find_recipe(recipe).parent
+        folder = recipe_folder(recipe)
         recipe = load_recipe(recipe, overrides, warn=warn)
     else:
         warn_of_long_warmup(recipe, warn)
-    folders = data_folders(data, recipe_folder)
+    folders = data_folders(data, folder)
     recipe = resolve(msgspec.structs.replace(recipe, data=anchor(recipe.data, folders, named=named_folder(data))))
     run = RunFolder(out or Path("runs") / recipe.name)
     if run.exists:

@@ -37,6 +37,11 @@ def find_recipe(name: str) -> Path:
     )
 
 
+def recipe_folder(name: str) -> Path | None:
+    """Return the folder of a recipe file, where its data may be; None for a shipped recipe, which has no data there."""
+    return None if name in shipped_recipes() else find_recipe(name).parent
+
+
 def load_recipe(name: str, overrides: Sequence[str] = (), *, warn: Callable[[str], None] = warnings.warn) -> Recipe:
     """Return a recipe by its name or .toml file, with `dotted.key=value` overrides applied.
 

@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from regard.cli.terminal import command_name, console, format_duration, print_message, printable
 from regard.errors import ConfigError, counted
-from regard.recipe_files import find_recipe, load_recipe
+from regard.recipe_files import load_recipe, recipe_folder
 
 if TYPE_CHECKING:
     from regard.preprocess.prepare import PrepareProgress
@@ -65,7 +65,7 @@ def prepare(
         store = prepare_store(
             resolved,
             place,
-            folders=data_folders(data, find_recipe(recipe).parent),
+            folders=data_folders(data, recipe_folder(recipe)),
             report=lambda progress: show(describe(progress)),
         )
     info = store.info

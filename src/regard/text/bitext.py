@@ -123,7 +123,9 @@ def named_folder(given: Path | str | None) -> Path | None:
 
 def data_folders(given: Path | str | None, recipe_folder: Path | None) -> list[Path]:
     """Return the folders to search for data files: the named one, that of the recipe, the working directory."""
-    return [folder for folder in (named_folder(given), recipe_folder, Path()) if folder is not None]
+    folders = [folder for folder in (named_folder(given), recipe_folder, Path()) if folder is not None]
+    # Each folder once, in the spelling that comes first.
+    return list({folder.resolve(): folder for folder in reversed(folders)}.values())[::-1]
 
 
 def find_file(name: str, folders: list[Path]) -> Path:
@@ -140,5 +142,7 @@ def _find(what: str, name: str, folders: list[Path], advice: str) -> Path:
     for folder in folders:
         if (folder / name).exists():
             return folder / name
+    if Path(name).is_absolute():
+        raise DataError(f"there is no {what} {name!r}")
     where = ", ".join(repr(str(folder)) for folder in folders)
     raise DataError(f"no {what} {name!r} in {where}; {advice}")
