@@ -131,13 +131,23 @@ def install_command(extra: str) -> str:
 
 
 def _pip() -> str:
-    """Return `pip` if it is the one of this environment, else how to call that one."""
-    python, found = Path(sys.executable), shutil.which("pip")
-    if found is not None and Path(found).parent == python.parent:
-        return "pip"
+    return "pip" if _is_on_path("pip") else f"{python_command()} -m pip"
+
+
+def python_command() -> str:
+    """Return how to call the Python of this process: by name if it is on the path, else by its file."""
+    python = Path(sys.executable)
+    if _is_on_path("python"):
+        return "python"
     if CHECKOUT is not None and CHECKOUT.samefile(".") and python.is_relative_to(CHECKOUT):
         python = python.relative_to(CHECKOUT)
-    return f"{shlex.quote(str(python))} -m pip"
+    return shlex.quote(str(python))
+
+
+def _is_on_path(program: str) -> bool:
+    """Return whether the path leads to the program of this environment, and not to that of another one."""
+    found = shutil.which(program)
+    return found is not None and Path(found).parent == Path(sys.executable).parent
 
 
 def require(package: str, *, extra: str) -> ModuleType:

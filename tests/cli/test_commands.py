@@ -14,9 +14,10 @@ import pytest
 
 from regard.cli import doctor
 from regard.cli.doctor import EXTRAS
+from regard.cli.hints import command_after_training
 from regard.errors import install_command
-from regard.recipe_files import shipped_recipes
-from tests.cli.test_bad_input import regard
+from regard.recipe_files import load_recipe, shipped_recipes
+from tests.cli.test_bad_input import TINY, regard
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FAST = [
@@ -101,6 +102,41 @@ def test_evaluate_finds_text_next_to_the_recipe_from_any_working_directory(tmp_p
     settings = ["train.steps=1", "train.threads=1"]
     assert regard("train", "here/my.toml", *settings, "--out", "run", cwd=tmp_path).returncode == 0
     assert "t (2 examples" in regard("evaluate", "../run", cwd=tmp_path / "here").stdout
+
+
+def run_hint(result, cwd):
+    """Run the command that a message of training ends with, as a user would copy it."""
+    assert result.returncode == 0, result.stderr
+    command = result.stderr.splitlines()[-1].partition("   try: ")[2]
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    ran = subprocess.run(["bash", "-c", command], cwd=cwd, env=environment, capture_output=True, text=True)
+    assert ran.returncode == 0, (command, ran.stderr)
+    return command
+
+
+def test_the_command_to_try_after_training_works(tmp_path):
+    recipe = '[data]\ntrain = { pairs = "pairs.tsv" }\n[model]\nkind = "transformer"\n'
+    test = 'test = { t = { pairs = "pairs.tsv" } }\n[model]'
+    for folder in ("data", "recipes", "work"):
+        (tmp_path / folder).mkdir()
+    for folder in ("data", "recipes"):
+        (tmp_path / folder / "pairs.tsv").write_text("a b\tb a\nc d\td c\n")
+    (tmp_path / "recipes" / "plain.toml").write_text(recipe)
+    (tmp_path / "recipes" / "tested.toml").write_text(recipe.replace("[model]", test))
+    work = tmp_path / "work"
+    # Without a test set; with one that the folder of the recipe has; with one that the data folder has.
+    plain = regard("train", "../recipes/plain.toml", *TINY, "--out", "a run", cwd=work)
+    assert run_hint(plain, work).endswith("regard translate 'a run'")
+    tested = regard("train", "../recipes/tested.toml", *TINY, cwd=work)
+    assert run_hint(tested, work).endswith(f"regard evaluate runs/tested --data {tmp_path / 'recipes'}")
+    named = regard("train", "../recipes/tested.toml", *TINY, "--data", "../data", "--out", "named", cwd=work)
+    assert run_hint(named, work).endswith("regard evaluate named --data ../data")
+
+
+def test_the_command_to_try_for_labels_without_a_test_set_scores_files_of_the_user():
+    recipe = load_recipe("runs", ["data.test={}"])
+    command = command_after_training(recipe, Path("x"), data=None)
+    assert command.endswith("regard evaluate x --source INPUTS --reference OUTPUTS")
 
 
 def test_train_warns_once_of_dropped_keys_and_of_a_long_warm_up(tmp_path):

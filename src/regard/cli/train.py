@@ -52,6 +52,7 @@ def train(
     resolved = load_recipe(recipe, overrides, warn=print_warning)
     from regard import api
     from regard.cli.display import TensorBoardWriter, make_display
+    from regard.cli.hints import command_after_training
     from regard.tasks.setup import resolve
     from regard.training.events import Event
 
@@ -80,7 +81,8 @@ def train(
     if not outcome.trained:
         print_warning(f"{outcome.run} is already finished; name another folder with --out to train again")
     elif outcome.finished:
-        print_message(f"done: {outcome.run}   try: {command_name()} evaluate {outcome.run}")
+        command = command_after_training(outcome.run.recipe(), outcome.run.path, data=data)
+        print_message(f"done: {outcome.run}   try: {command}")
     else:
         print_message(f"stopped; resume with: {command_name()} {shlex.join(sys.argv[1:])}")
         raise typer.Exit(stop.status)
