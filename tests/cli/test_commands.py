@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from regard import __version__
 from regard.cli import doctor
 from regard.cli.doctor import EXTRAS
 from regard.cli.hints import command_after_training
@@ -44,6 +45,30 @@ def test_help_does_not_import_torch():
     code = "import sys; sys.argv = ['regard', '--help']\nfrom regard.cli import app\n" \
         "try: app()\nexcept SystemExit: pass\nassert 'torch' not in sys.modules, 'torch was imported'"  # fmt: skip
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def test_the_version_is_that_of_the_package(tmp_path):
+    shown = regard("--version", cwd=tmp_path)
+    assert (shown.returncode, shown.stdout, shown.stderr) == (0, f"regard {__version__}\n", "")
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert declared == __version__
+
+
+def test_bash_completes_commands_and_options_without_importing_torch(tmp_path):
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')\n")
+    script = """
+        eval "$(regard --show-completion)"
+        complete_words() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _regard_completion regard; echo "${COMPREPLY[@]}"; }
+        complete_words regard tra
+        complete_words regard data ""
+        complete_words regard train --a
+    """
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": f"{tmp_path}:{ROOT / 'src'}",
+    }
+    result = subprocess.run(["bash", "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert result.stdout.splitlines() == ["train translate", "prepare check", "--accept"], result.stderr
 
 
 @pytest.mark.parametrize("verb", ["demo", "train", "translate", "evaluate", "doctor"])
