@@ -11,13 +11,15 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from regard import __version__
-from regard.cli import doctor
+from regard.cli import app, doctor
 from regard.cli.doctor import EXTRAS
 from regard.cli.hints import command_after_training
 from regard.errors import install_command
 from regard.recipe_files import load_recipe, shipped_recipes
+from tests.cli.printed import run_printed
 from tests.cli.test_bad_input import TINY, regard
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -129,33 +131,26 @@ def test_evaluate_finds_text_next_to_the_recipe_from_any_working_directory(tmp_p
     assert "t (2 examples" in regard("evaluate", "../run", cwd=tmp_path / "here").stdout
 
 
-def run_hint(result, cwd):
-    """Run the command that a message of training ends with, as a user would copy it."""
-    assert result.returncode == 0, result.stderr
-    command = result.stderr.splitlines()[-1].partition("   try: ")[2]
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    ran = subprocess.run(["bash", "-c", command], cwd=cwd, env=environment, capture_output=True, text=True)
-    assert ran.returncode == 0, (command, ran.stderr)
-    return command
-
-
-def test_the_command_to_try_after_training_works(tmp_path):
+def test_the_command_to_try_after_training_works(tmp_path, monkeypatch):
     recipe = '[data]\ntrain = { pairs = "pairs.tsv" }\n[model]\nkind = "transformer"\n'
     test = 'test = { t = { pairs = "pairs.tsv" } }\n[model]'
     for folder in ("data", "recipes", "work"):
         (tmp_path / folder).mkdir()
-    for folder in ("data", "recipes"):
         (tmp_path / folder / "pairs.tsv").write_text("a b\tb a\nc d\td c\n")
+    (tmp_path / "work" / "pairs.tsv").unlink()
     (tmp_path / "recipes" / "plain.toml").write_text(recipe)
     (tmp_path / "recipes" / "tested.toml").write_text(recipe.replace("[model]", test))
-    work = tmp_path / "work"
-    # Without a test set; with one that the folder of the recipe has; with one that the data folder has.
-    plain = regard("train", "../recipes/plain.toml", *TINY, "--out", "a run", cwd=work)
-    assert run_hint(plain, work).endswith("regard translate 'a run'")
-    tested = regard("train", "../recipes/tested.toml", *TINY, cwd=work)
-    assert run_hint(tested, work).endswith(f"regard evaluate runs/tested --data {tmp_path / 'recipes'}")
-    named = regard("train", "../recipes/tested.toml", *TINY, "--data", "../data", "--out", "named", cwd=work)
-    assert run_hint(named, work).endswith("regard evaluate named --data ../data")
+    monkeypatch.chdir(tmp_path / "work")
+    for arguments, command in [
+        (["plain.toml", "--out", "a run"], "regard translate 'a run'"),
+        (["tested.toml"], f"regard evaluate runs/tested --data {tmp_path / 'recipes'}"),
+        (["tested.toml", "--data", "../data", "--out", "named"], "regard evaluate named --data ../data"),
+    ]:
+        result = CliRunner().invoke(app, ["train", f"../recipes/{arguments[0]}", *TINY, *arguments[1:]])
+        assert result.exit_code == 0, result.output
+        printed = result.output.splitlines()[-1].partition("   try: ")[2]
+        assert printed.endswith(command)
+        run_printed(printed, cwd=Path())
 
 
 def test_the_command_to_try_for_labels_without_a_test_set_scores_files_of_the_user():
@@ -164,13 +159,15 @@ def test_the_command_to_try_for_labels_without_a_test_set_scores_files_of_the_us
     assert command.endswith("regard evaluate x --source INPUTS --reference OUTPUTS")
 
 
-def test_train_warns_once_of_dropped_keys_and_of_a_long_warm_up(tmp_path):
-    settings = ["model.kind=rnn", "model.width=8", "train.steps=1", "train.threads=1"]
+def test_train_warns_once_of_dropped_keys_and_of_a_long_warm_up(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    settings = ["model.kind=rnn", "model.width=8", "model.hidden=8", "train.steps=1", "train.threads=1"]
+    settings += ["data.train.generate=copy/valid", "train.validate_pairs=1"]
     for rest in (["--show"], []):
-        result = regard("train", "copy", *settings, *rest, cwd=tmp_path)
-        assert result.returncode == 0, result.stderr
-        assert result.stderr.count("warning: model.kind=rnn drops ") == 1
-        assert result.stderr.count("warning: train.warmup_steps is 50, but train.steps is 1: ") == 1
+        result = CliRunner().invoke(app, ["train", "copy", *settings, *rest])
+        assert result.exit_code == 0, result.output
+        assert result.output.count("warning: model.kind=rnn drops ") == 1
+        assert result.output.count("warning: train.warmup_steps is 50, but train.steps is 1: ") == 1
 
 
 def test_training_writes_tensorboard_files(tmp_path):

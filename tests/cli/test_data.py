@@ -5,7 +5,9 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
+from regard.cli import app
 from tests.cli.test_bad_input import TINY, regard
 
 RECIPE = """
@@ -38,7 +40,8 @@ def test_text_becomes_a_store_and_a_store_becomes_a_run(folder):
     assert "ids/shard-00000/source.ids is damaged: it is not what was written" in damaged.stderr
 
 
-def test_one_of_anything_is_counted_in_the_singular(folder):
+def test_one_of_anything_is_counted_in_the_singular(folder, monkeypatch):
+    monkeypatch.chdir(folder)
     (folder / "train.tsv").write_text("a b\tb a\n")
     (folder / "source.txt").write_text("a\n")
     counts = {
@@ -49,10 +52,9 @@ def test_one_of_anything_is_counted_in_the_singular(folder):
         ("doctor", "run"): "1 checkpoint\n",
     }
     for arguments, count in counts.items():
-        result = regard(*arguments, cwd=folder)
-        shown = result.stdout + result.stderr
-        assert result.returncode == 0 and count in shown, shown
-        assert not re.search(r"(?<![\d,.])1 \w+s\b", shown), shown
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 0 and count in result.output, result.output
+        assert not re.search(r"(?<![\d,.])1 \w+s\b", result.output), result.output
 
 
 def test_a_stream_is_read_from_standard_input(folder):
