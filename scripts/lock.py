@@ -33,11 +33,12 @@ ROOT = Path(__file__).resolve().parent.parent
 PLATFORMS = [("linux", "Linux", "x86_64"), ("linux", "Linux", "aarch64"), ("darwin", "Darwin", "arm64")]
 PYTHONS = ("3.11", "3.12", "3.13")
 FILES = {
-    "core": "what `regard` and its build need, without PyTorch",
+    "core": "what `regard`, its server, its pictures and its build need, without PyTorch",
     "torch": "PyTorch as the index has it: on Linux with CUDA",
     "cuda": "the libraries that PyTorch's CUDA builds need on Linux; a CPU build needs none of them",
     "dev": "what the tests and checks need besides core",
 }
+IN_CORE = ("serve", "plots")  # extras that the README uses after `make demo`
 CUDA = ("cuda-", "nvidia-", "triton")
 
 Environment = tuple[str, str, str, str]  # sys_platform, platform_system, platform_machine, python_version
@@ -46,8 +47,10 @@ ENVIRONMENTS: list[Environment] = [(*platform, python) for platform in PLATFORMS
 
 def main() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    core = [*project["project"]["dependencies"], *project["build-system"]["requires"], "editables"]
-    needed = {"core": close(core), "dev": close([*core, *project["project"]["optional-dependencies"]["dev"]])}
+    extras = project["project"]["optional-dependencies"]
+    core = [*project["project"]["dependencies"], *(one for name in IN_CORE for one in extras[name])]
+    core += [*project["build-system"]["requires"], "editables"]
+    needed = {"core": close(core), "dev": close([*core, *extras["dev"]])}
     names = {"torch": {"torch"}, "cuda": {name for name in needed["core"] if name.startswith(CUDA)}}
     names["core"] = needed["core"].keys() - names["torch"] - names["cuda"]
     names["dev"] = needed["dev"].keys() - needed["core"].keys()

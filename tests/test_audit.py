@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import threading
+import tomllib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -28,6 +29,13 @@ def test_locked_versions_are_those_of_the_constraints_and_have_hashes():
         assert normalized(text) <= pinned, path
         entries = re.split(r"\n(?=[\w.-]+==)", text)[1:]
         assert entries and all("--hash=sha256:" in entry for entry in entries), path
+
+
+@pytest.mark.parametrize("extra", ["serve", "plots"])
+def test_the_environment_of_the_demo_has_what_the_readme_uses_next(extra):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    core = {name for name, _ in normalized((ROOT / "requirements" / "core.txt").read_text())}
+    assert {re.split(r"[^\w-]", one)[0] for one in project["optional-dependencies"][extra]} <= core
 
 
 class Index(BaseHTTPRequestHandler):

@@ -16,7 +16,7 @@ from regard.cli import app
 from regard.config import Bitext, DataConfig, Recipe, SearchOptions, TrainConfig
 from regard.errors import ConfigError, DecodeError
 from regard.models import MODELS, model_config
-from regard.recipe_files import apply_override, differences, find_recipe, load_recipe, shipped_recipes
+from regard.recipe_files import apply_override, differences, find_recipe, load_recipe, recipe_folder, shipped_recipes
 from regard.tasks.setup import resolve
 from regard.toml import decode, dump_toml, read_toml, to_table
 
@@ -454,8 +454,51 @@ def test_a_table_in_the_wrong_place_is_one_sentence(tmp_path, table):
 
 def test_another_model_kind_empties_the_model_table_in_any_order_of_overrides():
     for overrides in (["model.width=32", "model.kind=rnn"], ["model.kind=rnn", "model.width=32"]):
-        assert load_recipe("copy", overrides).model == {"kind": "rnn", "width": 32}
+        assert load_recipe("copy", overrides, warn=lambda text: None).model == {"kind": "rnn", "width": 32}
     assert load_recipe("copy", ["model.kind=transformer"]).model == load_recipe("copy").model
+
+
+def test_another_model_kind_warns_of_the_keys_that_it_drops():
+    with pytest.warns(UserWarning, match=r"drops .*: dropout, hidden, norm_order, num_heads, num_layers;") as caught:
+        recipe = load_recipe("copy", ["model.width=32", "model.kind=rnn"])
+    assert recipe.model == {"kind": "rnn", "width": 32}
+    assert len(caught) == 1
+    heard = []
+    load_recipe("copy", ["model.kind=rnn"], warn=heard.append)
+    assert heard == [
+        "model.kind=rnn drops the recipe's other [model] keys, which were made for transformer: dropout, hidden, "
+        "norm_order, num_heads, num_layers, width; defaults of rnn apply, unless you set these keys as well"
+    ]
+
+
+def test_nothing_is_dropped_by_the_same_model_kind(tmp_path):
+    heard = []
+    load_recipe("copy", ["model.kind=transformer", "model.width=32"], warn=heard.append)
+    load_recipe(write(tmp_path, "rnn.toml", 'base = "copy"\n[model]\nkind = "rnn"\n'), warn=heard.append)
+    assert heard == []
+
+
+def test_a_warm_up_longer_than_training_is_warned_of():
+    heard = []
+    load_recipe("copy", ["train.steps=40"], warn=heard.append)
+    assert heard == [
+        "train.warmup_steps is 50, but train.steps is 40: the learning rate never reaches its peak; "
+        "lower train.warmup_steps, or train longer"
+    ]
+    load_recipe("copy", ["train.steps=50"], warn=heard.append)
+    assert len(heard) == 1
+    with pytest.warns(UserWarning, match="never reaches its peak"):
+        load_recipe("copy", ["train.steps=40"])
+
+
+def test_data_is_searched_next_to_a_recipe_of_the_user_and_not_in_the_package(tmp_path):
+    assert recipe_folder(write(tmp_path, "mine.toml", 'base = "copy"\n')) == tmp_path
+    assert recipe_folder("copy") is None
+
+
+@pytest.mark.parametrize("name", shipped_recipes())
+def test_no_shipped_recipe_warns(name):
+    load_recipe(name, warn=pytest.fail)
 
 
 @pytest.mark.parametrize("kind", MODELS.names())

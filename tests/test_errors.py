@@ -1,11 +1,16 @@
 """The errors we explain: one tree, and a hint at what was meant."""
 
 import json
+import sys
+from pathlib import Path
 
 import pytest
 
 from regard import errors
-from regard.errors import MissingExtra, RegardError, did_you_mean, require
+from regard.errors import MissingExtra, RegardError, did_you_mean, install_command, require
+from regard.messages import counted
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def kinds():
@@ -37,7 +42,60 @@ def test_a_near_name_is_offered_and_otherwise_all_are_listed_in_order(name, answ
 
 
 def test_names_may_come_from_anything_that_can_be_walked_once():
-    assert did_you_mean("b", iter(["bb", "xyz"])) == "did you mean 'bb'?"
+    assert did_you_mean("bas", iter(["base", "xyz"])) == "did you mean 'base'?"
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "meant"),
+    [
+        ("heads", ["hidden", "num_heads"], "num_heads"),  # a word of it
+        ("hidden_size", ["hidden", "width"], "hidden"),  # a word more
+        ("optim", ["optimizer", "tokens"], "optimizer"),  # its beginning
+        ("RNN", ["nat", "rnn"], "rnn"),  # another case
+        ("multi30k-de-en", ["multi30k-en-de", "multi30k-en-de-rnn"], "multi30k-en-de"),  # another order
+        ("train.stepz", ["train.lr", "train.steps"], "train.steps"),
+    ],
+)
+def test_a_near_name_shares_words_or_most_letters(name, known, meant):
+    assert did_you_mean(name, known) == f"did you mean {meant!r}?"
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("epochs", ["eps", "steps"]),
+        ("gpu", ["graph"]),
+        ("linear", ["cosine", "noam"]),
+        ("lion", ["adam", "muon"]),
+        ("depth", ["dropout", "width"]),
+        ("fr-en", ["de-en", "en-de"]),
+        ("optimizer", ["model", "tokenizer"]),
+        ("train.seed", ["train.decay", "train.steps"]),  # what is common to all of them says nothing
+    ],
+)
+def test_a_name_that_only_shares_letters_is_not_offered(name, known):
+    assert did_you_mean(name, known) == f"known: {', '.join(known)}"
+
+
+def test_a_long_list_of_known_names_is_shortened():
+    known = [f"name{number:02}" for number in range(30)]
+    assert did_you_mean("zzz", known) == f"known: {', '.join(known[:24])} and 6 more"
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "text"),
+    [
+        (0, "pair", "0 pairs"),
+        (1, "pair", "1 pair"),
+        (2, "pair", "2 pairs"),
+        (1234, "target token", "1,234 target tokens"),
+        (1, "batch", "1 batch"),
+        (3, "batch", "3 batches"),
+        (2, "process", "2 processes"),
+    ],
+)
+def test_a_count_has_its_noun_in_the_singular_or_the_plural(number, noun, text):
+    assert counted(number, noun) == text
 
 
 def test_a_package_that_is_there_is_imported():
@@ -47,5 +105,42 @@ def test_a_package_that_is_there_is_imported():
 def test_a_package_that_is_not_there_names_the_extra_that_brings_it():
     with pytest.raises(MissingExtra) as caught:
         require("a_package_nobody_wrote", extra="plots")
-    assert str(caught.value) == "this needs the package 'a_package_nobody_wrote': pip install 'regard[plots]'"
+    assert str(caught.value) == f"this needs the package 'a_package_nobody_wrote': {install_command('plots')}"
     assert isinstance(caught.value.__cause__, ImportError)
+
+
+@pytest.fixture
+def active(monkeypatch, tmp_path):
+    """An activated environment outside of any checkout: its pip is the one on the path."""
+    for name in ("python", "pip"):
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+def test_an_extra_of_an_installed_package_is_installed_by_name(active, monkeypatch):
+    monkeypatch.setattr(errors, "CHECKOUT", None)
+    assert install_command("serve") == "pip install 'regard[serve]'"
+
+
+def test_an_extra_of_a_checkout_is_installed_from_the_checkout(active, monkeypatch, tmp_path):
+    assert errors.CHECKOUT == ROOT
+    monkeypatch.chdir(ROOT)
+    assert install_command("serve") == "pip install -e '.[serve]'"
+    monkeypatch.chdir(tmp_path)
+    assert install_command("serve") == f"pip install -e '{ROOT}[serve]'"
+
+
+def test_an_environment_that_is_not_activated_is_named_in_the_command(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "executable", str(ROOT / ".venv" / "bin" / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(ROOT)
+    assert install_command("serve") == ".venv/bin/python -m pip install -e '.[serve]'"
+    monkeypatch.chdir(tmp_path)
+    assert install_command("serve") == f"{ROOT}/.venv/bin/python -m pip install -e '{ROOT}[serve]'"
+
+
+def test_a_package_in_site_packages_is_not_a_checkout(tmp_path):
+    package = tmp_path / "lib" / "site-packages" / "regard"
+    package.mkdir(parents=True)
+    assert errors.find_checkout(package / "errors.py") is None

@@ -103,7 +103,7 @@ def test_token_errors_are_summed_before_they_are_divided():
 
 
 def test_a_different_number_of_references_is_refused():
-    with pytest.raises(DataError, match="there are 2 outputs but 3 references"):
+    with pytest.raises(DataError, match=r"the number of outputs \(2\) and of references \(3\) differs"):
         score_all(["a", "b"], ["a", "b", "c"], PLAIN)
 
 

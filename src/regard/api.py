@@ -26,7 +26,7 @@ from regard.models.base import Model, Seq2Seq, TextSeq2Seq
 from regard.nn.device import pick_device, pick_precision, use_device, use_threads
 from regard.nn.linear import refuse_without_int8
 from regard.progress import ProgressLines
-from regard.recipe_files import load_recipe, recipe_folder
+from regard.recipe_files import load_recipe, recipe_folder, warn_of_long_warmup
 from regard.run.card import make_card, write_card
 from regard.run.checkpoint import Checkpoint, load_weights
 from regard.run.folder import CARD_JSON, CARD_PAGE, RECIPE, RunFolder, find_run
@@ -78,19 +78,23 @@ def train(
     listen: Listener | None = None,
     stop: Callable[[], bool] = lambda: False,
     accept: Sequence[str] = (),
+    warn: Callable[[str], None] = warn_caller,
 ) -> TrainResult:
     """Train a recipe into a run folder, or resume the unfinished run in it.
 
     A run resumes with the settings it was started with; those named in `accept` may change. Progress is printed to stderr,
     one line per event. A function given as `listen` receives the events (`regard.training.events`) instead; `lambda event:
-    None` is silent. `stop` is called after every step; True saves and stops.
+    None` is silent. `warn` receives one sentence about each setting that is valid but probably not meant. `stop` is called
+    after every step; True saves and stops.
     """
     listen = ProgressLines() if listen is None else listen
     own_folder, command = None, None
     if isinstance(recipe, str):
         command = {"event": "command", "recipe": recipe, "overrides": list(overrides)}
         own_folder = recipe_folder(recipe)
-        recipe = load_recipe(recipe, overrides)
+        recipe = load_recipe(recipe, overrides, warn=warn)
+    else:
+        warn_of_long_warmup(recipe, warn)
     folders = data_folders(data, own_folder)
     recipe = resolve(msgspec.structs.replace(recipe, data=anchor(recipe.data, folders, named=named_folder(data))))
     run = RunFolder(out or Path("runs") / recipe.name)

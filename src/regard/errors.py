@@ -9,16 +9,25 @@ RegardError
 │   └── DeadlineExceeded   a search that exceeded its time limit
 ├── TrainingError      training that cannot continue
 └── MissingExtra       an optional package that is not installed
+
+The functions make parts of messages: what was probably meant, a count with its noun, the command that installs an extra.
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib
+import re
+import shlex
+import shutil
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 from types import ModuleType
 
 MAX_CHARACTERS = 1000  # of a message
+MAX_NAMES = 24  # listed in a message
+NEAR = 0.75  # share of common letters from which on two names are similar
 
 
 class RegardError(Exception):
@@ -62,15 +71,82 @@ class MissingExtra(RegardError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of an error about an unknown name: the most similar known name, or all known names."""
+    """Return the end of an error about an unknown name: the most similar known name, or the known names if none is."""
     known = sorted(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+    best = max(known, key=lambda one: _similarity(name, one), default="")
+    if _similarity(name, best):
+        return f"did you mean {best!r}?"
+    more = f" and {len(known) - MAX_NAMES} more" if len(known) > MAX_NAMES else ""
+    return f"known: {', '.join(known[:MAX_NAMES])}{more}"
+
+
+def _similarity(name: str, known: str) -> float:
+    """Return how similar two names are, from 0 to 1; 0 if they only have some letters in common.
+
+    Similar names have most of their letters in common, or one consists of words of the other, or begins with it.
+    """
+    a, b = _without_common_parts(name.lower(), known.lower())
+    if not a or not b:
+        return 0.0
+    words, others = set(re.findall(r"[^\W_]+", a)), set(re.findall(r"[^\W_]+", b))
+    if words == others:
+        return 1.0
+    ratio = difflib.SequenceMatcher(None, b, a).ratio()
+    shares_words = words and others and (words <= others or others <= words)
+    begins = min(len(a), len(b)) >= 3 and (a.startswith(b) or b.startswith(a))
+    return ratio if ratio >= NEAR or shares_words or begins else 0.0
+
+
+def _without_common_parts(name: str, other: str) -> tuple[str, str]:
+    """Return two dotted names without the parts that both begin with; the last part stays."""
+    a, b = name.split("."), other.split(".")
+    shared = 0
+    while shared < min(len(a), len(b)) - 1 and a[shared] == b[shared]:
+        shared += 1
+    return ".".join(a[shared:]), ".".join(b[shared:])
+
+
+def find_checkout(file: Path) -> Path | None:
+    """Return the root of the source tree that a file of this package lies in; None if the package is installed."""
+    package = file.resolve().parent
+    root = package.parent.parent
+    return root if package.parent.name == "src" and (root / "pyproject.toml").is_file() else None
+
+
+CHECKOUT = find_checkout(Path(__file__))
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra into the environment of this process."""
+    if CHECKOUT is None:
+        return f"{_pip()} install {shlex.quote(f'regard[{extra}]')}"
+    place = "." if CHECKOUT.samefile(".") else CHECKOUT
+    return f"{_pip()} install -e {shlex.quote(f'{place}[{extra}]')}"
+
+
+def _pip() -> str:
+    return "pip" if _is_on_path("pip") else f"{python_command()} -m pip"
+
+
+def python_command() -> str:
+    """Return how to call the Python of this process: by name if it is on the path, else by its file."""
+    python = Path(sys.executable)
+    if _is_on_path("python"):
+        return "python"
+    if CHECKOUT is not None and CHECKOUT.samefile(".") and python.is_relative_to(CHECKOUT):
+        python = python.relative_to(CHECKOUT)
+    return shlex.quote(str(python))
+
+
+def _is_on_path(program: str) -> bool:
+    """Return whether the path leads to the program of this environment, and not to that of another one."""
+    found = shutil.which(program)
+    return found is not None and Path(found).parent == Path(sys.executable).parent
 
 
 def require(package: str, *, extra: str) -> ModuleType:
-    """Import a package and return it. Raise MissingExtra, which names the extra to install, if it is missing."""
+    """Import a package and return it. Raise MissingExtra, with the command that installs its extra, if it is missing."""
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        raise MissingExtra(f"this needs the package {package!r}: pip install 'regard[{extra}]'") from error
+        raise MissingExtra(f"this needs the package {package!r}: {install_command(extra)}") from error

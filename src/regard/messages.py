@@ -1,4 +1,4 @@
-"""Messages of the library to its user: Python warnings, and text that is safe to print."""
+"""Messages to the user: Python warnings, numbers and durations in words, and text that is safe to print."""
 
 from __future__ import annotations
 
@@ -34,3 +34,9 @@ def format_duration(seconds: float) -> str:
     minutes, rest = divmod(round(max(seconds, 0)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, as in "1 pair" and "2,000 pairs"."""
+    ending = "" if number == 1 else "es" if noun.endswith(("s", "x", "ch", "sh")) else "s"
+    return f"{number:,} {noun}{ending}"

@@ -82,7 +82,7 @@ def score_all(
 ) -> list[Score]:
     """Return the score of every metric that can be computed from such outputs."""
     if len(outputs) != len(references):
-        raise DataError(f"there are {len(outputs)} outputs but {len(references)} references")
+        raise DataError(f"the number of outputs ({len(outputs)}) and of references ({len(references)}) differs")
     if not references:
         raise DataError("there is nothing to score: the test set is empty")
     return [metric.score(outputs, references, config) for metric in metrics_of(compares)]

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from regard.messages import format_duration, printable
+from regard.messages import counted, format_duration, printable
 from regard.metrics import describe_score
 from regard.training.events import Event, Noted, Progress, Saved, Started, Validated
 
@@ -52,7 +52,7 @@ class ProgressLines:
 def started_line(event: Started) -> str:
     """Return the size of the model, the machine and the steps on one line."""
     resumed = f", resuming from step {event.step}" if event.step else ""
-    return f"{event.parameters:,} parameters, {event.how}, {event.steps:,} steps{resumed}"
+    return f"{counted(event.parameters, 'parameter')}, {event.how}, {counted(event.steps, 'step')}{resumed}"
 
 
 def describe_metrics(metrics: dict[str, float]) -> str:

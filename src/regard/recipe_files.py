@@ -6,12 +6,13 @@ Precedence: defaults, then the base, then the file, then `train.steps=500` on th
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from regard.config import Recipe
 from regard.errors import ConfigError, did_you_mean
+from regard.messages import warn_caller
 from regard.toml import decode, flat_table, read_toml, to_table
 
 
@@ -42,13 +43,41 @@ def recipe_folder(name: str) -> Path | None:
     return None if path in shipped_recipes().values() else path.parent
 
 
-def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
-    """Return a recipe by its name or .toml file, with `dotted.key=value` overrides applied."""
+def load_recipe(name: str, overrides: Sequence[str] = (), *, warn: Callable[[str], None] = warn_caller) -> Recipe:
+    """Return a recipe by its name or .toml file, with `dotted.key=value` overrides applied.
+
+    `warn` receives one sentence about each setting that is valid but probably not meant.
+    """
     table = _merged_table(find_recipe(name))
+    before = table.get("model")
     # `model.kind` first: another kind empties the table that the other overrides fill.
     for override in sorted(overrides, key=lambda one: not one.startswith("model.kind=")):
         apply_override(table, override)
-    return decode(Recipe, table, where="")
+    recipe = decode(Recipe, table, where="")
+    if isinstance(before, dict):
+        _warn_of_dropped_keys(before, recipe.model, warn)
+    warn_of_long_warmup(recipe, warn)
+    return recipe
+
+
+def _warn_of_dropped_keys(before: dict[str, Any], after: dict[str, Any], warn: Callable[[str], None]) -> None:
+    dropped = sorted(before.keys() - after.keys())
+    if dropped:
+        old, new = before.get("kind"), after.get("kind")
+        warn(
+            f"model.kind={new} drops the recipe's other [model] keys, which were made for {old}: {', '.join(dropped)}; "
+            f"defaults of {new} apply, unless you set these keys as well"
+        )
+
+
+def warn_of_long_warmup(recipe: Recipe, warn: Callable[[str], None]) -> None:
+    """Warn if training ends before the learning rate has reached its peak."""
+    warmup, steps = recipe.train.warmup_steps, recipe.train.steps
+    if warmup > steps:
+        warn(
+            f"train.warmup_steps is {warmup}, but train.steps is {steps}: the learning rate never reaches its peak; "
+            "lower train.warmup_steps, or train longer"
+        )
 
 
 def _merged_table(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:

@@ -2,16 +2,27 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import tomllib
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from regard.recipe_files import shipped_recipes
-from tests.cli.test_bad_input import regard
+from regard import __version__
+from regard.cli import app, doctor
+from regard.cli.doctor import EXTRAS
+from regard.cli.hints import command_after_training
+from regard.errors import install_command
+from regard.recipe_files import load_recipe, shipped_recipes
+from tests.cli.printed import run_printed
+from tests.cli.test_bad_input import TINY, regard
 
+ROOT = Path(__file__).resolve().parent.parent.parent
 FAST = [
     "train.steps=40",
     "train.checkpoint_every=20",
@@ -36,6 +47,30 @@ def test_help_does_not_import_torch():
     code = "import sys; sys.argv = ['regard', '--help']\nfrom regard.cli import app\n" \
         "try: app()\nexcept SystemExit: pass\nassert 'torch' not in sys.modules, 'torch was imported'"  # fmt: skip
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def test_the_version_is_that_of_the_package(tmp_path):
+    shown = regard("--version", cwd=tmp_path)
+    assert (shown.returncode, shown.stdout, shown.stderr) == (0, f"regard {__version__}\n", "")
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert declared == __version__
+
+
+def test_bash_completes_commands_and_options_without_importing_torch(tmp_path):
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')\n")
+    script = """
+        eval "$(regard --show-completion)"
+        complete_words() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _regard_completion regard; echo "${COMPREPLY[@]}"; }
+        complete_words regard tra
+        complete_words regard data ""
+        complete_words regard train --a
+    """
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": f"{tmp_path}:{ROOT / 'src'}",
+    }
+    result = subprocess.run(["bash", "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert result.stdout.splitlines() == ["train translate", "prepare check", "--accept"], result.stderr
 
 
 @pytest.mark.parametrize("verb", ["demo", "train", "translate", "evaluate", "doctor"])
@@ -109,6 +144,45 @@ def test_evaluate_finds_text_next_to_the_recipe_from_any_working_directory(tmp_p
     assert "t (2 examples" in regard("evaluate", "../run", cwd=tmp_path / "here").stdout
 
 
+def test_the_command_to_try_after_training_works(tmp_path, monkeypatch):
+    recipe = '[data]\ntrain = { pairs = "pairs.tsv" }\n[model]\nkind = "transformer"\n'
+    test = 'test = { t = { pairs = "pairs.tsv" } }\n[model]'
+    for folder in ("data", "recipes", "work"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "pairs.tsv").write_text("a b\tb a\nc d\td c\n")
+    (tmp_path / "work" / "pairs.tsv").unlink()
+    (tmp_path / "recipes" / "plain.toml").write_text(recipe)
+    (tmp_path / "recipes" / "tested.toml").write_text(recipe.replace("[model]", test))
+    monkeypatch.chdir(tmp_path / "work")
+    for arguments, command in [
+        (["plain.toml", "--out", "a run"], "regard translate 'a run'"),
+        (["tested.toml"], f"regard evaluate runs/tested --data {tmp_path / 'recipes'}"),
+        (["tested.toml", "--data", "../data", "--out", "named"], "regard evaluate named --data ../data"),
+    ]:
+        result = CliRunner().invoke(app, ["train", f"../recipes/{arguments[0]}", *TINY, *arguments[1:]])
+        assert result.exit_code == 0, result.output
+        printed = result.output.splitlines()[-1].partition("   try: ")[2]
+        assert printed.endswith(command)
+        run_printed(printed, cwd=Path())
+
+
+def test_the_command_to_try_for_labels_without_a_test_set_scores_files_of_the_user():
+    recipe = load_recipe("runs", ["data.test={}"])
+    command = command_after_training(recipe, Path("x"), data=None)
+    assert command.endswith("regard evaluate x --source INPUTS --reference OUTPUTS")
+
+
+def test_train_warns_once_of_dropped_keys_and_of_a_long_warm_up(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    settings = ["model.kind=rnn", "model.width=8", "model.hidden=8", "train.steps=1", "train.threads=1"]
+    settings += ["data.train.generate=copy/valid", "train.validate_pairs=1"]
+    for rest in (["--show"], []):
+        result = CliRunner().invoke(app, ["train", "copy", *settings, *rest])
+        assert result.exit_code == 0, result.output
+        assert result.output.count("warning: model.kind=rnn drops ") == 1
+        assert result.output.count("warning: train.warmup_steps is 50, but train.steps is 1: ") == 1
+
+
 @pytest.mark.slow
 def test_training_writes_tensorboard_files(tmp_path):
     settings = ["train.tensorboard=true", "train.steps=2", "train.log_every=1", "train.threads=1"]
@@ -137,6 +211,25 @@ def test_doctor_describes_this_machine(tmp_path):
     result = regard("doctor", cwd=tmp_path)
     assert result.returncode == 0
     assert "PyTorch" in result.stderr and "CPU" in result.stderr
+
+
+def test_doctor_recommends_the_extras_of_the_package_that_a_feature_imports():
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    assert set(EXTRAS) == set(declared) - {"dev"} == set(re.findall(r'require\([^)]*extra="(\w+)"', code))
+    for name, extra in EXTRAS.items():
+        packages = {re.split(r"\W", requirement)[0] for requirement in declared[name]}
+        assert set(extra.packages) <= packages
+
+
+def test_doctor_says_what_a_missing_extra_is_for(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    shown = {finding.name: (finding.value, finding.advice) for finding in doctor._extras()}
+    assert shown["extra ray"] == (
+        "not installed: ray, pyarrow",
+        f"needed for regard translate --ray: {install_command('ray')}",
+    )
+    assert all(advice.startswith("needed for ") for _, advice in shown.values())
 
 
 @pytest.mark.slow

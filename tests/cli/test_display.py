@@ -8,7 +8,7 @@ from rich.console import Console
 
 from regard.cli import display, terminal
 from regard.cli.display import LiveDisplay, PlainDisplay, make_display
-from regard.cli.terminal import format_duration
+from regard.cli.terminal import command_name, format_duration
 from regard.progress import describe_metrics, time_left
 from regard.training.events import Example, Noted, Progress, Saved, Started, Validated
 
@@ -110,6 +110,25 @@ def test_each_example_is_a_line_below_the_scores_with_its_verdict(lines):
         "    b a  ->  a b  (correct)",
         "    d [c]  ->  d [c]  (expected [c] d)",
     ]
+
+
+def test_a_program_is_called_by_name_only_if_the_path_leads_to_it(tmp_path, monkeypatch):
+    for folder in ("this", "other"):
+        (tmp_path / folder).mkdir()
+        for name in ("python", "regard"):
+            (tmp_path / folder / name).touch(mode=0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.executable", str(tmp_path / "this" / "python"))
+    for script, place, command in [
+        ("this/regard", "this", "regard"),
+        ("this/regard", "other", "this/regard"),
+        ("this/regard", "nowhere", "this/regard"),
+        ("-c", "this", "python -m regard"),
+        ("-c", "other", f"{tmp_path}/this/python -m regard"),
+    ]:
+        monkeypatch.setattr("sys.argv", [script])
+        monkeypatch.setenv("PATH", str(tmp_path / place))
+        assert command_name() == command
 
 
 def test_messages_go_to_stderr_and_not_to_stdout(capsys):

@@ -173,6 +173,22 @@ def test_a_shipped_recipe_says_where_to_get_its_missing_files(recipe, file, orig
     assert origin in message and "--data" in message and "regard/recipes" not in message
 
 
+def test_each_searched_folder_is_named_once_as_the_user_typed_it(tmp_path, monkeypatch):
+    monkeypatch.delenv("REGARD_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert data_folders(None, Path("my.toml").parent) == [Path()]
+    assert data_folders(tmp_path, Path("my.toml").parent) == [tmp_path]
+    assert data_folders("../" + tmp_path.name, tmp_path) == [Path("..") / tmp_path.name]
+    with pytest.raises(DataError, match=r"^no file 'a.en' in '\.'; name the folder"):
+        find_file("a.en", data_folders(None, Path("my.toml").parent))
+
+
+def test_a_missing_absolute_path_is_refused_without_folders(tmp_path):
+    with pytest.raises(DataError) as caught:
+        find_file(str(tmp_path / "a.en"), [Path("here"), Path()])
+    assert str(caught.value) == f"there is no file '{tmp_path}/a.en'"
+
+
 def test_the_named_folder_is_searched_before_that_of_the_recipe_and_the_working_directory(tmp_path, monkeypatch):
     monkeypatch.delenv("REGARD_DATA", raising=False)
     assert data_folders(tmp_path, Path("recipes")) == [tmp_path, Path("recipes"), Path()]

@@ -100,7 +100,7 @@ def test_training_does_not_use_the_global_generator(tmp_path):
 def test_the_first_event_describes_device_and_precision(tmp_path):
     _, events = train(tmp_path, "train.steps=1", "train.device=cpu")
     [started] = [event for event in events if isinstance(event, Started)]
-    assert started.how == "cpu, 1 threads, float32"
+    assert started.how == "cpu, 1 thread, float32"
 
 
 def test_final_best_without_a_dev_set_is_refused(tmp_path):

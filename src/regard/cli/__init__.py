@@ -6,9 +6,11 @@ import atexit
 import os
 import sys
 import threading
+from typing import Annotated
 
 import typer
 
+from regard import __version__
 from regard.cli import bench, card, data, demo, distill, doctor, evaluate, export, look, report, serve, train, translate
 from regard.cli.terminal import Terminated, console, exit_on_signals, open_closed_streams, print_error, redirect_to_null
 from regard.errors import RegardError
@@ -19,9 +21,25 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"regard {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _global_options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Declare the options that stand before a command; callbacks of the options do the work."""
+
+
 for module in (demo, train, translate, evaluate, card, look, report, serve, distill, export, doctor):
     app.command()(getattr(module, module.__name__.rsplit(".", 1)[-1]))
 app.add_typer(data.app, name="data")

@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from regard.cli.terminal import command_name, console, format_duration, print_message, printable
 from regard.errors import ConfigError
+from regard.messages import counted
 from regard.recipe_files import load_recipe, recipe_folder
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def prepare(
     with the text. Ctrl-C, SIGTERM, SIGHUP or a crash lose at most the shard being written. The same command resumes;
     standard input must then be sent again from its beginning.
     """
-    resolved = load_recipe(recipe, overrides or [])
+    # Warnings are about training, and `regard train` prints them.
+    resolved = load_recipe(recipe, overrides or [], warn=lambda text: None)
     place = out or (Path(resolved.data.train.store) if resolved.data.train.store else None)
     if place is None:
         raise ConfigError("name the folder for the ids, for example: --out ids")
@@ -69,8 +71,9 @@ def prepare(
         )
     info = store.info
     print_message(
-        f"{place}: {info.pairs:,} pairs, {info.source_tokens:,} source and {info.target_tokens:,} target tokens "
-        f"in {len(info.shards)} shards   try: {command_name()} train {shlex.quote(recipe)} data.train.store={place}"
+        f"{place}: {counted(info.pairs, 'pair')}, {info.source_tokens:,} source and "
+        f"{counted(info.target_tokens, 'target token')} in {counted(len(info.shards), 'shard')}   "
+        f"try: {command_name()} train {shlex.quote(recipe)} data.train.store={place}"
     )
 
 
@@ -93,13 +96,15 @@ def check(store: Annotated[Path, typer.Argument(help="The folder of a store.", s
         print_message(problem)
     if found:
         raise typer.Exit(1)
-    print_message(f"{store} is intact: {len(opened):,} pairs in {len(opened.info.shards)} shards")
+    print_message(f"{store} is intact: {counted(len(opened), 'pair')} in {counted(len(opened.info.shards), 'shard')}")
 
 
 def describe(progress: PrepareProgress) -> str:
     """Return one line: how much is done, how fast, and the time left."""
-    total = f" of {progress.total:,}" if progress.total else ""
-    line = f"{progress.doing}: {progress.pairs:,}{total} pairs" if progress.pairs else f"{progress.doing} ..."
+    pairs = counted(progress.pairs, "pair")
+    if progress.total:
+        pairs = f"{progress.pairs:,} of {counted(progress.total, 'pair')}"
+    line = f"{progress.doing}: {pairs}" if progress.pairs else f"{progress.doing} ..."
     done = progress.pairs - progress.before
     if progress.seconds and done:
         rate = done / progress.seconds

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.terminal import format_duration, print_message, print_warning
+from regard.messages import counted
 
 
 def distill(
@@ -49,7 +50,7 @@ def distill(
         left = ""
         if done > before:
             left = f", {format_duration((total - done) * (now - first) / (done - before))} left"
-        print_message(f"{done:,} of {total:,} sentences{left}")
+        print_message(f"{done:,} of {counted(total, 'sentence')}{left}")
 
     folder = write(
         teacher,

@@ -15,9 +15,25 @@ import typer
 from rich.markup import escape
 
 from regard.cli.terminal import console, printable
+from regard.errors import install_command
+from regard.messages import counted
 
-# Optional dependencies, and a package that each one installs.
-EXTRAS = {"serve": "fastapi", "plots": "matplotlib", "track": "tensorboard", "ray": "ray"}
+
+@dataclass(frozen=True)
+class Extra:
+    """Optional dependencies: the packages that are imported, and the feature that needs them."""
+
+    packages: tuple[str, ...]
+    feature: str
+
+
+# By their names in pyproject.toml.
+EXTRAS = {
+    "serve": Extra(("fastapi", "uvicorn", "httptools"), "regard serve"),
+    "plots": Extra(("matplotlib",), "pictures (regard look --png and --svg, regard bench table1 --out)"),
+    "track": Extra(("tensorboard",), "TensorBoard curves (train.tensorboard=true)"),
+    "ray": Extra(("ray", "pyarrow"), "regard translate --ray"),
+}
 
 
 @dataclass(frozen=True)
@@ -60,7 +76,7 @@ def check_run(run: Path) -> list[Finding]:
     folder = find_run(run)
     problems = folder.problems()
     if not problems:
-        return [Finding("run", f"{folder} is intact, {len(folder.checkpoints())} checkpoints", True)]
+        return [Finding("run", f"{folder} is intact, {counted(len(folder.checkpoints()), 'checkpoint')}", True)]
     advice = "training resumes from the newest intact checkpoint; a damaged recipe, corpus or tokenizer cannot be used"
     return [Finding("run", problem, False, advice if problem is problems[-1] else "") for problem in problems]
 
@@ -91,7 +107,8 @@ def _hardware() -> list[Finding]:
     found = [
         Finding(
             "CPU",
-            f"{platform.machine()}, {cores} cores, {threads} threads used, bfloat16 {'yes' if cpu_has_bfloat16() else 'no'}",
+            f"{platform.machine()}, {counted(cores, 'core')}, {counted(threads, 'thread')} used, "
+            f"bfloat16 {'yes' if cpu_has_bfloat16() else 'no'}",
             threads <= cores,
             "" if threads <= cores else "more threads than cores makes every operation slower: unset OMP_NUM_THREADS",
         )
@@ -153,8 +170,12 @@ def _disk() -> Finding:
 
 def _extras() -> list[Finding]:
     found = []
-    for extra, package in EXTRAS.items():
-        there = importlib.util.find_spec(package) is not None
-        value = f"{package} {importlib.metadata.version(package)}" if there else f"{package} is not installed"
-        found.append(Finding(f"extra {extra}", value, True, "" if there else f"pip install 'regard[{extra}]'"))
+    for name, extra in EXTRAS.items():
+        missing = [package for package in extra.packages if importlib.util.find_spec(package) is None]
+        if missing:
+            advice = f"needed for {extra.feature}: {install_command(name)}"
+            found.append(Finding(f"extra {name}", f"not installed: {', '.join(missing)}", True, advice))
+        else:
+            value = ", ".join(f"{package} {importlib.metadata.version(package)}" for package in extra.packages)
+            found.append(Finding(f"extra {name}", value, True))
     return found

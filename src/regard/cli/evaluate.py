@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.terminal import print_warning, printable
+from regard.messages import counted
 
 
 def evaluate(
@@ -70,7 +71,7 @@ def evaluate(
         print(json.dumps([asdict(result) for result in results], ensure_ascii=False))
         return
     for result in results:
-        details = ", ".join(filter(None, [f"{result.num_pairs:,} examples", result.search]))
+        details = ", ".join(filter(None, [counted(result.num_pairs, "example"), result.search]))
         print(f"{printable(result.name)} ({details})")
         for score in result.scores:
             print(f"  {score.name:8} {score.value:7.2f}   {score.signature}")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.terminal import command_name, print_message
+from regard.cli.terminal import print_message
 
 
 class Weights(StrEnum):
@@ -40,7 +40,9 @@ def export(
       regard export runs/mine --out mine-small --weights int8      a quarter of the size
     """
     from regard import api
+    from regard.cli.hints import command_that_predicts
 
     folder = api.export(run, out, weights=weights.value)
     size = folder.folder.size() / 1e6
-    print_message(f"{folder}: {size:.1f} MB; use it like any run, as in: {command_name()} evaluate {folder}")
+    command = command_that_predicts(folder.recipe(), folder.path)
+    print_message(f"{folder}: {size:.1f} MB; use it like any run, as in: {command}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -17,6 +18,7 @@ from typing import IO, Any, TextIO, cast
 
 from rich.console import Console
 
+from regard.errors import python_command
 from regard.messages import format_duration as format_duration
 from regard.messages import printable as printable
 
@@ -87,10 +89,11 @@ class StopRequest:
 
 
 def command_name() -> str:
-    """Return how a user calls this program: `regard` if it is on the path, else the way this process was called."""
-    if shutil.which("regard"):
-        return "regard"
-    return "python -m regard" if sys.argv[0].endswith("__main__.py") else sys.argv[0]
+    """Return how a user calls this program: `regard` if the path leads to it, else the way this process was called."""
+    script, found = sys.argv[0], shutil.which("regard")
+    if os.path.basename(script) != "regard" or not os.path.exists(script):
+        return f"{python_command()} -m regard"
+    return "regard" if found is not None and os.path.samefile(found, script) else shlex.quote(script)
 
 
 # Messages

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.terminal import StopRequest, command_name, print_message
+from regard.cli.terminal import StopRequest, command_name, print_message, print_warning
 from regard.recipe_files import load_recipe, shipped_recipes
 from regard.toml import dump_toml, to_table
 
@@ -49,9 +49,10 @@ def train(
     """
     overrides = overrides or []
     # Report mistakes in the recipe before the import of torch, which takes seconds.
-    resolved = load_recipe(recipe, overrides)
+    resolved = load_recipe(recipe, overrides, warn=print_warning)
     from regard import api
     from regard.cli.display import TensorBoardWriter, make_display
+    from regard.cli.hints import command_after_training
     from regard.tasks.setup import resolve
     from regard.training.events import Event
 
@@ -68,12 +69,20 @@ def train(
                 tensorboard(event)
 
         outcome = api.train(
-            recipe, out=out, overrides=overrides, data=data, listen=listen, stop=stop, accept=accept or ()
+            recipe,
+            out=out,
+            overrides=overrides,
+            data=data,
+            listen=listen,
+            stop=stop,
+            accept=accept or (),
+            warn=lambda text: None,  # printed when the recipe was loaded
         )
     if not outcome.trained:
         return
     if outcome.finished:
-        print_message(f"done: {outcome.run}   try: {command_name()} evaluate {outcome.run}")
+        command = command_after_training(outcome.run.recipe(), outcome.run.path, data=data)
+        print_message(f"done: {outcome.run}   try: {command}")
     else:
         print_message(f"stopped; resume with: {command_name()} {shlex.join(sys.argv[1:])}")
         raise typer.Exit(stop.status)

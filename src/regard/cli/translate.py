@@ -23,6 +23,7 @@ from regard.cli.terminal import (
 )
 from regard.config import SearchOptions
 from regard.errors import ConfigError
+from regard.messages import counted
 
 LINE_SECONDS = 5.0  # between two lines of progress without a terminal
 
@@ -54,9 +55,10 @@ def translate_with_ray(run: Path, source: str, output: Path | None, search: dict
     except (KeyboardInterrupt, Terminated):
         print_message(f"finished shards are kept; resume with: {command_name()} {shlex.join(sys.argv[1:])}")
         raise
-    done = f"translated {outcome.translated} of {outcome.shards} shards" if outcome.translated else "nothing to do"
+    shards = counted(outcome.shards, "shard")
+    done = f"translated {outcome.translated} of {shards}" if outcome.translated else "nothing to do"
     join = f"cat {outcome.pattern}" if outcome.pattern.endswith(".txt") else f"read {outcome.pattern} in order of names"
-    print_message(f"{done}; {outcome.lines:,} lines are in {output}   to join them: {join}")
+    print_message(f"{done}; {output} holds {counted(outcome.lines, 'line')}   to join them: {join}")
 
 
 class RayDisplay:
@@ -85,7 +87,9 @@ class RayDisplay:
             rate = event.translated / max(event.seconds, 1e-9)
             total = event.translated + event.left
             left = format_duration(event.left / rate)
-            self._show(f"{event.translated:,}/{total:,} lines  {rate:,.0f} lines/s  {left} left", last=not event.left)
+            self._show(
+                f"{event.translated:,}/{counted(total, 'line')}  {rate:,.0f} lines/s  {left} left", last=not event.left
+            )
 
     def _show(self, text: str, *, last: bool = False) -> None:
         if console.is_terminal:

@@ -18,6 +18,7 @@ from regard.cluster.output import TextShard
 from regard.cluster.worker import PackedModel, RayWorker, ShardResult
 from regard.config import SearchOptions
 from regard.errors import ConfigError, DecodeError, RegardError, require
+from regard.messages import counted
 
 MAX_ATTEMPTS = 4  # at one shard, or at starting workers without any success in between
 WAIT_SECONDS = 60.0  # without any worker, before a warning
@@ -57,7 +58,7 @@ class ShardQueue:
     def retry(self, attempt: ShardAttempt, error: Exception) -> None:
         """Put a shard back to the front, or stop if it has failed too often."""
         if attempt.attempts >= MAX_ATTEMPTS:
-            text = f"{attempt.shard} failed {attempt.attempts} times; the last error: {_first_line(error)}"
+            text = f"{attempt.shard} failed {counted(attempt.attempts, 'time')}; the last error: {_first_line(error)}"
             self.stop(DecodeError(text))
         elif self.failure is None:
             self.next.appendleft(attempt)

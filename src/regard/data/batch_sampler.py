@@ -17,6 +17,7 @@ from regard.data.batch import Batch, Collate
 from regard.data.columns import Columns, Dataset, Indices
 from regard.data.shuffle import Shuffle
 from regard.errors import DataError
+from regard.messages import counted
 
 # Enough that sentences of similar length meet, and that batches fill; 2 MB of lengths.
 EXAMPLES_PER_BLOCK = 2**17
@@ -135,7 +136,7 @@ def with_added(lengths: Sequence[Indices], added: tuple[int, ...]) -> tuple[Indi
 
 def too_long(max_length: int) -> DataError:
     """Return the error for a corpus without a single example that is short enough."""
-    return DataError(f"every example has a sequence of more than {max_length} tokens; raise data.max_length")
+    return DataError(f"every example has a sequence of more than {counted(max_length, 'token')}; raise data.max_length")
 
 
 class Loader(BatchSampler):

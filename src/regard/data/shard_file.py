@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from regard.data.columns import Column
 from regard.errors import CheckpointError, DataError
+from regard.messages import counted
 from regard.storage.folder import Folder
 
 OFFSETS = np.dtype("<i8")
@@ -142,7 +143,7 @@ def _opened(folder: Folder, name: str, size: int) -> Iterator[int]:
     with file:
         found = os.fstat(file.fileno()).st_size
         if found != size:
-            _damaged(folder.path / name, f"has {found:,} bytes, not {size:,}")
+            _damaged(folder.path / name, f"has {counted(found, 'byte')}, not {size:,}")
         yield file.fileno()
 
 

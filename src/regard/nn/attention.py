@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from regard.errors import ConfigError, DataError
 from regard.kernels import cpu
 from regard.kernels.split_columns import split_columns
+from regard.messages import counted
 from regard.nn.attend import AttentionMask, Backend, attend, attend_explicit
 from regard.nn.attention_log import current_log
 from regard.nn.cache import KeyValueCache, StaticCache, by_head, by_row
@@ -267,8 +268,8 @@ def flatten_memory(
     found = flatten(memory, memory_mask)
     if found.layout.num_sentences != tokens.layout.num_sentences:
         raise DataError(
-            f"the batch has {tokens.layout.num_sentences} sentences but the memory has {found.layout.num_sentences}; "
-            "give one memory per sentence"
+            f"the batch has {counted(tokens.layout.num_sentences, 'sentence')} but the memory has "
+            f"{found.layout.num_sentences}; give one memory per sentence"
         )
     return found.values, AttentionMask(tokens.layout, found.layout)
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from regard import kernels
 from regard.data.ragged import Ragged
 from regard.errors import DataError
+from regard.messages import counted
 from regard.nn.device import cast_weight, product_dtype
 from regard.nn.sequences import Sequences, to_ragged
 
@@ -42,7 +43,7 @@ def label_smoothed_cross_entropy(
         one.values if isinstance(one, Ragged) else to_ragged(one, mask).values for one in (logits, labels)
     )
     if logits_NV.size(0) != labels_N.size(0):
-        raise DataError(f"there are logits of {logits_NV.size(0)} tokens but labels of {labels_N.size(0)}")
+        raise DataError(f"there are logits of {counted(logits_NV.size(0), 'token')} but labels of {labels_N.size(0)}")
     total = cross_entropy(logits_NV, labels_N, smoothing=smoothing)
     return total / labels_N.size(0) if reduction == "mean" else total
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 import regard
 from regard.errors import ConfigError
+from regard.messages import counted
 
 Precision = Literal["auto", "float32", "bfloat16"]
 ON_ARM = platform.machine() == "aarch64"
@@ -130,7 +131,7 @@ def describe_machine(device: torch.device) -> dict[str, str]:
     """Return the names of the processor and the system, and the versions of Python, torch and regard."""
     return {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name(),
-        "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "system": f"{platform.system()} {platform.machine()}, {counted(os.cpu_count() or 1, 'core')}",
         "python": platform.python_version(),
         "torch": torch.__version__,
         "regard": regard.__version__,

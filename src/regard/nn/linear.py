@@ -21,6 +21,7 @@ from regard import kernels
 from regard.errors import ConfigError
 from regard.kernels import cpu
 from regard.kernels.cpu.build import built
+from regard.messages import counted
 from regard.nn.device import cast_weight, product_dtype
 
 FEW_ROWS = 64 if torch.backends.mkl.is_available() else 128  # measured on a Xeon, and on a Neoverse N1
@@ -126,7 +127,7 @@ class PackedMatrix:
             *(relu, out_NF.data_ptr(), N, D, F),
         )
         if not enough:
-            raise MemoryError(f"no memory for a product of {N} rows")
+            raise MemoryError(f"no memory for a product of {counted(N, 'row')}")
         return out_NF
 
     def _pack(self) -> Tensor:

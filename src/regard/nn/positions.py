@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from regard.data.ragged import Layout
 from regard.errors import DataError
+from regard.messages import counted
 from regard.nn.sequences import Sequences, flatten
 
 MAX_ROWS = 1024  # of the first table of sinusoids; it grows when more positions are needed
@@ -62,7 +63,7 @@ class Positions(nn.Module):
         if self.kind == "learned":
             if longest > self.learned.size(0):
                 raise DataError(
-                    f"a sentence has {longest} tokens but this model learned {self.learned.size(0)} positions; "
+                    f"a sentence has {longest} tokens but this model learned {counted(self.learned.size(0), 'position')}; "
                     "split it, or train with a larger model.max_positions or sinusoids"
                 )
             return x_ND + self.learned.index_select(0, positions_N)

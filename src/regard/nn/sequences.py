@@ -20,6 +20,7 @@ from torch import Tensor
 
 from regard.data.ragged import Layout, Ragged
 from regard.errors import DataError
+from regard.messages import counted
 
 Sequences = Ragged | Tensor
 
@@ -41,7 +42,9 @@ def flatten(x: Sequences, mask: Tensor | Layout | None = None) -> Tokens:
         return Tokens(x.values, layout, lambda values: Ragged(values, layout))
     if isinstance(mask, Layout):
         if x.size(0) != mask.total:
-            raise DataError(f"a tensor of shape {list(x.shape)} was given with a layout of {mask.total} tokens")
+            raise DataError(
+                f"a tensor of shape {list(x.shape)} was given with a layout of {counted(mask.total, 'token')}"
+            )
         return Tokens(x, mask, lambda values: values)
     if x.dim() < 3:
         raise DataError(

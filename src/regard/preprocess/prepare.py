@@ -19,6 +19,7 @@ from regard.config import Recipe
 from regard.data.columns import Column, LengthTable
 from regard.data.pair_store import SETTINGS, STORE, VERSION, PairStore, Shard, StoreInfo, shard_name, tokenizer_settings
 from regard.errors import CheckpointError, ConfigError, DataError
+from regard.messages import counted
 from regard.preprocess import shards
 from regard.preprocess.shards import (
     EncodedChunk,
@@ -140,7 +141,7 @@ def _train_tokenizers(
         sample, total = spread_sample(pairs, count_pairs)
         pairs = stream_bitext(text, folders=folders, data=recipe.data)
     kinds = " and ".join(dict.fromkeys([config.side("source").kind, config.side("target").kind]))
-    report(PrepareProgress(f"learning {kinds} from {len(sample):,} pairs", 0, total))
+    report(PrepareProgress(f"learning {kinds} from {counted(len(sample), 'pair')}", 0, total))
     tokenizers = fit_tokenizers(sample, config)
     with staged(out, "tokenizer") as folder:
         tokenizers.save(folder)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import Recipe
+from regard.messages import counted
 from regard.recipe_files import load_recipe, shipped_recipes
 from regard.run.checkpoint import Checkpoint
 from regard.run.folder import CARD_JSON, CARD_PAGE, RunFolder
@@ -80,7 +81,7 @@ def as_markdown(card: Mapping[str, Any]) -> str:
     speed = card["target_tokens_per_second"]
     facts = [
         ("weights", f"{card['weights']}, {card['parameters']:,} parameters"),
-        ("training", f"{card['steps']:,} steps, seed {card['seed']}, {card['training_seconds']:,.0f} s"),
+        ("training", f"{counted(card['steps'], 'step')}, seed {card['seed']}, {card['training_seconds']:,.0f} s"),
         ("speed", f"{speed:,} target tokens per second" if speed else "unknown"),
         ("hardware", ", ".join(part for part in (machine.get("device"), card["how"]) if part) or "unknown"),
         ("versions", ", ".join(f"{name} {machine[name]}" for name in ("regard", "torch", "python") if name in machine)),

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import CheckpointError, ConfigError
+from regard.messages import counted
 from regard.storage.folder import MIB, Folder, parse_json
 
 TYPES = {
@@ -114,7 +115,7 @@ def _header(file: BufferedReader, *, origin: object) -> tuple[dict[str, TensorIn
         end = entry.end
     if 8 + length + end != size:
         raise CheckpointError(
-            f"{origin} cannot be read: it has {size:,} bytes, but its header needs {8 + length + end:,}"
+            f"{origin} cannot be read: it has {counted(size, 'byte')}, but its header needs {8 + length + end:,}"
         )
     return entries, 8 + length
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from regard.config import Recipe
 from regard.errors import ConfigError, DataError
+from regard.messages import counted
 from regard.text.bitext import load_bitext, pairs_fingerprint
 from regard.text.corpus import Pair
 
@@ -51,7 +52,7 @@ class Corpus:
     @property
     def summary(self) -> str:
         valid = f", {len(self.valid):,} to validate on" if self.valid else ", none to validate on"
-        return f"{len(self.train):,} examples to train on{valid}"
+        return f"{counted(len(self.train), 'example')} to train on{valid}"
 
     def fingerprint(self) -> dict[str, Any]:
         """Return sizes and hashes, with which a resumed run compares its text."""

@@ -24,6 +24,7 @@ from regard.data.ragged import Layout, Ragged
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
 from regard.explain.attention import Axis, recorded_attentions
 from regard.explain.trace import Alternative, Trace
+from regard.messages import counted
 from regard.metrics import LABELS, TAGS
 from regard.models.base import Model
 from regard.models.tagger import Labeller
@@ -146,7 +147,8 @@ class TaggingTask(_LabelTask):
             words, names = pair.source.split(), pair.target.split()
             if len(words) != len(names):
                 raise DataError(
-                    f"example {number} has {len(words)} words but {len(names)} labels; each word needs one label"
+                    f"example {number} has {counted(len(words), 'word')} but {counted(len(names), 'label')}; "
+                    "each word needs one label"
                 )
             ids, starts = encode_words(codec.tokenizer, words)
             sources.append(ids)

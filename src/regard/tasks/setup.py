@@ -19,6 +19,7 @@ from regard.data.batch_sampler import Loader, in_order, too_long
 from regard.data.columns import Columns, Dataset
 from regard.data.packing import PackedLoader
 from regard.errors import ConfigError, did_you_mean
+from regard.messages import counted
 from regard.metrics import deciding_metric, score_all
 from regard.models import build_model, model_config
 from regard.models.base import Model
@@ -71,7 +72,7 @@ def make_validator(
         with autocast(device, precision):
             details = task.details(model, codec, found)
         empty = bool(outputs) and not any(output.strip() for output in outputs)
-        warnings = (f"all {len(outputs):,} dev outputs are empty: the model writes nothing yet",) if empty else ()
+        warnings = (f"all dev outputs are empty ({len(outputs):,}): the model writes nothing yet",) if empty else ()
         return Validation(metrics, tuple(found[:: -(-len(found) // EXAMPLES_SHOWN)]), details, warnings)
 
     return validate
@@ -164,7 +165,7 @@ def fresh_model(recipe: Recipe, sizes: dict[str, int], *, added: int = 1) -> Mod
         fits = model.max_length - added
         end = " and EOS" if added else ""
         raise ConfigError(
-            f"the model takes at most {fits} tokens{end}; set data.max_length={fits}, or more model.max_positions"
+            f"the model takes at most {counted(fits, 'token')}{end}; set data.max_length={fits}, or more model.max_positions"
         )
     return model
 
@@ -186,8 +187,9 @@ def make_loader(
     if left_out == len(dataset):
         raise too_long(most)
     if left_out:
-        counts = f"{left_out:,} of {len(dataset):,} examples have more than {most} tokens on a side"
-        listen(Noted(0, f"{counts} and are left out; raise data.max_length to keep them"))
+        counts = f"{left_out:,} of {counted(len(dataset), 'example')}"
+        more = f"more than {counted(most, 'token')} on a side"
+        listen(Noted(0, f"training leaves out {counts} with {more}; raise data.max_length to keep them"))
     task.check(dataset, model, listen)
     obstacle = why_not_packed(task, model, world)
     if obstacle and next(model.parameters()).is_cuda:

@@ -14,6 +14,7 @@ from regard.data.pair_store import PairStore
 from regard.decoding.translator import Translator
 from regard.errors import ConfigError, DataError
 from regard.explain.trace import Trace, attention_between, trace_translation
+from regard.messages import counted
 from regard.metrics import TEXT, histograms
 from regard.models.base import Model, NonAutoregressive, Seq2Seq
 from regard.storage.folder import Folder
@@ -100,8 +101,8 @@ class TranslationTask(Task[Tokenizers]):
         if count == len(dataset):
             raise DataError("every target is longer than this model can write for its source; raise model.places")
         if count:
-            text = f"{count:,} targets are longer than this model can write for their source: nothing is learned there"
-            listen(Noted(0, text))
+            targets = counted(count, "target")
+            listen(Noted(0, f"nothing is learned from {targets} longer than this model can write for the source"))
 
     def collate(self, columns: Columns, rows: Indices) -> Batch:
         return collate_pairs(columns, rows)

@@ -134,7 +134,9 @@ def named_folder(given: Path | str | None) -> Path | None:
 
 def data_folders(given: Path | str | None, recipe_folder: Path | None) -> list[Path]:
     """Return the folders to search for data files: the named one, that of the recipe, the working directory."""
-    return [folder for folder in (named_folder(given), recipe_folder, Path()) if folder is not None]
+    folders = [folder for folder in (named_folder(given), recipe_folder, Path()) if folder is not None]
+    # Each folder once, in the spelling that comes first.
+    return list({folder.resolve(): folder for folder in reversed(folders)}.values())[::-1]
 
 
 def find_file(name: str, folders: list[Path]) -> Path:
@@ -177,6 +179,8 @@ def _other_folders(data: DataConfig | None) -> tuple[str, ...]:
 
 def _missing_files(names: list[str], folders: list[Path], data: DataConfig | None = None) -> DataError:
     """Return the error that says which files are missing, where they were looked for, and where to get them."""
+    if all(Path(name).is_absolute() for name in names):
+        return DataError(f"there is no file {', '.join(map(repr, names))}")
     below = [*(Path(name).parent for name in names), *map(Path, _other_folders(data))]
     searched: dict[str, Path] = {}
     for place in (folder / one for folder in folders for one in below):

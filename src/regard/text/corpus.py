@@ -17,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from regard.errors import DataError
+from regard.messages import counted
 
 MAX_LINE_CHARS = 100_000
 # At most four bytes per character in UTF-8, a byte order mark, and the newline.
@@ -72,7 +73,7 @@ def _parallel_lines(source: Path, target: Path) -> Iterator[Pair]:
             more = number + sum(1 for _ in (targets if one is None else sources))
             counts = (number - 1, more) if one is None else (more, number - 1)
             raise DataError(
-                f"{source} has {counts[0]} lines but {target} has {counts[1]}; line N of one must translate "
+                f"{source} has {counted(counts[0], 'line')} but {target} has {counts[1]}; line N of one must translate "
                 "line N of the other, so find where they diverge"
             )
         yield Pair(one, other)
@@ -102,7 +103,9 @@ def _table_parser(path: Path) -> Callable[[str, str], Pair]:
 def _parse_tsv(line: str, where: str) -> Pair:
     columns = line.split("\t")
     if len(columns) != 2:
-        raise DataError(f"{where} has {len(columns)} columns; it needs 2, source and target, with one tab between them")
+        raise DataError(
+            f"{where} has {counted(len(columns), 'column')}; it needs 2, source and target, with one tab between them"
+        )
     return Pair(*columns)
 
 

@@ -13,6 +13,7 @@ from typing import Final, NoReturn
 import msgspec
 
 from regard.errors import CheckpointError, ConfigError, DataError
+from regard.messages import counted
 from regard.storage.folder import Folder
 
 UNK: Final = 0
@@ -82,7 +83,7 @@ def train_symbols(texts: Sequence[str], *, kind: str, size: int, coverage: float
     room = size - len(RESERVED)
     if kind == "char" and len(ranked) > room:
         raise ConfigError(
-            f"tokenizer.size is {size}, but the text has {len(ranked)} different characters; use at least "
+            f"tokenizer.size is {size}, but the text has {counted(len(ranked), 'different character')}; use at least "
             f"{len(ranked) + len(RESERVED)}, or a lower tokenizer.coverage"
         )
     return SymbolTokenizer(kind, [symbol for symbol, _ in ranked[:room]])

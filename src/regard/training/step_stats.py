@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.config import TrainConfig
 from regard.errors import TrainingError
+from regard.messages import counted
 from regard.run.folder import RunFolder
 from regard.training.events import Listener, Noted, Progress
 from regard.training.step import read
@@ -78,8 +79,9 @@ class StepStats:
         if counters.bad_steps >= self.config.max_bad_steps:
             where = self.run.write_batch(step, batches) if self.writes else "the run's folder"
             raise TrainingError(
-                f"{counters.bad_steps} steps in a row had a gradient that is not finite; the last checkpoint is kept: "
-                f"look at the batch in {where}, or begin a new run (--out) with a lower train.lr or train.clip_norm=1"
+                f"{counted(counters.bad_steps, 'step')} in a row had a gradient that is not finite; "
+                f"the last checkpoint is kept: look at the batch in {where}, "
+                "or begin a new run (--out) with a lower train.lr or train.clip_norm=1"
             )
 
     def report(self, counters: Counters, *, rate: float) -> None:

@@ -20,6 +20,7 @@ from regard.config import TrainConfig
 from regard.data.batch_sampler import Loader, Position
 from regard.data.packing import PackedLoader
 from regard.errors import TrainingError
+from regard.messages import counted
 from regard.models.base import Model
 from regard.nn.device import describe_machine, pick_precision
 from regard.run.checkpoint import Checkpoint, load_weights, model_weights, weight_shapes
@@ -204,7 +205,7 @@ class Trainer:
         parallel = "shards" if self.state.distributed.sharded else "copies"
         processes = [f"{self.world.size} processes with {parallel} of the model"] if self.world.size > 1 else []
         if self.device.type == "cpu":
-            return ", ".join(["cpu", f"{torch.get_num_threads()} threads", dtype, *processes])
+            return ", ".join(["cpu", counted(torch.get_num_threads(), "thread"), dtype, *processes])
         packed = "packed batches, our kernels" if isinstance(self.loader, PackedLoader) else "bucketed batches"
         return ", ".join([self.device.type, dtype, packed, *processes])
 
@@ -307,11 +308,15 @@ class Trainer:
         config, counters = self.config, self.counters
         if self._out_of_patience():
             self._save()
-            self.listen(Noted(counters.step, f"no better {config.metric} for {config.patience} validations; stopping"))
+            self.listen(
+                Noted(
+                    counters.step, f"no better {config.metric} for {counted(config.patience, 'validation')}; stopping"
+                )
+            )
         self.saver.wait()
         if 2 * counters.skipped > counters.step:
             raise TrainingError(
-                f"{counters.skipped:,} of {counters.step:,} steps had a gradient that is not finite and were skipped; "
+                f"{counters.skipped:,} of {counted(counters.step, 'step')} had a gradient that is not finite; "
                 "begin a new run (--out) with a lower train.lr, or with train.clip_norm=1"
             )
         current = self.state.weights()
