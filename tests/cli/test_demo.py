@@ -28,7 +28,7 @@ def folder(tmp_path_factory):
 def printed(folder):
     """The output of a demo that trains one step on a toy corpus, as lines."""
     train = api.train
-    scores = [api.Evaluation("test", 2000, "greedy", [Score("exact", 99.4, "")])]
+    scores = [api.Evaluation("test", 2000, "greedy", [Score("exact", 99.4, "")], "0" * 64)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(api, "train", lambda name, **options: train(name, overrides=TINY, **options))
         patch.setattr(api, "evaluate", lambda run: scores)

@@ -17,7 +17,7 @@ def test_pairs_that_are_too_long_are_counted_and_the_setting_is_named(tmp_path):
     regard.train(str(recipe), out=tmp_path / "run", overrides=TINY, listen=notes.append)
     texts = [note.text for note in notes if isinstance(note, Noted)]
     assert (
-        "2 of 3 examples have more than 3 tokens on a side and are left out; raise data.max_length to keep them"
+        "training leaves out 2 of 3 examples with more than 3 tokens on a side; raise data.max_length to keep them"
         in texts
     )
 

@@ -179,7 +179,7 @@ def test_each_searched_folder_is_named_once_as_the_user_typed_it(tmp_path, monke
     assert data_folders(None, Path("my.toml").parent) == [Path()]
     assert data_folders(tmp_path, Path("my.toml").parent) == [tmp_path]
     assert data_folders("../" + tmp_path.name, tmp_path) == [Path("..") / tmp_path.name]
-    with pytest.raises(DataError, match=r"^no file 'a.en' in '\.'; name the folder"):
+    with pytest.raises(DataError, match=r"^no file 'a.en' in '\.', plain or .gz; name the folder"):
         find_file("a.en", data_folders(None, Path("my.toml").parent))
 
 

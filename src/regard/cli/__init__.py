@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from regard import __version__
+import regard
 from regard.cli import bench, card, data, demo, distill, doctor, evaluate, export, look, report, serve, train, translate
 from regard.cli.terminal import Terminated, console, exit_on_signals, open_closed_streams, print_error, redirect_to_null
 from regard.errors import RegardError
@@ -27,7 +27,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"regard {__version__}")
+        print(f"regard {regard.__version__}")
         raise typer.Exit
 
 
