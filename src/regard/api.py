@@ -54,7 +54,7 @@ from regard.text.bitext import (
     without_folders,
 )
 from regard.text.corpus import read_pairs
-from regard.training.events import Event, Listener, Noted, Saved, Validated, log_entry
+from regard.training.events import Command, Event, Listener, Noted, Saved, Validated, log_entry
 from regard.training.saver import disk_error
 from regard.training.trainer import Trainer
 from regard.training.world import World, join, own_device
@@ -90,7 +90,7 @@ def train(
     listen = ProgressLines() if listen is None else listen
     own_folder, command = None, None
     if isinstance(recipe, str):
-        command = {"event": "command", "recipe": recipe, "overrides": list(overrides)}
+        command = Command(recipe, tuple(overrides))
         own_folder = recipe_folder(recipe)
         recipe = load_recipe(recipe, overrides, warn=warn)
     else:
@@ -121,9 +121,9 @@ def _train(
     world: World,
     *,
     changed: bool,
-    command: dict[str, Any] | None,
+    command: Command | None,
 ) -> TrainResult:
-    """Train a resolved recipe that has passed all checks. The log keeps `command`, which the card shows."""
+    """Train a resolved recipe that has passed all checks. `command` is None for a recipe made in Python."""
     begun = world.gather(run.exists)[0]
 
     def hear(event: Event) -> None:
@@ -177,10 +177,10 @@ def _train(
                 run.create(recipe, codec, corpus.fingerprint())
             elif changed:
                 run.change_recipe(recipe)
-            if command is not None:
-                run.log(command)
         world.wait()  # for the folder to be there
         logs = True
+        if command is not None:
+            hear(command)
         finished = trainer.fit()
         if world.writes:
             write_report(run)

@@ -188,8 +188,11 @@ def _missing_files(names: list[str], folders: list[Path], data: DataConfig | Non
         searched.setdefault(os.path.abspath(place), place)
     where = ", ".join(repr(str(place)) for place in searched.values())
     files = ", ".join(repr(Path(name).name) for name in names)
-    it, its, holds = ("it", "its", "holds it") if len(names) == 1 else ("them", "their", "holds them")
-    advice = f"name the folder that {holds} with --data or REGARD_DATA"
+    them = "it" if len(names) == 1 else "them"
+    advice = f"name the folder that holds {them} with --data or REGARD_DATA"
     if data is not None and data.origin:
-        advice = f"get {it} from {data.origin}, and name {its} folder with --data or REGARD_DATA"
+        example = Path(data.folders[0], Path(names[0]).name) if data.folders else Path(names[0])
+        advice = (
+            f"get {them} from {data.origin}, and name the folder that has {str(example)!r} with --data or REGARD_DATA"
+        )
     return DataError(f"no file {files} in {where}, plain or .gz; {advice}")

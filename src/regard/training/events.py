@@ -9,6 +9,14 @@ from typing import Any
 
 
 @dataclass(frozen=True)
+class Command:
+    """What `train` was called with; the card shows it."""
+
+    recipe: str  # a name or a file
+    overrides: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Started:
     """Training begins or resumes."""
 
@@ -80,14 +88,14 @@ class Noted:
     text: str
 
 
-Event = Started | Progress | Validated | Saved | Noted
+Event = Command | Started | Progress | Validated | Saved | Noted
 Listener = Callable[[Event], None]
 
 
 def log_entry(event: Event) -> dict[str, Any]:
     """Return an event as the run's log holds it, one JSON object per line."""
     match event:
-        case Progress() | Started():
+        case Command() | Progress() | Started():
             return {"event": type(event).__name__.lower(), **vars(event)}
         case Validated(step, metrics, examples, best, details):
             lines = [vars(example) for example in examples]
