@@ -231,14 +231,19 @@ def load_translator(
     int8: bool = False,
 ) -> Translator:
     """Return a translation run's model in use; refuse runs of other tasks, which `verb` cannot serve."""
-    task = _task_of_run(find_run(run))
-    if not isinstance(task, TranslationTask):
-        raise ConfigError(f"{run} is a {task.name} run, and {verb} is for translation; use regard evaluate, or look")
+    require_translation(run, verb)
     chooses = None if rescorer is None else _load_rescorer(rescorer, device)
     translator = load(run, device=device, warn=warn, int8=int8)
     assert isinstance(translator, Translator)
     translator.rescorer = chooses
     return translator
+
+
+def require_translation(run: Path | str, verb: str) -> None:
+    """Raise ConfigError for runs of other tasks, which `verb` cannot serve."""
+    task = _task_of_run(find_run(run))
+    if not isinstance(task, TranslationTask):
+        raise ConfigError(f"{run} is a {task.name} run, and {verb} is for translation; use regard evaluate, or look")
 
 
 def _load(run: Path | str, device: str) -> tuple[Model, Any, Task[Any]]:
@@ -306,7 +311,6 @@ def evaluate(
     recipe = task.recipe
     if options is not None and not task.searches:
         raise ConfigError(f"{run} is a {task.name} run, whose outputs are not searched for: leave out search options")
-    predictor = load(run, device=device, warn=warn, rescorer=rescorer, int8=int8)
     if (source is None) != (reference is None):
         raise ConfigError("give both --source and --reference, or neither to use the recipe's test sets")
     if source is not None and reference is not None:
@@ -320,6 +324,7 @@ def evaluate(
         }
     if not sets:
         raise DataError("the recipe names no test set; give --source and --reference")
+    predictor = load(run, device=device, warn=warn, rescorer=rescorer, int8=int8)
     results = []
     search = _describe_search(recipe.decode.with_given(options)) if task.searches else ""
     for name, pairs in sets.items():

@@ -69,7 +69,7 @@ class Bitext(Struct, frozen=True):
     """Where sentence pairs come from: two parallel files, one file of pairs, a built-in corpus, or a store of ids."""
 
     source: str | None = None  # a file with one source sentence per line, plain or gzip
-    target: str | None = None  # the translations, line by line
+    target: str | None = None  # the outputs, line by line
     pairs: str | None = None  # one .tsv or .jsonl file with both sides
     generate: str | None = None  # a built-in corpus: "dates/train", "copy/valid", ...
     # The output of `regard data prepare`, for training. The text it was made from may be named as well.
@@ -175,7 +175,7 @@ class TrainConfig(Struct, frozen=True):
     metric: str = "loss"  # a name in `metrics.METRICS`; decides which checkpoint is best
     patience: int = 0  # validations without improvement until training stops; 0: never
     validate_every: int = 0  # steps; 0: whenever a checkpoint is written
-    validate_pairs: int = 500  # dev pairs translated at each validation; the loss is computed on all
+    validate_pairs: int = 500  # dev examples predicted at each validation; the loss is computed on all
     checkpoint_every: int = 1000
     # "continue": train without saving, and try again at the next checkpoint. Version 0.1 called it "go on".
     disk_full: Literal["stop", "continue", "go on"] = "stop"

@@ -31,7 +31,7 @@ def printed(folder):
     scores = [api.Evaluation("test", 2000, "greedy", [Score("exact", 99.4, "")], "0" * 64)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(api, "train", lambda name, **options: train(name, overrides=TINY, **options))
-        patch.setattr(api, "evaluate", lambda run: scores)
+        patch.setattr(api, "evaluate", lambda run, **options: scores)
         patch.chdir(folder)
         result = CliRunner().invoke(app, ["demo"], env={"COLUMNS": "500"})
     assert result.exit_code == 0, result.output

@@ -1,6 +1,9 @@
 """What a run reports and decides before its first step."""
 
+import pytest
+
 import regard
+from regard.errors import DataError
 from regard.training.events import Noted
 
 TINY = [
@@ -32,3 +35,9 @@ def test_a_run_resumes_when_its_recipe_says_since_where_its_files_may_be(tmp_pat
     new = recipe.read_text().replace("[model]", 'origin = "example.org"\nfolders = ["."]\n[model]')
     recipe.write_text(new)
     assert regard.train(str(recipe), out=tmp_path / "run", overrides=settings).finished
+
+
+def test_a_dev_set_whose_examples_are_all_too_long_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"^every dev example has more than 2 tokens on a side; raise data.max_length"):
+        regard.train("copy", out=tmp_path / "run", overrides=[*TINY, "data.max_length=2"], listen=lambda event: None)
+    assert not (tmp_path / "run").exists()

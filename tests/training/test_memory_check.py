@@ -16,7 +16,7 @@ from regard.training import memory_check
 SMALL = ["model.width=32", "model.num_layers=1", "model.hidden=64", "model.num_heads=2", "train.steps=1"]
 MIB = 2**20
 LONGEST = memory_check.longest_sentences(
-    100, lambda length, count: make_batch([[3] * length] * count, [[3] * length] * count)
+    100, lambda length, count: make_batch([[3] * length] * count, [[3] * length] * count), added=1
 )
 
 

@@ -20,7 +20,7 @@ def look(
             show_default=False,
         ),
     ] = None,
-    sentence: Annotated[str | None, typer.Argument(help="The sentence to translate.", show_default=False)] = None,
+    sentence: Annotated[str | None, typer.Argument(help="The input text.", show_default=False)] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The file to write. Default: look.html.")] = None,
     svg: Annotated[bool, typer.Option("--svg", help="Draw one layer as an SVG picture for a paper.")] = False,
     png: Annotated[bool, typer.Option("--png", help="Draw one layer as a PNG picture.")] = False,
@@ -40,7 +40,7 @@ def look(
     mask: Annotated[bool, typer.Option("--mask", help="Draw attention masks.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
-    """Show how a sentence is translated: attention of every layer and head, token probabilities, alternatives.
+    """Show how a model computes one output: attention of every layer and head, token probabilities, alternatives.
 
     Writes one HTML file that opens in any browser without a network or a server.
 

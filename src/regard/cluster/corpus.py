@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from regard.api import require_translation
 from regard.cluster.formats import ParquetFormat, pick_format
 from regard.cluster.output import OutputFolder, OutputSettings, find_files, read_shards, scan_files, split_into_shards
 from regard.cluster.pool import ShardAttempt, WorkerPool, connected
@@ -83,6 +84,7 @@ def translate_corpus(
             f"shard_lines is {shard_lines} and workers is {workers}; use at least 1 line and at least 0 workers"
         )
     require("ray", extra="ray")
+    require_translation(run, "translate")
     recipe = find_run(run).recipe()
     options = recipe.decode.with_given(options)
     if options.nbest > 1:

@@ -41,6 +41,8 @@ class Column:
     def from_arrays(cls, examples: Sequence[Values]) -> Column:
         """Return a column of these arrays, each [length] or [length, width], copied."""
         lengths = np.array([len(example) for example in examples], dtype=np.int64)
+        if not examples:
+            return cls(np.zeros(0, dtype=np.int32), _offsets(lengths))
         return cls(np.concatenate(list(examples)), _offsets(lengths))
 
     @classmethod

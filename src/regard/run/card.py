@@ -82,7 +82,7 @@ def as_markdown(card: Mapping[str, Any]) -> str:
     facts = [
         ("weights", f"{card['weights']}, {card['parameters']:,} parameters"),
         ("training", f"{counted(card['steps'], 'step')}, seed {card['seed']}, {card['training_seconds']:,.0f} s"),
-        ("speed", f"{speed:,} target tokens per second" if speed else "unknown"),
+        ("speed", f"{speed:,} labels per second" if speed else "unknown"),
         ("hardware", ", ".join(part for part in (machine.get("device"), card["how"]) if part) or "unknown"),
         ("versions", ", ".join(f"{name} {machine[name]}" for name in ("regard", "torch", "python") if name in machine)),
         *((f"{name} data", _describe(part)) for name, part in corpus.items()),

@@ -4,7 +4,7 @@ runs/NAME/
   recipe.toml                 the resolved recipe
   corpus.json                 sizes and hashes of the text
   manifest.json               sizes and hashes of recipe, corpus, card and report
-  tokenizer/                  vocabularies, manifest.json
+  tokenizer/                  the task's codec (vocabularies, labels), manifest.json
   log.jsonl                   one event per line
   checkpoints/step-00000500/  weights.safetensors, training.safetensors, counters.json, manifest.json
   final/                      weights.safetensors, counters.json, manifest.json; exists when training has finished

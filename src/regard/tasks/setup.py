@@ -18,7 +18,7 @@ from regard.data.batch import Batch
 from regard.data.batch_sampler import Loader, in_order, too_long
 from regard.data.columns import Columns, Dataset
 from regard.data.packing import PackedLoader
-from regard.errors import ConfigError, did_you_mean
+from regard.errors import ConfigError, DataError, did_you_mean
 from regard.messages import counted
 from regard.metrics import deciding_metric, score_all
 from regard.models import build_model, model_config
@@ -53,7 +53,12 @@ def make_validator(
     score_all([reference], [reference], recipe.evaluate, compares=task.compares)
     columns = extras(task.encode(examples, codec))
     budget, most = recipe.train.budget, recipe.data.max_length
-    batches = in_order(columns, task.collate, added=task.added, budget=budget, max_length=most)[mine]
+    batches = in_order(columns, task.collate, added=task.added, budget=budget, max_length=most)
+    if not batches:
+        raise DataError(
+            f"every dev example has more than {counted(most, 'token')} on a side; raise data.max_length to keep them"
+        )
+    batches = batches[mine]
     shown = examples[: recipe.train.validate_pairs]
     inputs, references = [pair.source for pair in shown], [pair.target for pair in shown]
     precision = pick_precision(recipe.train.precision, device)
@@ -235,7 +240,9 @@ def choose_budget(
     """Return the recipe with a token budget that fits every process: the one it names, or the largest that fits."""
     recipe, probe = task.recipe, partial(task.probe, codec)
     precision, totals = pick_precision(recipe.train.precision, world.device), dataset.upto(recipe.data.max_length)
-    batch_of, most = longest_sentences(totals.longest, probe), max(totals.tokens) + totals.examples
+    added = max(task.added)
+    batch_of = longest_sentences(totals.longest, probe, added=added)
+    most = max(totals.tokens) + added * totals.examples
     if model.similar_lengths and not why_not_packed(task, model, world):
         # Rectangles are equally large for a small corpus.
         batch_of, most = rectangles(dataset, recipe.data.max_length, probe), sys.maxsize

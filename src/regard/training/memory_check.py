@@ -29,12 +29,15 @@ MakeBatch = Callable[[int], Batch]  # a batch for a token budget
 Probe = Callable[[int, int], Batch]  # (length, count): a batch of `count` examples of this length
 
 
-def longest_sentences(max_length: int, probe: Probe) -> MakeBatch:
-    """Return a function that makes batches of the longest sentences, which take the most memory where attention pads."""
+def longest_sentences(max_length: int, probe: Probe, *, added: int) -> MakeBatch:
+    """Return a function that makes batches of the longest sentences, which take the most memory where attention pads.
+
+    `added` is the number of tokens that a batch adds to a sentence.
+    """
 
     def batch_of(budget: int) -> Batch:
-        length = min(max_length, max(budget - 1, 1))
-        return probe(length, max(1, budget // (length + 1)))
+        length = min(max_length, max(budget - added, 1))
+        return probe(length, max(1, budget // (length + added)))
 
     return batch_of
 
