@@ -16,7 +16,9 @@ COMMAND = re.compile(r'(?:echo "(?P<text>[^"]*)" \| )?(?P<program>.*regard) (?P<
 def run_printed(command: str, *, cwd: Path) -> None:
     """Run a command in this process, because importing torch again takes seconds. What it pipes is read from a file."""
     found = COMMAND.fullmatch(command)
-    assert found is not None and found["program"] == command_name(), command
+    # The path of the program is relative to the folder in which it is printed.
+    with contextlib.chdir(cwd):
+        assert found is not None and found["program"] == command_name(), command
     arguments = shlex.split(found["arguments"])
     if found["text"]:
         (cwd / "piped.txt").write_text(found["text"] + "\n")

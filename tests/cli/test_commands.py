@@ -1,8 +1,11 @@
 """The commands as a user types them, each in its own process."""
 
+import contextlib
 import json
 import os
+import pty
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -118,6 +121,51 @@ def test_a_warning_about_an_n_best_list_gives_the_number_that_the_list_has(copie
     assert regard("translate", "run", cwd=copied, text=lines).stderr == f"warning: line 3 {sentence}\n"
     help = " ".join(regard("translate", "--help", cwd=copied).stdout.replace("│", " ").split())
     assert "lines count from 0, as in Moses" in help
+
+
+TRANSLATE = [sys.executable, "-c", "from regard.cli import main; main()", "translate", "run"]
+
+
+def test_a_line_is_translated_while_the_writer_is_still_there(copied):
+    """The process reads from a pipe to which one line is written at a time."""
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(TRANSLATE, cwd=copied, bufsize=0, **pipes) as process:
+        try:
+            outputs = []
+            for line in (b"a b c\n", b"d\n\n", b"b b\n"):
+                process.stdin.write(line)
+                for _ in range(line.count(b"\n")):
+                    ready, _, _ = select.select([process.stdout], [], [], 60)
+                    assert ready, "the line is not translated until more arrive"
+                    outputs.append(process.stdout.readline())
+            process.stdin.close()
+            assert process.wait(60) == 0 and process.stderr.read() == b""
+        finally:
+            process.kill()
+    expected = regard("translate", "run", cwd=copied, text="a b c\nd\n\nb b\n").stdout
+    assert b"".join(outputs).decode() == expected
+
+
+@pytest.mark.parametrize("redirected", [False, True])
+def test_a_terminal_shows_the_progress_on_a_file_and_the_output_is_complete(copied, redirected):
+    (copied / "many.txt").write_text("a b c\n" * 50)
+    ours, its = pty.openpty()
+    with (copied / "many.txt").open("rb") as file, (copied / "out.txt").open("wb") as out:
+        command = TRANSLATE if redirected else [*TRANSLATE, "many.txt"]
+        source = file if redirected else subprocess.DEVNULL
+        environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
+        done = subprocess.run(command, cwd=copied, stdin=source, stdout=out, stderr=its, env=environment, timeout=120)
+    os.close(its)
+    shown = b""
+    with contextlib.suppress(OSError):  # the end of a pty
+        while chunk := os.read(ours, 65536):
+            shown += chunk
+    os.close(ours)
+    assert done.returncode == 0
+    assert b"50/50 lines" in shown and b"lines/s" in shown and b"left" in shown
+    assert len((copied / "out.txt").read_text().splitlines()) == 50
+    quiet = regard("translate", "run", "many.txt", cwd=copied)
+    assert quiet.stderr == "", "a short translation without a terminal prints nothing"
 
 
 @pytest.mark.slow

@@ -212,3 +212,37 @@ def test_a_terminal_gets_a_panel_and_a_pipe_gets_lines(console, monkeypatch):
     assert isinstance(make_display(), LiveDisplay)
     monkeypatch.setattr(display, "console", Console(file=io.StringIO()))
     assert isinstance(make_display(), PlainDisplay)
+
+
+# The progress of a translation
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "seconds", "text"),
+    [
+        (50, 200, 10.0, "50/200 lines  5 lines/s  0:30 left"),
+        (200, 200, 10.0, "200/200 lines  20 lines/s  0:00 left"),
+        (0, 200, 0.0, "0/200 lines  0 lines/s"),
+        (4096, None, 2.0, "4,096 lines  2,048 lines/s"),
+    ],
+)
+def test_lines_are_described_with_their_rate_and_the_time_left(done, total, seconds, text):
+    assert display.describe_lines(done, total, seconds).startswith(text)
+
+
+def test_a_status_without_a_terminal_is_a_line_from_time_to_time(monkeypatch, capsys):
+    now = [100.0]
+    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    with display.LineProgress(40) as progress:
+        for passed in (1.0, 3.0, 1.5, 1.0, 4.5):  # the third and the last are more than five seconds after a line
+            now[0] += passed
+            progress(8)
+    assert capsys.readouterr().err == "24/40 lines  4 lines/s  0:04 left\n40/40 lines  4 lines/s  0:00 left\n"
+
+
+def test_a_status_on_a_terminal_leaves_standard_output_alone(console, capsys):
+    with display.LineProgress(8) as progress:
+        progress(4)
+        print("a translation")
+    assert capsys.readouterr().out == "a translation\n"
+    assert "4/8 lines" in console.export_text()

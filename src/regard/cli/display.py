@@ -1,20 +1,25 @@
-"""Listeners of training: a live panel on a terminal, plain lines elsewhere, and curves for TensorBoard."""
+"""Listeners of training: a live panel on a terminal, plain lines elsewhere, and curves for TensorBoard; other progress."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
 from regard.cli.terminal import console, format_duration, print_message, printable
 from regard.errors import require
+from regard.messages import counted
 from regard.progress import ProgressLines, describe_metrics, started_line, time_left
 from regard.training.events import Event, Noted, Progress, Saved, Started, Validated
+
+LINE_SECONDS = 5.0  # between two lines of a status without a terminal
 
 
 class PlainDisplay(ProgressLines):
@@ -92,6 +97,63 @@ class LiveDisplay:
             )
             table.add_row(mark, Text(printable(example.source), overflow="ellipsis", no_wrap=True), Text("→"), output)
         return table
+
+
+class StatusLine:
+    """One line on stderr that changes: on a terminal in place, elsewhere printed every few seconds.
+
+    Use it as a context. Without a terminal the first line is printed after `first_after` seconds.
+    """
+
+    def __init__(self, text: str = "", *, first_after: float = 0.0) -> None:
+        self.spinner = Spinner("dots", Text(printable(text)))
+        # Standard output is for data, and must not be redirected to the terminal.
+        self.live = Live(self.spinner, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
+        self.next_line = time.monotonic() + first_after
+
+    def __enter__(self) -> StatusLine:
+        if console.is_terminal:
+            self.live.start()
+        return self
+
+    def __exit__(self, *exit_details: object) -> None:
+        self.live.stop()
+
+    def show(self, text: str, *, last: bool = False) -> None:
+        """Show the text; without a terminal, print it if it is the last one or its time has come."""
+        if console.is_terminal:
+            self.spinner.update(text=Text(printable(text)))
+        elif last or time.monotonic() >= self.next_line:
+            self.next_line = time.monotonic() + LINE_SECONDS
+            print_message(text)
+
+
+def describe_lines(done: int, total: int | None, seconds: float) -> str:
+    """Return how many lines are done, the rate, and the time left if the total is known."""
+    rate = done / max(seconds, 1e-9)
+    if total is None:
+        return f"{counted(done, 'line')}  {rate:,.0f} lines/s"
+    left = format_duration((total - done) / max(rate, 1e-9))
+    return f"{done:,}/{counted(total, 'line')}  {rate:,.0f} lines/s  {left} left"
+
+
+class LineProgress:
+    """Shows how many lines have been translated. Use it as a context, and call it with the number of further lines."""
+
+    def __init__(self, total: int | None) -> None:
+        self.total, self.done, self.started = total, 0, time.monotonic()
+        self.status = StatusLine("translating ...", first_after=LINE_SECONDS)
+
+    def __enter__(self) -> LineProgress:
+        self.status.__enter__()
+        return self
+
+    def __exit__(self, *exit_details: object) -> None:
+        self.status.__exit__(*exit_details)
+
+    def __call__(self, count: int) -> None:
+        self.done += count
+        self.status.show(describe_lines(self.done, self.total, time.monotonic() - self.started))
 
 
 def make_display() -> LiveDisplay | PlainDisplay:

@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import shlex
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from regard.cli.terminal import (
-    Terminated,
-    command_name,
-    console,
-    format_duration,
-    print_message,
-    print_warning,
-    printable,
-)
+from regard.cli.terminal import Terminated, command_name, print_message, print_warning
 from regard.config import SearchOptions
 from regard.errors import ConfigError
 from regard.messages import counted
-
-LINE_SECONDS = 5.0  # between two lines of progress without a terminal
 
 
 def refuse_without_ray(**given: object) -> None:
@@ -62,41 +52,31 @@ def translate_with_ray(run: Path, source: str, output: Path | None, search: dict
 
 
 class RayDisplay:
-    """Shows lines, rate and time left: on a terminal one line that is updated, elsewhere one line every few seconds."""
+    """Shows workers, lines, rate and time left."""
 
     def __init__(self) -> None:
-        self.status = console.status("reading the text and connecting to the cluster ...")
+        from regard.cli.display import StatusLine
+
+        self.status = StatusLine("reading the text and connecting to the cluster ...")
         self.workers = 0
-        self.last_line = 0.0
 
     def __enter__(self) -> RayDisplay:
-        if console.is_terminal:
-            self.status.start()
+        self.status.__enter__()
         return self
 
     def __exit__(self, *exit_details: object) -> None:
-        self.status.stop()
+        self.status.__exit__(*exit_details)
 
     def __call__(self, event: Any) -> None:
+        from regard.cli.display import describe_lines
         from regard.cluster.corpus import ShardDone, WorkerReady
 
         if isinstance(event, WorkerReady):
             self.workers += 1
-            self._show(f"worker {self.workers} is ready: process {event.process} on {event.machine}")
+            self.status.show(f"worker {self.workers} is ready: process {event.process} on {event.machine}")
         elif isinstance(event, ShardDone):
-            rate = event.translated / max(event.seconds, 1e-9)
-            total = event.translated + event.left
-            left = format_duration(event.left / rate)
-            self._show(
-                f"{event.translated:,}/{counted(total, 'line')}  {rate:,.0f} lines/s  {left} left", last=not event.left
-            )
-
-    def _show(self, text: str, *, last: bool = False) -> None:
-        if console.is_terminal:
-            self.status.update(escape(printable(text)))
-        elif last or time.monotonic() - self.last_line >= LINE_SECONDS:
-            self.last_line = time.monotonic()
-            print_message(text)
+            text = describe_lines(event.translated, event.translated + event.left, event.seconds)
+            self.status.show(text, last=not event.left)
 
 
 def translate(
@@ -151,6 +131,8 @@ def translate(
 ) -> None:
     """Translate text line by line: line N of the output is the translation of line N. Empty lines stay empty.
 
+    Lines from a pipe are translated as they arrive. On a file, progress is shown unless the output goes to a terminal.
+
     Examples:
 
       echo "Wo ist der Bahnhof?" | regard translate de-en
@@ -188,19 +170,39 @@ def translate(
     first, warn = (1, print_warning) if nbest == 1 else (0, _warn_of_list)
     translator.warn = warn
     options = translator.options.replace(**search)
-    for number, found in enumerate(translator.stream(_lines(file), options=options, first=first), start=first):
-        for one in found[:nbest]:
-            print(one.text if nbest == 1 else f"{number} ||| {one.text} ||| {one.score:.4f}")
-        sys.stdout.flush()
+    with _progress(file) as progress:
+        for block in _blocks(file):
+            for found in translator.stream(block, options=options, first=first, on_ready=progress):
+                for one in found[:nbest]:
+                    print(one.text if nbest == 1 else f"{first} ||| {one.text} ||| {one.score:.4f}")
+                first += 1
+            sys.stdout.flush()
 
 
 def _warn_of_list(text: str) -> None:
     print_warning(f"{text} (counted from 0, as in the list)")
 
 
-def _lines(file: str) -> Iterator[str]:
-    from regard.text.corpus import decode_lines, stream_lines
+def _blocks(file: str) -> Iterator[list[str]]:
+    """Yield the lines of the input in blocks that are translated together."""
+    from regard.decoding.translator import READ_AHEAD
+    from regard.text.arriving_lines import read_blocks
+    from regard.text.corpus import stream_lines
 
     if file == "-":
-        return decode_lines(sys.stdin.buffer, "standard input")  # type: ignore[arg-type]
-    return stream_lines(Path(file))
+        yield from read_blocks(sys.stdin.buffer, "standard input", most=READ_AHEAD)  # type: ignore[arg-type]
+        return
+    lines = stream_lines(Path(file))
+    while block := list(islice(lines, READ_AHEAD)):
+        yield block
+
+
+def _progress(file: str) -> AbstractContextManager[Callable[[int], None]]:
+    """Return what shows the progress on a file. On a terminal translations do, and the end of a pipe is not known."""
+    from regard.cli.display import LineProgress
+    from regard.text.arriving_lines import count_file_lines, count_lines
+
+    if sys.stdout.isatty():
+        return nullcontext(lambda count: None)
+    total = count_lines(sys.stdin.buffer) if file == "-" else count_file_lines(Path(file))  # type: ignore[arg-type]
+    return nullcontext(lambda count: None) if total is None else LineProgress(total)

@@ -36,7 +36,7 @@ def search(
     An output begins with its sentence's prefix, where prefixes are given. `check` is called before every step.
     """
     results = search_each(model, source, options=options, prefixes=prefixes, check=check)
-    found = {sentence: best for some in results for sentence, best in some}
+    found = {sentence: best for some in results for sentence, best in refuse_not_finite(some)}
     return [found[sentence] for sentence in range(len(found))]
 
 
@@ -96,9 +96,14 @@ def search_all(
     `check` is called before every step, then by several threads.
     """
     for number, results in _search_all(model, sources, options, check):
-        if any(not best or math.isnan(best[0].score) for _, best in results):
-            raise DecodeError("the model's scores are not finite; its weights are damaged, or it has diverged")
-        yield number, results
+        yield number, refuse_not_finite(results)
+
+
+def refuse_not_finite(results: SearchResults) -> SearchResults:
+    """Return the results. Raise DecodeError if a sentence has none, or one without a score."""
+    if any(not best or math.isnan(best[0].score) for _, best in results):
+        raise DecodeError("the model's scores are not finite; its weights are damaged, or it has diverged")
+    return results
 
 
 def _search_all(

@@ -75,17 +75,26 @@ class Translator:
         return self.translate(inputs, options=options)
 
     def stream(
-        self, texts: Iterable[str], *, options: SearchOptions | None = None, first: int = 1
+        self,
+        texts: Iterable[str],
+        *,
+        options: SearchOptions | None = None,
+        first: int = 1,
+        on_ready: Callable[[int], None] = lambda count: None,
     ) -> Iterator[list[Translation]]:
         """Yield the `nbest` best translations of each text, in order. An empty text has an empty translation.
 
-        `first` is the line number of the first text in warnings.
+        `first` is the line number of the first text in warnings. `on_ready` is called with the number of texts that have
+        been translated since the last call, before they are yielded.
         """
         refuse_no_list(texts, call="stream()")
         lines = iter(texts)
         while chunk := list(islice(lines, READ_AHEAD)):
             refuse_other_types(chunk, first=first)
-            found = {number: best for some in self.each(chunk, options=options, first=first) for number, best in some}
+            found: dict[int, list[Translation]] = {}
+            for some in self.each(chunk, options=options, first=first):
+                found.update(some)
+                on_ready(len(some))
             yield from (found[number] for number in range(len(chunk)))
             first += len(chunk)
 

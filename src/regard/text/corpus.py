@@ -10,7 +10,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -145,9 +145,21 @@ def stream_lines(path: Path) -> Iterator[str]:
 
 def decode_lines(file: io.BufferedReader, name: str) -> Iterator[str]:
     """Yield the lines of an open file or pipe, plain or gzip. `name` is used in error messages."""
+    return chain.from_iterable(decode_blocks(file, name))
+
+
+def unpacked(file: io.BufferedReader) -> io.BufferedIOBase:
+    """Return the file, or if it is gzip, a stream of its content."""
     # Detect gzip by its content: file names can be wrong, and a pipe cannot be read twice.
-    packed = file.peek(2)[:2] == _GZIP_MAGIC
-    stream: io.BufferedIOBase = gzip.GzipFile(fileobj=file) if packed else file
+    return gzip.GzipFile(fileobj=file) if file.peek(2)[:2] == _GZIP_MAGIC else file
+
+
+def decode_blocks(file: io.BufferedReader, name: str) -> Iterator[Iterator[str]]:
+    """Yield the lines of an open file or pipe in the blocks in which they are read; see `decode_lines`.
+
+    Consume each block before the next. A block may be empty.
+    """
+    stream = unpacked(file)
     number, rest = 0, b""
     try:
         # read1 returns what is available, so that lines typed into a pipe are processed at once.
@@ -155,9 +167,8 @@ def decode_lines(file: io.BufferedReader, name: str) -> Iterator[str]:
             block = rest + block
             end = block.rfind(b"\n") + 1
             complete = block[:end].removeprefix(_BYTE_ORDER_MARK) if number == 0 else block[:end]
-            for line in _decode_block(complete, number, name):
-                number += 1
-                yield line
+            yield _decode_block(complete, number, name)
+            number += complete.count(b"\n")
             rest = block[end:]
             if len(rest) >= _MAX_LINE_BYTES:
                 # Raises the error that explains what is wrong with this line.
@@ -166,7 +177,7 @@ def decode_lines(file: io.BufferedReader, name: str) -> Iterator[str]:
             # A file with only a byte order mark is empty.
             rest = rest.removeprefix(_BYTE_ORDER_MARK)
         if rest:
-            yield _text(rest, stream, f"line {number + 1} of {name}")
+            yield iter([_text(rest, stream, f"line {number + 1} of {name}")])
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{name} is a damaged gzip file after line {number} ({error}); copy it again") from error
 

@@ -1,0 +1,83 @@
+"""Lines of a file or pipe in blocks: full ones while lines are plentiful, smaller ones while they arrive slowly."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import select
+import stat
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from regard.text.corpus import decode_blocks, unpacked
+
+QUIET_SECONDS = 0.1  # without more input until a block ends
+LONGEST_SECONDS = 0.5  # from the first line of a block until it ends
+
+
+def read_blocks(file: io.BufferedReader, name: str, *, most: int) -> Iterator[list[str]]:
+    """Yield the lines in blocks of `most` lines. Lines that have arrived are a block if no more follow for a moment.
+
+    `name` is used in error messages.
+    """
+    block: list[str] = []
+    ends = 0.0
+    for lines in decode_blocks(file, name):
+        if not block:
+            ends = time.monotonic() + LONGEST_SECONDS
+        block += lines
+        while len(block) >= most:
+            yield block[:most]
+            block, ends = block[most:], time.monotonic() + LONGEST_SECONDS
+        left = ends - time.monotonic()
+        if block and (left <= 0 or not _is_readable(file, min(left, QUIET_SECONDS))):
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _is_readable(file: io.BufferedReader, seconds: float) -> bool:
+    """Wait for input, or its end, for at most these seconds. What has no descriptor is always readable."""
+    try:
+        descriptor = file.fileno()
+    except OSError:
+        return True
+    return bool(select.select([descriptor], [], [], seconds)[0])
+
+
+def count_lines(file: io.BufferedReader) -> int | None:
+    """Return the number of lines from the position of a file on, plain or gzip, and leave the position as it is.
+
+    Return None for what cannot be read twice, such as a pipe, and for what is damaged.
+    """
+    try:
+        regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    except OSError:
+        return None
+    if not regular:
+        return None
+    start = file.tell()
+    try:
+        stream, count, last = unpacked(file), 0, b"\n"
+        while block := stream.read1(2**18):
+            count, last = count + block.count(b"\n"), block[-1:]
+        return count + (last != b"\n")
+    except (OSError, EOFError, zlib.error, gzip.BadGzipFile):
+        return None
+    finally:
+        file.seek(start)
+
+
+def count_file_lines(path: Path) -> int | None:
+    """Return the number of lines of a file by its name, as `count_lines` does. A pipe is not opened."""
+    if not path.is_file():
+        return None
+    try:
+        with path.open("rb") as file:
+            return count_lines(file)
+    except OSError:
+        return None
