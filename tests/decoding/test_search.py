@@ -201,9 +201,8 @@ def test_no_output_ends_before_its_fewest_tokens_whichever_column_ends_it():
         assert all(len(best[0].ids) >= 3 and 0 not in best[0].ids for best in found)
 
 
-@pytest.mark.parametrize("beam", [1, 4])
-def test_scores_that_are_not_finite_are_refused_in_one_sentence(tiny, beam):
+def test_scores_that_are_not_finite_are_refused_in_one_sentence(tiny):
     with torch.no_grad():
         tiny.decoder[0].attention.project.weight.fill_(float("inf"))
     with pytest.raises(DecodeError, match=r"^the model's scores are not finite; its weights are damaged"):
-        search(tiny, Ragged.from_lists([SOURCE]), options=SearchOptions(beam=beam, scores=True))
+        search(tiny, Ragged.from_lists([SOURCE]), options=SearchOptions(beam=4))
