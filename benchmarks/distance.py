@@ -61,7 +61,7 @@ def accuracy(outputs: list[str], references: list[str]) -> float:
 
 
 def run_family(family: Family, folder: Path, steps: int, lengths: list[int]) -> dict[str, Any]:
-    from regard import api
+    from regard import api, loading
 
     overrides = [
         *family.overrides.split(),
@@ -72,7 +72,7 @@ def run_family(family: Family, folder: Path, steps: int, lengths: list[int]) -> 
     ]  # fmt: skip
     run = folder / "run" / family.name.replace(" ", "-")
     api.train("copy", out=run, overrides=overrides)
-    translator = api.load(run)
+    translator = loading.load(run)
     options = translator.config.replace(beam=1, max_extra=10)
     scores = {}
     for length in lengths:

@@ -15,7 +15,7 @@ from typing import Any
 import studies
 from harness import say
 from machine import machine_seconds, process_seconds
-from regard import api
+from regard import loading
 from regard.decoding.translator import Translator
 from regard.run.folder import RunFolder
 from regard.text.bitext import load_bitext
@@ -26,14 +26,14 @@ SIZES = {1: 100, 64: 512}  # sentences per call: sentences in all
 def ways(run: Path, rescorer: Path, device: str) -> dict[str, tuple[Translator, dict[str, int]]]:
     """Return the variants of a run to measure, by name: a translator and search options each."""
     config = RunFolder(run).recipe()
-    kind, translator = config.model["kind"], api.load(run, device=device)
+    kind, translator = config.model["kind"], loading.load(run, device=device)
     if not translator.model.non_autoregressive:
         return {f"{kind}, greedy": (translator, {"beam": 1}), f"{kind}, beam 4": (translator, {"beam": 4})}
     if kind == "cmlm":
         return {f"{kind}, {n} iterations": (translator, {"beam": 5, "iterations": n}) for n in (4, 10)}
     found = {f"{kind}, argmax": (translator, {"beam": 1})}
     if kind == "nat":
-        judged = api.load(run, device=device, rescorer=rescorer)
+        judged = loading.load(run, device=device, rescorer=rescorer)
         found[f"{kind}, 10 candidates, judged"] = (judged, {"beam": 10})
     return found
 

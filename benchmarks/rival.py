@@ -157,10 +157,10 @@ def speed(task: Task) -> dict[str, Any]:
 
 
 def _loaded(task: Task) -> Any:
-    from regard import api
+    from regard import loading
 
     judge = task.work / "run-Transformer-1" if task.rival.judged else None
-    return api.load(task.run, rescorer=judge)
+    return loading.load(task.run, rescorer=judge)
 
 
 def _speed(translator: Any, sources: Sequence[str], size: int, beam: int) -> float:

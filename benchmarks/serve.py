@@ -21,7 +21,7 @@ from typing import Any
 import studies
 from harness import say
 from machine import machine_seconds
-from regard import api
+from regard import loading
 from regard.serve.worker import split_sentences
 from regard.text.corpus import stream_lines
 
@@ -31,7 +31,7 @@ class InOneGo:
 
     def __init__(self, beam: int | None) -> None:
 
-        self.translator = api.load("de-en", device="cpu")
+        self.translator = loading.load("de-en", device="cpu")
         self.options = self.translator.config.replace(beam=beam)
 
     def __call__(self, sentences: list[str]) -> tuple[list[str], float]:

@@ -95,7 +95,7 @@ def draw_lines(
 
 
 def _worker(recipe: str, data: str, beam: int, overrides: Sequence[str]) -> dict[str, Any]:
-    from regard import api
+    from regard import api, loading
     from regard.metrics import METRICS
     from regard.text.bitext import load_bitext
     from regard.training.events import Progress, Validated
@@ -112,7 +112,7 @@ def _worker(recipe: str, data: str, beam: int, overrides: Sequence[str]) -> dict
     with tempfile.TemporaryDirectory() as folder:
         run = api.train(recipe, out=Path(folder) / "run", overrides=overrides, data=data, listen=listen).run
         config = run.recipe()
-        translator = api.load(run.path)
+        translator = loading.load(run.path)
         pairs = load_bitext(config.data.valid, folders=[Path(data)])
         outputs = translator.translate([pair.source for pair in pairs], options=config.decode.replace(beam=beam))
         bleu = METRICS.get("bleu", where="metric").score(outputs, [pair.target for pair in pairs], config.evaluate)

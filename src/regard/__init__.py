@@ -40,12 +40,6 @@ if TYPE_CHECKING:
         export as export,
     )
     from regard.api import (
-        load as load,
-    )
-    from regard.api import (
-        load_model as load_model,
-    )
-    from regard.api import (
         look as look,
     )
     from regard.api import (
@@ -69,6 +63,8 @@ if TYPE_CHECKING:
     from regard.data.ragged import Ragged as Ragged
     from regard.decoding.search import search as search
     from regard.decoding.translator import Translator as Translator
+    from regard.loading import load as load
+    from regard.loading import load_model as load_model
     from regard.metrics import Metric as Metric
     from regard.metrics import register_metric as register_metric
     from regard.models import Family as Family
@@ -100,7 +96,7 @@ __version__ = "0.1.0"
 
 # Public names, by the module that defines them.
 _PUBLIC = {
-    "regard.api": ("card", "evaluate", "export", "load", "load_model", "look", "train"),
+    "regard.api": ("card", "evaluate", "export", "look", "train"),
     "regard.config": ("EvaluateConfig", "SearchOptions", "Struct", "TrainConfig"),
     "regard.data.batch": ("Batch", "collate_pairs", "gathered", "make_batch"),
     "regard.data.batch_sampler": ("Loader", "Position"),
@@ -108,6 +104,7 @@ _PUBLIC = {
     "regard.data.ragged": ("Layout", "Ragged"),
     "regard.decoding.search": ("search",),
     "regard.decoding.translator": ("Translator",),
+    "regard.loading": ("load", "load_model"),
     "regard.metrics": ("Metric", "register_metric"),
     "regard.models": ("Family", "register_model"),
     "regard.models.base": ("Model", "make_config"),

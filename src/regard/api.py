@@ -6,33 +6,26 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from regard import kernels
 from regard.config import Recipe, SearchOptions
 from regard.data.columns import Columns
-from regard.decoding.cuda_graph_model import with_cuda_graphs
-from regard.decoding.rescorer import Rescorer
-from regard.decoding.translator import Translator
-from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
+from regard.errors import ConfigError, DataError, DecodeError
 from regard.explain.report import write_report
 from regard.explain.trace import Trace
+from regard.loading import checked_weights, load, task_of_run
 from regard.messages import warn_caller
 from regard.metrics import Score, deciding_metric, score_all
-from regard.models import build_model, expected_shapes
-from regard.models.base import Model, Seq2Seq, TextSeq2Seq
 from regard.nn.device import pick_device, pick_precision, use_device, use_threads
-from regard.nn.linear import refuse_without_int8
 from regard.progress import ProgressLines
 from regard.recipe_files import load_recipe, recipe_folder, warn_of_long_warmup
 from regard.run.card import make_card, write_card
-from regard.run.checkpoint import Checkpoint, load_weights
-from regard.run.folder import CARD_JSON, CARD_PAGE, RECIPE, RunFolder, find_run
+from regard.run.finding import find_run
+from regard.run.folder import CARD_JSON, CARD_PAGE, RunFolder
 from regard.run.tensor_file import WeightKind
 from regard.tasks import task_of
-from regard.tasks.base import Predictor, Task
 from regard.tasks.setup import (
     choose_budget,
     fresh_model,
@@ -43,7 +36,6 @@ from regard.tasks.setup import (
     share_codec,
     try_one_example,
 )
-from regard.tasks.translation import TranslationTask
 from regard.text.bitext import (
     anchor,
     data_folders,
@@ -187,102 +179,6 @@ def _train(
         return TrainResult(run, finished=finished, trained=True)
 
 
-def load_model(run: Path | str, *, device: str = "auto") -> Model:
-    """Return a run's model as a plain module, in evaluation mode: trainable, and not laid out for search."""
-    return _load(run, device)[0]
-
-
-def load(
-    run: Path | str,
-    *,
-    device: str = "auto",
-    warn: Callable[[str], None] = warn_caller,
-    rescorer: Path | str | None = None,
-    int8: bool = False,
-) -> Predictor:
-    """Return a predictor for a run: its final weights, or the newest checkpoint while training lasts.
-
-    A checkpoint folder, RUN/checkpoints/step-N, may be given in place of its run. For translation the predictor is a
-    `Translator`. `rescorer` is another translation run, whose model chooses among the candidates of a beam.
-    `int8` multiplies large matrices as 8-bit integers: faster on a CPU, and nearly the same output.
-
-    An input that is cut is reported with a `RegardWarning` of Python's warnings. A function given as `warn` receives the
-    sentence instead; `lambda text: None` silences it.
-    """
-    if rescorer is not None:
-        return load_translator(run, "rescoring", device=device, warn=warn, rescorer=rescorer, int8=int8)
-    if int8:
-        refuse_without_int8(pick_device(device))
-    model, codec, task = _load(run, device)
-    # The plain model is dropped; the predictor has a copy of its own.
-    model = model.for_inference(int8=int8)
-    if int8 and not model.uses_int8:
-        warn("no matrix of this model is so large that 8-bit integers are faster; it computes in float32")
-    return task.predictor(with_cuda_graphs(model) if isinstance(model, Seq2Seq) else model, codec, warn=warn)
-
-
-def load_translator(
-    run: Path | str,
-    verb: str,
-    *,
-    device: str = "auto",
-    warn: Callable[[str], None] = warn_caller,
-    rescorer: Path | str | None = None,
-    int8: bool = False,
-) -> Translator:
-    """Return a translation run's model in use; refuse runs of other tasks, which `verb` cannot serve."""
-    require_translation(run, verb)
-    chooses = None if rescorer is None else _load_rescorer(rescorer, device)
-    translator = load(run, device=device, warn=warn, int8=int8)
-    assert isinstance(translator, Translator)
-    translator.rescorer = chooses
-    return translator
-
-
-def require_translation(run: Path | str, verb: str) -> None:
-    """Raise ConfigError for runs of other tasks, which `verb` cannot serve."""
-    task = _task_of_run(find_run(run))
-    if not isinstance(task, TranslationTask):
-        raise ConfigError(f"{run} is a {task.name} run, and {verb} is for translation; use regard evaluate, or look")
-
-
-def _load(run: Path | str, device: str) -> tuple[Model, Any, Task[Any]]:
-    """Return a run's model on a device, its codec and its task."""
-    where, folder = pick_device(device), find_run(run)
-    task = _task_of_run(folder)
-    codec = task.load_codec(folder.codec_folder())
-    # First: this says whether the model is as large as the recipe makes it.
-    checkpoint, name = _weights(folder, task, codec)
-    model = build_model(task.recipe.model, **task.sizes(codec))
-    load_weights(model, checkpoint.weights, origin=f"{folder}/{name}")
-    return model.to(use_device(where)).eval(), codec, task
-
-
-def _task_of_run(folder: RunFolder) -> Task[Any]:
-    """Return the task of a run. Its recipe may come from a stranger."""
-    recipe = folder.recipe()
-    try:
-        return task_of(recipe)
-    except ConfigError as error:
-        raise CheckpointError(f"{folder.path / RECIPE} does not describe a model: {error}") from error
-
-
-def _weights(folder: RunFolder, task: Task[Any], codec: Any) -> tuple[Checkpoint, str]:
-    """Return a run's weights and their name, if they have the shapes that the recipe's model has."""
-    try:
-        expected = expected_shapes(task.recipe.model, **task.sizes(codec))
-    except ConfigError as error:
-        raise CheckpointError(f"{folder.path / RECIPE} does not describe a model: {error}") from error
-    return folder.weights(expected)
-
-
-def _load_rescorer(run: Path | str, device: str) -> Rescorer:
-    teacher = load_translator(run, "rescoring", device=device)
-    if not isinstance(teacher.model, TextSeq2Seq):
-        raise ConfigError(f"{run} writes all tokens at once; only a model that writes token by token can rescore")
-    return Rescorer(teacher.model, teacher.tokenizers, teacher.options.length_penalty, teacher.options.tokens)
-
-
 @dataclass(frozen=True)
 class Evaluation:
     """Scores of one test set."""
@@ -307,7 +203,7 @@ def evaluate(
     int8: bool = False,
 ) -> list[Evaluation]:
     """Score a run on its recipe's test sets, or on the files given."""
-    task = _task_of_run(find_run(run))
+    task = task_of_run(find_run(run))
     recipe = task.recipe
     if options is not None and not task.searches:
         raise ConfigError(f"{run} is a {task.name} run, whose outputs are not searched for: leave out search options")
@@ -343,7 +239,7 @@ def look(run: Path | str, text: str, *, beam: int | None = None, alternatives: i
     """Return what a run's model did with one input: tokens, attention weights, probabilities, and other outputs."""
     if not isinstance(text, str):
         raise DecodeError(f"look() takes one text (str), not {type(text).__name__}")
-    task = _task_of_run(find_run(run))
+    task = task_of_run(find_run(run))
     if beam is not None and not task.searches:
         raise ConfigError(f"{run} is a {task.name} run, whose outputs are not searched for: leave out the beam")
     predictor = load(run, device=device)
@@ -363,8 +259,8 @@ def card(
     results = []
     if evaluated and folder.recipe().data.test:
         results = [msgspec.to_builtins(one) for one in evaluate(run, data=data, device=device, warn=warn)]
-    task = _task_of_run(folder)
-    checkpoint, name = _weights(folder, task, task.load_codec(folder.codec_folder()))
+    task = task_of_run(folder)
+    checkpoint, name = checked_weights(folder, task, task.load_codec(folder.codec_folder()))
     write_card(folder, make_card(folder, checkpoint, name, results))
     return folder.path / "card.md"
 
@@ -374,9 +270,9 @@ def export(run: Path | str, out: Path | str, *, weights: WeightKind = "float32",
     source, target = find_run(run), RunFolder(out)
     if target.path.exists() and not (target.path.is_dir() and target.is_unfinished_export()):
         raise ConfigError(f"{target} is there already, and not an empty folder; name another one with --out")
-    task = _task_of_run(source)
+    task = task_of_run(source)
     codec = task.load_codec(source.codec_folder())
-    checkpoint, _ = _weights(source, task, codec)
+    checkpoint, _ = checked_weights(source, task, codec)
     # The card is about the final weights.
     names = (CARD_JSON, CARD_PAGE) if cards and source.checkpoint is None else ()
     extras = {name: text for name in names if (text := source.read_extra(name)) is not None}

@@ -12,12 +12,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from regard import api
+from regard import loading
 from regard.config import DataConfig, SearchOptions
 from regard.decoding.translator import READ_AHEAD, Translation, Translator
 from regard.errors import ConfigError, DataError
 from regard.messages import warn_caller
-from regard.run.folder import find_run
+from regard.run.finding import find_run
 from regard.run.log import log_line, parse_line
 from regard.storage.folder import LARGE
 from regard.storage.resumable import ResumableFolder
@@ -55,7 +55,7 @@ def distill(
             f"{run} is still being trained; wait until it has finished, so that the corpus comes from one model"
         )
     pairs = _pairs(str(run), run.recipe().data, source, reference, data)
-    translator = api.load_translator(teacher, "distill", device=device, warn=warn)
+    translator = loading.load_translator(teacher, "distill", device=device, warn=warn)
     options = translator.options.replace(beam=beam)
     options = options.replace(nbest=options.beam if closest else 1)
     about = {

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 import regard
-from regard import api
-from regard.run.folder import pretrained_models
+from regard import api, loading
+from regard.run.finding import pretrained_models
 from regard.text.bitext import pairs_fingerprint
 from regard.text.corpus import Pair
 
@@ -112,13 +112,13 @@ def test_an_export_translates_like_its_run_and_int8_is_smaller(run, tmp_path):
     assert result.returncode == 0, result.stderr
     text = ["a b c", "d e"]
     small, original = (
-        dict(api.load(folder, device="cpu").model.named_parameters()) for folder in (tmp_path / "small", run)
+        dict(loading.load(folder, device="cpu").model.named_parameters()) for folder in (tmp_path / "small", run)
     )
     for name, weight in original.items():
         step = weight.abs().amax() / 127 if weight.dim() > 1 else weight.abs().amax() / 1000
         assert (small[name] - weight).abs().max() <= step
     same = api.export(run, tmp_path / "same")
-    assert api.load(same.path, device="cpu").translate(text) == api.load(run, device="cpu").translate(text)
+    assert loading.load(same.path, device="cpu").translate(text) == loading.load(run, device="cpu").translate(text)
     assert not (same.path / "checkpoints").exists()
     sizes = [(folder / "final" / "weights.safetensors").stat().st_size for folder in (same.path, tmp_path / "small")]
     assert sizes[1] < 0.4 * sizes[0]

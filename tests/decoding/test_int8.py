@@ -4,10 +4,10 @@ import msgspec
 import pytest
 import torch
 
-from regard import api
+from regard import api, loading
 from regard.config import SearchOptions
 from regard.errors import ConfigError
-from regard.run.folder import find_run
+from regard.run.finding import find_run
 from regard.serve.worker_process import WorkerCommand, WorkerProcess
 from tests.cli.test_bad_input import regard
 
@@ -18,7 +18,7 @@ OPTIONS = SearchOptions(beam=4)
 @pytest.fixture(scope="module")
 def best():
     """The best translations of float32 and of integers, with their scores."""
-    translators = [api.load("de-en", device="cpu", int8=int8) for int8 in (False, True)]
+    translators = [loading.load("de-en", device="cpu", int8=int8) for int8 in (False, True)]
     return [[found[0] for found in translator.stream(iter(TEXTS), options=OPTIONS)] for translator in translators]
 
 
@@ -68,17 +68,17 @@ def nearly(texts, expected):
 def test_integers_are_refused_where_they_are_not_supported(monkeypatch, tmp_path):
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     with pytest.raises(ConfigError, match="a PyTorch with oneDNN"):
-        api.load("de-en", device="cpu", int8=True)
-    monkeypatch.setattr(api, "pick_device", lambda name: torch.device("cuda"))
+        loading.load("de-en", device="cpu", int8=True)
+    monkeypatch.setattr(loading, "pick_device", lambda name: torch.device("cuda"))
     with pytest.raises(ConfigError, match="for a CPU, and this is cuda; leave out int8"):
-        api.load("de-en", int8=True)
+        loading.load("de-en", int8=True)
     said = regard("translate", "de-en", "in.txt", "out", "--ray", "--int8", cwd=tmp_path)
     assert said.returncode == 2 and "--int8 cannot be combined with --ray" in said.stderr
 
 
 def test_a_model_too_small_for_integers_gives_a_warning(copied):
     said = []
-    api.load(copied, device="cpu", int8=True, warn=said.append)
+    loading.load(copied, device="cpu", int8=True, warn=said.append)
     assert said == ["no matrix of this model is so large that 8-bit integers are faster; it computes in float32"]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard import api, distilling
+from regard import api, distilling, loading
 from regard.data.pair_store import PairStore
 from regard.preprocess import prepare, shards
 from regard.recipe_files import load_recipe
@@ -103,7 +103,7 @@ def train(home: Path, out: Path, mark: Mark) -> None:
 
 def look_at_run(home: Path, out: Path) -> None:
     RunFolder(out).problems()
-    api.load(out, device="cpu")
+    loading.load(out, device="cpu")
 
 
 def run_result(out: Path) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def demo(
         "To be quick, it does not use the paper's positions, norm order and schedule, but rotary positions, pre-norm "
         "and warm-up-stable-decay."
     )
-    from regard import api
+    from regard import api, loading
     from regard.cli.display import make_display
     from regard.text.dates import EXAMPLES
 
@@ -55,7 +55,7 @@ def demo(
     [result] = api.evaluate(out, warn=print_warning)
     exact = next(score for score in result.scores if score.name == "exact")
     print_message(f"{exact.value:.2f} % of {result.num_pairs:,} dates that were not in the training data are correct\n")
-    outputs = api.load(out, warn=print_warning).predict(EXAMPLES)
+    outputs = loading.load(out, warn=print_warning).predict(EXAMPLES)
     width = max(cell_len(text) for text in EXAMPLES)
     for text, output in zip(EXAMPLES, outputs, strict=True):
         console.print(f"  {set_cell_size(text, width)}  [dim]→[/]  [bold green]{escape(printable(output))}[/]")

@@ -71,7 +71,7 @@ def doctor(
 
 def check_run(run: Path) -> list[Finding]:
     """Compare every file of a run folder with its manifest."""
-    from regard.run.folder import find_run
+    from regard.run.finding import find_run
 
     folder = find_run(run)
     problems = folder.problems()

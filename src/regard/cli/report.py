@@ -27,7 +27,8 @@ def report(
       regard report runs/small runs/large --out both.html
     """
     from regard.explain.report import as_report, write_report
-    from regard.run.folder import REPORT, find_run
+    from regard.run.finding import find_run
+    from regard.run.folder import REPORT
 
     folders = [find_run(run) for run in runs]
     if out is None and len(folders) == 1:

@@ -161,11 +161,13 @@ def translate(
         translate_with_ray(run, file, output, search, device=device, threads=threads, **own)
         return
     refuse_without_ray(output=output, **own)
-    from regard import api
+    from regard import loading
     from regard.nn.device import use_threads
 
     use_threads(threads)
-    translator = api.load_translator(run, "translate", device=device, warn=print_warning, rescorer=rescorer, int8=int8)
+    translator = loading.load_translator(
+        run, "translate", device=device, warn=print_warning, rescorer=rescorer, int8=int8
+    )
     # An n-best list counts its lines from 0, as that of Moses does, and so do warnings about it.
     first, warn = (1, print_warning) if nbest == 1 else (0, _warn_of_list)
     translator.warn = warn

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from regard.api import require_translation
 from regard.cluster.formats import ParquetFormat, pick_format
 from regard.cluster.output import OutputFolder, OutputSettings, find_files, read_shards, scan_files, split_into_shards
 from regard.cluster.pool import ShardAttempt, WorkerPool, connected
@@ -18,7 +17,8 @@ from regard.cluster.worker import ShardResult, pack_model
 from regard.config import SearchOptions
 from regard.decoding.translator import READ_AHEAD
 from regard.errors import ConfigError, require
-from regard.run.folder import find_run
+from regard.loading import require_translation
+from regard.run.finding import find_run
 
 # A multiple of the lines that are sorted together, so that batches equal those of `regard translate` without Ray.
 SHARD_LINES = 2 * READ_AHEAD

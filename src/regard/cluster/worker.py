@@ -10,7 +10,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard import api
+from regard import api, loading
 from regard.cluster.formats import Texts
 from regard.config import SearchOptions
 from regard.decoding.translator import Translator
@@ -32,7 +32,7 @@ class PackedModel:
             for path, content in self.files.items():
                 *below, name = path.split("/")
                 Folder(folder, *below).make().save_bytes(name, content)
-            return api.load_translator(folder, "translate", device=device)
+            return loading.load_translator(folder, "translate", device=device)
 
 
 def pack_model(run: Path | str) -> PackedModel:

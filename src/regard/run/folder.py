@@ -10,25 +10,20 @@ runs/NAME/
   final/                      weights.safetensors, counters.json, manifest.json; exists when training has finished
   card.json, card.md          the card of the run, written by `regard card`
   report.html                 the report of the run, for a browser
-
-`find_run` finds a run by its folder, by the folder of one of its checkpoints, or by the name of a pretrained model that
-comes with the package.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
 from regard.config import Recipe
-from regard.errors import CheckpointError, ConfigError, did_you_mean
+from regard.errors import CheckpointError, ConfigError
 from regard.run.checkpoint import Checkpoint, Shapes, read_checkpoint, write_checkpoint
 from regard.run.log import LOG, append_event, read_events, rewind_log, sync_log
 from regard.run.tensor_file import WeightKind
@@ -50,7 +45,7 @@ from regard.toml import decode, dump_toml, parse_toml, to_table
 RECIPE, CORPUS = "recipe.toml", "corpus.json"
 CARD_JSON, CARD_PAGE, REPORT = "card.json", "card.md", "report.html"
 MAX_RECIPE = 2**17  # bytes, because TOML parsers are slow
-_CHECKPOINT = re.compile(r"step-[0-9]{8,15}")
+CHECKPOINT_NAME = re.compile(r"step-[0-9]{8,15}")
 
 
 class Codec(Protocol):
@@ -198,7 +193,7 @@ class RunFolder:
 
     def _checkpoint_names(self) -> list[str]:
         """Return the names of all checkpoints, intact or damaged, oldest first."""
-        found = filter(_CHECKPOINT.fullmatch, self._checkpoints.names())
+        found = filter(CHECKPOINT_NAME.fullmatch, self._checkpoints.names())
         return sorted(found, key=lambda name: int(name.removeprefix("step-")))
 
     def checkpoints(self) -> list[Path]:
@@ -306,39 +301,3 @@ def _as_toml(recipe: Recipe) -> bytes:
 
 def _step_name(step: int) -> str:
     return f"step-{step:08d}"
-
-
-def pretrained_models() -> dict[str, Path]:
-    """Return the folders of the models that come with the package, by name."""
-    parent = Path(str(files("regard"))) / "shipped"
-    return {path.parent.name: path.parent for path in sorted(parent.glob("*/recipe.toml"))}
-
-
-def _run_of_checkpoint(path: Path) -> RunFolder | None:
-    """Return the run that a checkpoint folder, RUN/checkpoints/step-N, belongs to; None for a path of another form."""
-    full = Path(os.path.abspath(path))
-    if full.parent.name != "checkpoints" or not _CHECKPOINT.fullmatch(full.name):
-        return None
-    # A short path, such as that of a checkpoint in the current folder, does not name the run.
-    run = RunFolder((path if path.parent.name == "checkpoints" else full).parent.parent, checkpoint=full.name)
-    if not run.exists:
-        return None
-    steps = [found.name for found in run.checkpoints()]
-    if full.name not in steps:
-        known = did_you_mean(full.name, steps) if steps else "none is written yet"
-        raise CheckpointError(f"{run} has no checkpoint {full.name}; {known}")
-    return run
-
-
-def find_run(name: Path | str) -> RunFolder:
-    """Return the run in this folder, the run of this checkpoint folder, or the pretrained model of this name."""
-    run = RunFolder(name)
-    if run.exists:
-        return run
-    if (found := _run_of_checkpoint(Path(name))) is not None:
-        return found
-    models = pretrained_models()
-    if str(name) in models:
-        return RunFolder(models[str(name)])
-    known = f", and no pretrained model has this name ({did_you_mean(str(name), models)})" if models else ""
-    raise CheckpointError(f"{name} is not a run folder (it has no recipe.toml){known}; train one with: regard train")

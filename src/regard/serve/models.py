@@ -11,12 +11,13 @@ from typing import Any
 
 import torch
 
-from regard import api
+from regard import loading
 from regard.config import SearchOptions
 from regard.decoding.translator import Translator
 from regard.errors import ConfigError
 from regard.nn.linear import refuse_without_int8
-from regard.run.folder import RunFolder, find_run, pretrained_models
+from regard.run.finding import find_run, pretrained_models
+from regard.run.folder import RunFolder
 from regard.serve.access import sentence_cost
 from regard.serve.fair_queue import Sentence
 from regard.serve.sentences import SplitText, split_sentences
@@ -95,7 +96,7 @@ def load_all(
             raise ConfigError(f"two runs have the name {name!r}; rename one of the folders")
         say(f"loading {name} ...")
         card = folder.card() if folder.checkpoint is None else {}
-        translator = api.load_translator(run, "serve", device="cpu", warn=lambda text: None)
+        translator = loading.load_translator(run, "serve", device="cpu", warn=lambda text: None)
         found[name] = ServedModel(name, folder, translator, languages_of(name, folder), card)
     if not found:
         raise ConfigError("there is no model to serve; give a run folder")

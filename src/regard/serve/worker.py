@@ -116,13 +116,13 @@ def main(device: str, precision: str, threads: int, runs: list[str]) -> None:
     channel = Channel()
     import torch
 
-    from regard import api
+    from regard import loading
     from regard.errors import RegardError
 
     torch.set_num_threads(threads)
     # Clients cannot fill the log with warnings.
     translators = [
-        api.load_translator(run, "serve", device=device, int8=precision == "int8", warn=lambda text: None)
+        loading.load_translator(run, "serve", device=device, int8=precision == "int8", warn=lambda text: None)
         for run in runs
     ]
     channel.send({"loaded": True})
