@@ -96,7 +96,7 @@ class SumTask(regard.Task[NoCodec]):
     def collate(self, columns: regard.Columns, rows: regard.Indices) -> regard.Batch:
         # There is no decoder, so no target; each sequence has one label.
         return regard.Batch(
-            regard.gathered(columns["digits"], rows), None, regard.gathered(columns["sum"], rows), len(rows)
+            regard.gather_rows(columns["digits"], rows), None, regard.gather_rows(columns["sum"], rows), len(rows)
         )
 
     def probe(self, codec: NoCodec, length: int, count: int) -> regard.Batch:

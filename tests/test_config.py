@@ -18,7 +18,7 @@ from regard.errors import ConfigError, DecodeError
 from regard.models import MODELS, model_config
 from regard.recipe_files import apply_override, differences, find_recipe, load_recipe, recipe_folder, shipped_recipes
 from regard.tasks.setup import resolve
-from regard.toml import decode, dump_toml, read_toml, to_table
+from regard.toml import dump_toml, from_table, read_toml, to_table
 
 SMALL = """
 model = { kind = "transformer", width = 64 }
@@ -201,7 +201,7 @@ def test_a_name_that_is_not_registered_is_refused_before_training(small, overrid
 
 def test_a_missing_table_is_named():
     table = {"name": "x", "data": {"train": {"generate": "copy/train"}}}
-    assert refusal(decode, Recipe, table, where="") == "the recipe: object missing required field 'model'"
+    assert refusal(from_table, Recipe, table, where="") == "the recipe: object missing required field 'model'"
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,9 @@ def test_a_missing_table_is_named():
     ],
 )
 def test_a_bitext_comes_from_exactly_one_place(given):
-    assert "give either source and target, or pairs, or generate" in refusal(decode, Bitext, given, where="data.train")
+    assert "give either source and target, or pairs, or generate" in refusal(
+        from_table, Bitext, given, where="data.train"
+    )
 
 
 def test_options_are_immutable():
@@ -243,7 +245,7 @@ def test_every_shipped_recipe_loads_and_round_trips_through_toml(name):
     recipe = load_recipe(name)
     assert recipe.name == name
     model_config(recipe.model)
-    assert decode(Recipe, tomllib.loads(dump_toml(to_table(recipe))), where="") == recipe
+    assert from_table(Recipe, tomllib.loads(dump_toml(to_table(recipe))), where="") == recipe
 
 
 def test_the_help_of_train_lists_every_shipped_recipe():
@@ -314,7 +316,7 @@ def test_a_search_option_has_the_same_bounds_in_a_recipe_and_in_python(name):
         with pytest.raises(DecodeError) as caught:
             SearchOptions(**{**beside, name: value})
         if name not in SearchOptions.per_call:
-            assert refusal(decode, SearchOptions, {name: value}, where="decode") == f"decode: {caught.value}"
+            assert refusal(from_table, SearchOptions, {name: value}, where="decode") == f"decode: {caught.value}"
 
 
 def test_a_request_to_the_server_is_bounded_by_the_same_options():
@@ -388,7 +390,7 @@ def test_the_output_is_limited_by_the_source_and_by_max_length(options, longest)
 
 def test_written_recipes_keep_what_the_command_line_changed(small):
     recipe = load_recipe(small, ["data.test.hard.pairs=hard set.tsv", "train.betas=[0.5, 0.75]", "model.dropout=0.25"])
-    again = decode(Recipe, tomllib.loads(dump_toml(to_table(recipe))), where="")
+    again = from_table(Recipe, tomllib.loads(dump_toml(to_table(recipe))), where="")
     assert again == recipe
     assert again.data.test["hard"].pairs == "hard set.tsv"
     assert again.train.betas == (0.5, 0.75)

@@ -15,7 +15,7 @@ PUBLIC = [
     *("Batch", "ByteNet", "Classifier", "Cmlm", "Column", "Columns", "ConvS2S", "Ctc", "EvaluateConfig", "Family"),
     *("Folder", "Indices", "Layout", "Loader", "Metric", "Model", "Nat", "Pair", "Pointer", "Position", "Ragged"),
     *("Rnn", "SearchOptions", "Struct", "Tagger", "Task", "TokenizerKind", "TrainConfig", "Trainer", "TrainingData"),
-    *("Transformer", "Translator", "card", "collate_pairs", "evaluate", "export", "gathered", "load", "load_model"),
+    *("Transformer", "Translator", "card", "collate_pairs", "evaluate", "export", "gather_rows", "load", "load_model"),
     *("look", "make_batch", "make_config", "pair_columns", "register_metric", "register_model", "register_task"),
     *("register_tokenizer", "search", "train", "train_tokenizer", "train_tokenizers"),
 ]

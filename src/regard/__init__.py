@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from regard.config import TrainConfig as TrainConfig
     from regard.data.batch import Batch as Batch
     from regard.data.batch import collate_pairs as collate_pairs
-    from regard.data.batch import gathered as gathered
+    from regard.data.batch import gather_rows as gather_rows
     from regard.data.batch import make_batch as make_batch
     from regard.data.batch_sampler import Loader as Loader
     from regard.data.batch_sampler import Position as Position
@@ -98,7 +98,7 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "regard.api": ("card", "evaluate", "export", "look", "train"),
     "regard.config": ("EvaluateConfig", "SearchOptions", "Struct", "TrainConfig"),
-    "regard.data.batch": ("Batch", "collate_pairs", "gathered", "make_batch"),
+    "regard.data.batch": ("Batch", "collate_pairs", "gather_rows", "make_batch"),
     "regard.data.batch_sampler": ("Loader", "Position"),
     "regard.data.columns": ("Column", "Columns", "Indices", "pair_columns"),
     "regard.data.ragged": ("Layout", "Ragged"),

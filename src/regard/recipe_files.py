@@ -13,7 +13,7 @@ from typing import Any
 from regard.config import Recipe
 from regard.errors import ConfigError, did_you_mean
 from regard.messages import warn_caller
-from regard.toml import decode, flat_table, read_toml, to_table
+from regard.toml import flat_table, from_table, read_toml, to_table
 
 
 def shipped_recipes() -> dict[str, Path]:
@@ -53,7 +53,7 @@ def load_recipe(name: str, overrides: Sequence[str] = (), *, warn: Callable[[str
     # `model.kind` first: another kind empties the table that the other overrides fill.
     for override in sorted(overrides, key=lambda one: not one.startswith("model.kind=")):
         apply_override(table, override)
-    recipe = decode(Recipe, table, where="")
+    recipe = from_table(Recipe, table, where="")
     if isinstance(before, dict):
         _warn_of_dropped_keys(before, recipe.model, warn)
     warn_of_long_warmup(recipe, warn)

@@ -16,7 +16,7 @@ from regard.errors import ConfigError, did_you_mean
 S = TypeVar("S", bound=Struct)
 
 
-def decode(cls: type[S], values: Mapping[str, Any], *, where: str) -> S:
+def from_table(cls: type[S], values: Mapping[str, Any], *, where: str) -> S:
     """Return the struct that the values describe. Raise ConfigError for the first key or value that does not fit."""
     _refuse_unknown(cls, values, where)
     try:

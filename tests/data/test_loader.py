@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.batch import ADDED, FERTILITIES, collate_pairs, make_batch
-from regard.data.batch_sampler import Loader, Position, in_order
+from regard.data.batch_sampler import Loader, Position, dev_batches
 from regard.data.columns import Column, pair_columns
 from regard.data.ragged import Ragged
 from regard.errors import DataError
@@ -174,19 +174,19 @@ def test_a_limit_that_excludes_all_pairs_is_refused():
 
 @given(PAIRS, st.integers(1, 40))
 def test_a_dev_set_is_read_completely_and_always_in_the_same_order(pairs, budget):
-    batches = in_order(sides_of(pairs), collate_pairs, added=ADDED, budget=budget, max_length=50)
+    batches = dev_batches(sides_of(pairs), collate_pairs, added=ADDED, budget=budget, max_length=50)
     assert sorted(pair for batch in batches for pair in pairs_of(batch)) == sorted(pairs)
     lengths = [length for batch in batches for length in batch.target.layout.lengths]
     assert lengths == sorted(lengths)
-    again = in_order(sides_of(pairs), collate_pairs, added=ADDED, budget=budget, max_length=50)
+    again = dev_batches(sides_of(pairs), collate_pairs, added=ADDED, budget=budget, max_length=50)
     assert [plain(batch) for batch in again] == [plain(batch) for batch in batches]
 
 
 def test_a_dev_set_leaves_out_pairs_longer_than_the_limit():
     pairs = [([5] * 3, [6]), ([5] * 4, [6]), ([5], [6] * 3), ([5], [6] * 4)]
-    batches = in_order(sides_of(pairs), collate_pairs, added=ADDED, budget=100, max_length=3)
+    batches = dev_batches(sides_of(pairs), collate_pairs, added=ADDED, budget=100, max_length=3)
     assert [pair for batch in batches for pair in pairs_of(batch)] == [pairs[0], pairs[2]]
-    assert in_order(sides_of(pairs), collate_pairs, added=ADDED, budget=100, max_length=0) == []
+    assert dev_batches(sides_of(pairs), collate_pairs, added=ADDED, budget=100, max_length=0) == []
 
 
 @pytest.mark.parametrize("fertile", [False, True])

@@ -7,7 +7,7 @@ import pytest
 
 from regard.config import SearchOptions
 from regard.explain.attention import attention_rollout, mean_over_heads, merge_words
-from regard.explain.report import as_page, asset, packed
+from regard.explain.report import as_page, asset, trace_as_json
 from regard.explain.trace import trace_translation
 from tests.browser import Watched, chromium, expect, serious_findings
 
@@ -39,7 +39,7 @@ def test_it_opens_from_disk_without_requests_or_messages_in_the_console(opened):
 
 def test_the_page_computes_means_rollout_and_words_as_python_does(browser, trace):
     layers = trace.layers("encoder")
-    layers_packed = [one for one in packed(trace)["attentions"] if one["name"] == "encoder"]
+    layers_packed = [one for one in trace_as_json(trace)["attentions"] if one["name"] == "encoder"]
     code = b64encode(asset("attention.js").encode()).decode()
     found = Watched(browser).page.evaluate(
         """async ([code, packed, words]) => {

@@ -13,7 +13,7 @@ import pytest
 from regard.errors import DecodeError
 from regard.explain.attention import Axis
 from regard.explain.figures import FigureOptions, draw
-from regard.explain.report import as_page, packed
+from regard.explain.report import as_page, trace_as_json
 
 
 def data_of(page):
@@ -53,7 +53,7 @@ def test_a_sentence_is_never_markup(trace, text):
 
 
 def test_pairs_in_the_page_are_those_of_the_alignment(trace):
-    pairs = " ".join(f"{source}-{target}" for source, target in packed(trace)["pairs"])
+    pairs = " ".join(f"{source}-{target}" for source, target in trace_as_json(trace)["pairs"])
     assert f">{pairs}<" in as_page(trace)
 
 
@@ -92,4 +92,4 @@ def test_pictures_name_both_axes(tagger, pointer, tmp_path, monkeypatch, heatmap
 def test_an_axis_may_not_take_the_name_of_another_field(tagger):
     taken = dataclasses.replace(tagger, axes={**tagger.axes, "model": tagger.source})
     with pytest.raises(AssertionError):
-        packed(taken)
+        trace_as_json(taken)

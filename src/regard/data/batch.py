@@ -95,7 +95,7 @@ Collate = Callable[[Columns, Indices], Batch]  # how a task makes a batch of som
 
 def collate_pairs(columns: Columns, rows: Indices) -> Batch:
     """Return the batch of these sequence pairs, on the CPU."""
-    source, labels = gathered(columns["source"], rows, end=EOS), gathered(columns["target"], rows, end=EOS)
+    source, labels = gather_rows(columns["source"], rows, end=EOS), gather_rows(columns["target"], rows, end=EOS)
     extras = {}
     if FERTILITIES in columns:
         # The fertility of EOS is 1.
@@ -104,7 +104,7 @@ def collate_pairs(columns: Columns, rows: Indices) -> Batch:
     return Batch(source, shift_right(labels, BOS), labels, labels.layout.total, extras)
 
 
-def gathered(column: Column, rows: Indices, *, end: int | None = None) -> Ragged:
+def gather_rows(column: Column, rows: Indices, *, end: int | None = None) -> Ragged:
     """Return these examples of a column, each followed by `end` if given. Integers become int64."""
     values = column.gather(rows, end=end)
     if values.dtype.kind in "iu":

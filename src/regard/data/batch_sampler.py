@@ -153,7 +153,7 @@ class Loader(BatchSampler):
             yield self.collate(columns, rows), after
 
 
-def in_order(
+def dev_batches(
     columns: Columns, collate: Collate, *, added: tuple[int, ...], budget: int, max_length: int
 ) -> list[Batch]:
     """Return all examples up to the length in batches of similar length: for a dev set, where order does not matter."""

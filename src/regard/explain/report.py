@@ -39,12 +39,12 @@ def as_page(trace: Trace) -> str:
         hint=HINT if any(trace.alternatives) else "",
         alignment="" if pairs else "hidden",
         pairs=pairs,
-        trace=escape_json(json.dumps(packed(trace), ensure_ascii=False)),
+        trace=escape_json(json.dumps(trace_as_json(trace), ensure_ascii=False)),
         script=bundle("attention.js", "look.js"),
     )
 
 
-def packed(trace: Trace) -> dict[str, Any]:
+def trace_as_json(trace: Trace) -> dict[str, Any]:
     """Return the trace as a JSON object: each axis under its name, weights in steps of 1/65535 and compressed."""
     fields = {
         "model": trace.model,

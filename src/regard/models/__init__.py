@@ -26,7 +26,7 @@ from regard.models.tagger import Classifier, Tagger
 from regard.models.transformer import PRESETS as TRANSFORMER_PRESETS
 from regard.models.transformer import EncoderConfig, Transformer, TransformerConfig
 from regard.registry import Registry
-from regard.toml import decode
+from regard.toml import from_table
 
 
 class Family(NamedTuple):
@@ -67,7 +67,7 @@ def model_config(table: Mapping[str, Any]) -> tuple[str, Struct]:
     if preset is not None and (not isinstance(preset, str) or preset not in family.presets):
         raise ConfigError(f"model.preset is {preset!r}; {did_you_mean(str(preset), family.presets)}")
     chosen = family.presets[preset] if preset is not None else {}
-    return kind, decode(family.config, {**chosen, **values}, where="model")
+    return kind, from_table(family.config, {**chosen, **values}, where="model")
 
 
 def build_model(table: Mapping[str, Any], **sizes: int) -> Model:

@@ -43,7 +43,7 @@ from regard.nn.cross_entropy import cross_entropy, linear_cross_entropy
 from regard.nn.dropout import Noise
 from regard.nn.linear import Int8Matrix, Linear, PackedMatrix, for_search
 from regard.text.tokenizer import BOS, EOS
-from regard.toml import decode
+from regard.toml import from_table
 
 Config = TypeVar("Config", bound=Struct)
 Growing = TypeVar("Growing", bound=GrowingState)
@@ -125,7 +125,7 @@ class Model(nn.Module, ABC):
 def make_config(kind: type[Config], config: Config | None, options: Mapping[str, Any]) -> Config:
     """Return the options of a model: those of `config`, or given as keyword arguments, as in `Transformer(width=256)`."""
     if config is None:
-        return decode(kind, options, where=kind.__name__)
+        return from_table(kind, options, where=kind.__name__)
     if options:
         raise ConfigError(f"give a {kind.__name__} or options, not both: {', '.join(options)}")
     return config

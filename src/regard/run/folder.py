@@ -40,7 +40,7 @@ from regard.storage.manifest import (
     staged,
     sweep,
 )
-from regard.toml import decode, dump_toml, parse_toml, to_table
+from regard.toml import dump_toml, from_table, parse_toml, to_table
 
 RECIPE, CORPUS = "recipe.toml", "corpus.json"
 CARD_JSON, CARD_PAGE, REPORT = "card.json", "card.md", "report.html"
@@ -128,7 +128,7 @@ class RunFolder:
         check_folder(self.require().folder, [CORPUS])
         content = read_checked(self.folder, RECIPE, limit=MAX_RECIPE)
         try:
-            return decode(Recipe, parse_toml(content, origin=self.path / RECIPE), where="")
+            return from_table(Recipe, parse_toml(content, origin=self.path / RECIPE), where="")
         except ConfigError as error:
             raise CheckpointError(f"{self.path / RECIPE} is damaged: {error}") from error
 

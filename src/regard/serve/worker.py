@@ -85,12 +85,12 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
         for some in translator.each(task["sentences"], options=options, check=check):
             send_ready([(place, [[one.text, one.score] for one in best]) for place, best in some])
     elif task["kind"] == "look":
-        from regard.explain.report import packed
+        from regard.explain.report import trace_as_json
         from regard.explain.trace import trace_translation
 
         (text,) = task["sentences"]
         trace = trace_translation(translator, text, options=options, check=check, **task["arguments"])
-        send_ready([(0, packed(trace))])
+        send_ready([(0, trace_as_json(trace))])
     else:
         from regard.decoding.beam_search import stream_greedy
         from regard.models.base import Seq2Seq

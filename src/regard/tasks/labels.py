@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from regard.config import SearchOptions
-from regard.data.batch import NO_LABEL, Batch, gathered, num_labels
+from regard.data.batch import NO_LABEL, Batch, gather_rows, num_labels
 from regard.data.batch_sampler import cut_to_budget
 from regard.data.columns import Column, Columns, Indices
 from regard.data.ragged import Layout, Ragged
@@ -93,7 +93,7 @@ class _LabelTask(Task[LabelCodec]):
         return {"source_size": codec.tokenizer.size, "num_labels": len(codec.labels)}
 
     def collate(self, columns: Columns, rows: Indices) -> Batch:
-        source, labels = gathered(columns["source"], rows), gathered(columns["labels"], rows)
+        source, labels = gather_rows(columns["source"], rows), gather_rows(columns["labels"], rows)
         return Batch(source, None, labels, num_labels(labels))
 
     def predictor(

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from regard.config import SearchOptions
-from regard.data.batch import Batch, gathered, shift_right
+from regard.data.batch import Batch, gather_rows, shift_right
 from regard.data.batch_sampler import cut_to_budget
 from regard.data.columns import Column, Columns, Indices
 from regard.data.ragged import Layout, Ragged
@@ -123,7 +123,7 @@ class PointingTask(Task[ElementCodec]):
         return Columns(columns, ("source", "labels"))
 
     def collate(self, columns: Columns, rows: Indices) -> Batch:
-        source, labels = gathered(columns["source"], rows), gathered(columns["labels"], rows, end=END)
+        source, labels = gather_rows(columns["source"], rows), gather_rows(columns["labels"], rows, end=END)
         return Batch(source, shift_right(labels, END), labels, labels.layout.total)
 
     def probe(self, codec: ElementCodec, length: int, count: int) -> Batch:
@@ -192,7 +192,7 @@ class PositionPredictor:
     def encode(self, inputs: Sequence[str]) -> Ragged:
         """Return the elements of all inputs."""
         arrays = [self.codec.encode(text) for text in inputs]
-        return gathered(Column.from_arrays(arrays), np.arange(len(arrays))).to(next(self.model.parameters()).device)
+        return gather_rows(Column.from_arrays(arrays), np.arange(len(arrays))).to(next(self.model.parameters()).device)
 
     def predict(self, inputs: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
         """Return the positions for each input, separated by spaces; the output for an empty input is empty.

@@ -15,7 +15,7 @@ import torch
 from regard import kernels
 from regard.config import Recipe
 from regard.data.batch import Batch
-from regard.data.batch_sampler import Loader, in_order, too_long
+from regard.data.batch_sampler import Loader, dev_batches, too_long
 from regard.data.columns import Columns, Dataset
 from regard.data.packing import PackedLoader
 from regard.errors import ConfigError, DataError, did_you_mean
@@ -53,7 +53,7 @@ def make_validator(
     score_all([reference], [reference], recipe.evaluate, compares=task.compares)
     columns = extras(task.encode(examples, codec))
     budget, most = recipe.train.budget, recipe.data.max_length
-    batches = in_order(columns, task.collate, added=task.added, budget=budget, max_length=most)
+    batches = dev_batches(columns, task.collate, added=task.added, budget=budget, max_length=most)
     if not batches:
         raise DataError(
             f"every dev example has more than {counted(most, 'token')} on a side; raise data.max_length to keep them"
