@@ -171,7 +171,7 @@ def test_a_recipe_that_does_not_exist_answers_with_the_nearest_one(tmp_path):
         ("train.optimizer=xyz", "train.optimizer is 'xyz'; known: adam, adamw, muon"),
         ("train.betas=[0.9, 1.0]", "train: betas are (0.9, 1.0); each must be at least 0 and below 1"),
         ("decode.beam=1001", "decode: beam is 1001; it must be from 1 to 1,000"),
-        ("data.train=files", "data.train: expected 'object', got 'str'"),
+        ("train=files", "train: expected 'object', got 'str'"),
         ("train=fast", "train: expected 'object', got 'str'"),
         ("train.steps=0", "train: steps is 0; it must be from 1 to 1,000,000,000,000"),
         ("train.warmup_steps=-1", "train: warmup_steps is -1; it must be from 0 to 1,000,000,000,000"),
@@ -511,3 +511,16 @@ def test_a_resolved_recipe_reads_back_as_itself(kind, tmp_path):
         path = tmp_path / "recipe.toml"
         path.write_text(dump_toml(to_table(recipe)), encoding="utf-8")
         assert differences(load_recipe(str(path), []), recipe) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ('train = "n.tsv"', "data.train is 'n.tsv'; say what the file is: train = { pairs = 'n.tsv' }, or name two"),
+        ('train = { pairs = "n.tsv" }\ntest = { pairs = "t.tsv" }', "data.test holds test sets by name; write, for"),
+        ('train = { pairs = "n.tsv" }\ntest = "t.tsv"', "data.test holds test sets by name; write, for example"),
+    ],
+)
+def test_a_file_name_where_a_table_belongs_is_answered_with_the_form_that_fits(tmp_path, line, sentence):
+    (tmp_path / "my.toml").write_text(f'[data]\n{line}\n[model]\nkind = "transformer"\n')
+    assert refusal(load_recipe, str(tmp_path / "my.toml")).startswith(sentence)

@@ -53,11 +53,26 @@ def load_recipe(name: str, overrides: Sequence[str] = (), *, warn: Callable[[str
     # `model.kind` first: another kind empties the table that the other overrides fill.
     for override in sorted(overrides, key=lambda one: not one.startswith("model.kind=")):
         apply_override(table, override)
+    _refuse_bare_file_names(table.get("data"))
     recipe = from_table(Recipe, table, where="")
     if isinstance(before, dict):
         _warn_of_dropped_keys(before, recipe.model, warn)
     warn_of_long_warmup(recipe, warn)
     return recipe
+
+
+def _refuse_bare_file_names(data: Any) -> None:
+    """Raise ConfigError for a file name where a table that says what the file is belongs, and show the form that fits."""
+    if not isinstance(data, dict):
+        return
+    for name in ("train", "valid"):
+        if isinstance(data.get(name), str):
+            raise ConfigError(
+                f"data.{name} is {data[name]!r}; say what the file is: {name} = {{ pairs = {data[name]!r} }}, "
+                "or name two files, source and target"
+            )
+    if isinstance(test := data.get("test"), str) or (isinstance(test, dict) and {"pairs", "source"} & test.keys()):
+        raise ConfigError('data.test holds test sets by name; write, for example, test.mine = { pairs = "test.tsv" }')
 
 
 def _warn_of_dropped_keys(before: dict[str, Any], after: dict[str, Any], warn: Callable[[str], None]) -> None:
