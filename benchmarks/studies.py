@@ -114,8 +114,9 @@ def _worker(recipe: str, data: str, beam: int, overrides: Sequence[str]) -> dict
         config = run.recipe()
         translator = loading.load(run.path)
         pairs = load_bitext(config.data.valid, folders=[Path(data)])
-        outputs = translator.translate([pair.source for pair in pairs], options=config.decode.replace(beam=beam))
-        bleu = METRICS.get("bleu", where="metric").score(outputs, [pair.target for pair in pairs], config.evaluate)
+        inputs, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        outputs = translator.translate(inputs, options=config.decode.replace(beam=beam))
+        bleu = METRICS.get("bleu", where="metric").score(outputs, references, inputs, config.evaluate)
     late = progress[len(progress) // 4 :]
     speeds = sorted(one.tokens_per_second for one in late)
     return {

@@ -131,7 +131,9 @@ def digits_of(text: str) -> list[int]:
     return [int(digit) for digit in digits]
 
 
-def mean_error(outputs: Sequence[str], references: Sequence[str], config: regard.EvaluateConfig) -> tuple[float, str]:
+def mean_error(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: regard.EvaluateConfig
+) -> tuple[float, str]:
     """Return the mean absolute error, and how it is computed."""
     errors = [abs(float(output) - float(reference)) for output, reference in zip(outputs, references, strict=True)]
     return sum(errors) / len(errors), "mean absolute error"

@@ -30,7 +30,7 @@ WORDS = st.lists(st.sampled_from("abc"), max_size=6)
 
 
 def value(name, outputs, references, config=PLAIN):
-    return METRICS.get(name, where="metric").score(outputs, references, config).value
+    return METRICS.get(name, where="metric").score(outputs, references, outputs, config).value
 
 
 @pytest.mark.parametrize(("name", "perfect"), [("bleu", 100), ("chrf", 100), ("exact", 100), ("token_errors", 0)])
@@ -44,7 +44,7 @@ def test_empty_outputs_score_worst(name, worst):
 
 
 def test_every_metric_of_texts_gives_a_score_with_a_signature():
-    scores = score_all(OUTPUTS, REFERENCES, PLAIN)
+    scores = score_all(OUTPUTS, REFERENCES, OUTPUTS, PLAIN)
     assert [score.name for score in scores] == ["bleu", "chrf", "exact", "token_errors"]
     assert all(score.signature for score in scores)
 
@@ -56,7 +56,7 @@ def test_bleu_and_chrf_are_sacrebleus():
 
 @pytest.mark.parametrize("tokenize", ["13a", "none", "intl", "char", "zh"])
 def test_bleu_splits_tokens_as_the_recipe_says(tokenize):
-    score, signature = bleu(OUTPUTS, REFERENCES, EvaluateConfig(bleu_tokenize=tokenize))
+    score, signature = bleu(OUTPUTS, REFERENCES, OUTPUTS, EvaluateConfig(bleu_tokenize=tokenize))
     assert score == sacrebleu.corpus_bleu(OUTPUTS, [REFERENCES], tokenize=tokenize).score
     assert f"tok:{tokenize}" in signature
 
@@ -71,9 +71,9 @@ def test_case_counts_unless_the_recipe_says_it_does_not():
     shouted = [reference.upper() for reference in REFERENCES]
     ignoring = EvaluateConfig(lowercase=True)
     for metric in (bleu, chrf):
-        assert metric(shouted, REFERENCES, PLAIN)[0] < 50
-        assert metric(shouted, REFERENCES, ignoring)[0] == pytest.approx(100)
-    assert "case:lc" in bleu(shouted, REFERENCES, ignoring)[1]
+        assert metric(shouted, REFERENCES, OUTPUTS, PLAIN)[0] < 50
+        assert metric(shouted, REFERENCES, OUTPUTS, ignoring)[0] == pytest.approx(100)
+    assert "case:lc" in bleu(shouted, REFERENCES, OUTPUTS, ignoring)[1]
     assert value("exact", shouted, REFERENCES, ignoring) == 0  # letter for letter
 
 
@@ -104,7 +104,7 @@ def test_token_errors_are_summed_before_they_are_divided():
 
 def test_a_different_number_of_references_is_refused():
     with pytest.raises(DataError, match=r"the number of outputs \(2\) and of references \(3\) differs"):
-        score_all(["a", "b"], ["a", "b", "c"], PLAIN)
+        score_all(["a", "b"], ["a", "b", "c"], ["a", "b"], PLAIN)
 
 
 # Metrics as records
@@ -114,7 +114,7 @@ def test_a_different_number_of_references_is_refused():
 def accuracy(monkeypatch):
     """A metric of labels, for one test."""
 
-    def function(outputs, references, config):
+    def function(outputs, references, inputs, config):
         pairs = zip(chain(*outputs), chain(*references), strict=True)
         right = [output == label for output, label in pairs]
         return 100 * sum(right) / len(right), "share of labels"
@@ -127,7 +127,7 @@ def accuracy(monkeypatch):
 
 def test_outputs_are_scored_by_the_metrics_of_their_kind(accuracy):
     outputs, references = [["A", "B"], ["B", "B"]], [["A", "B"], ["B", "A"]]
-    scores = score_all(outputs, references, PLAIN, compares="kinds")
+    scores = score_all(outputs, references, ["", ""], PLAIN, compares="kinds")
     assert [(one.name, one.value) for one in scores] == [("exact", 50), ("share", 75)]
     assert accuracy not in metrics_of("text")
 

@@ -21,7 +21,9 @@ def register() -> None:
     register_tokenizer("bytes", TokenizerKind(train=train_bytes, load=load_bytes))
 
 
-def char_error_rate(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> tuple[float, str]:
+def char_error_rate(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
     """Return the character edits per hundred reference characters, and how they are counted."""
     edits = sum(edit_distance(output, reference) for output, reference in zip(outputs, references, strict=True))
     return 100 * edits / max(1, sum(map(len, references))), "Levenshtein over characters"

@@ -224,9 +224,9 @@ def evaluate(
     results = []
     search = _describe_search(recipe.decode.with_given(options)) if task.searches else ""
     for name, pairs in sets.items():
-        outputs = predictor.predict([pair.source for pair in pairs], options=options)
-        references = [pair.target for pair in pairs]
-        scores = score_all(outputs, references, recipe.evaluate, compares=task.compares)
+        inputs, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        outputs = predictor.predict(inputs, options=options)
+        scores = score_all(outputs, references, inputs, recipe.evaluate, compares=task.compares)
         results.append(Evaluation(name, len(pairs), search, scores, str(pairs_fingerprint(pairs)["sha256"])))
     return results
 

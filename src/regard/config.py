@@ -72,6 +72,8 @@ class Bitext(Struct, frozen=True):
     target: str | None = None  # the outputs, line by line
     pairs: str | None = None  # one .tsv or .jsonl file with both sides
     generate: str | None = None  # a built-in corpus: "dates/train", "copy/valid", ...
+    options: dict[str, Any] = {}  # of the built-in corpus, such as its size
+    fresh: bool = False  # training on a built-in corpus: each epoch has new examples
     # The output of `regard data prepare`, for training. The text it was made from may be named as well.
     store: str | None = None
 
@@ -82,6 +84,8 @@ class Bitext(Struct, frozen=True):
             return
         if len(given) != 1 or not all(given[0]):
             raise ValueError("give either source and target, or pairs, or generate, or store")
+        if self.generate is None and (self.options or self.fresh):
+            raise ValueError("options and fresh are for a built-in corpus; name one with generate")
 
 
 class DataConfig(Struct, frozen=True):
@@ -327,6 +331,7 @@ class Recipe(Struct, frozen=True):
     name: str
     data: DataConfig
     model: dict[str, Any]
+    task: str | None = None  # the task that model.kind is for, if it is to be said; one that it is not for is refused
     tokenizer: TokenizerConfig = TokenizerConfig()
     train: TrainConfig = TrainConfig()
     decode: SearchOptions = SearchOptions()

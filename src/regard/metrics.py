@@ -16,9 +16,9 @@ from regard.registry import Registry
 Output = TypeVar("Output")
 TEXT, TAGS, LABELS, POSITIONS, ANY = "text", "tags", "labels", "positions", "any"
 
-# Takes outputs, references and the recipe's `[evaluate]` table. Returns the value and its signature: what one needs to know
-# to reproduce it.
-MetricFunction = Callable[[Sequence[Output], Sequence[Output], EvaluateConfig], tuple[float, str]]
+# Takes outputs, references, the inputs and the recipe's `[evaluate]` table. Returns the value and its signature: what one
+# needs to know to reproduce it.
+MetricFunction = Callable[[Sequence[Output], Sequence[Output], Sequence[str], EvaluateConfig], tuple[float, str]]
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,12 @@ class Metric(Generic[Output]):
         """Whether it scores outputs of this kind."""
         return compares in self.compares or ANY in self.compares
 
-    def score(self, outputs: Sequence[Output], references: Sequence[Output], config: EvaluateConfig) -> Score:
+    def score(
+        self, outputs: Sequence[Output], references: Sequence[Output], inputs: Sequence[str], config: EvaluateConfig
+    ) -> Score:
         """Return the score of the outputs."""
         assert self.function is not None, f"{self.name} is not computed from outputs"
-        value, signature = self.function(outputs, references, config)
+        value, signature = self.function(outputs, references, inputs, config)
         return Score(self.name, value, signature)
 
 
@@ -78,14 +80,19 @@ def deciding_metric(name: str, *, compares: str = TEXT) -> Metric[Any]:
 
 
 def score_all(
-    outputs: Sequence[Any], references: Sequence[Any], config: EvaluateConfig, *, compares: str = TEXT
+    outputs: Sequence[Any],
+    references: Sequence[Any],
+    inputs: Sequence[str],
+    config: EvaluateConfig,
+    *,
+    compares: str = TEXT,
 ) -> list[Score]:
     """Return the score of every metric that can be computed from such outputs."""
     if len(outputs) != len(references):
         raise DataError(f"the number of outputs ({len(outputs)}) and of references ({len(references)}) differs")
     if not references:
         raise DataError("there is nothing to score: the test set is empty")
-    return [metric.score(outputs, references, config) for metric in metrics_of(compares)]
+    return [metric.score(outputs, references, inputs, config) for metric in metrics_of(compares)]
 
 
 def describe_score(name: str, value: float) -> str:
@@ -96,7 +103,9 @@ def describe_score(name: str, value: float) -> str:
     return f"{metric.label} {value:.{metric.decimals}f}{metric.unit and f' {metric.unit}'}"
 
 
-def bleu(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> tuple[float, str]:
+def bleu(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
     """Return corpus BLEU (Papineni et al. 2002)."""
     # Importing sacreBLEU takes a tenth of a second, and most commands do not score.
     from sacrebleu.metrics import BLEU
@@ -109,7 +118,9 @@ def bleu(outputs: Sequence[str], references: Sequence[str], config: EvaluateConf
     return value, str(metric.get_signature())
 
 
-def chrf(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> tuple[float, str]:
+def chrf(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
     """Return corpus chrF2 (Popović 2015)."""
     from sacrebleu.metrics import CHRF
 
@@ -118,7 +129,9 @@ def chrf(outputs: Sequence[str], references: Sequence[str], config: EvaluateConf
     return value, str(metric.get_signature())
 
 
-def exact_match(outputs: Sequence[Any], references: Sequence[Any], config: EvaluateConfig) -> tuple[float, str]:
+def exact_match(
+    outputs: Sequence[Any], references: Sequence[Any], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
     """Return the percentage of outputs that equal their reference."""
     right = sum(output == reference for output, reference in zip(outputs, references, strict=True))
     is_text = isinstance(references[0], str)
@@ -126,7 +139,9 @@ def exact_match(outputs: Sequence[Any], references: Sequence[Any], config: Evalu
     return 100 * right / len(references), signature
 
 
-def token_error_rate(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> tuple[float, str]:
+def token_error_rate(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
     """Return the edits that turn outputs into references, per hundred reference tokens; tokens are split at spaces."""
     edits = total = 0
     for output, reference in zip(outputs, references, strict=True):
@@ -145,7 +160,9 @@ def edit_distance(left: Sequence[str], right: Sequence[str]) -> int:
     return row[-1]
 
 
-def accuracy(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> tuple[float, str]:
+def accuracy(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
     """Return the percentage of reference labels that the output has at the same place."""
     right = total = 0
     for output, reference in zip(outputs, references, strict=True):
@@ -155,7 +172,9 @@ def accuracy(outputs: Sequence[str], references: Sequence[str], config: Evaluate
     return 100 * right / max(total, 1), "labels split at spaces, compared place by place"
 
 
-def span_f1(outputs: Sequence[str], references: Sequence[str], config: EvaluateConfig) -> tuple[float, str]:
+def span_f1(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
     """Return the harmonic mean of precision and recall over spans: the same kind from the same first to last label."""
     found = expected = right = 0
     for output, reference in zip(outputs, references, strict=True):

@@ -12,7 +12,7 @@ from regard.cli import app
 from regard.errors import CheckpointError, ConfigError, DecodeError
 from regard.explain.trace import Trace
 from regard.run.folder import RunFolder
-from regard.text.bitext import GENERATORS
+from regard.text.generators import generate
 
 RECIPES = {"translation": "copy", "tagging": "runs", "classification": "majority", "pointing": "sort-numbers"}
 SPLITS = {"train": 120, "valid": 10, "test": 10}
@@ -47,7 +47,7 @@ class Trained:
     def __init__(self, task, folder):
         self.task, self.folder, self.run = task, folder, folder / "run"
         for split, count in SPLITS.items():
-            pairs = GENERATORS[RECIPES[task]]("valid")[:count]
+            pairs = list(generate(f"{RECIPES[task]}/valid", {}))[:count]
             (folder / f"{split}.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
         call("train", *arguments_of(task, folder), "--out", self.run)
 

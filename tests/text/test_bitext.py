@@ -9,8 +9,9 @@ import regard
 from regard.config import Bitext, DataConfig
 from regard.errors import DataError
 from regard.recipe_files import load_recipe, shipped_recipes
-from regard.text.bitext import GENERATORS, anchor, data_folders, find_file, load_bitext, pairs_fingerprint
+from regard.text.bitext import anchor, data_folders, find_file, load_bitext, pairs_fingerprint
 from regard.text.corpus import Pair
+from regard.text.generators import GENERATORS
 from regard.text.toys import TASKS
 
 

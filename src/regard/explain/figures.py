@@ -8,7 +8,9 @@ Shapes: H heads, Q queries, K keys.
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,8 @@ CPU = torch.device("cpu")
 class FigureOptions:
     """Which part of a trace to draw, and how."""
 
-    name: str | None = None  # the kind of attention; None: attention between two sequences if there is any
+    # The kind of attention, or a picture; None: the first picture, or else attention between two sequences if there is any.
+    name: str | None = None
     layer: int | None = None  # counted from 1; None: the last
     heads: tuple[int, ...] = ()  # counted from 1; empty: the mean over all heads
     word: str | None = None  # draw only the attention of this query word; None: of all words
@@ -49,7 +52,14 @@ class WordAxis:
 
 
 def draw(trace: Trace, path: Path, options: FigureOptions) -> None:
-    """Draw the attention of one layer between words into an SVG or PNG file."""
+    """Draw a picture of the trace's own, or the attention of one layer between words, into an SVG or PNG file."""
+    if options.name in {None, *(picture.name for picture in trace.pictures)} and trace.pictures:
+        chosen = next((one for one in trace.pictures if one.name == options.name), trace.pictures[0])
+        plt = pyplot()
+        figure = chosen.draw(plt)
+        figure.savefig(path, bbox_inches="tight", dpi=160)
+        plt.close(figure)
+        return
     attention = _select(trace, options.name, options.layer)
     queries, keys = trace.axes_of(attention)
     weights = merge_words(attention.weights, queries.words, keys.words)
@@ -75,6 +85,19 @@ def draw(trace: Trace, path: Path, options: FigureOptions) -> None:
     plt.close(figure)
 
 
+def pictures_as_svg(trace: Trace) -> dict[str, str]:
+    """Return the trace's own pictures as SVG documents, by name; none if matplotlib is not installed."""
+    if not trace.pictures or find_spec("matplotlib") is None:
+        return {}
+    plt, drawn = pyplot(), {}
+    for picture in trace.pictures:
+        figure, text = picture.draw(plt), io.StringIO()
+        figure.savefig(text, bbox_inches="tight", format="svg")
+        plt.close(figure)
+        drawn[picture.name] = text.getvalue()
+    return drawn
+
+
 def pyplot() -> Any:
     """Return matplotlib.pyplot with a backend that opens no window."""
     require("matplotlib", extra="plots")
@@ -93,7 +116,8 @@ def _select(trace: Trace, name: str | None, layer: int | None) -> Attention:
     name = name or trace.main_name
     layers = trace.layers(name)
     if not layers:
-        raise DecodeError(f"this model has no {name!r} attention; choose one of {', '.join(trace.names)}")
+        known = ", ".join([*(picture.name for picture in trace.pictures), *trace.names])
+        raise DecodeError(f"this model has no {name!r} attention; choose one of {known}")
     if layer is not None and not 1 <= layer <= len(layers):
         raise DecodeError(f"layer is {layer}; {name} attention has layers 1 to {len(layers)}")
     return layers[-1 if layer is None else layer - 1]

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from regard.explain.attention import Attention, axis_labels
+from regard.explain.figures import pictures_as_svg
 from regard.explain.trace import Trace, moses_pairs
 from regard.run.folder import CARD_PAGE, REPORT, RunFolder
 from regard.toml import dump_toml, to_table
@@ -39,9 +40,20 @@ def as_page(trace: Trace) -> str:
         hint=HINT if any(trace.alternatives) else "",
         alignment="" if pairs else "hidden",
         pairs=pairs,
+        pictures=_pictures(trace),
         trace=escape_json(json.dumps(trace_as_json(trace), ensure_ascii=False)),
         script=bundle("attention.js", "look.js"),
     )
+
+
+def _pictures(trace: Trace) -> str:
+    """Return the trace's own pictures as a section of the page, or nothing."""
+    images = "".join(
+        f'<figure><img alt="{html.escape(name)}" src="data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}">'
+        f"<figcaption>{html.escape(name)}</figcaption></figure>"
+        for name, svg in pictures_as_svg(trace).items()
+    )
+    return images and f'<section aria-label="Pictures">{images}</section>\n'
 
 
 def trace_as_json(trace: Trace) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,6 +46,14 @@ class Alternative:
 
 
 @dataclass(frozen=True)
+class Picture:
+    """A drawing of a task's own, for what a matrix of weights cannot show, such as points in a plane."""
+
+    name: str
+    draw: Callable[[Any], Any]  # takes matplotlib.pyplot and returns a figure
+
+
+@dataclass(frozen=True)
 class Trace:
     """The axes of one example by name, and the attention between them.
 
@@ -58,6 +66,7 @@ class Trace:
     attentions: list[Attention]
     probabilities: list[float] = field(default_factory=list)  # of each target token; empty if the model has none
     alternatives: list[list[Alternative]] = field(default_factory=list)  # for each target token, most likely first
+    pictures: tuple[Picture, ...] = ()  # the first is the one that says most
 
     @property
     def source(self) -> Axis:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from regard.config import Recipe
+from regard.errors import ConfigError
 from regard.models import MODELS, model_config
 from regard.registry import Registry
 from regard.tasks.base import Task
@@ -28,4 +29,6 @@ def task_of(recipe: Recipe) -> Task[Any]:
     """Return the task of a recipe, which its model family names."""
     kind, _ = model_config(recipe.model)
     family = MODELS.get(kind, where="model.kind")
+    if recipe.task not in (None, family.task):
+        raise ConfigError(f"task is {recipe.task!r}, but model.kind={kind} is for {family.task}; change one of them")
     return TASKS.get(family.task, where=f"the task of the model {kind}")(recipe)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -20,7 +21,7 @@ from regard.explain.trace import Trace
 from regard.models.base import Model
 from regard.run.folder import Codec
 from regard.storage.folder import Folder
-from regard.tasks.corpus import Corpus, TrainingData, read_corpus
+from regard.tasks.corpus import Corpus, TextPairs, TrainingData, read_corpus
 from regard.text.corpus import Pair
 from regard.training.events import Example, Listener
 
@@ -70,8 +71,16 @@ class Task(ABC, Generic[C]):
         return self.encode(train.examples(), codec)
 
     def epochs(self, train: TrainingData, dataset: Dataset, codec: C) -> Callable[[int], Dataset]:
-        """Return a function from the number of an epoch to its examples; by default all epochs are alike."""
-        return lambda epoch: dataset
+        """Return a function from the number of an epoch to its examples, which are new ones with `data.train.fresh`."""
+        if not isinstance(train, TextPairs) or train.of_epoch is None:
+            return lambda epoch: dataset
+        of_epoch = train.of_epoch
+
+        @lru_cache(maxsize=1)
+        def draw(epoch: int) -> Dataset:
+            return self.encode(of_epoch(epoch), codec)
+
+        return draw
 
     def extras(self, model: Model, dataset: Dataset) -> Callable[[Columns], Columns]:
         """Return a function that adds the columns a model asks for (`Model.extras`)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,6 +12,7 @@ from regard.errors import ConfigError, DataError
 from regard.messages import counted
 from regard.text.bitext import load_bitext, pairs_fingerprint
 from regard.text.corpus import Pair
+from regard.text.generators import generate, refuse_fresh
 
 
 class TrainingData(Protocol):
@@ -31,6 +32,7 @@ class TextPairs:
     """Training examples as text in memory."""
 
     pairs: list[Pair]
+    of_epoch: Callable[[int], list[Pair]] | None = None  # new examples for an epoch; None: all epochs have the same
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -63,8 +65,13 @@ def read_corpus(recipe: Recipe, folders: list[Path]) -> Corpus:
     """Return the corpus of a recipe whose training examples are text."""
     if recipe.data.train.store is not None:
         raise DataError("only translation trains on a store of ids; name its text in data.train instead")
-    train = load_bitext(recipe.data.train, folders=folders, data=recipe.data)
-    return Corpus(TextPairs(train), read_valid(recipe, folders))
+    bitext = recipe.data.train
+    train = TextPairs(load_bitext(bitext, folders=folders, data=recipe.data))
+    if bitext.fresh:
+        name, options = str(bitext.generate), bitext.options
+        refuse_fresh(name)
+        train = TextPairs(train.pairs, lambda epoch: list(generate(name, options, epoch=epoch)))
+    return Corpus(train, read_valid(recipe, folders))
 
 
 def read_valid(recipe: Recipe, folders: list[Path]) -> list[Pair]:

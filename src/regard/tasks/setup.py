@@ -49,8 +49,8 @@ def make_validator(
     """
     recipe, device, mine = task.recipe, world.device, slice(world.rank, None, world.size)
     # Refuses a metric that cannot be computed here.
-    reference = examples[0].target
-    score_all([reference], [reference], recipe.evaluate, compares=task.compares)
+    first = examples[0]
+    score_all([first.target], [first.target], [first.source], recipe.evaluate, compares=task.compares)
     columns = extras(task.encode(examples, codec))
     budget, most = recipe.train.budget, recipe.data.max_length
     batches = dev_batches(columns, task.collate, added=task.added, budget=budget, max_length=most)
@@ -71,7 +71,7 @@ def make_validator(
         outputs = [""] * len(inputs)
         for rank, theirs in enumerate(world.gather(own)):
             outputs[rank :: world.size] = theirs
-        scores = score_all(outputs, references, recipe.evaluate, compares=task.compares)
+        scores = score_all(outputs, references, inputs, recipe.evaluate, compares=task.compares)
         metrics |= {score.name: score.value for score in scores}
         found = [Example(*three) for three in zip(inputs, outputs, references, strict=True)]
         with autocast(device, precision):

@@ -69,7 +69,9 @@ class TranslationTask(Task[Tokenizers]):
         """With subword sampling each epoch has ids of its own."""
         config, seed = self.recipe.tokenizer, self.recipe.train.seed
         if not config.sampled:
-            return lambda epoch: dataset
+            return super().epochs(train, dataset, codec)
+        if self.recipe.data.train.fresh:
+            raise ConfigError("each epoch has new examples already (data.train.fresh); set tokenizer.sampling=0")
         assert isinstance(train, TextPairs) and isinstance(dataset, Columns), "ids on disk are the same every epoch"
         sources, targets = [pair.source for pair in train.pairs], [pair.target for pair in train.pairs]
         source = _resampled(codec.source, sources, config.side("source").sampling, dataset["source"])

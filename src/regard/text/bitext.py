@@ -12,15 +12,9 @@ from pathlib import Path
 import msgspec
 
 from regard.config import Bitext, DataConfig, Recipe
-from regard.errors import DataError, did_you_mean
-from regard.text import dates, toys
+from regard.errors import DataError
 from regard.text.corpus import Pair, decode_pairs, stream_pairs
-
-GENERATORS: dict[str, Callable[[str], list[tuple[str, str]]]] = {
-    "dates": dates.generate,
-    **{task: partial(toys.generate, task) for task in toys.TASKS},
-    **toys.LABEL_GENERATORS,
-}
+from regard.text.generators import generate
 
 STDIN = "-"  # the value of data.train.pairs that means standard input
 
@@ -36,10 +30,7 @@ def load_bitext(bitext: Bitext, *, folders: list[Path], data: DataConfig | None 
 def stream_bitext(bitext: Bitext, *, folders: list[Path], data: DataConfig | None = None) -> Iterator[Pair]:
     """Yield the pairs as they are read."""
     if bitext.generate is not None:
-        name, _, split = bitext.generate.partition("/")
-        if name not in GENERATORS:
-            raise DataError(f"there is no built-in corpus {name!r}; {did_you_mean(name, GENERATORS)}")
-        return (Pair(source, target) for source, target in GENERATORS[name](split))
+        return iter(generate(bitext.generate, bitext.options))
     if bitext.pairs == STDIN:
         return decode_pairs(sys.stdin.buffer, "standard input")  # type: ignore[arg-type]
     if bitext.pairs is None and bitext.source is None:
