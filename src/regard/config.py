@@ -66,11 +66,12 @@ def below_one(options: Struct, name: str) -> None:
 
 
 class Bitext(Struct, frozen=True):
-    """Where sentence pairs come from: two parallel files, one file of pairs, a built-in corpus, or a store of ids."""
+    """Where examples come from: two parallel files, one file of pairs or of texts, a built-in corpus, or a store of ids."""
 
     source: str | None = None  # a file with one source sentence per line, plain or gzip
     target: str | None = None  # the outputs, line by line
     pairs: str | None = None  # one .tsv or .jsonl file with both sides
+    text: str | None = None  # a file with one text per line, for tasks without a target side
     generate: str | None = None  # a built-in corpus: "dates/train", "copy/valid", ...
     options: dict[str, Any] = {}  # of the built-in corpus, such as its size
     fresh: bool = False  # training on a built-in corpus: each epoch has new examples
@@ -78,12 +79,12 @@ class Bitext(Struct, frozen=True):
     store: str | None = None
 
     def check(self) -> None:
-        ways = [(self.source, self.target), (self.pairs,), (self.generate,)]
+        ways = [(self.source, self.target), (self.pairs,), (self.text,), (self.generate,)]
         given = [way for way in ways if any(name is not None for name in way)]
         if not given and self.store:
             return
         if len(given) != 1 or not all(given[0]):
-            raise ValueError("give either source and target, or pairs, or generate, or store")
+            raise ValueError("give either source and target, or pairs, or text, or generate, or store")
         if self.generate is None and (self.options or self.fresh):
             raise ValueError("options and fresh are for a built-in corpus; name one with generate")
 

@@ -34,6 +34,7 @@ VARIANTS = {
         "shallow decoder": {"decoder_layers": 1},
         "explicit": {"attention": "explicit"},
         "tensor2tensor": {"attention_dropout": 0.1, "activation_dropout": 0.1, "norm_order": "pre"},
+        "copy": {"copy": True},
     },
     "rnn": {
         "additive": {},
@@ -50,6 +51,7 @@ VARIANTS = {
         "one layer tied": {"num_layers": 1, "tie": "all"},
         "wide encoder": {"encoder_hidden": 32},
         "one direction": {"bidirectional": False, "attention": "general", "encoder_hidden": 14},
+        "copy": {"copy": True, "cell": "lstm", "encoder_hidden": 32},
     },
     "convs2s": {"plain": {}, "tied": {"tie": "all"}},
     "bytenet": {

@@ -114,13 +114,19 @@ def resolve(recipe: Recipe) -> Recipe:
 
     Names that are not registered are refused here.
     """
-    kind, config = model_config(recipe.model)
+    _, config = model_config(recipe.model)
     refuse_unknown_kinds(recipe.tokenizer)
     sides = recipe.tokenizer.source is not None or recipe.tokenizer.target is not None
     if sides and getattr(config, "tie", None) == "all":
         # The model would notice only if the vocabularies differ in size.
         raise ConfigError("model.tie is 'all', but each side has a tokenizer of its own; set model.tie=target")
     deciding_metric(recipe.train.metric, compares=task_of(recipe).compares)
+    return _with_all_options(recipe)
+
+
+def _with_all_options(recipe: Recipe) -> Recipe:
+    """Return the recipe with every option of its model, also those that were added since it was written."""
+    kind, config = model_config(recipe.model)
     return msgspec.structs.replace(recipe, model={"kind": kind, **to_table(config)})
 
 
@@ -134,7 +140,7 @@ def refuse_other_recipe(run: RunFolder, recipe: Recipe, accept: Sequence[str]) -
         key = change.partition(":")[0]
         return any(key == meant or key.startswith(f"{meant}.") for meant in (*NOT_THE_RUN, *accept))
 
-    changed = [change for change in differences(run.recipe(), recipe) if not is_meant(change)]
+    changed = [change for change in differences(_with_all_options(run.recipe()), recipe) if not is_meant(change)]
     if changed:
         raise ConfigError(
             f"{run} holds a run of another recipe ({'; '.join(changed[:5])}); name another folder with --out, "

@@ -13,7 +13,7 @@ import msgspec
 
 from regard.config import Bitext, DataConfig, Recipe
 from regard.errors import DataError
-from regard.text.corpus import Pair, decode_pairs, stream_pairs
+from regard.text.corpus import Pair, decode_pairs, stream_pairs, stream_texts
 from regard.text.generators import generate
 
 STDIN = "-"  # the value of data.train.pairs that means standard input
@@ -33,6 +33,9 @@ def stream_bitext(bitext: Bitext, *, folders: list[Path], data: DataConfig | Non
         return iter(generate(bitext.generate, bitext.options))
     if bitext.pairs == STDIN:
         return decode_pairs(sys.stdin.buffer, "standard input")  # type: ignore[arg-type]
+    if bitext.text is not None:
+        (path,) = text_files(bitext, folders, data)
+        return stream_texts(path)
     if bitext.pairs is None and bitext.source is None:
         raise DataError(f"the store {bitext.store!r} holds ids to train on, not text; name source and target, or pairs")
     return stream_pairs(*text_files(bitext, folders, data))
@@ -40,7 +43,7 @@ def stream_bitext(bitext: Bitext, *, folders: list[Path], data: DataConfig | Non
 
 def refuse_outside(bitext: Bitext, folders: list[Path], *, recipe_of: str) -> None:
     """Raise DataError for files outside of the folders that the user named, because the recipe is not trusted."""
-    for name in filter(None, (bitext.pairs, bitext.source, bitext.target)):
+    for name in filter(None, (bitext.pairs, bitext.text, bitext.source, bitext.target)):
         if name == STDIN:
             raise DataError(f"the recipe of {recipe_of} reads standard input; name the files to use instead")
         path = Path(os.path.normpath(name))
@@ -56,8 +59,8 @@ def refuse_outside(bitext: Bitext, folders: list[Path], *, recipe_of: str) -> No
 
 
 def text_files(bitext: Bitext, folders: list[Path], data: DataConfig | None = None) -> list[Path]:
-    """Return the one or two files that hold the pairs."""
-    names = [name for name in (bitext.pairs, bitext.source, bitext.target) if name is not None]
+    """Return the one or two files that hold the examples."""
+    names = [name for name in (bitext.pairs, bitext.text, bitext.source, bitext.target) if name is not None]
     found = [_look_for(name, folders, data) for name in names]
     missing = [name for name, path in zip(names, found, strict=True) if path is None]
     if missing:
@@ -80,7 +83,7 @@ def without_folders(recipe: Recipe) -> Recipe:
     def bare(bitext: Bitext | None) -> Bitext | None:
         if bitext is None:
             return None
-        names = {name: getattr(bitext, name) for name in ("source", "target", "pairs", "store")}
+        names = {name: getattr(bitext, name) for name in ("source", "target", "pairs", "text", "store")}
         bare_names = {name: Path(path).name for name, path in names.items() if path and Path(path).is_absolute()}
         return msgspec.structs.replace(bitext, **bare_names)
 
@@ -103,7 +106,9 @@ def anchor(data: DataConfig, folders: list[Path], *, named: Path | None) -> Data
         return str(found.resolve())
 
     def anchored(bitext: Bitext) -> Bitext:
-        finders = dict.fromkeys(("source", "target", "pairs"), partial(_look_for, data=data)) | {"store": _first_with}
+        finders = dict.fromkeys(("source", "target", "pairs", "text"), partial(_look_for, data=data)) | {
+            "store": _first_with
+        }
         named_files = {name: (value, find) for name, find in finders.items() if (value := getattr(bitext, name))}
         return msgspec.structs.replace(bitext, **{name: absolute(*one) for name, one in named_files.items()})
 
