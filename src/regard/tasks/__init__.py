@@ -9,6 +9,7 @@ from regard.errors import ConfigError
 from regard.models import MODELS, model_config
 from regard.registry import Registry
 from regard.tasks.base import Task
+from regard.tasks.captioning import CaptioningTask
 from regard.tasks.labels import ClassificationTask, TaggingTask
 from regard.tasks.parsing import ParsingTask
 from regard.tasks.pointing import PointingTask
@@ -22,7 +23,7 @@ def register_task(task: type[Task[Any]], *, replace: bool = False) -> None:
     TASKS.register(task.name, task, replace=replace)
 
 
-for one in (TranslationTask, TaggingTask, ClassificationTask, PointingTask, ParsingTask):
+for one in (TranslationTask, TaggingTask, ClassificationTask, PointingTask, ParsingTask, CaptioningTask):
     register_task(one)
 
 

@@ -55,6 +55,10 @@ class Task(ABC, Generic[C]):
         """Return the training and dev examples that the recipe names."""
         return read_corpus(self.recipe, folders)
 
+    def with_files(self, examples: Sequence[Pair], folders: list[Path]) -> list[Pair]:
+        """Return examples of a data file with the content of other files that their lines name, such as pictures."""
+        return list(examples)
+
     @abstractmethod
     def fit(self, train: TrainingData) -> C:
         """Return a codec learnt from the training examples."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from regard.config import Struct
 from regard.errors import DataError, did_you_mean
-from regard.text import dates, expressions, toys
+from regard.text import dates, expressions, shapes, toys
 from regard.text.corpus import Pair
 from regard.toml import from_table
 
@@ -37,6 +37,7 @@ GENERATORS: dict[str, Generator] = {
     **{task: _fixed(lambda split, task=task: toys.generate(task, split)) for task in toys.TASKS},  # type: ignore[misc]
     **{name: _fixed(make) for name, make in toys.LABEL_GENERATORS.items()},
     "expressions": _fixed(expressions.generate),
+    "shapes": Generator(shapes.generate, options=shapes.ShapeOptions, fresh=True),
 }
 
 
