@@ -210,13 +210,15 @@ def evaluate(
     if (source is None) != (reference is None):
         raise ConfigError("give both --source and --reference, or neither to use the recipe's test sets")
     if source is not None and reference is not None:
-        sets = {Path(source).name: read_pairs(Path(source), Path(reference))}
+        pairs = read_pairs(Path(source), Path(reference))
+        sets = {Path(source).name: task.with_files(pairs, data_folders(data, Path(source).parent))}
     else:
         folders = data_folders(data, None)
         for bitext in recipe.data.test.values():
             refuse_outside(bitext, folders, recipe_of=str(run))
         sets = {
-            name: load_bitext(bitext, folders=folders, data=recipe.data) for name, bitext in recipe.data.test.items()
+            name: task.with_files(load_bitext(bitext, folders=folders, data=recipe.data), folders)
+            for name, bitext in recipe.data.test.items()
         }
     if not sets:
         raise DataError("the recipe names no test set; give --source and --reference")

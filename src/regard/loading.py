@@ -78,7 +78,7 @@ def load_translator(
 def require_translation(run: Path | str, verb: str) -> None:
     """Raise ConfigError for runs of other tasks, which `verb` cannot serve."""
     task = task_of_run(find_run(run))
-    if not isinstance(task, TranslationTask):
+    if task.name != TranslationTask.name:
         raise ConfigError(f"{run} is a {task.name} run, and {verb} is for translation; use regard evaluate, or look")
 
 

@@ -12,9 +12,12 @@ from typing import Any, Generic, TypeVar
 from regard.config import EvaluateConfig
 from regard.errors import ConfigError, DataError
 from regard.registry import Registry
+from regard.text.bracket_scores import RESAMPLES, bracket_counts, f1_interval, percent
+from regard.text.trees import is_well_formed
 
 Output = TypeVar("Output")
 TEXT, TAGS, LABELS, POSITIONS, ANY = "text", "tags", "labels", "positions", "any"
+TREES = "trees"  # linearized, as in `text.trees`
 
 # Takes outputs, references, the inputs and the recipe's `[evaluate]` table. Returns the value and its signature: what one
 # needs to know to reproduce it.
@@ -199,6 +202,51 @@ def spans(labels: Sequence[str]) -> list[tuple[str, int, int]]:
     return found
 
 
+AS_EVALB = "as EVALB counts with COLLINS.prm, punctuation recognized by the word"
+
+
+def bracket_f1(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
+    """Return the harmonic mean of precision and recall over labelled brackets."""
+    f1, low, high = f1_interval(bracket_counts(outputs, references, inputs))
+    drawn = f"bootstrap over sentences, {RESAMPLES:,} resamples"
+    return f1, f"95 % interval {low:.1f} to {high:.1f} ({drawn}); {AS_EVALB}"
+
+
+def bracket_precision(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
+    """Return the percentage of the output's labelled brackets that the reference has."""
+    own, _, both = bracket_counts(outputs, references, inputs).sum(axis=0).tolist()
+    return percent(both, own), AS_EVALB
+
+
+def bracket_recall(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
+    """Return the percentage of the reference's labelled brackets that the output has."""
+    _, theirs, both = bracket_counts(outputs, references, inputs).sum(axis=0).tolist()
+    return percent(both, theirs), AS_EVALB
+
+
+def complete_match(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
+    """Return the percentage of outputs that have all brackets of their reference, and no others."""
+    counts = bracket_counts(outputs, references, inputs)
+    return percent(int((counts == counts[:, :1]).all(axis=1).sum()), len(counts)), AS_EVALB
+
+
+def well_formed(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
+    """Return the percentage of outputs that were trees over the words of their input before repair."""
+    written = [getattr(output, "as_written", output) for output in outputs]
+    right = sum(is_well_formed(line, len(text.split())) for line, text in zip(written, inputs, strict=True))
+    return percent(right, len(outputs)), "balanced brackets, one root, every word once, before repair"
+
+
 register_metric(Metric("loss", None, higher_is_better=False, label="dev loss", decimals=3))
 register_metric(Metric("bleu", bleu, higher_is_better=True, label="BLEU"))
 register_metric(Metric("chrf", chrf, higher_is_better=True, label="chrF"))
@@ -207,6 +255,15 @@ register_metric(Metric("token_errors", token_error_rate, higher_is_better=False,
 EVERY_LABEL = (TAGS, LABELS, POSITIONS)
 register_metric(Metric("accuracy", accuracy, higher_is_better=True, label="accuracy", unit="%", compares=EVERY_LABEL))
 register_metric(Metric("span_f1", span_f1, higher_is_better=True, label="span F1", unit="%", compares=(TAGS,)))
+TREE_METRICS: dict[str, tuple[str, MetricFunction[str]]] = {
+    "bracket_f1": ("bracket F1", bracket_f1),
+    "bracket_precision": ("bracket precision", bracket_precision),
+    "bracket_recall": ("bracket recall", bracket_recall),
+    "complete_match": ("complete match", complete_match),
+    "well_formed": ("well-formed", well_formed),
+}
+for name, (label, function) in TREE_METRICS.items():
+    register_metric(Metric(name, function, higher_is_better=True, label=label, unit="%", compares=(TREES,)))
 
 
 BINS = 10

@@ -148,7 +148,7 @@ def trace_translation(
         assert isinstance(model, Seq2Seq)
         target_ids = [*search(model, source, options=options, prefixes=[prefix], check=check)[0][0].ids, model.eos]
         check()
-        log, logp = _record_forced(model, source, target_ids)
+        log, logp = record_forced(model, source, target_ids)
         probabilities = [round(float(logp[place, token].exp()), 6) for place, token in enumerate(target_ids)]
         others = _alternatives(translator, source_ids, target_ids, logp, options, alternatives, check)
     axes = _translation_axes(tokenizers, text, source_ids, target_ids)
@@ -159,7 +159,7 @@ def attention_between(model: Seq2Seq, tokenizers: Tokenizers, source: str, targe
     """Return the mean encoder-decoder attention between the words of a translation, in percent, for the log."""
     source_ids, target_ids = [*tokenizers.source.encode(source), EOS], [*tokenizers.target.encode(target), model.eos]
     with torch.inference_mode():
-        log, _ = _record_forced(model, Ragged.from_lists([source_ids], next(model.parameters()).device), target_ids)
+        log, _ = record_forced(model, Ragged.from_lists([source_ids], next(model.parameters()).device), target_ids)
     axes = _translation_axes(tokenizers, source, source_ids, target_ids)
     trace = Trace("", axes, recorded_attentions(model, log, axes))
     percent = []
@@ -193,7 +193,7 @@ def _translation_axes(
     }
 
 
-def _record_forced(model: Seq2Seq, source: Ragged, target_ids: list[int]) -> tuple[AttentionLog, Tensor]:
+def record_forced(model: Seq2Seq, source: Ragged, target_ids: list[int]) -> tuple[AttentionLog, Tensor]:
     """Run the decoder over a known target. Return the attention, and log-probabilities: [tokens, V]."""
     with capture_attention() as log:
         target = Ragged.from_lists([[model.bos, *target_ids[:-1]]], source.layout.device)

@@ -14,6 +14,7 @@ from regard.errors import ConfigError, did_you_mean
 from regard.models.base import Model
 from regard.models.bytenet import PRESETS as BYTENET_PRESETS
 from regard.models.bytenet import ByteNet, ByteNetConfig
+from regard.models.captioner import Captioner, CaptionerConfig
 from regard.models.cmlm import Cmlm, CmlmConfig
 from regard.models.convs2s import PRESETS as CONVS2S_PRESETS
 from regard.models.convs2s import ConvS2S, ConvS2SConfig
@@ -56,6 +57,7 @@ register_model("ctc", Family(CtcConfig, Ctc, TRANSFORMER_PRESETS))
 register_model("tagger", Family(EncoderConfig, Tagger, TRANSFORMER_PRESETS, task="tagging"))
 register_model("classifier", Family(EncoderConfig, Classifier, TRANSFORMER_PRESETS, task="classification"))
 register_model("pointer", Family(PointerConfig, Pointer, TRANSFORMER_PRESETS, task="pointing"))
+register_model("captioner", Family(CaptionerConfig, Captioner, TRANSFORMER_PRESETS, task="captioning"))
 
 
 def model_config(table: Mapping[str, Any]) -> tuple[str, Struct]:

@@ -156,6 +156,10 @@ class EncoderDecoder(TiedEmbeddings):
         x_MD = self._embed(
             source.values, self.source_embedding, self.source_positions, layout.positions, layout.longest
         )
+        return self._through_encoder(x_MD, layout)
+
+    def _through_encoder(self, x_MD: Tensor, layout: Layout) -> Ragged:
+        """Return the encoder's output for these vectors."""
         mask = AttentionMask(layout, window=self.config.window)
         for layer in self.encoder:
             x_MD = layer(x_MD, mask)

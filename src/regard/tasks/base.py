@@ -41,6 +41,7 @@ class Task(ABC, Generic[C]):
 
     name: ClassVar[str]
     added: ClassVar[tuple[int, ...]]  # tokens that `collate` adds to an example, per column that limits a batch
+    uses_families_of: ClassVar[str | None] = None  # another task, whose model families can also do this one
     compares: ClassVar[str]  # kind of its outputs, by which metrics are chosen (`Metric.compares`)
     searches: ClassVar[bool] = False  # whether outputs are found by search, so that `[decode]` applies
     packs: ClassVar[bool] = False  # whether its batches are sequence pairs, which can be packed to static shapes
@@ -53,6 +54,10 @@ class Task(ABC, Generic[C]):
     def read(self, folders: list[Path]) -> Corpus:
         """Return the training and dev examples that the recipe names."""
         return read_corpus(self.recipe, folders)
+
+    def with_files(self, examples: Sequence[Pair], folders: list[Path]) -> list[Pair]:
+        """Return examples of a data file with the content of other files that their lines name, such as pictures."""
+        return list(examples)
 
     @abstractmethod
     def fit(self, train: TrainingData) -> C:
