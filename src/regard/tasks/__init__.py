@@ -11,6 +11,7 @@ from regard.registry import Registry
 from regard.tasks.base import Task
 from regard.tasks.labels import ClassificationTask, TaggingTask
 from regard.tasks.pointing import PointingTask
+from regard.tasks.questions import QuestionAnsweringTask
 from regard.tasks.translation import TranslationTask
 
 TASKS: Registry[type[Task[Any]]] = Registry("task")
@@ -21,7 +22,7 @@ def register_task(task: type[Task[Any]], *, replace: bool = False) -> None:
     TASKS.register(task.name, task, replace=replace)
 
 
-for one in (TranslationTask, TaggingTask, ClassificationTask, PointingTask):
+for one in (TranslationTask, TaggingTask, ClassificationTask, PointingTask, QuestionAnsweringTask):
     register_task(one)
 
 
