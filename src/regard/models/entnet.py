@@ -15,11 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.config import MAX_POSITIONS, MAX_WIDTH, Struct, between
+from regard.config import MAX_POSITIONS, MAX_WIDTH, Struct, below_one, between
 from regard.data.batch import Batch
 from regard.models.base import make_config
 from regard.models.story_model import Story, StoryModel, sum_of_words
-from regard.nn.entities import SPREAD, EntityAnswer, EntityMemory
+from regard.nn.entities import EntityAnswer, EntityMemory
 
 
 class EntNetConfig(Struct, frozen=True):
@@ -27,6 +27,7 @@ class EntNetConfig(Struct, frozen=True):
 
     width: int = 100
     slots: int = 20
+    init_std: float = 0.1  # standard deviation of the first weights, masks and PReLU slopes excepted, which are 1
     max_sentences: int = 70  # of a story; the last ones are read
     max_words: int = 12  # places with masks of their own; further words share the last mask
 
@@ -34,6 +35,7 @@ class EntNetConfig(Struct, frozen=True):
         between(self, 1, MAX_WIDTH, "width")
         between(self, 1, 4096, "slots")
         between(self, 1, 10_000, "max_sentences")
+        below_one(self, "init_std")
         between(self, 1, MAX_POSITIONS, "max_words")
 
 
@@ -49,11 +51,11 @@ class EntNet(StoryModel):
         super().__init__()
         self.config, self.width, self.max_sentences = config, config.width, config.max_sentences
         D = config.width
-        self.embedding = nn.Parameter(torch.empty(source_size, D).normal_(std=SPREAD))
+        self.embedding = nn.Parameter(torch.empty(source_size, D).normal_(std=config.init_std))
         # Of the places of a sentence, then of those of the question.
         self.masks = nn.Parameter(torch.ones(2 * config.max_words, D))
-        self.memory = EntityMemory(config.slots, D)
-        self.answer = EntityAnswer(D, num_labels)
+        self.memory = EntityMemory(config.slots, D, init_std=config.init_std)
+        self.answer = EntityAnswer(D, num_labels, init_std=config.init_std)
 
     @property
     def static_shapes(self) -> bool:

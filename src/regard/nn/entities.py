@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from regard.nn.attention_log import current_log
 
-SPREAD = 0.1  # standard deviation of first weights
 TINY = 1e-12  # added to the mean square of a vector before its root
 
 
@@ -28,10 +27,10 @@ class EntityMemory(nn.Module):
 
     scale: Tensor
 
-    def __init__(self, slots: int, width: int) -> None:
+    def __init__(self, slots: int, width: int, *, init_std: float) -> None:
         super().__init__()
-        self.keys = nn.Parameter(torch.empty(slots, width).normal_(std=SPREAD))
-        self.U, self.V, self.W = (nn.Parameter(torch.empty(width, width).normal_(std=SPREAD)) for _ in range(3))
+        self.keys = nn.Parameter(torch.empty(slots, width).normal_(std=init_std))
+        self.U, self.V, self.W = (nn.Parameter(torch.empty(width, width).normal_(std=init_std)) for _ in range(3))
         self.slope = nn.Parameter(torch.ones(width))  # of PReLU; the identity at first
         self.register_buffer("scale", torch.full((width,), width**-0.5), persistent=False)
 
@@ -61,10 +60,10 @@ class EntityMemory(nn.Module):
 class EntityAnswer(nn.Module):
     """The output module (equation 6): R PReLU(q + H u), where u is the mean of the slots, weighted by softmax(q · h_j)."""
 
-    def __init__(self, width: int, num_labels: int) -> None:
+    def __init__(self, width: int, num_labels: int, *, init_std: float) -> None:
         super().__init__()
-        self.H = nn.Parameter(torch.empty(width, width).normal_(std=SPREAD))
-        self.R = nn.Parameter(torch.empty(num_labels, width).normal_(std=SPREAD))
+        self.H = nn.Parameter(torch.empty(width, width).normal_(std=init_std))
+        self.R = nn.Parameter(torch.empty(num_labels, width).normal_(std=init_std))
         self.slope = nn.Parameter(torch.ones(width))
 
     def forward(self, q_BD: Tensor, h_BJD: Tensor) -> Tensor:
