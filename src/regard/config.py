@@ -66,7 +66,7 @@ def below_one(options: Struct, name: str) -> None:
 
 
 class Bitext(Struct, frozen=True):
-    """Where examples come from: two parallel files, one file of pairs or of texts, a built-in corpus, or a store of ids."""
+    """Where examples come from: parallel files, a file of pairs or texts, a built-in corpus, bAbI files, or a store of ids."""
 
     source: str | None = None  # a file with one source sentence per line, plain or gzip
     target: str | None = None  # the outputs, line by line
@@ -75,18 +75,28 @@ class Bitext(Struct, frozen=True):
     generate: str | None = None  # a built-in corpus: "dates/train", "copy/valid", ...
     options: dict[str, Any] = {}  # of the built-in corpus, such as its size
     fresh: bool = False  # training on a built-in corpus: each epoch has new examples
+    # A task of bAbI ("en-10k/qa1"), a folder with all of them, or a list of those; and which part of their questions.
+    babi: str | tuple[str, ...] | None = None
+    part: Literal["train", "valid", "test"] | None = None
     # The output of `regard data prepare`, for training. The text it was made from may be named as well.
     store: str | None = None
 
     def check(self) -> None:
-        ways = [(self.source, self.target), (self.pairs,), (self.text,), (self.generate,)]
+        ways = [(self.source, self.target), (self.pairs,), (self.text,), (self.generate,), (self.babi,)]
         given = [way for way in ways if any(name is not None for name in way)]
         if not given and self.store:
             return
         if len(given) != 1 or not all(given[0]):
-            raise ValueError("give either source and target, or pairs, or text, or generate, or store")
+            raise ValueError("give either source and target, or pairs, or text, or generate, or babi, or store")
         if self.generate is None and (self.options or self.fresh):
             raise ValueError("options and fresh are for a built-in corpus; name one with generate")
+        if (self.babi is None) != (self.part is None):
+            raise ValueError("bAbI files need both: babi names a task or a folder, and part is train, valid or test")
+
+    @property
+    def babi_names(self) -> tuple[str, ...]:
+        """The tasks and folders of bAbI."""
+        return (self.babi,) if isinstance(self.babi, str) else self.babi or ()
 
 
 class DataConfig(Struct, frozen=True):

@@ -19,8 +19,10 @@ from regard.models.cmlm import Cmlm, CmlmConfig
 from regard.models.convs2s import PRESETS as CONVS2S_PRESETS
 from regard.models.convs2s import ConvS2S, ConvS2SConfig
 from regard.models.ctc import Ctc, CtcConfig
+from regard.models.entnet import EntNet, EntNetConfig
 from regard.models.nat import Nat, NatConfig
 from regard.models.pointer import Pointer, PointerConfig
+from regard.models.reader import Reader, ReaderConfig
 from regard.models.rnn import PRESETS as RNN_PRESETS
 from regard.models.rnn import Rnn, RnnConfig
 from regard.models.tagger import Classifier, Tagger
@@ -58,6 +60,8 @@ register_model("tagger", Family(EncoderConfig, Tagger, TRANSFORMER_PRESETS, task
 register_model("classifier", Family(EncoderConfig, Classifier, TRANSFORMER_PRESETS, task="classification"))
 register_model("pointer", Family(PointerConfig, Pointer, TRANSFORMER_PRESETS, task="pointing"))
 register_model("captioner", Family(CaptionerConfig, Captioner, TRANSFORMER_PRESETS, task="captioning"))
+register_model("entnet", Family(EntNetConfig, EntNet, task="question-answering"))
+register_model("reader", Family(ReaderConfig, Reader, TRANSFORMER_PRESETS, task="question-answering"))
 
 
 def model_config(table: Mapping[str, Any]) -> tuple[str, Struct]:

@@ -43,7 +43,9 @@ class CopyingSeq2Seq(TextSeq2Seq):
     def start_copying(self, width: int, source_width: int, *, source_size: int, target_size: int) -> None:
         """Add the attention that copies. Both sides need the same ids."""
         if source_size != target_size:
-            raise ConfigError("model.copy copies ids of the source, so both sides need one vocabulary: set tokenizer.joint")
+            raise ConfigError(
+                "model.copy copies ids of the source, so both sides need one vocabulary: set tokenizer.joint"
+            )
         self.copying, self.vocabulary = Copying(width, source_width), target_size
         # The rectangle of targets and sources is small if lengths are similar.
         self.similar_lengths = True

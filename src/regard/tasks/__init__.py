@@ -13,6 +13,7 @@ from regard.tasks.captioning import CaptioningTask
 from regard.tasks.labels import ClassificationTask, TaggingTask
 from regard.tasks.parsing import ParsingTask
 from regard.tasks.pointing import PointingTask
+from regard.tasks.questions import QuestionAnsweringTask
 from regard.tasks.translation import TranslationTask
 
 TASKS: Registry[type[Task[Any]]] = Registry("task")
@@ -23,7 +24,10 @@ def register_task(task: type[Task[Any]], *, replace: bool = False) -> None:
     TASKS.register(task.name, task, replace=replace)
 
 
-for one in (TranslationTask, TaggingTask, ClassificationTask, PointingTask, ParsingTask, CaptioningTask):
+for one in (
+    *(TranslationTask, TaggingTask, ClassificationTask, PointingTask),
+    *(ParsingTask, CaptioningTask, QuestionAnsweringTask),
+):
     register_task(one)
 
 

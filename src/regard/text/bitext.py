@@ -13,6 +13,7 @@ import msgspec
 
 from regard.config import Bitext, DataConfig, Recipe
 from regard.errors import DataError
+from regard.text.babi import PARTS, find_babi, stream_babi
 from regard.text.corpus import Pair, decode_pairs, stream_pairs, stream_texts
 from regard.text.generators import generate
 
@@ -36,6 +37,8 @@ def stream_bitext(bitext: Bitext, *, folders: list[Path], data: DataConfig | Non
     if bitext.text is not None:
         (path,) = text_files(bitext, folders, data)
         return stream_texts(path)
+    if bitext.part is not None:
+        return stream_babi(babi_files(bitext, folders, data), bitext.part)
     if bitext.pairs is None and bitext.source is None:
         raise DataError(f"the store {bitext.store!r} holds ids to train on, not text; name source and target, or pairs")
     return stream_pairs(*text_files(bitext, folders, data))
@@ -43,7 +46,7 @@ def stream_bitext(bitext: Bitext, *, folders: list[Path], data: DataConfig | Non
 
 def refuse_outside(bitext: Bitext, folders: list[Path], *, recipe_of: str) -> None:
     """Raise DataError for files outside of the folders that the user named, because the recipe is not trusted."""
-    for name in filter(None, (bitext.pairs, bitext.text, bitext.source, bitext.target)):
+    for name in filter(None, (bitext.pairs, bitext.text, bitext.source, bitext.target, *bitext.babi_names)):
         if name == STDIN:
             raise DataError(f"the recipe of {recipe_of} reads standard input; name the files to use instead")
         path = Path(os.path.normpath(name))
@@ -68,6 +71,23 @@ def text_files(bitext: Bitext, folders: list[Path], data: DataConfig | None = No
     return [path for path in found if path is not None]
 
 
+def babi_files(bitext: Bitext, folders: list[Path], data: DataConfig | None = None) -> list[Path]:
+    """Return the files of the bAbI tasks that are named."""
+    assert bitext.part is not None
+    places = _babi_places(folders, data)
+    found = {name: find_babi(name, bitext.part, places) for name in bitext.babi_names}
+    missing = [name for name, paths in found.items() if not paths]
+    if missing:
+        where = ", ".join(repr(str(place)) for place in places)
+        kind = "test" if bitext.part == "test" else "train"
+        origin = f"get them from {data.origin}, and " if data is not None and data.origin else ""
+        raise DataError(
+            f"no bAbI files of {', '.join(map(repr, missing))}, as in 'qa1_single-supporting-fact_{kind}.txt', in {where}; "
+            f"{origin}name the folder that holds them with --data or REGARD_DATA"
+        )
+    return [path for paths in found.values() for path in paths]
+
+
 def pairs_fingerprint(pairs: Iterable[Pair]) -> dict[str, int | str]:
     """Return the number of pairs and their hash."""
     count, digest = 0, hashlib.sha256()
@@ -85,6 +105,7 @@ def without_folders(recipe: Recipe) -> Recipe:
             return None
         names = {name: getattr(bitext, name) for name in ("source", "target", "pairs", "text", "store")}
         bare_names = {name: Path(path).name for name, path in names.items() if path and Path(path).is_absolute()}
+        bitext = _rename_babi(bitext, lambda name: Path(name).name if Path(name).is_absolute() else name)
         return msgspec.structs.replace(bitext, **bare_names)
 
     data = recipe.data
@@ -105,11 +126,16 @@ def anchor(data: DataConfig, folders: list[Path], *, named: Path | None) -> Data
             return name
         return str(found.resolve())
 
+    def find_task(name: str, folders: list[Path]) -> Path | None:
+        places = _babi_places(folders, data)
+        return next((place / name for place in places if any(find_babi(name, part, [place]) for part in PARTS)), None)
+
     def anchored(bitext: Bitext) -> Bitext:
         finders = dict.fromkeys(("source", "target", "pairs", "text"), partial(_look_for, data=data)) | {
             "store": _first_with
         }
         named_files = {name: (value, find) for name, find in finders.items() if (value := getattr(bitext, name))}
+        bitext = _rename_babi(bitext, lambda name: absolute(name, find_task))
         return msgspec.structs.replace(bitext, **{name: absolute(*one) for name, one in named_files.items()})
 
     return msgspec.structs.replace(
@@ -171,6 +197,18 @@ def _other_names(name: str, data: DataConfig | None) -> list[Path]:
 
 def _other_folders(data: DataConfig | None) -> tuple[str, ...]:
     return (data.folders if data is not None else None) or ()
+
+
+def _babi_places(folders: list[Path], data: DataConfig | None) -> list[Path]:
+    return [folder / other for folder in folders for other in ("", *_other_folders(data))]
+
+
+def _rename_babi(bitext: Bitext, rename: Callable[[str], str]) -> Bitext:
+    """Return the bitext with other names of its bAbI tasks."""
+    if bitext.babi is None:
+        return bitext
+    babi = rename(bitext.babi) if isinstance(bitext.babi, str) else tuple(map(rename, bitext.babi))
+    return msgspec.structs.replace(bitext, babi=babi)
 
 
 def _missing_files(names: list[str], folders: list[Path], data: DataConfig | None = None) -> DataError:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from regard.config import Struct
 from regard.errors import DataError, did_you_mean
-from regard.text import dates, expressions, shapes, toys
+from regard.text import dates, expressions, rooms, shapes, toys
 from regard.text.corpus import Pair
 from regard.toml import from_table
 
@@ -38,6 +38,7 @@ GENERATORS: dict[str, Generator] = {
     **{name: _fixed(make) for name, make in toys.LABEL_GENERATORS.items()},
     "expressions": _fixed(expressions.generate),
     "shapes": Generator(shapes.generate, options=shapes.ShapeOptions, fresh=True),
+    "rooms": Generator(rooms.generate, rooms.RoomsOptions, fresh=True),
 }
 
 
