@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from regard.config import TrainConfig
-from regard.data.batch import FERTILITIES
 from regard.data.batch_sampler import Position
 from regard.data.fertilities import Aligner
 from regard.models import build_model
@@ -33,10 +32,10 @@ SIMILAR_LENGTHS = [kind for kind in TABLES if kind.startswith("rnn")]
 
 
 def loader_for(kind, num_pairs, budget):
-    sides, extras = sides_of(num_pairs), ()
+    sides = sides_of(num_pairs)
     if kind == "nat":
-        sides, extras = Aligner.learn(sides).add_to(sides), (FERTILITIES,)
-    return loader_of(sides, budget=budget, similar_lengths=kind in SIMILAR_LENGTHS, extras=extras)
+        sides = Aligner.learn(sides).add_to(sides)
+    return loader_of(sides, budget=budget, similar_lengths=kind in SIMILAR_LENGTHS)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
@@ -77,7 +76,7 @@ def test_captured_steps_equal_uncaptured_steps(kind, optimizer, accumulate):
 @pytest.mark.parametrize("kind", TABLES)
 def test_dummy_tokens_change_neither_loss_nor_gradients(kind):
     """The same sentences, followed by other dummy tokens, have the same loss and gradients, and no NaN."""
-    from regard.data.packing import unpack
+    from regard.data.packed_rows import unpack
 
     loader = loader_for(kind, 40, budget=8192)  # one batch, mostly dummies
     batch, _ = next(loader.batches(Position()))

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.config import MAX_LAYERS, between
-from regard.data.batch import Batch
+from regard.data.batch import NO_LABEL, Batch
 from regard.data.ragged import Ragged
 from regard.errors import ConfigError
 from regard.models.base import Seq2Seq, make_config
@@ -95,6 +95,10 @@ class Pointer(Seq2Seq):
         self.query = Linear(D, [D], bias=False)
         self.key = Linear(D, [D], bias=False)
 
+    @property
+    def static_shapes(self) -> bool:
+        return self.config.static_shapes
+
     def encode(self, source: Ragged) -> Ragged:
         if self.embedding is not None:
             x_MD = F.embedding(source.values, self.embedding) * math.sqrt(self.width)
@@ -112,7 +116,9 @@ class Pointer(Seq2Seq):
     def hidden(self, target: Ragged, memory: Ragged) -> Tensor:
         layout = target.layout
         first_N = memory.layout.offsets.index_select(0, layout.sentences).long()
-        read_ND = memory.values.index_select(0, first_N + (target.values - 1).clamp(min=0))
+        # The dummy sentence of a packed batch may be empty in the source.
+        read_N = (first_N + (target.values - 1).clamp(min=0)).clamp(max=memory.layout.total - 1)
+        read_ND = memory.values.index_select(0, read_N)
         x_ND = torch.where((target.values == END)[:, None], self.start_vector.to(read_ND.dtype), read_ND)
         x_ND = self.dropout(self.positions.add(x_ND, layout.positions, layout.longest))
         own = AttentionMask(layout, causal=True, window=self.config.window)
@@ -132,7 +138,7 @@ class Pointer(Seq2Seq):
         """Smoothing has no effect: most columns of the scores are no positions of a sentence."""
         assert batch.target is not None, "a decoder reads a target"
         scores_NV = self.decode(batch.target, self.encode(batch.source)).float()
-        return F.cross_entropy(scores_NV, batch.labels.values, reduction="sum")
+        return F.cross_entropy(scores_NV, batch.labels.values.long(), reduction="sum", ignore_index=NO_LABEL)
 
     def _keys(self, memory: Ragged) -> tuple[Tensor, Tensor]:
         """Return the keys of the end and of every position, [B, V, D], and True for columns that do not exist: [B, V]."""

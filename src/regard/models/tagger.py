@@ -34,6 +34,10 @@ class Labeller(Model):
         self.encoder = TransformerEncoder(config, self)
         self.output = Linear(config.width, [num_labels], bias=True, hidden=False)
 
+    @property
+    def static_shapes(self) -> bool:
+        return self.config.static_shapes
+
     def encode(self, source: Ragged) -> Ragged:
         """Return the encoder's output: [M, D]."""
         x_MD = F.embedding(source.values, self.embedding) * math.sqrt(self.width)
@@ -46,7 +50,7 @@ class Labeller(Model):
 
     def forward(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
         logits = self.scores(batch.source).values.float()
-        labels = batch.labels.values
+        labels = batch.labels.values.long()
         return F.cross_entropy(logits, labels, reduction="sum", ignore_index=NO_LABEL, label_smoothing=smoothing)
 
 

@@ -63,6 +63,12 @@ class EncoderConfig(Struct, frozen=True):
             rotary=self.positions == "rotary",
         )
 
+    @property
+    def static_shapes(self) -> bool:
+        """Whether our attention kernel supports these heads: it is the only backend that needs no lengths on the host."""
+        widest = max(self.heads.key_width, self.heads.value_width)
+        return self.attention in ("auto", "tiled") and widest <= kernels.WIDEST_HEAD
+
     def check(self) -> None:
         between(self, 1, MAX_WIDTH, "width", "num_heads", "key_width", "value_width")
         between(self, 1, 8 * MAX_WIDTH, "hidden")
@@ -167,12 +173,7 @@ class EncoderDecoder(TiedEmbeddings):
 
     @property
     def static_shapes(self) -> bool:
-        """Whether our attention kernel supports these heads: it is the only backend that needs no lengths on the host."""
-        heads = self.config.heads
-        return (
-            self.config.attention in ("auto", "tiled")
-            and max(heads.key_width, heads.value_width) <= kernels.WIDEST_HEAD
-        )
+        return self.config.static_shapes
 
     def _through_decoder(
         self, x_ND: Tensor, layout: Layout, memory: Ragged, *, causal: bool, also: Sequence[Tensor] = ()

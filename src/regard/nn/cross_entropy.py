@@ -49,7 +49,12 @@ def label_smoothed_cross_entropy(
 
 
 def linear_cross_entropy(hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, *, smoothing: float) -> Tensor:
-    """Return the summed smoothed cross-entropy of hidden @ weightᵀ, computed for one chunk of tokens at a time."""
+    """Return the summed smoothed cross-entropy of hidden @ weightᵀ, computed for one chunk of tokens at a time.
+
+    Tokens with a negative label do not count.
+    """
+    if not kernels.usable(hidden_ND) and bool((labels_N < 0).any()):
+        hidden_ND, labels_N = hidden_ND[labels_N >= 0], labels_N[labels_N >= 0]
     return _LinearCrossEntropy.apply(hidden_ND, weight_VD, labels_N, smoothing)  # type: ignore[no-untyped-call]
 
 

@@ -44,7 +44,6 @@ class Task(ABC, Generic[C]):
     uses_families_of: ClassVar[str | None] = None  # another task, whose model families can also do this one
     compares: ClassVar[str]  # kind of its outputs, by which metrics are chosen (`Metric.compares`)
     searches: ClassVar[bool] = False  # whether outputs are found by search, so that `[decode]` applies
-    packs: ClassVar[bool] = False  # whether its batches are sequence pairs, which can be packed to static shapes
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe

@@ -94,6 +94,9 @@ class _LabelTask(Task[LabelCodec]):
 
     def collate(self, columns: Columns, rows: Indices) -> Batch:
         source, labels = gather_rows(columns["source"], rows), gather_rows(columns["labels"], rows)
+        if self.per_word:
+            # One layout, so that a packed batch has one too.
+            labels = Ragged(labels.values, source.layout)
         return Batch(source, None, labels, num_labels(labels))
 
     def predictor(

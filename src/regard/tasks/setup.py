@@ -16,6 +16,7 @@ from regard import kernels
 from regard.config import Recipe
 from regard.data.batch import Batch
 from regard.data.batch_sampler import Loader, dev_batches, too_long
+from regard.data.batch_structure import UnknownSize, structure_of
 from regard.data.columns import Columns, Dataset
 from regard.data.packing import PackedLoader
 from regard.errors import ConfigError, DataError, did_you_mean
@@ -202,7 +203,7 @@ def make_loader(
         more = f"more than {counted(most, 'token')} on a side"
         listen(Noted(0, f"training leaves out {counts} with {more}; raise data.max_length to keep them"))
     task.check(dataset, model, listen)
-    obstacle = why_not_packed(task, model, world)
+    obstacle = why_not_packed(task, epochs(0), model, world)
     if obstacle and next(model.parameters()).is_cuda:
         listen(Noted(0, f"batches hold sentences of similar length, without a CUDA graph, because {obstacle}"))
     budget, seed = recipe.train.budget, recipe.train.seed
@@ -216,17 +217,14 @@ def make_loader(
         max_length=most,
         seed=seed,
         similar_lengths=model.similar_lengths,
-        extras=model.extras,
     )
 
 
-def why_not_packed(task: Task[Any], model: Model, world: World) -> str:
+def why_not_packed(task: Task[Any], dataset: Dataset, model: Model, world: World) -> str:
     """Return what keeps batches from being packed for our kernels; an empty text if nothing does."""
     weight, config = next(model.parameters()), task.recipe.train
     if not weight.is_cuda:
         return "there is no GPU"
-    if not task.packs:
-        return f"batches of {task.name} are not packed"
     if not config.kernels:
         return "train.kernels is false"
     if not kernels.usable(weight):
@@ -237,6 +235,10 @@ def why_not_packed(task: Task[Any], model: Model, world: World) -> str:
         return "this family, model.attention or the width of the heads does not suit our kernels"
     if model.similar_lengths and (world.size > 1 or not config.graph or config.accumulate > 1):
         return "this family gains by packing only in a CUDA graph: one process, train.graph, no train.accumulate"
+    try:
+        structure_of(dataset, task.collate, added=task.added, max_length=task.recipe.data.max_length)
+    except UnknownSize as error:
+        return str(error)
     return ""
 
 
@@ -249,9 +251,10 @@ def choose_budget(
     added = max(task.added)
     batch_of = longest_sentences(totals.longest, probe, added=added)
     most = max(totals.tokens) + added * totals.examples
-    if model.similar_lengths and not why_not_packed(task, model, world):
+    if model.similar_lengths and not why_not_packed(task, dataset, model, world):
         # Rectangles are equally large for a small corpus.
-        batch_of, most = rectangles(dataset, recipe.data.max_length, probe), sys.maxsize
+        structure = structure_of(dataset, task.collate, added=task.added, max_length=recipe.data.max_length)
+        batch_of, most = rectangles(dataset, structure, recipe.data.max_length, probe), sys.maxsize
     if recipe.train.tokens != "auto":
         check_memory(model, min(recipe.train.tokens, most), batch_of, precision=precision)
         return recipe

@@ -33,7 +33,6 @@ class TranslationTask(Task[Tokenizers]):
     added = ADDED
     compares = TEXT
     searches = True
-    packs = True
 
     # Data
 

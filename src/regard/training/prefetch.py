@@ -8,7 +8,8 @@ from collections.abc import Generator
 from dataclasses import replace
 
 from regard.data.batch_sampler import Position
-from regard.data.packing import PackedBatch, PackedLoader, PackedRows
+from regard.data.packed_rows import PackedBatch, PackedRows
+from regard.data.packing import PackedLoader
 from regard.training.world import World
 
 AHEAD = 2  # blocks
