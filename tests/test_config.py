@@ -182,7 +182,7 @@ def test_a_recipe_that_does_not_exist_answers_with_the_nearest_one(tmp_path):
         ("decode.max_extra=-1", "decode: max_extra is -1; it must be from 0 to 10,000"),
         (
             "data.train.pairs=a.tsv",
-            "data.train: give either source and target, or pairs, or text, or generate, or store",
+            "data.train: give either source and target, or pairs, or text, or generate, or babi, or store",
         ),
     ],
 )

@@ -1,5 +1,6 @@
 """Small models of every family and variant, for laws that must hold for all. A new family is tested by being listed."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -8,7 +9,9 @@ from regard.data.ragged import Layout, Ragged
 from regard.models import MODELS, build_model
 from regard.models.base import Model, NonAutoregressive, Seq2Seq
 from regard.models.pointer import END, Pointer
+from regard.models.story_model import StoryModel
 from regard.models.tagger import Classifier, Tagger
+from regard.tasks.questions import EncodedStory, QuestionAnsweringTask, story_columns
 
 SMALL = {
     "transformer": {"width": 16, "num_layers": 2, "num_heads": 2, "hidden": 24, "dropout": 0.1},
@@ -17,6 +20,8 @@ SMALL = {
     "bytenet": {"width": 16, "dilations": [1, 2], "sets": 2, "dropout": 0.1},
 }
 SMALL |= dict.fromkeys(("nat", "cmlm", "ctc", "tagger", "classifier", "pointer"), SMALL["transformer"])
+SMALL["entnet"] = {"width": 16, "slots": 3, "init_std": 0.3, "max_words": 3}
+SMALL["reader"] = SMALL["transformer"]
 VARIANTS = {
     "transformer": {
         "paper": {},
@@ -71,6 +76,8 @@ VARIANTS = {
         "rotary": {"positions": "rotary"},
         "window": {"window": 1, "decoder_layers": 1},
     },
+    "entnet": {"paper": {}, "one slot": {"slots": 1, "max_words": 1}},
+    "reader": {"plain": {}, "pre-norm rotary": {"norm_order": "pre", "positions": "rotary"}},
 }
 assert VARIANTS.keys() == set(MODELS.names()), "a new family needs its variants here"
 ALL = {
@@ -100,6 +107,7 @@ SIZES = {
     "tagging": {"source_size": VOCABULARY, "num_labels": LABELS},
     "classification": {"source_size": VOCABULARY, "num_labels": LABELS},
     "pointing": {"source_size": VOCABULARY},
+    "question-answering": {"source_size": VOCABULARY, "num_labels": LABELS},
 }
 
 
@@ -133,7 +141,19 @@ def batch_for(model, sources, targets):
         outputs = [[*fitting(model, t, len(s)), END] for s, t in zip(sources, targets, strict=True)]
         labels = Ragged.from_lists(outputs)
         return Batch(Ragged.from_lists(sources), shift_right(labels, END), labels, labels.layout.total)
+    if isinstance(model, StoryModel):
+        # Sentences of two words; the last one is the question.
+        stories = [[ids[at : at + 2] for at in range(0, len(ids), 2)] for ids in sources]
+        return story_batch(stories, [sum(ids) % LABELS for ids in targets])
     return make_batch(sources, targets)
+
+
+def story_batch(stories, answers=None):
+    """Return a batch of stories, given as the ids of sentences of which the last is the question."""
+    columns = story_columns(
+        [EncodedStory([], ids) for ids in stories], [[one] for one in answers or [0] * len(stories)]
+    )
+    return QuestionAnsweringTask.collate(None, columns, np.arange(len(stories)))
 
 
 @pytest.fixture(params=tables_of(Model))

@@ -20,6 +20,7 @@ TOYS = {
     "runs": "accuracy",
     "majority": "accuracy",
     "sort-numbers": "exact",
+    "rooms": "accuracy",
 }
 
 
@@ -41,8 +42,9 @@ RIVALS = {
     "nat": ("copy", STACKS + " train.steps=500", 98),
     "cmlm": ("copy", STACKS + " train.steps=500", 98),
     "ctc": ("copy", STACKS + " train.steps=400", 95),
+    "reader": ("rooms", STACKS + " train.lr=2e-3 train.steps=400", 95),
 }
-OF_TOYS = {"transformer", "tagger", "classifier", "pointer"}  # each is the family of one of the recipes above
+OF_TOYS = {"transformer", "tagger", "classifier", "pointer", "entnet"}  # each is the family of one of the recipes above
 assert RIVALS.keys() == {*MODELS.names()} - OF_TOYS, "a new family must learn something too"
 
 

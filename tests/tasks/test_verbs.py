@@ -15,9 +15,11 @@ from regard.run.folder import RunFolder
 from regard.text.generators import generate
 
 RECIPES = {"translation": "copy", "tagging": "runs", "classification": "majority", "pointing": "sort-numbers"}
+RECIPES["question-answering"] = "rooms"
 SPLITS = {"train": 120, "valid": 10, "test": 10}
+LAYERS = ["model.width=16", "model.num_layers=1", "model.num_heads=2", "model.hidden=32", "model.dropout=0.1"]
+MODEL = {"question-answering": ["model.width=16", "model.slots=3"]}  # other options than those of layers
 TINY = [
-    *("model.width=16", "model.num_layers=1", "model.num_heads=2", "model.hidden=32", "model.dropout=0.1"),
     *("train.steps=4", "train.tokens=64", "train.checkpoint_every=2", "train.validate_every=2", "train.log_every=1"),
     *("train.threads=1", "train.device=cpu", "decode.length_penalty=0.3"),
 ]
@@ -26,6 +28,11 @@ INPUTS = {
     "tagging": ["a b c", "", "d"],
     "classification": ["a b c", "", "d"],
     "pointing": ["0.50 0.25 0.75", "", "0.5"],
+    "question-answering": [
+        "Mary went to the office. | John moved to the garden. | Where is Mary?",
+        "",
+        "Where is John?",
+    ],
 }
 
 
@@ -38,7 +45,15 @@ def call(*arguments):
 
 def arguments_of(task, folder):
     data = [f'data.{split}={{pairs="{split}.tsv"}}' for split in ("train", "valid")]
-    return [RECIPES[task], *data, 'data.test={small={pairs="test.tsv"}}', *TINY, "--data", folder]
+    return [
+        RECIPES[task],
+        *data,
+        'data.test={small={pairs="test.tsv"}}',
+        *MODEL.get(task, LAYERS),
+        *TINY,
+        "--data",
+        folder,
+    ]
 
 
 class Trained:
@@ -79,6 +94,7 @@ def test_evaluate_scores_the_test_set_with_the_metrics_of_the_task(trained):
         "tagging": {"accuracy", "span_f1", "exact"},
         "classification": {"accuracy", "exact"},
         "pointing": {"accuracy", "exact"},
+        "question-answering": {"accuracy", "exact"},
     }
     assert names == own[trained.task]
     assert bool(result["search"]) == (trained.task in ("translation", "pointing"))
@@ -89,7 +105,7 @@ def test_report_shows_the_run(trained):
     page = (trained.run / "report.html").read_text()
     # Names of the metrics that validation logged.
     expected = {"translation": "bleu", "tagging": "span_f1", "classification": "accuracy", "pointing": "accuracy"}
-    assert RECIPES[trained.task] in page and expected[trained.task] in page
+    assert RECIPES[trained.task] in page and expected.get(trained.task, "accuracy") in page
 
 
 def test_the_card_has_the_scores(trained):
@@ -117,7 +133,7 @@ def test_load_predicts_one_line_per_input_and_nothing_for_an_empty_one(trained):
     words = [len(output.split()) for output in outputs]
     if trained.task == "tagging":
         assert words == [3, 0, 1]
-    if trained.task == "classification":
+    if trained.task in ("classification", "question-answering"):
         assert words == [1, 0, 1]
     if trained.task == "pointing":
         assert {int(position) for position in outputs[0].split()} <= {0, 1, 2}
@@ -184,7 +200,7 @@ def test_a_metric_of_another_task_is_refused_with_those_that_fit(tmp_path):
 
 
 def test_search_options_that_evaluate_does_not_give_are_those_of_the_recipe(trained):
-    if trained.task in ("tagging", "classification"):
+    if trained.task in ("tagging", "classification", "question-answering"):
         pytest.skip("nothing is searched")
     (result,) = regard.evaluate(trained.run, options=regard.SearchOptions(beam=2), data=trained.folder, device="cpu")
     assert result.search == "beam 2, length penalty 0.3"

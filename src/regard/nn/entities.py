@@ -6,7 +6,8 @@ For each sentence s and each slot j, with key w_j and content h_j:
     c_j = PReLU(U h_j + V w_j + W s)                 equation 3
     h_j = h_j + g_j c_j, divided by its length       equations 4 and 5: what is new displaces what is old
 
-Only U h_j and s · h_j depend on the sentence before; everything else is computed for all sentences at once.
+A slot begins as its key, divided by its length. Only U h_j and s · h_j depend on the sentence before; everything else is
+computed for all sentences at once.
 
 Shapes: B stories, T sentences, J slots, D width.
 """
@@ -39,7 +40,8 @@ class EntityMemory(nn.Module):
         (B, T, D), J = s_BTD.shape, self.keys.size(0)
         log = current_log()
         gates: list[Tensor] = []
-        h_RD = self.keys.repeat(B, 1)  # R = B * J rows
+        # R = B * J rows
+        h_RD = F.rms_norm(self.keys, (D,), self.scale, eps=TINY).repeat(B, 1)
         if T == 0:
             return h_RD.view(B, J, D)
         # A gate that is not real is 0: its slot keeps its content.

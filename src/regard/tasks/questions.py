@@ -24,7 +24,6 @@ from regard.errors import ConfigError, DecodeError
 from regard.explain.attention import Attention, Axis, recorded_attentions
 from regard.explain.stories import story_pictures
 from regard.explain.trace import Alternative, Trace
-from regard.messages import counted
 from regard.models import model_config
 from regard.models.base import Model
 from regard.models.story_model import PLACE, SENTENCE, SENTENCES, StoryModel
@@ -189,7 +188,10 @@ class StoryPredictor:
                 break
             kept += 1
         if kept:
-            self.warn(f"line {number} has {story.num_words} tokens; only its last {counted(kept, 'sentence')} are used")
+            told = len(story.ids) - 1
+            self.warn(
+                f"line {number} has {story.num_words} tokens; only the last {kept} of its {told} sentences are used"
+            )
             return EncodedStory(story.sentences[-kept - 1 :], story.ids[-kept - 1 :])
         self.warn(f"line {number} has {story.num_words} tokens; only the first {self.limit} of its question are used")
         question = story.ids[-1][: max(1, self.limit - 1)]
