@@ -101,6 +101,7 @@ class DataConfig(Struct, frozen=True):
     # Folders below the data folder that may also hold the files, such as those in which they are published.
     folders: tuple[str, ...] | None = None
     max_length: int = 256  # pairs with more tokens than this on either side are left out of training
+    cut_source: bool = False  # longer sources are cut to max_length instead, in training and validation
 
     def check(self) -> None:
         between(self, 0, 1_000_000, "max_length")

@@ -83,6 +83,15 @@ class Column:
         values[ends - 1] = end
         return values
 
+    def cut(self, most: int) -> Column:
+        """Return a column with the first `most` values of each example."""
+        lengths = np.minimum(self.lengths, most)
+        if np.array_equal(lengths, self.lengths):
+            return self
+        offsets = _offsets(lengths)
+        places = np.repeat(self.offsets[:-1] - offsets[:-1], lengths) + np.arange(int(offsets[-1]))
+        return Column(self.values[places], offsets)
+
     def take(self, rows: Indices) -> Column:
         """Return a column of these examples alone, copied."""
         return Column(self.gather(rows), _offsets(self.lengths_of(rows)))
