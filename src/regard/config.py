@@ -325,6 +325,13 @@ class EvaluateConfig(Struct, frozen=True):
 
     bleu_tokenize: Literal["13a", "none", "intl", "char", "zh", "ja-mecab", "ko-mecab"] = "13a"
     lowercase: bool = False
+    metrics: tuple[str, ...] | None = (
+        None  # names in `metrics.METRICS`; unset: those of the task that are not on demand
+    )
+
+    def check(self) -> None:
+        if self.metrics is not None and not 0 < len(self.metrics) == len(set(self.metrics)) <= 100:
+            raise ValueError("metrics must name at least one metric, each once; leave it out for those of the task")
 
 
 class Recipe(Struct, frozen=True):

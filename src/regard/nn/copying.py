@@ -1,8 +1,8 @@
 """Copying tokens of the source: an attention over them, and a gate between it and the vocabulary.
 
 The output distribution is g · softmax(vocabulary) + (1 - g) · attention over the source, where the attention to equal tokens
-is added up (See et al. 2017, equations 8 and 9, where g is p_gen). Here the attention is a head of its own, as in Gulcehre et
-al. 2016, so that every decoder can have one. The gate reads the decoder's output and the mean of the source under this
+is added up (See et al. 2017, equations 8 and 9, where g is p_gen). Here the attention is a head of its own, as in Gulcehre
+et al. 2016, so that every decoder can have one. The gate reads the decoder's output and the mean of the source under this
 attention.
 
 Words of a source that the vocabulary does not have are ids behind it: V, V + 1, ... (`text.unknown_words`).
