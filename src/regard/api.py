@@ -148,6 +148,7 @@ def _train(
     loader = make_loader(task, dataset, task.epochs(corpus.train, dataset, codec), model, world, hear)
     validate = make_validator(task, corpus.valid, codec, world, extras) if corpus.valid else None
     try_one_example(task, codec, model.eval(), world.device, pick_precision(recipe.train.precision, world.device))
+    metric = deciding_metric(recipe.train.metric, compares=task.compares, names=recipe.evaluate.metrics)
     trainer = Trainer(
         model,
         loader,
@@ -155,7 +156,7 @@ def _train(
         run,
         world=world,
         validate=validate,
-        higher_is_better=deciding_metric(recipe.train.metric, compares=task.compares).higher_is_better,
+        higher_is_better=metric.higher_is_better,
         listen=hear,
         stop=stop,
     )

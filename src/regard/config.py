@@ -111,6 +111,7 @@ class DataConfig(Struct, frozen=True):
     # Folders below the data folder that may also hold the files, such as those in which they are published.
     folders: tuple[str, ...] | None = None
     max_length: int = 256  # pairs with more tokens than this on either side are left out of training
+    cut_source: bool = False  # longer sources are cut to max_length instead, in training and validation
 
     def check(self) -> None:
         between(self, 0, 1_000_000, "max_length")
@@ -334,6 +335,13 @@ class EvaluateConfig(Struct, frozen=True):
 
     bleu_tokenize: Literal["13a", "none", "intl", "char", "zh", "ja-mecab", "ko-mecab"] = "13a"
     lowercase: bool = False
+    metrics: tuple[str, ...] | None = (
+        None  # names in `metrics.METRICS`; unset: those of the task that are not on demand
+    )
+
+    def check(self) -> None:
+        if self.metrics is not None and not 0 < len(self.metrics) == len(set(self.metrics)) <= 100:
+            raise ValueError("metrics must name at least one metric, each once; leave it out for those of the task")
 
 
 class Recipe(Struct, frozen=True):

@@ -116,4 +116,6 @@ def _load_rescorer(run: Path | str, device: str) -> Rescorer:
     teacher = load_translator(run, "rescoring", device=device)
     if not isinstance(teacher.model, TextSeq2Seq):
         raise ConfigError(f"{run} writes all tokens at once; only a model that writes token by token can rescore")
+    if teacher.model.copies:
+        raise ConfigError(f"{run} copies words of the source; only a model without model.copy can rescore")
     return Rescorer(teacher.model, teacher.tokenizers, teacher.options.length_penalty, teacher.options.tokens)

@@ -1,16 +1,17 @@
 """Metrics: what each is called, how it is computed, and which direction is better.
 
-BLEU and chrF are those of sacreBLEU, with their signatures.
+BLEU and chrF are those of sacreBLEU, with their signatures; ROUGE is that of rouge-score.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any, Generic, TypeVar
 
 from regard.config import EvaluateConfig
-from regard.errors import ConfigError, DataError
+from regard.errors import ConfigError, DataError, require
 from regard.registry import Registry
 from regard.text.bracket_scores import RESAMPLES, bracket_counts, f1_interval, percent
 from regard.text.trees import is_well_formed
@@ -44,6 +45,7 @@ class Metric(Generic[Output]):
     unit: str = ""
     decimals: int = 1
     compares: tuple[str, ...] = (TEXT,)  # kinds of outputs that it scores: TEXT, others that tasks name, or ANY
+    on_demand: bool = False  # computed only where a recipe names it in `evaluate.metrics`
 
     def scores(self, compares: str) -> bool:
         """Whether it scores outputs of this kind."""
@@ -66,19 +68,29 @@ def register_metric(metric: Metric[Any], *, replace: bool = False) -> None:
     METRICS.register(metric.name, metric, replace=replace)
 
 
-def metrics_of(compares: str = TEXT) -> list[Metric[Any]]:
-    """Return the metrics that can be computed from outputs of this kind."""
-    every = [METRICS.get(name, where="metric") for name in METRICS.names()]
-    return [metric for metric in every if metric.function is not None and metric.scores(compares)]
+def metrics_of(compares: str = TEXT, names: Sequence[str] | None = None) -> list[Metric[Any]]:
+    """Return the metrics that are computed from outputs of this kind: the named ones, or all that are not on demand."""
+    where = "metric" if names is None else "evaluate.metrics"
+    every = [METRICS.get(name, where=where) for name in (METRICS.names() if names is None else names)]
+    fit = [metric for metric in every if metric.function is not None and metric.scores(compares)]
+    if names is None:
+        return [metric for metric in fit if not metric.on_demand]
+    if len(fit) < len(every):
+        wrong = next(metric.name for metric in every if metric not in fit)
+        raise ConfigError(f"evaluate.metrics names {wrong!r}, which cannot be computed from {compares}; remove it")
+    return fit
 
 
-def deciding_metric(name: str, *, compares: str = TEXT) -> Metric[Any]:
+def deciding_metric(name: str, *, compares: str = TEXT, names: Sequence[str] | None = None) -> Metric[Any]:
     """Return the metric that a recipe names as `train.metric`. Raise ConfigError if validation does not compute it."""
     metric = METRICS.get(name, where="train.metric")
+    computed = metrics_of(compares, names)
     if metric.function is not None and not metric.scores(compares):
-        fit = ", ".join(one.name for one in metrics_of(compares))
+        fit = ", ".join(one.name for one in computed)
         kinds = " and ".join(metric.compares)
         raise ConfigError(f"train.metric is {name!r}, which compares {kinds}; for {compares} use loss, {fit}")
+    if metric.function is not None and metric not in computed:
+        raise ConfigError(f"train.metric is {name!r}, but evaluate.metrics does not name it; add it there")
     return metric
 
 
@@ -95,7 +107,7 @@ def score_all(
         raise DataError(f"the number of outputs ({len(outputs)}) and of references ({len(references)}) differs")
     if not references:
         raise DataError("there is nothing to score: the test set is empty")
-    return [metric.score(outputs, references, inputs, config) for metric in metrics_of(compares)]
+    return [metric.score(outputs, references, inputs, config) for metric in metrics_of(compares, config.metrics)]
 
 
 def describe_score(name: str, value: float) -> str:
@@ -130,6 +142,22 @@ def chrf(
     metric = CHRF(lowercase=config.lowercase)
     value = metric.corpus_score(list(outputs), [list(references)]).score
     return value, str(metric.get_signature())
+
+
+def rouge(kind: str) -> MetricFunction[str]:
+    """Return the function of a kind of ROUGE (Lin 2004), the mean F1 of all outputs: "rouge1", "rouge2" or "rougeL"."""
+
+    def compute(
+        outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+    ) -> tuple[float, str]:
+        scorer = require("rouge_score.rouge_scorer", extra="rouge").RougeScorer([kind], use_stemmer=True)
+        pairs = zip(references, outputs, strict=True)
+        total = sum(scorer.score(reference, output)[kind].fmeasure for reference, output in pairs)
+        return 100 * total / len(
+            references
+        ), f"mean F1, lower case, Porter stemmer, rouge-score {version('rouge-score')}"
+
+    return compute
 
 
 def exact_match(
@@ -251,6 +279,9 @@ register_metric(Metric("loss", None, higher_is_better=False, label="dev loss", d
 register_metric(Metric("bleu", bleu, higher_is_better=True, label="BLEU"))
 register_metric(Metric("chrf", chrf, higher_is_better=True, label="chrF"))
 register_metric(Metric("exact", exact_match, higher_is_better=True, label="exact match", unit="%", compares=(ANY,)))
+for kind in ("rouge1", "rouge2", "rougeL"):
+    label = f"ROUGE-{kind[5:]}"
+    register_metric(Metric(kind, rouge(kind), higher_is_better=True, label=label, decimals=2, on_demand=True))
 register_metric(Metric("token_errors", token_error_rate, higher_is_better=False, label="token errors", unit="%"))
 EVERY_LABEL = (TAGS, LABELS, POSITIONS)
 register_metric(Metric("accuracy", accuracy, higher_is_better=True, label="accuracy", unit="%", compares=EVERY_LABEL))

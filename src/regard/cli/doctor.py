@@ -30,6 +30,7 @@ class Extra:
 # By their names in pyproject.toml.
 EXTRAS = {
     "serve": Extra(("fastapi", "uvicorn", "httptools"), "regard serve"),
+    "rouge": Extra(("rouge_score",), "ROUGE, where evaluate.metrics of a recipe names it"),
     "plots": Extra(("matplotlib",), "pictures (regard look --png and --svg, regard bench table1 --out)"),
     "track": Extra(("tensorboard",), "TensorBoard curves (train.tensorboard=true)"),
     "ray": Extra(("ray", "pyarrow"), "regard translate --ray"),

@@ -92,6 +92,15 @@ class Column:
         values[np.setdiff1d(np.arange(len(values)), starts, assume_unique=True)] = self.gather(rows)
         return np.maximum.reduceat(values, starts) if len(rows) else np.zeros(0, dtype=np.int64)
 
+    def cut(self, most: int) -> Column:
+        """Return a column with the first `most` values of each example."""
+        lengths = np.minimum(self.lengths, most)
+        if np.array_equal(lengths, self.lengths):
+            return self
+        offsets = _offsets(lengths)
+        places = np.repeat(self.offsets[:-1] - offsets[:-1], lengths) + np.arange(int(offsets[-1]))
+        return Column(self.values[places], offsets)
+
     def take(self, rows: Indices) -> Column:
         """Return a column of these examples alone, copied."""
         return Column(self.gather(rows), _offsets(self.lengths_of(rows)))

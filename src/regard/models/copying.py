@@ -1,8 +1,8 @@
 """Models that can copy tokens of their source: the pointer-generator of See et al. 2017, for any decoder.
 
-A source may hold ids from V on, which stand for its words that the vocabulary of V does not have (`text.unknown_words`). Both
-sides read them as UNK, and the scores have a column for each. A step costs one attention more; the loss never holds the
-mixture of both distributions.
+A source may hold ids from V on, which stand for its words that the vocabulary of V does not have (`text.unknown_words`).
+Encoder and decoder read them as UNK, and the scores have a column for each. A step costs one attention more; the loss never
+holds the mixture of both distributions.
 
 Shapes: N target tokens, R rows in search, B sentences, T target tokens per sentence, S the longest source, D width, V
         vocabulary, X columns of the scores.
@@ -47,6 +47,7 @@ class CopyingSeq2Seq(TextSeq2Seq):
                 "model.copy copies ids of the source, so both sides need one vocabulary: set tokenizer.joint"
             )
         self.copying, self.vocabulary = Copying(width, source_width), target_size
+        self.copies = True
         # The rectangle of targets and sources is small if lengths are similar.
         self.similar_lengths = True
         # An unknown word is copied, and never output as unknown.

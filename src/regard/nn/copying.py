@@ -1,13 +1,14 @@
 """Copying tokens of the source: an attention over them, and a gate between it and the vocabulary.
 
-The output distribution is g · softmax(vocabulary) + (1 - g) · attention over the source, where the attention of equal tokens is
-added up (See et al. 2017, equations 8 and 9, where g is p_gen). Here the attention is a head of its own, as in Gulcehre et al.
-2016, so that every decoder can have one; the gate reads the decoder's output and the mean of the source under this attention.
+The output distribution is g · softmax(vocabulary) + (1 - g) · attention over the source, where the attention to equal tokens
+is added up (See et al. 2017, equations 8 and 9, where g is p_gen). Here the attention is a head of its own, as in Gulcehre
+et al. 2016, so that every decoder can have one. The gate reads the decoder's output and the mean of the source under this
+attention.
 
 Words of a source that the vocabulary does not have are ids behind it: V, V + 1, ... (`text.unknown_words`).
 
-Shapes: N target tokens, B sentences, T tokens per sentence (or beams), S the longest source, D width of the decoder's output,
-        A of the encoder's, V vocabulary, X columns: V and the further ids of this batch.
+Shapes: N target tokens, B sentences, T tokens per sentence (or beams), S the longest source, D width of the decoder's
+        output, A of the encoder's, V vocabulary, X columns: V and the further ids of this batch.
 """
 
 from __future__ import annotations
@@ -84,7 +85,10 @@ class Copying(nn.Module):
             log.add(self, [one[None] for one in weights_BTS])
         context_BTA = weights_BTS.to(source.values.dtype) @ source.values
         read = torch.cat([hidden_BTD.to(context_BTA.dtype), context_BTA], dim=-1)
-        return log_BTS, self.gate(read.flatten(0, 1)).float().view(B, T)
+        gate_BT = self.gate(read.flatten(0, 1)).float().view(B, T)
+        if log is not None:
+            log.gates.append(gate_BT.detach().sigmoid())
+        return log_BTS, gate_BT
 
 
 def copied_log_probability(log_BTS: Tensor, source: CopySource, labels_BT: Tensor) -> Tensor:

@@ -121,7 +121,7 @@ def resolve(recipe: Recipe) -> Recipe:
     if sides and getattr(config, "tie", None) == "all":
         # The model would notice only if the vocabularies differ in size.
         raise ConfigError("model.tie is 'all', but each side has a tokenizer of its own; set model.tie=target")
-    deciding_metric(recipe.train.metric, compares=task_of(recipe).compares)
+    deciding_metric(recipe.train.metric, compares=task_of(recipe).compares, names=recipe.evaluate.metrics)
     return _with_all_options(recipe)
 
 

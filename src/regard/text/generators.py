@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from regard.config import Struct
 from regard.errors import DataError, did_you_mean
-from regard.text import dates, expressions, rooms, shapes, toys
+from regard.text import dates, expressions, names, rooms, shapes, toys
 from regard.text.corpus import Pair
 from regard.toml import from_table
 
@@ -34,6 +34,7 @@ def _fixed(make: Callable[[str], list[tuple[str, str]]]) -> Generator:
 
 GENERATORS: dict[str, Generator] = {
     "dates": _fixed(dates.generate),
+    "names": _fixed(names.generate),
     **{task: _fixed(lambda split, task=task: toys.generate(task, split)) for task in toys.TASKS},  # type: ignore[misc]
     **{name: _fixed(make) for name, make in toys.LABEL_GENERATORS.items()},
     "expressions": _fixed(expressions.generate),
