@@ -8,6 +8,7 @@ from regard.data.batch import Batch, make_batch, shift_right
 from regard.data.ragged import Layout, Ragged
 from regard.models import MODELS, build_model
 from regard.models.base import Model, NonAutoregressive, Seq2Seq
+from regard.models.captioner import Captioner
 from regard.models.pointer import END, Pointer
 from regard.models.story_model import StoryModel
 from regard.models.tagger import Classifier, Tagger
@@ -22,6 +23,7 @@ SMALL = {
 SMALL |= dict.fromkeys(("nat", "cmlm", "ctc", "tagger", "classifier", "pointer"), SMALL["transformer"])
 SMALL["entnet"] = {"width": 16, "slots": 3, "init_std": 0.3, "max_words": 3}
 SMALL["reader"] = SMALL["transformer"]
+SMALL["captioner"] = {**SMALL["transformer"], "patch": 2}
 VARIANTS = {
     "transformer": {
         "paper": {},
@@ -78,6 +80,11 @@ VARIANTS = {
     },
     "entnet": {"paper": {}, "one slot": {"slots": 1, "max_words": 1}},
     "reader": {"plain": {}, "pre-norm rotary": {"norm_order": "pre", "positions": "rotary"}},
+    "captioner": {
+        "plain": {},
+        "pre-norm untied": {"norm_order": "pre", "tie": "none"},
+        "rotary": {"positions": "rotary", "decoder_layers": 1},
+    },
 }
 assert VARIANTS.keys() == set(MODELS.names()), "a new family needs its variants here"
 ALL = {
@@ -108,14 +115,27 @@ SIZES = {
     "classification": {"source_size": VOCABULARY, "num_labels": LABELS},
     "pointing": {"source_size": VOCABULARY},
     "question-answering": {"source_size": VOCABULARY, "num_labels": LABELS},
+    "captioning": {"picture_height": 8, "picture_width": 6, "target_size": VOCABULARY},
 }
+
+
+class CaptionerOfIds(Captioner):
+    """A captioner whose sources are ids, as those of the laws are: each stands for a patch."""
+
+    def encode(self, source):
+        width = self.patches.weight.size(1)
+        patches = torch.rand(VOCABULARY, width, generator=torch.Generator().manual_seed(4))
+        return super().encode(Ragged(patches[source.values], source.layout))
 
 
 def build(table):
     """A small model with random weights, in training mode."""
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        return build_model(table, **SIZES[MODELS.get(table["kind"], where="kind").task])
+        model = build_model(table, **SIZES[MODELS.get(table["kind"], where="kind").task])
+    if isinstance(model, Captioner):
+        model.__class__ = CaptionerOfIds
+    return model
 
 
 def small(table):

@@ -61,8 +61,9 @@ class Captioner(Transformer):
         self.source_embedding = self.target_embedding
         self.source_positions = Positions("none", config.width)
         rows, self.columns, D = picture_height // config.patch, picture_width // config.patch, config.width
-        self.row_positions = nn.Parameter(torch.empty(rows, D).normal_(std=D**-0.5))
-        self.column_positions = nn.Parameter(torch.empty(self.columns, D).normal_(std=D**-0.5))
+        # Their sum has the variance of a scaled word embedding (section 3.4), so that places are as clear as pixels.
+        self.row_positions = nn.Parameter(torch.empty(rows, D).normal_(std=0.5**0.5))
+        self.column_positions = nn.Parameter(torch.empty(self.columns, D).normal_(std=0.5**0.5))
         self.patches = Linear(3 * config.patch**2, [D], bias=True, hidden=False)
 
     def encode(self, source: Ragged) -> Ragged:

@@ -195,8 +195,8 @@ class CaptioningTask(Task[CaptionCodec]):
 
 
 def as_numbers(patches: Any) -> torch.Tensor:
-    """Return bytes as numbers from -1 to 1."""
-    return torch.from_numpy(patches).float().div_(127.5).sub_(1.0)
+    """Return bytes as numbers from 0 to 1. A dark background is then near zero, and does not drown what differs."""
+    return torch.from_numpy(patches).float().div_(255.0)
 
 
 def _alternatives(tokenizer: Tokenizer, ids: list[int], logp: torch.Tensor, count: int) -> list[list[Alternative]]:

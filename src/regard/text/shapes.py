@@ -33,7 +33,7 @@ COLOURS = {
     "cyan": (70, 200, 210),
     "pink": (245, 150, 190),
 }
-FIGURES = ("square", "disc", "triangle", "cross", "ring", "diamond")
+FIGURES = ("square", "cross", "disc", "triangle", "ring", "diamond")
 KINDS = (*FIGURES, *"0123456789")
 RELATIONS = {"left of": (-1, 0), "right of": (1, 0), "above": (0, -1), "below": (0, 1)}  # of the first to the second
 # Digits of 3 x 5 pixels, row by row from the top, one octal digit per row.
