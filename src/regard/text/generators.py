@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from regard.config import Struct
 from regard.errors import DataError, did_you_mean
-from regard.text import dates, toys
+from regard.text import dates, plane, toys
 from regard.text.corpus import Pair
 from regard.toml import from_table
 
@@ -32,10 +32,17 @@ def _fixed(make: Callable[[str], list[tuple[str, str]]]) -> Generator:
     return Generator(lambda split, options, epoch: make(split))
 
 
+def _of_points(problem: str, options: type[plane.PlaneOptions]) -> Generator:
+    return Generator(lambda split, given, epoch: plane.generate(problem, split, given, epoch), options, fresh=True)
+
+
 GENERATORS: dict[str, Generator] = {
     "dates": _fixed(dates.generate),
     **{task: _fixed(lambda split, task=task: toys.generate(task, split)) for task in toys.TASKS},  # type: ignore[misc]
     **{name: _fixed(make) for name, make in toys.LABEL_GENERATORS.items()},
+    "hull": _of_points("hull", plane.PlaneOptions),
+    "tour": _of_points("tour", plane.TourOptions),
+    "delaunay": _of_points("delaunay", plane.TriangleOptions),
 }
 
 
