@@ -323,6 +323,8 @@ class EvaluateConfig(Struct, frozen=True):
 
     bleu_tokenize: Literal["13a", "none", "intl", "char", "zh", "ja-mecab", "ko-mecab"] = "13a"
     lowercase: bool = False
+    # What the positions are that a pointer network outputs, which decides how they are scored.
+    positions: Literal["sequence", "hull", "tour", "triangles"] = "sequence"
 
 
 class Recipe(Struct, frozen=True):

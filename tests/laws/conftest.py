@@ -7,7 +7,7 @@ from regard.data.batch import Batch, make_batch, shift_right
 from regard.data.ragged import Layout, Ragged
 from regard.models import MODELS, build_model
 from regard.models.base import Model, NonAutoregressive, Seq2Seq
-from regard.models.pointer import END, Pointer
+from regard.models.pointer import END, PointingModel
 from regard.models.tagger import Classifier, Tagger
 
 SMALL = {
@@ -15,6 +15,7 @@ SMALL = {
     "rnn": {"width": 16, "hidden": 24, "num_layers": 2, "dropout": 0.1},
     "convs2s": {"width": 16, "encoder": [[16, 3], [24, 3]], "decoder": [[16, 3], [24, 2]], "dropout": 0.1},
     "bytenet": {"width": 16, "dilations": [1, 2], "sets": 2, "dropout": 0.1},
+    "pointer-lstm": {"width": 16, "hidden": 24, "dropout": 0.1},
 }
 SMALL |= dict.fromkeys(("nat", "cmlm", "ctc", "tagger", "classifier", "pointer"), SMALL["transformer"])
 VARIANTS = {
@@ -69,6 +70,7 @@ VARIANTS = {
         "rotary": {"positions": "rotary"},
         "window": {"window": 1, "decoder_layers": 1},
     },
+    "pointer-lstm": {"plain": {}, "two layers": {"num_layers": 2}},
 }
 assert VARIANTS.keys() == set(MODELS.names()), "a new family needs its variants here"
 ALL = {
@@ -115,7 +117,7 @@ def small(table):
 
 def fitting(model, ids, length):
     """Turn ids of a vocabulary into outputs that the model can give for a source of this length."""
-    return [1 + one % length for one in ids] if isinstance(model, Pointer) else list(ids)
+    return [1 + one % length for one in ids] if isinstance(model, PointingModel) else list(ids)
 
 
 def batch_for(model, sources, targets):
@@ -127,7 +129,7 @@ def batch_for(model, sources, targets):
         else:
             labels = Ragged(torch.tensor([sum(ids) % LABELS for ids in targets]), Layout([1] * len(targets)))
         return Batch(source, None, labels, labels.layout.total)
-    if isinstance(model, Pointer):
+    if isinstance(model, PointingModel):
         outputs = [[*fitting(model, t, len(s)), END] for s, t in zip(sources, targets, strict=True)]
         labels = Ragged.from_lists(outputs)
         return Batch(Ragged.from_lists(sources), shift_right(labels, END), labels, labels.layout.total)

@@ -20,6 +20,7 @@ from regard.models.convs2s import ConvS2S, ConvS2SConfig
 from regard.models.ctc import Ctc, CtcConfig
 from regard.models.nat import Nat, NatConfig
 from regard.models.pointer import Pointer, PointerConfig
+from regard.models.pointer_lstm import PointerLstm, PointerLstmConfig
 from regard.models.rnn import PRESETS as RNN_PRESETS
 from regard.models.rnn import Rnn, RnnConfig
 from regard.models.tagger import Classifier, Tagger
@@ -56,6 +57,7 @@ register_model("ctc", Family(CtcConfig, Ctc, TRANSFORMER_PRESETS))
 register_model("tagger", Family(EncoderConfig, Tagger, TRANSFORMER_PRESETS, task="tagging"))
 register_model("classifier", Family(EncoderConfig, Classifier, TRANSFORMER_PRESETS, task="classification"))
 register_model("pointer", Family(PointerConfig, Pointer, TRANSFORMER_PRESETS, task="pointing"))
+register_model("pointer-lstm", Family(PointerLstmConfig, PointerLstm, task="pointing"))
 
 
 def model_config(table: Mapping[str, Any]) -> tuple[str, Struct]:

@@ -41,7 +41,7 @@ class Task(ABC, Generic[C]):
 
     name: ClassVar[str]
     added: ClassVar[tuple[int, ...]]  # tokens that `collate` adds to an example, per column that limits a batch
-    compares: ClassVar[str]  # kind of its outputs, by which metrics are chosen (`Metric.compares`)
+    compares: str  # kind of its outputs, by which metrics are chosen (`Metric.compares`)
     searches: ClassVar[bool] = False  # whether outputs are found by search, so that `[decode]` applies
     packs: ClassVar[bool] = False  # whether its batches are sequence pairs, which can be packed to static shapes
 

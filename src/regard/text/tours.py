@@ -74,12 +74,12 @@ def _optimal(distances: Distances) -> Tours:
                 way.min(axis=0, out=best[cities, last])
     instances = np.arange(count)
     tours = np.zeros((count, m + 1), dtype=np.int64)
-    cities = np.full(count, 2**m - 1)
+    visited = np.full(count, 2**m - 1)
     last = (best[-1] + home).argmin(axis=0)
     for place in range(m, 0, -1):
         tours[:, place] = last + 1
-        cities = cities & ~(1 << last)
-        last = (best[cities, :, instances] + towards[last, :, instances]).argmin(axis=1)
+        visited &= ~(1 << last)
+        last = (best[visited, :, instances] + towards[last, :, instances]).argmin(axis=1)
     return tours
 
 
@@ -109,7 +109,11 @@ def _insert_farthest(distances: Distances, start: int) -> Tours:
         city = near.argmax(axis=1)
         here, after = tours[:, :size], np.roll(tours[:, :size], -1, axis=1)
         every = rows[:, None]
-        added = distances[every, here, city[:, None]] + distances[every, city[:, None], after] - distances[every, here, after]
+        added = (
+            distances[every, here, city[:, None]]
+            + distances[every, city[:, None], after]
+            - distances[every, here, after]
+        )
         place = added.argmin(axis=1)[:, None] + 1
         tours = np.where(places < place, tours, np.roll(tours, 1, axis=1))
         tours[rows, place[:, 0]] = city
@@ -133,7 +137,9 @@ def _moves(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int
             for place in range(1, len(rest)):
                 for piece in (segment, segment[::-1])[: min(size, 2)]:
                     orders.append([*rest[:place], *piece, *rest[place:]])
-    added, removed, kept = [], [], {frozenset((place, (place + 1) % n)) for place in range(n)}
+    added: list[list[int]] = []
+    removed: list[list[int]] = []
+    kept = {frozenset((place, (place + 1) % n)) for place in range(n)}
     for order in orders:
         now = {frozenset(edge) for edge in zip(order, [*order[1:], order[0]], strict=True)}
         # A move changes two or three edges; place 0 to itself has length 0.
