@@ -335,9 +335,9 @@ class EvaluateConfig(Struct, frozen=True):
 
     bleu_tokenize: Literal["13a", "none", "intl", "char", "zh", "ja-mecab", "ko-mecab"] = "13a"
     lowercase: bool = False
-    metrics: tuple[str, ...] | None = (
-        None  # names in `metrics.METRICS`; unset: those of the task that are not on demand
-    )
+    metrics: tuple[str, ...] | None = None  # in `metrics.METRICS`; unset: those of the task that are not on demand
+    # What the positions are that a pointer network outputs, which decides how they are scored.
+    positions: Literal["sequence", "hull", "tour", "triangles"] = "sequence"
 
     def check(self) -> None:
         if self.metrics is not None and not 0 < len(self.metrics) == len(set(self.metrics)) <= 100:

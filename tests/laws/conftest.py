@@ -9,7 +9,7 @@ from regard.data.ragged import Layout, Ragged
 from regard.models import MODELS, build_model
 from regard.models.base import Model, NonAutoregressive, Seq2Seq
 from regard.models.captioner import Captioner
-from regard.models.pointer import END, Pointer
+from regard.models.pointer import END, PointingModel
 from regard.models.story_model import StoryModel
 from regard.models.tagger import Classifier, Tagger
 from regard.tasks.questions import EncodedStory, QuestionAnsweringTask, story_columns
@@ -19,6 +19,7 @@ SMALL = {
     "rnn": {"width": 16, "hidden": 24, "num_layers": 2, "dropout": 0.1},
     "convs2s": {"width": 16, "encoder": [[16, 3], [24, 3]], "decoder": [[16, 3], [24, 2]], "dropout": 0.1},
     "bytenet": {"width": 16, "dilations": [1, 2], "sets": 2, "dropout": 0.1},
+    "pointer-lstm": {"width": 16, "hidden": 24, "dropout": 0.1},
 }
 SMALL |= dict.fromkeys(("nat", "cmlm", "ctc", "tagger", "classifier", "pointer"), SMALL["transformer"])
 SMALL["entnet"] = {"width": 16, "slots": 3, "init_std": 0.3, "max_words": 3}
@@ -85,6 +86,7 @@ VARIANTS = {
         "pre-norm untied": {"norm_order": "pre", "tie": "none"},
         "rotary": {"positions": "rotary", "decoder_layers": 1},
     },
+    "pointer-lstm": {"plain": {}, "two layers": {"num_layers": 2}},
 }
 assert VARIANTS.keys() == set(MODELS.names()), "a new family needs its variants here"
 ALL = {
@@ -145,7 +147,7 @@ def small(table):
 
 def fitting(model, ids, length):
     """Turn ids of a vocabulary into outputs that the model can give for a source of this length."""
-    return [1 + one % length for one in ids] if isinstance(model, Pointer) else list(ids)
+    return [1 + one % length for one in ids] if isinstance(model, PointingModel) else list(ids)
 
 
 def batch_for(model, sources, targets):
@@ -157,7 +159,7 @@ def batch_for(model, sources, targets):
         else:
             labels = Ragged(torch.tensor([sum(ids) % LABELS for ids in targets]), Layout([1] * len(targets)))
         return Batch(source, None, labels, labels.layout.total)
-    if isinstance(model, Pointer):
+    if isinstance(model, PointingModel):
         outputs = [[*fitting(model, t, len(s)), END] for s, t in zip(sources, targets, strict=True)]
         labels = Ragged.from_lists(outputs)
         return Batch(Ragged.from_lists(sources), shift_right(labels, END), labels, labels.layout.total)

@@ -10,6 +10,7 @@ from regard.data.batch import shift_right
 from regard.data.ragged import Layout, Ragged
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
 from regard.models.pointer import END
+from regard.models.pointer_lstm import PointerLstm
 from regard.recipe_files import load_recipe
 from regard.storage.folder import Folder
 from regard.tasks import task_of
@@ -25,7 +26,9 @@ VARIANTS = [
     {"positions": "rotary", "decoder_layers": 1},
     {"positions": "learned", "max_positions": 16},
     {"window": 1},
+    {"positions": "none", "frequencies": 3},
 ]
+LSTMS = [{"num_layers": 1}, {"num_layers": 2, "frequencies": 2}]
 
 
 def task(*overrides):
@@ -36,11 +39,17 @@ def codec_of(one, *pairs):
     return one.fit(TextPairs([Pair(*pair) for pair in pairs]))
 
 
-@pytest.fixture(params=VARIANTS, ids=str)
+@pytest.fixture(params=[*VARIANTS, *LSTMS], ids=str)
 def model(request):
+    return small(request.param)
+
+
+def small(options):
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        return regard.Pointer(input_width=2, **SMALL, **request.param).eval()
+        if options in LSTMS:
+            return PointerLstm(input_width=2, width=16, hidden=24, **options).eval()
+        return regard.Pointer(input_width=2, **SMALL, **options).eval()
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from regard.models.entnet import EntNet, EntNetConfig
 from regard.models.nat import Nat, NatConfig
 from regard.models.pointer import Pointer, PointerConfig
 from regard.models.reader import Reader, ReaderConfig
+from regard.models.pointer_lstm import PointerLstm, PointerLstmConfig
 from regard.models.rnn import PRESETS as RNN_PRESETS
 from regard.models.rnn import Rnn, RnnConfig
 from regard.models.tagger import Classifier, Tagger
@@ -62,6 +63,7 @@ register_model("pointer", Family(PointerConfig, Pointer, TRANSFORMER_PRESETS, ta
 register_model("captioner", Family(CaptionerConfig, Captioner, TRANSFORMER_PRESETS, task="captioning"))
 register_model("entnet", Family(EntNetConfig, EntNet, task="question-answering"))
 register_model("reader", Family(ReaderConfig, Reader, TRANSFORMER_PRESETS, task="question-answering"))
+register_model("pointer-lstm", Family(PointerLstmConfig, PointerLstm, task="pointing"))
 
 
 def model_config(table: Mapping[str, Any]) -> tuple[str, Struct]:

@@ -42,7 +42,7 @@ class Task(ABC, Generic[C]):
     name: ClassVar[str]
     added: ClassVar[tuple[int, ...]]  # tokens that `collate` adds to an example, per column that limits a batch
     uses_families_of: ClassVar[str | None] = None  # another task, whose model families can also do this one
-    compares: ClassVar[str]  # kind of its outputs, by which metrics are chosen (`Metric.compares`)
+    compares: str  # kind of its outputs, by which metrics are chosen (`Metric.compares`)
     searches: ClassVar[bool] = False  # whether outputs are found by search, so that `[decode]` applies
 
     def __init__(self, recipe: Recipe) -> None:

@@ -15,28 +15,32 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.config import SearchOptions
+from regard.config import Recipe, SearchOptions
 from regard.data.batch import Batch, gather_rows, shift_right
 from regard.data.batch_sampler import cut_to_budget
-from regard.data.columns import Column, Columns, Indices
+from regard.data.columns import Column, Columns, Dataset, Indices
 from regard.data.ragged import Layout, Ragged
 from regard.decoding.search import search_all
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
 from regard.explain.attention import Attention, Axis, recorded_attentions
 from regard.explain.trace import Trace
-from regard.metrics import POSITIONS
 from regard.models.base import Model
-from regard.models.pointer import END, Pointer
+from regard.models.pointer import END, FEWEST, PointingModel
 from regard.nn.attention_log import capture_attention
 from regard.storage.folder import SMALL, Folder
 from regard.tasks.base import Task
 from regard.tasks.corpus import TrainingData
+from regard.tasks.plane_metrics import KINDS
 from regard.text.corpus import Pair
+from regard.text.elements import parse_elements, parse_positions
 from regard.text.inputs import as_texts
 from regard.text.tokenizer import Tokenizer, Tokenizers, fit_input_tokenizer, load_tokenizers
+from regard.training.events import Listener
 
 ELEMENTS = "elements.json"
 MOST_NUMBERS = 1024  # per element
+MOST_ELEMENTS = 2**31  # per line
+BLOCK = 4096  # examples that are parsed together
 
 
 class _SavedElements(msgspec.Struct):
@@ -90,7 +94,10 @@ class PointingTask(Task[ElementCodec]):
     name = "pointing"
     searches = True
     added = (0, 1)
-    compares = POSITIONS
+
+    def __init__(self, recipe: Recipe) -> None:
+        super().__init__(recipe)
+        self.compares = KINDS[recipe.evaluate.positions]
 
     def fit(self, train: TrainingData) -> ElementCodec:
         pairs, config = train.examples(), self.recipe.tokenizer
@@ -113,14 +120,46 @@ class PointingTask(Task[ElementCodec]):
         return {"input_width": codec.width} if codec.tokenizer is None else {"source_size": codec.tokenizer.size}
 
     def encode(self, examples: Sequence[Pair], codec: ElementCodec) -> Columns:
+        blocks = range(0, len(examples), BLOCK)
+        parts = [self._encode_block(examples[first : first + BLOCK], codec, first) for first in blocks]
+        columns = {name: Column.join([part[at] for part in parts]) for at, name in enumerate(("source", "labels"))}
+        return Columns(columns, ("source", "labels"))
+
+    def _encode_block(self, examples: Sequence[Pair], codec: ElementCodec, before: int) -> tuple[Column, Column]:
+        """Return the elements and the labels of some examples, of which there are `before` others in front."""
+        elements = parse_elements([pair.source for pair in examples], codec.width) if codec.width else None
+        positions = parse_positions([pair.target for pair in examples]) if elements is not None else None
+        if elements is not None and positions is not None:
+            source, labels = Column(*elements), Column(*positions)
+            if (positions[0] < source.lengths.repeat(labels.lengths)).all():
+                return source, Column((positions[0] + 1).astype(np.int32), labels.offsets)
+        return self._encode_one_by_one(examples, codec, before)
+
+    def _encode_one_by_one(self, examples: Sequence[Pair], codec: ElementCodec, before: int) -> tuple[Column, Column]:
+        """Return the same for words, or for lines of another form; errors name the example."""
         sources, labels = [], []
-        for number, pair in enumerate(examples, start=1):
+        for number, pair in enumerate(examples, start=before + 1):
             elements = codec.encode(pair.source)
             positions = positions_of(pair.target, len(elements), where=f"example {number}")
             sources.append(elements)
             labels.append(np.array(positions, dtype=np.int32) + 1)
-        columns = {"source": Column.from_arrays(sources), "labels": Column.from_arrays(labels)}
-        return Columns(columns, ("source", "labels"))
+        return Column.from_arrays(sources), Column.from_arrays(labels)
+
+    def check(self, dataset: Dataset, model: Model, listen: Listener) -> None:
+        outputs = getattr(model, "outputs", "any")
+        if outputs == "any" or not isinstance(dataset, Columns):
+            return
+        source, labels = dataset["source"].lengths, dataset["labels"]
+        rows = np.arange(len(source)).repeat(labels.lengths)
+        distinct = np.bincount(
+            np.unique(rows * (MOST_ELEMENTS + 1) + labels.values) // (MOST_ELEMENTS + 1), minlength=len(source)
+        )
+        least = source if outputs == "permutation" else np.minimum(source, FEWEST[outputs])
+        wrong = np.flatnonzero((distinct < labels.lengths) | (labels.lengths < least))
+        if len(wrong):
+            raise DataError(
+                f"training example {wrong[0] + 1} is no {outputs} output, as model.outputs demands; set model.outputs=any"
+            )
 
     def collate(self, columns: Columns, rows: Indices) -> Batch:
         source, labels = gather_rows(columns["source"], rows), gather_rows(columns["labels"], rows, end=END)
@@ -182,8 +221,8 @@ class PositionPredictor:
     """A pointer network in use. `warn` receives a message for each input that is cut."""
 
     def __init__(self, model: Model, codec: ElementCodec, options: SearchOptions, warn: Callable[[str], None]) -> None:
-        if not isinstance(model, Pointer):
-            raise ConfigError(f"pointing needs a model of the class Pointer, and {type(model).__name__} is not one")
+        if not isinstance(model, PointingModel):
+            raise ConfigError(f"pointing needs a PointingModel, and {type(model).__name__} is not one")
         self.model, self.codec, self.warn = model, codec, warn
         self.options = SearchOptions().with_given(options)
         # The end of the output needs a position of the decoder too.

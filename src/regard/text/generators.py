@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from regard.config import Struct
 from regard.errors import DataError, did_you_mean
-from regard.text import dates, expressions, names, rooms, shapes, toys
+from regard.text import dates, expressions, names, plane, rooms, shapes, toys
 from regard.text.corpus import Pair
 from regard.toml import from_table
 
@@ -32,6 +32,10 @@ def _fixed(make: Callable[[str], list[tuple[str, str]]]) -> Generator:
     return Generator(lambda split, options, epoch: make(split))
 
 
+def _of_points(problem: str, options: type[plane.PlaneOptions]) -> Generator:
+    return Generator(lambda split, given, epoch: plane.generate(problem, split, given, epoch), options, fresh=True)
+
+
 GENERATORS: dict[str, Generator] = {
     "dates": _fixed(dates.generate),
     "names": _fixed(names.generate),
@@ -40,6 +44,9 @@ GENERATORS: dict[str, Generator] = {
     "expressions": _fixed(expressions.generate),
     "shapes": Generator(shapes.generate, options=shapes.ShapeOptions, fresh=True),
     "rooms": Generator(rooms.generate, rooms.RoomsOptions, fresh=True),
+    "hull": _of_points("hull", plane.PlaneOptions),
+    "tour": _of_points("tour", plane.TourOptions),
+    "delaunay": _of_points("delaunay", plane.TriangleOptions),
 }
 
 
