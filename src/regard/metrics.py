@@ -12,9 +12,11 @@ from typing import Any, Generic, TypeVar
 from regard.config import EvaluateConfig
 from regard.errors import ConfigError, DataError
 from regard.registry import Registry
+from regard.text.words import hidden_words, split_words
 
 Output = TypeVar("Output")
 TEXT, TAGS, LABELS, POSITIONS, ANY = "text", "tags", "labels", "positions", "any"
+MASKED = "masked text"  # text in which a model has replaced hidden words
 
 # Takes outputs, references, the inputs and the recipe's `[evaluate]` table. Returns the value and its signature: what one
 # needs to know to reproduce it.
@@ -199,6 +201,19 @@ def spans(labels: Sequence[str]) -> list[tuple[str, int, int]]:
     return found
 
 
+def masked_accuracy(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
+    """Return the percentage of hidden words that are predicted as they are in the reference."""
+    right = total = 0
+    for output, reference, given in zip(outputs, references, inputs, strict=True):
+        own, theirs = output.lower().split(), [word.lower() for word in split_words(reference)]
+        for place in hidden_words(split_words(given)):
+            total += 1
+            right += own[place : place + 1] == theirs[place : place + 1] != []
+    return 100 * right / max(total, 1), "hidden words, every seventh of a text without masks; case does not count"
+
+
 register_metric(Metric("loss", None, higher_is_better=False, label="dev loss", decimals=3))
 register_metric(Metric("bleu", bleu, higher_is_better=True, label="BLEU"))
 register_metric(Metric("chrf", chrf, higher_is_better=True, label="chrF"))
@@ -206,6 +221,11 @@ register_metric(Metric("exact", exact_match, higher_is_better=True, label="exact
 register_metric(Metric("token_errors", token_error_rate, higher_is_better=False, label="token errors", unit="%"))
 EVERY_LABEL = (TAGS, LABELS, POSITIONS)
 register_metric(Metric("accuracy", accuracy, higher_is_better=True, label="accuracy", unit="%", compares=EVERY_LABEL))
+register_metric(
+    Metric(
+        "masked_accuracy", masked_accuracy, higher_is_better=True, label="masked accuracy", unit="%", compares=(MASKED,)
+    )
+)
 register_metric(Metric("span_f1", span_f1, higher_is_better=True, label="span F1", unit="%", compares=(TAGS,)))
 
 

@@ -71,7 +71,9 @@ def _refuse_bare_file_names(data: Any) -> None:
                 f"data.{name} is {data[name]!r}; say what the file is: {name} = {{ pairs = {data[name]!r} }}, "
                 "or name two files, source and target"
             )
-    if isinstance(test := data.get("test"), str) or (isinstance(test, dict) and {"pairs", "source"} & test.keys()):
+    if isinstance(test := data.get("test"), str) or (
+        isinstance(test, dict) and {"pairs", "source", "text"} & test.keys()
+    ):
         raise ConfigError('data.test holds test sets by name; write, for example, test.mine = { pairs = "test.tsv" }')
 
 
