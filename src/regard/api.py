@@ -23,9 +23,10 @@ from regard.progress import ProgressLines
 from regard.recipe_files import load_recipe, recipe_folder, warn_of_long_warmup
 from regard.run.card import make_card, write_card
 from regard.run.finding import find_run
-from regard.run.folder import CARD_JSON, CARD_PAGE, RunFolder
+from regard.run.folder import CARD_JSON, CARD_PAGE, INIT, RunFolder
 from regard.run.tensor_file import WeightKind
 from regard.tasks import task_of
+from regard.tasks.initialize import begin_with, codec_with, find_beginning
 from regard.tasks.setup import (
     choose_budget,
     fresh_model,
@@ -135,11 +136,16 @@ def _train(
     task = task_of(recipe)
     corpus = task.read(folders)
     hear(Noted(0, corpus.summary))
-    if begun and run.corpus() != corpus.fingerprint():
+    if begun and {name: part for name, part in run.corpus().items() if name != INIT} != corpus.fingerprint():
         raise DataError(f"the text has changed since {run} was begun; put it back, or name another folder with --out")
+    # A run that has begun needs the one it began with no more.
+    beginning = None if begun else find_beginning(recipe)
     fitted = task.fit(corpus.train) if world.writes and not begun else None
+    if fitted is not None and beginning is not None:
+        fitted = codec_with(task, fitted, beginning)
     codec = task.load_codec(run.codec_folder()) if begun else share_codec(task, fitted, world)
     model = fresh_model(recipe, task.sizes(codec), added=max(task.added)).to(world.device)
+    began = Noted(0, begin_with(model, task, codec, beginning)) if beginning is not None else None
     dataset = task.dataset(corpus.train, codec)
     recipe = choose_budget(task, codec, dataset, model, world, hear)
     task = task_of(recipe)
@@ -167,13 +173,16 @@ def _train(
             if run.exists != begun:
                 raise ConfigError(f"another process has begun {run} meanwhile; give the command again")
             if not begun:  # all that can be refused has been: only now is anything written
-                run.create(recipe, codec, corpus.fingerprint())
+                init = {INIT: beginning.fingerprint()} if beginning is not None else {}
+                run.create(recipe, codec, {**corpus.fingerprint(), **init})
             elif changed:
                 run.change_recipe(recipe)
         world.wait()  # for the folder to be there
         logs = True
         if command is not None:
             hear(command)
+        if began is not None:
+            hear(began)
         finished = trainer.fit()
         if world.writes:
             write_report(run)

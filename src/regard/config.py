@@ -72,6 +72,9 @@ class Bitext(Struct, frozen=True):
     target: str | None = None  # the outputs, line by line
     pairs: str | None = None  # one .tsv or .jsonl file with both sides
     text: str | None = None  # a file with one text per line, for tasks without a target side
+    more_text: tuple[str, ...] = ()  # further files of texts, which follow `text`
+    tags: str | None = None  # a file with a tag for each word of the source, which is then read as word|tag
+    hold_out: int = 0  # data.valid: as many examples from the end of data.train, which is then without them
     generate: str | None = None  # a built-in corpus: "dates/train", "copy/valid", ...
     options: dict[str, Any] = {}  # of the built-in corpus, such as its size
     fresh: bool = False  # training on a built-in corpus: each epoch has new examples
@@ -82,9 +85,12 @@ class Bitext(Struct, frozen=True):
     store: str | None = None
 
     def check(self) -> None:
+        between(self, 0, LARGEST, "hold_out")
         ways = [(self.source, self.target), (self.pairs,), (self.text,), (self.generate,), (self.babi,)]
         given = [way for way in ways if any(name is not None for name in way)]
-        if not given and self.store:
+        if self.hold_out and (given or self.store):
+            raise ValueError("hold_out takes examples from data.train; leave out the files")
+        if not given and (self.store or self.hold_out):
             return
         if len(given) != 1 or not all(given[0]):
             raise ValueError("give either source and target, or pairs, or text, or generate, or babi, or store")
@@ -92,6 +98,10 @@ class Bitext(Struct, frozen=True):
             raise ValueError("options and fresh are for a built-in corpus; name one with generate")
         if (self.babi is None) != (self.part is None):
             raise ValueError("bAbI files need both: babi names a task or a folder, and part is train, valid or test")
+        if self.more_text and self.text is None:
+            raise ValueError("more_text names further files of texts; name the first one with text")
+        if self.tags is not None and self.source is None:
+            raise ValueError("tags are for the words of a file; name it with source, and the outputs with target")
 
     @property
     def babi_names(self) -> tuple[str, ...]:
@@ -115,6 +125,8 @@ class DataConfig(Struct, frozen=True):
 
     def check(self) -> None:
         between(self, 0, 1_000_000, "max_length")
+        if self.train.hold_out or any(one.hold_out for one in self.test.values()):
+            raise ValueError("hold_out is for data.valid; the other sets name their files")
         for folder in map(PurePath, self.folders or ()):
             if folder.is_absolute() or ".." in folder.parts:
                 raise ValueError(
@@ -198,6 +210,7 @@ class TrainConfig(Struct, frozen=True):
     keep: int = 5  # newest checkpoints to keep (at least `average`), besides the best one
     log_every: int = 50
     seed: int = 1
+    init: str | None = None  # another run, whose weights this one begins with where names and shapes agree
     device: str = "auto"  # auto, cpu, cuda, cuda:1, ...
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     kernels: bool = True  # use our GPU kernels where Triton is installed

@@ -15,10 +15,12 @@ from regard.errors import ConfigError, DataError, require
 from regard.registry import Registry
 from regard.text.bracket_scores import RESAMPLES, bracket_counts, f1_interval, percent
 from regard.text.trees import is_well_formed
+from regard.text.words import hidden_words, split_words
 
 Output = TypeVar("Output")
 TEXT, TAGS, LABELS, POSITIONS, ANY = "text", "tags", "labels", "positions", "any"
 TREES = "trees"  # linearized, as in `text.trees`
+MASKED = "masked text"  # text in which a model has replaced hidden words
 
 # Takes outputs, references, the inputs and the recipe's `[evaluate]` table. Returns the value and its signature: what one
 # needs to know to reproduce it.
@@ -275,6 +277,19 @@ def well_formed(
     return percent(right, len(outputs)), "balanced brackets, one root, every word once, before repair"
 
 
+def masked_accuracy(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
+    """Return the percentage of hidden words that are predicted as they are in the reference."""
+    right = total = 0
+    for output, reference, given in zip(outputs, references, inputs, strict=True):
+        own, theirs = output.lower().split(), [word.lower() for word in split_words(reference)]
+        for place in hidden_words(split_words(given)):
+            total += 1
+            right += own[place : place + 1] == theirs[place : place + 1] != []
+    return 100 * right / max(total, 1), "hidden words, every seventh of a text without masks; case does not count"
+
+
 register_metric(Metric("loss", None, higher_is_better=False, label="dev loss", decimals=3))
 register_metric(Metric("bleu", bleu, higher_is_better=True, label="BLEU"))
 register_metric(Metric("chrf", chrf, higher_is_better=True, label="chrF"))
@@ -285,6 +300,11 @@ for kind in ("rouge1", "rouge2", "rougeL"):
 register_metric(Metric("token_errors", token_error_rate, higher_is_better=False, label="token errors", unit="%"))
 EVERY_LABEL = (TAGS, LABELS, POSITIONS)
 register_metric(Metric("accuracy", accuracy, higher_is_better=True, label="accuracy", unit="%", compares=EVERY_LABEL))
+register_metric(
+    Metric(
+        "masked_accuracy", masked_accuracy, higher_is_better=True, label="masked accuracy", unit="%", compares=(MASKED,)
+    )
+)
 register_metric(Metric("span_f1", span_f1, higher_is_better=True, label="span F1", unit="%", compares=(TAGS,)))
 TREE_METRICS: dict[str, tuple[str, MetricFunction[str]]] = {
     "bracket_f1": ("bracket F1", bracket_f1),

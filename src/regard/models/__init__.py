@@ -20,15 +20,17 @@ from regard.models.convs2s import PRESETS as CONVS2S_PRESETS
 from regard.models.convs2s import ConvS2S, ConvS2SConfig
 from regard.models.ctc import Ctc, CtcConfig
 from regard.models.entnet import EntNet, EntNetConfig
+from regard.models.masked_lm import MaskedLm
 from regard.models.nat import Nat, NatConfig
 from regard.models.pointer import Pointer, PointerConfig
-from regard.models.reader import Reader, ReaderConfig
 from regard.models.pointer_lstm import PointerLstm, PointerLstmConfig
+from regard.models.reader import Reader, ReaderConfig
 from regard.models.rnn import PRESETS as RNN_PRESETS
 from regard.models.rnn import Rnn, RnnConfig
-from regard.models.tagger import Classifier, Tagger
+from regard.models.tagger import Classifier, Tagger, TaggerConfig
 from regard.models.transformer import PRESETS as TRANSFORMER_PRESETS
 from regard.models.transformer import EncoderConfig, Transformer, TransformerConfig
+from regard.models.word_encoder import WordConfig
 from regard.registry import Registry
 from regard.toml import from_table
 
@@ -57,8 +59,9 @@ register_model("bytenet", Family(ByteNetConfig, ByteNet, BYTENET_PRESETS))
 register_model("nat", Family(NatConfig, Nat, TRANSFORMER_PRESETS))
 register_model("cmlm", Family(CmlmConfig, Cmlm, TRANSFORMER_PRESETS))
 register_model("ctc", Family(CtcConfig, Ctc, TRANSFORMER_PRESETS))
-register_model("tagger", Family(EncoderConfig, Tagger, TRANSFORMER_PRESETS, task="tagging"))
+register_model("tagger", Family(TaggerConfig, Tagger, TRANSFORMER_PRESETS, task="tagging"))
 register_model("classifier", Family(EncoderConfig, Classifier, TRANSFORMER_PRESETS, task="classification"))
+register_model("masked-lm", Family(WordConfig, MaskedLm, TRANSFORMER_PRESETS, task="masked-lm"))
 register_model("pointer", Family(PointerConfig, Pointer, TRANSFORMER_PRESETS, task="pointing"))
 register_model("captioner", Family(CaptionerConfig, Captioner, TRANSFORMER_PRESETS, task="captioning"))
 register_model("entnet", Family(EntNetConfig, EntNet, task="question-answering"))

@@ -11,6 +11,7 @@ from regard.registry import Registry
 from regard.tasks.base import Task
 from regard.tasks.captioning import CaptioningTask
 from regard.tasks.labels import ClassificationTask, TaggingTask
+from regard.tasks.masked_lm import MaskedLmTask
 from regard.tasks.parsing import ParsingTask
 from regard.tasks.pointing import PointingTask
 from regard.tasks.questions import QuestionAnsweringTask
@@ -26,7 +27,7 @@ def register_task(task: type[Task[Any]], *, replace: bool = False) -> None:
 
 for one in (
     *(TranslationTask, TaggingTask, ClassificationTask, PointingTask),
-    *(ParsingTask, CaptioningTask, QuestionAnsweringTask),
+    *(ParsingTask, CaptioningTask, QuestionAnsweringTask, MaskedLmTask),
 ):
     register_task(one)
 

@@ -8,7 +8,7 @@ family names its task (`models.Family`), and `register_task` adds tasks from oth
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -108,6 +108,18 @@ class Task(ABC, Generic[C]):
     @abstractmethod
     def sizes(self, codec: C) -> dict[str, int]:
         """Return the keyword arguments of a model that follow from the codec, such as vocabulary sizes."""
+
+    def rows(self, codec: C) -> Mapping[str, Sequence[str]]:
+        """Return what each row of a parameter stands for, by the name of the parameter: tokens, characters, labels.
+
+        A run that begins with the weights of another (`train.init`) takes over the rows of the same text. By default no
+        rows are known, and parameters are taken over as they are.
+        """
+        return {}
+
+    def take_over(self, codec: C, other: Any) -> C:
+        """Return the codec with the tokenizers of the codec that a run begins with (`train.init`); by default as it is."""
+        return codec
 
     @abstractmethod
     def predictor(

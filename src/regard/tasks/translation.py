@@ -147,6 +147,14 @@ class TranslationTask(Task[Tokenizers]):
     def sizes(self, codec: Tokenizers) -> dict[str, int]:
         return {"source_size": codec.source.size, "target_size": codec.target.size}
 
+    def rows(self, codec: Tokenizers) -> dict[str, Sequence[str]]:
+        target = codec.target.tokens(range(codec.target.size))
+        source = target if codec.joint else codec.source.tokens(range(codec.source.size))
+        return {"source_embedding": source, "target_embedding": target, "output": target}
+
+    def take_over(self, codec: Tokenizers, other: Any) -> Tokenizers:
+        return other if isinstance(other, Tokenizers) and other.joint == codec.joint else codec
+
     def predictor(
         self,
         model: Model,

@@ -7,14 +7,16 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import chain, zip_longest
 from pathlib import Path
 
 import msgspec
 
 from regard.config import Bitext, DataConfig, Recipe
 from regard.errors import DataError
+from regard.messages import counted
 from regard.text.babi import PARTS, find_babi, stream_babi
-from regard.text.corpus import Pair, decode_pairs, stream_pairs, stream_texts
+from regard.text.corpus import Pair, decode_pairs, stream_lines, stream_pairs, stream_texts
 from regard.text.generators import generate
 
 STDIN = "-"  # the value of data.train.pairs that means standard input
@@ -35,18 +37,38 @@ def stream_bitext(bitext: Bitext, *, folders: list[Path], data: DataConfig | Non
     if bitext.pairs == STDIN:
         return decode_pairs(sys.stdin.buffer, "standard input")  # type: ignore[arg-type]
     if bitext.text is not None:
-        (path,) = text_files(bitext, folders, data)
-        return stream_texts(path)
+        return chain.from_iterable(map(stream_texts, text_files(bitext, folders, data)))
     if bitext.part is not None:
         return stream_babi(babi_files(bitext, folders, data), bitext.part)
     if bitext.pairs is None and bitext.source is None:
         raise DataError(f"the store {bitext.store!r} holds ids to train on, not text; name source and target, or pairs")
-    return stream_pairs(*text_files(bitext, folders, data))
+    pairs = stream_pairs(*text_files(bitext, folders, data))
+    if bitext.tags is None:
+        return pairs
+    return _with_tags(pairs, find_file(bitext.tags, folders, data))
+
+
+def _with_tags(pairs: Iterator[Pair], path: Path) -> Iterator[Pair]:
+    """Yield the pairs with sources like `the|DT dog|NN`; line N of the file has the tags of pair N."""
+    for number, (pair, line) in enumerate(zip_longest(pairs, stream_lines(path)), start=1):
+        words, tags = pair.source.split() if pair else [], line.split() if line else []
+        if len(words) != len(tags):
+            raise DataError(
+                f"line {number} of {path} has {counted(len(tags), 'tag')} for {counted(len(words), 'word')}; "
+                "each word needs one tag"
+            )
+        yield Pair(" ".join(map("|".join, zip(words, tags, strict=True))), pair.target)
+
+
+def _names(bitext: Bitext) -> list[str]:
+    """Return the names of all text files."""
+    one = (bitext.pairs, bitext.text, bitext.source, bitext.target, bitext.tags)
+    return [*filter(None, one), *bitext.more_text]
 
 
 def refuse_outside(bitext: Bitext, folders: list[Path], *, recipe_of: str) -> None:
     """Raise DataError for files outside of the folders that the user named, because the recipe is not trusted."""
-    for name in filter(None, (bitext.pairs, bitext.text, bitext.source, bitext.target, *bitext.babi_names)):
+    for name in (*_names(bitext), *bitext.babi_names):
         if name == STDIN:
             raise DataError(f"the recipe of {recipe_of} reads standard input; name the files to use instead")
         path = Path(os.path.normpath(name))
@@ -62,8 +84,8 @@ def refuse_outside(bitext: Bitext, folders: list[Path], *, recipe_of: str) -> No
 
 
 def text_files(bitext: Bitext, folders: list[Path], data: DataConfig | None = None) -> list[Path]:
-    """Return the one or two files that hold the examples."""
-    names = [name for name in (bitext.pairs, bitext.text, bitext.source, bitext.target) if name is not None]
+    """Return the files that hold the examples, without tags: two parallel ones, one of pairs, or all of texts."""
+    names = [name for name in _names(bitext) if name != bitext.tags]
     found = [_look_for(name, folders, data) for name in names]
     missing = [name for name, path in zip(names, found, strict=True) if path is None]
     if missing:
@@ -103,14 +125,19 @@ def without_folders(recipe: Recipe) -> Recipe:
     def bare(bitext: Bitext | None) -> Bitext | None:
         if bitext is None:
             return None
-        names = {name: getattr(bitext, name) for name in ("source", "target", "pairs", "text", "store")}
+        names = {name: getattr(bitext, name) for name in ("source", "target", "pairs", "text", "tags", "store")}
         bare_names = {name: Path(path).name for name, path in names.items() if path and Path(path).is_absolute()}
+        more = tuple(Path(path).name if Path(path).is_absolute() else path for path in bitext.more_text)
         bitext = _rename_babi(bitext, lambda name: Path(name).name if Path(name).is_absolute() else name)
-        return msgspec.structs.replace(bitext, **bare_names)
+        return msgspec.structs.replace(bitext, **bare_names, more_text=more)
 
     data = recipe.data
     tests = {name: bare(bitext) for name, bitext in data.test.items()}
     data = msgspec.structs.replace(data, train=bare(data.train), valid=bare(data.valid), test=tests)
+    init = recipe.train.init
+    if init and Path(init).is_absolute():
+        train = msgspec.structs.replace(recipe.train, init=Path(init).name)
+        recipe = msgspec.structs.replace(recipe, train=train)
     return msgspec.structs.replace(recipe, data=data)
 
 
@@ -131,12 +158,13 @@ def anchor(data: DataConfig, folders: list[Path], *, named: Path | None) -> Data
         return next((place / name for place in places if any(find_babi(name, part, [place]) for part in PARTS)), None)
 
     def anchored(bitext: Bitext) -> Bitext:
-        finders = dict.fromkeys(("source", "target", "pairs", "text"), partial(_look_for, data=data)) | {
-            "store": _first_with
-        }
+        find_text = partial(_look_for, data=data)
+        finders = dict.fromkeys(("source", "target", "pairs", "text", "tags"), find_text) | {"store": _first_with}
         named_files = {name: (value, find) for name, find in finders.items() if (value := getattr(bitext, name))}
+        more = tuple(absolute(name, find_text) for name in bitext.more_text)
+        found = {name: absolute(*one) for name, one in named_files.items()}
         bitext = _rename_babi(bitext, lambda name: absolute(name, find_task))
-        return msgspec.structs.replace(bitext, **{name: absolute(*one) for name, one in named_files.items()})
+        return msgspec.structs.replace(bitext, **found, more_text=more)
 
     return msgspec.structs.replace(
         data,
@@ -161,11 +189,11 @@ def data_folders(given: Path | str | None, recipe_folder: Path | None) -> list[P
     return list({folder.resolve(): folder for folder in reversed(folders)}.values())[::-1]
 
 
-def find_file(name: str, folders: list[Path]) -> Path:
+def find_file(name: str, folders: list[Path], data: DataConfig | None = None) -> Path:
     """Return the path of the file in the first folder that has it, plain or gzip."""
-    found = _look_for(name, folders)
+    found = _look_for(name, folders, data)
     if found is None:
-        raise _missing_files([name], folders)
+        raise _missing_files([name], folders, data)
     return found
 
 
