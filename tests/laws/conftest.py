@@ -3,10 +3,11 @@
 import pytest
 import torch
 
-from regard.data.batch import Batch, make_batch, shift_right
+from regard.data.batch import SENTENCES, Batch, make_batch, shift_right
 from regard.data.ragged import Layout, Ragged
 from regard.models import MODELS, build_model
 from regard.models.base import Model, NonAutoregressive, Seq2Seq
+from regard.models.han import Han
 from regard.models.pointer import END, Pointer
 from regard.models.tagger import Classifier, Tagger
 
@@ -15,6 +16,7 @@ SMALL = {
     "rnn": {"width": 16, "hidden": 24, "num_layers": 2, "dropout": 0.1},
     "convs2s": {"width": 16, "encoder": [[16, 3], [24, 3]], "decoder": [[16, 3], [24, 2]], "dropout": 0.1},
     "bytenet": {"width": 16, "dilations": [1, 2], "sets": 2, "dropout": 0.1},
+    "han": {"width": 16, "hidden": 12, "attention": 8, "dropout": 0.1},
 }
 SMALL |= dict.fromkeys(("nat", "cmlm", "ctc", "tagger", "classifier", "pointer"), SMALL["transformer"])
 VARIANTS = {
@@ -63,6 +65,7 @@ VARIANTS = {
     "ctc": {"paper": {}, "two places": {"places": 2, "tie": "target"}},
     "tagger": {"plain": {}, "pre-norm rotary": {"norm_order": "pre", "positions": "rotary"}},
     "classifier": {"plain": {}},
+    "han": {"plain": {}},
     "pointer": {
         "plain": {},
         "pre-norm": {"norm_order": "pre"},
@@ -127,11 +130,21 @@ def batch_for(model, sources, targets):
         else:
             labels = Ragged(torch.tensor([sum(ids) % LABELS for ids in targets]), Layout([1] * len(targets)))
         return Batch(source, None, labels, labels.layout.total)
+    if isinstance(model, Han):
+        return documents([[ids[:2], ids[2:]] if ids[2:] else [ids] for ids in sources], targets)
     if isinstance(model, Pointer):
         outputs = [[*fitting(model, t, len(s)), END] for s, t in zip(sources, targets, strict=True)]
         labels = Ragged.from_lists(outputs)
         return Batch(Ragged.from_lists(sources), shift_right(labels, END), labels, labels.layout.total)
     return make_batch(sources, targets)
+
+
+def documents(sentences, targets):
+    """Return a batch of documents, given as lists of sentences."""
+    source = Ragged.from_lists([ids for document in sentences for ids in document])
+    labels = Ragged(torch.tensor([sum(ids) % LABELS for ids in targets]), Layout([1] * len(targets)))
+    lengths = Ragged.from_lists([[len(ids) for ids in document] for document in sentences])
+    return Batch(source, None, labels, len(targets), {SENTENCES: lengths})
 
 
 @pytest.fixture(params=tables_of(Model))

@@ -120,7 +120,7 @@ def test_two_threads_compute_the_gradient_that_one_computes_with_dropout_too(any
     model, config = any_model.train(), TrainConfig(clip_norm=0.0)
     batch = batch_for(model, [[5, 6, 7, 8], [9], [3, 4, 5, 3]], [[4, 9, 3, 3], [7, 7, 8], [5, 6]])
     extras = {name: Ragged(torch.ones_like(batch.source.values), batch.source.layout) for name in model.extras}
-    taken = [replace(batch, extras=extras)] * batches
+    taken = [replace(batch, extras={**extras, **batch.extras})] * batches
     found = []
     for count in (1, 2, 2):
         threads(count)

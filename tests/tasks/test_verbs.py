@@ -15,17 +15,22 @@ from regard.run.folder import RunFolder
 from regard.text.generators import generate
 
 RECIPES = {"translation": "copy", "tagging": "runs", "classification": "majority", "pointing": "sort-numbers"}
+RECIPES |= {"documents": "documents"}
+CORPORA = {**RECIPES, "documents": "reviews"}
+TASKS = {**{task: task for task in RECIPES}, "documents": "classification"}  # documents are classified
 SPLITS = {"train": 120, "valid": 10, "test": 10}
 TINY = [
     *("model.width=16", "model.num_layers=1", "model.num_heads=2", "model.hidden=32", "model.dropout=0.1"),
     *("train.steps=4", "train.tokens=64", "train.checkpoint_every=2", "train.validate_every=2", "train.log_every=1"),
     *("train.threads=1", "train.device=cpu", "decode.length_penalty=0.3"),
 ]
+TINY_HAN = ["model.width=16", "model.hidden=12", "model.attention=8"]
 INPUTS = {
     "translation": ["a b c", "", "d"],
     "tagging": ["a b c", "", "d"],
     "classification": ["a b c", "", "d"],
     "pointing": ["0.50 0.25 0.75", "", "0.5"],
+    "documents": ["we found the soup awful | my aunt paid for the tea", "", "a"],
 }
 
 
@@ -38,7 +43,8 @@ def call(*arguments):
 
 def arguments_of(task, folder):
     data = [f'data.{split}={{pairs="{split}.tsv"}}' for split in ("train", "valid")]
-    return [RECIPES[task], *data, 'data.test={small={pairs="test.tsv"}}', *TINY, "--data", folder]
+    own = [*TINY_HAN, *TINY[5:]] if task == "documents" else TINY
+    return [RECIPES[task], *data, 'data.test={small={pairs="test.tsv"}}', *own, "--data", folder]
 
 
 class Trained:
@@ -47,7 +53,7 @@ class Trained:
     def __init__(self, task, folder):
         self.task, self.folder, self.run = task, folder, folder / "run"
         for split, count in SPLITS.items():
-            pairs = list(generate(f"{RECIPES[task]}/valid", {}))[:count]
+            pairs = list(generate(f"{CORPORA[task]}/valid", {}))[:count]
             (folder / f"{split}.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
         call("train", *arguments_of(task, folder), "--out", self.run)
 
@@ -79,6 +85,7 @@ def test_evaluate_scores_the_test_set_with_the_metrics_of_the_task(trained):
         "tagging": {"accuracy", "span_f1", "exact"},
         "classification": {"accuracy", "exact"},
         "pointing": {"accuracy", "exact"},
+        "documents": {"accuracy", "exact"},
     }
     assert names == own[trained.task]
     assert bool(result["search"]) == (trained.task in ("translation", "pointing"))
@@ -89,6 +96,7 @@ def test_report_shows_the_run(trained):
     page = (trained.run / "report.html").read_text()
     # Names of the metrics that validation logged.
     expected = {"translation": "bleu", "tagging": "span_f1", "classification": "accuracy", "pointing": "accuracy"}
+    expected["documents"] = "accuracy"
     assert RECIPES[trained.task] in page and expected[trained.task] in page
 
 
@@ -117,7 +125,7 @@ def test_load_predicts_one_line_per_input_and_nothing_for_an_empty_one(trained):
     words = [len(output.split()) for output in outputs]
     if trained.task == "tagging":
         assert words == [3, 0, 1]
-    if trained.task == "classification":
+    if TASKS[trained.task] == "classification":
         assert words == [1, 0, 1]
     if trained.task == "pointing":
         assert {int(position) for position in outputs[0].split()} <= {0, 1, 2}
@@ -159,7 +167,9 @@ def test_verbs_for_translation_refuse_other_tasks_in_one_sentence(trained, verb,
     result = CliRunner().invoke(app, arguments)
     assert isinstance(result.exception, ConfigError), result.output
     message = str(result.exception)
-    assert f"{trained.run} is a {trained.task} run" in message and "translation" in message and "\n" not in message
+    assert (
+        f"{trained.run} is a {TASKS[trained.task]} run" in message and "translation" in message and "\n" not in message
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -184,7 +194,7 @@ def test_a_metric_of_another_task_is_refused_with_those_that_fit(tmp_path):
 
 
 def test_search_options_that_evaluate_does_not_give_are_those_of_the_recipe(trained):
-    if trained.task in ("tagging", "classification"):
+    if TASKS[trained.task] in ("tagging", "classification"):
         pytest.skip("nothing is searched")
     (result,) = regard.evaluate(trained.run, options=regard.SearchOptions(beam=2), data=trained.folder, device="cpu")
     assert result.search == "beam 2, length penalty 0.3"

@@ -51,7 +51,7 @@ def test_a_built_in_corpus_is_generated_without_any_file(task):
 
 
 def test_dates_and_all_toys_are_built_in():
-    assert GENERATORS.keys() == {"dates", "copy", "reverse", "sort", "runs", "majority", "sort-numbers"}
+    assert GENERATORS.keys() == {"dates", "copy", "reverse", "sort", "runs", "majority", "sort-numbers", "reviews"}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from regard.errors import ConfigError
 from regard.models import MODELS, model_config
 from regard.registry import Registry
 from regard.tasks.base import Task
-from regard.tasks.labels import ClassificationTask, TaggingTask
+from regard.tasks.classification import ClassificationTask
+from regard.tasks.labels import TaggingTask
 from regard.tasks.pointing import PointingTask
 from regard.tasks.translation import TranslationTask
 
