@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from regard.models.cmlm import Cmlm as Cmlm
     from regard.models.convs2s import ConvS2S as ConvS2S
     from regard.models.ctc import Ctc as Ctc
+    from regard.models.han import Han as Han
     from regard.models.nat import Nat as Nat
     from regard.models.pointer import Pointer as Pointer
     from regard.models.rnn import Rnn as Rnn
@@ -112,6 +113,7 @@ _PUBLIC = {
     "regard.models.cmlm": ("Cmlm",),
     "regard.models.convs2s": ("ConvS2S",),
     "regard.models.ctc": ("Ctc",),
+    "regard.models.han": ("Han",),
     "regard.models.nat": ("Nat",),
     "regard.models.pointer": ("Pointer",),
     "regard.models.rnn": ("Rnn",),

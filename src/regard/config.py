@@ -66,7 +66,7 @@ def below_one(options: Struct, name: str) -> None:
 
 
 class Bitext(Struct, frozen=True):
-    """Where examples come from: parallel files, a file of pairs or texts, a built-in corpus, bAbI files, or a store of ids."""
+    """Where examples come from: parallel files, one file of pairs or texts, a built-in corpus, bAbI, or a store of ids."""
 
     source: str | None = None  # a file with one source sentence per line, plain or gzip
     target: str | None = None  # the outputs, line by line

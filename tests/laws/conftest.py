@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.batch import Batch, make_batch, shift_right
+from regard.data.batch import SENTENCES, Batch, make_batch, shift_right
 from regard.data.ragged import Layout, Ragged
 from regard.models import MODELS, build_model
 from regard.models.base import Model, NonAutoregressive, Seq2Seq
 from regard.models.captioner import Captioner
+from regard.models.han import Han
 from regard.models.pointer import END, PointingModel
 from regard.models.story_model import StoryModel
 from regard.models.tagger import Classifier, Tagger
@@ -20,6 +21,7 @@ SMALL = {
     "convs2s": {"width": 16, "encoder": [[16, 3], [24, 3]], "decoder": [[16, 3], [24, 2]], "dropout": 0.1},
     "bytenet": {"width": 16, "dilations": [1, 2], "sets": 2, "dropout": 0.1},
     "pointer-lstm": {"width": 16, "hidden": 24, "dropout": 0.1},
+    "han": {"width": 16, "hidden": 12, "attention": 8, "dropout": 0.1},
 }
 SMALL |= dict.fromkeys(("nat", "cmlm", "ctc", "tagger", "classifier", "pointer"), SMALL["transformer"])
 SMALL["entnet"] = {"width": 16, "slots": 3, "init_std": 0.3, "max_words": 3}
@@ -73,6 +75,7 @@ VARIANTS = {
     "ctc": {"paper": {}, "two places": {"places": 2, "tie": "target"}},
     "tagger": {"plain": {}, "pre-norm rotary": {"norm_order": "pre", "positions": "rotary"}},
     "classifier": {"plain": {}},
+    "han": {"plain": {}},
     "pointer": {
         "plain": {},
         "pre-norm": {"norm_order": "pre"},
@@ -159,6 +162,8 @@ def batch_for(model, sources, targets):
         else:
             labels = Ragged(torch.tensor([sum(ids) % LABELS for ids in targets]), Layout([1] * len(targets)))
         return Batch(source, None, labels, labels.layout.total)
+    if isinstance(model, Han):
+        return documents([[ids[:2], ids[2:]] if ids[2:] else [ids] for ids in sources], targets)
     if isinstance(model, PointingModel):
         outputs = [[*fitting(model, t, len(s)), END] for s, t in zip(sources, targets, strict=True)]
         labels = Ragged.from_lists(outputs)
@@ -176,6 +181,14 @@ def story_batch(stories, answers=None):
         [EncodedStory([], ids) for ids in stories], [[one] for one in answers or [0] * len(stories)]
     )
     return QuestionAnsweringTask.collate(None, columns, np.arange(len(stories)))
+
+
+def documents(sentences, targets):
+    """Return a batch of documents, given as lists of sentences."""
+    source = Ragged.from_lists([ids for document in sentences for ids in document])
+    labels = Ragged(torch.tensor([sum(ids) % LABELS for ids in targets]), Layout([1] * len(targets)))
+    lengths = Ragged.from_lists([[len(ids) for ids in document] for document in sentences])
+    return Batch(source, None, labels, len(targets), {SENTENCES: lengths})
 
 
 @pytest.fixture(params=tables_of(Model))

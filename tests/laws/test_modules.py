@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from regard.config import SearchOptions
-from regard.data.ragged import Ragged
+from regard.data.ragged import Layout, Ragged
 from regard.decoding.search import search_all
+from regard.models.han import Han
 from regard.models.story_model import StoryModel
 from regard.models.tagger import Labeller
 from tests.laws.conftest import SOURCES, batch_for, build, small
@@ -25,6 +26,9 @@ def outputs(model):
     if isinstance(model, StoryModel):
         with torch.inference_mode():
             return model.answers(small_batch(model)).argmax(dim=-1).tolist()
+    if isinstance(model, Han):
+        with torch.inference_mode():
+            return model.scores(Ragged.from_lists(SOURCES), Layout([1, 2])).argmax(dim=-1).tolist()
     [(_, best), *more] = search_all(model, [Ragged.from_lists(SOURCES)], options=OPTIONS)
     return dict(best) | {sentence: found for _, some in more for sentence, found in some}
 

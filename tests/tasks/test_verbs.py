@@ -16,7 +16,9 @@ from regard.text.generators import generate
 
 RECIPES = {"translation": "copy", "tagging": "runs", "classification": "majority", "pointing": "sort-numbers"}
 RECIPES["question-answering"] = "rooms"
-RECIPES |= {"parsing": "expressions", "captioning": "shapes"}
+RECIPES |= {"parsing": "expressions", "captioning": "shapes", "documents": "documents"}
+CORPORA = {**RECIPES, "documents": "reviews"}
+TASKS = {**{task: task for task in RECIPES}, "documents": "classification"}  # documents are classified
 SPLITS = {"train": 120, "valid": 10, "test": 10}
 LAYERS = ["model.width=16", "model.num_layers=1", "model.num_heads=2", "model.hidden=32", "model.dropout=0.1"]
 MODEL = {"question-answering": ["model.width=16", "model.slots=3"]}  # other options than those of layers
@@ -24,6 +26,7 @@ TINY = [
     *("train.steps=4", "train.tokens=64", "train.checkpoint_every=2", "train.validate_every=2", "train.log_every=1"),
     *("train.threads=1", "train.device=cpu", "decode.length_penalty=0.3"),
 ]
+MODEL["documents"] = ["model.width=16", "model.hidden=12", "model.attention=8"]
 INPUTS = {
     "translation": ["a b c", "", "d"],
     "tagging": ["a b c", "", "d"],
@@ -35,6 +38,7 @@ INPUTS = {
         "Where is John?",
     ],
     "parsing": ["a + b", "", "d"],
+    "documents": ["we found the soup awful | my aunt paid for the tea", "", "a"],
 }
 TINY_PICTURES = [pair.source for pair in generate("shapes/seen", {"count": 2})]
 INPUTS["captioning"] = [TINY_PICTURES[0], "", TINY_PICTURES[1]]
@@ -66,7 +70,7 @@ class Trained:
     def __init__(self, task, folder):
         self.task, self.folder, self.run = task, folder, folder / "run"
         for split, count in SPLITS.items():
-            pairs = list(generate(f"{RECIPES[task]}/valid", {}))[:count]
+            pairs = list(generate(f"{CORPORA[task]}/valid", {}))[:count]
             (folder / f"{split}.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
         call("train", *arguments_of(task, folder), "--out", self.run)
 
@@ -101,9 +105,10 @@ def test_evaluate_scores_the_test_set_with_the_metrics_of_the_task(trained):
         "question-answering": {"accuracy", "exact"},
         "parsing": {"bracket_f1", "bracket_precision", "bracket_recall", "complete_match", "well_formed", "exact"},
         "captioning": {"bleu", "chrf", "exact", "token_errors"},
+        "documents": {"accuracy", "exact"},
     }
     assert names == own[trained.task]
-    assert bool(result["search"]) == (trained.task not in ("tagging", "classification", "question-answering"))
+    assert bool(result["search"]) == (TASKS[trained.task] not in ("tagging", "classification", "question-answering"))
 
 
 def test_report_shows_the_run(trained):
@@ -140,7 +145,7 @@ def test_load_predicts_one_line_per_input_and_nothing_for_an_empty_one(trained):
     words = [len(output.split()) for output in outputs]
     if trained.task == "tagging":
         assert words == [3, 0, 1]
-    if trained.task in ("classification", "question-answering"):
+    if TASKS[trained.task] in ("classification", "question-answering"):
         assert words == [1, 0, 1]
     if trained.task == "pointing":
         assert {int(position) for position in outputs[0].split()} <= {0, 1, 2}
@@ -182,7 +187,9 @@ def test_verbs_for_translation_refuse_other_tasks_in_one_sentence(trained, verb,
     result = CliRunner().invoke(app, arguments)
     assert isinstance(result.exception, ConfigError), result.output
     message = str(result.exception)
-    assert f"{trained.run} is a {trained.task} run" in message and "translation" in message and "\n" not in message
+    assert (
+        f"{trained.run} is a {TASKS[trained.task]} run" in message and "translation" in message and "\n" not in message
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -207,7 +214,7 @@ def test_a_metric_of_another_task_is_refused_with_those_that_fit(tmp_path):
 
 
 def test_search_options_that_evaluate_does_not_give_are_those_of_the_recipe(trained):
-    if trained.task in ("tagging", "classification", "question-answering"):
+    if TASKS[trained.task] in ("tagging", "classification", "question-answering"):
         pytest.skip("nothing is searched")
     (result,) = regard.evaluate(trained.run, options=regard.SearchOptions(beam=2), data=trained.folder, device="cpu")
     assert result.search == "beam 2, length penalty 0.3"

@@ -20,6 +20,7 @@ from regard.models.convs2s import PRESETS as CONVS2S_PRESETS
 from regard.models.convs2s import ConvS2S, ConvS2SConfig
 from regard.models.ctc import Ctc, CtcConfig
 from regard.models.entnet import EntNet, EntNetConfig
+from regard.models.han import Han, HanConfig
 from regard.models.masked_lm import MaskedLm
 from regard.models.nat import Nat, NatConfig
 from regard.models.pointer import Pointer, PointerConfig
@@ -62,6 +63,7 @@ register_model("ctc", Family(CtcConfig, Ctc, TRANSFORMER_PRESETS))
 register_model("tagger", Family(TaggerConfig, Tagger, TRANSFORMER_PRESETS, task="tagging"))
 register_model("classifier", Family(EncoderConfig, Classifier, TRANSFORMER_PRESETS, task="classification"))
 register_model("masked-lm", Family(WordConfig, MaskedLm, TRANSFORMER_PRESETS, task="masked-lm"))
+register_model("han", Family(HanConfig, Han, task="classification"))
 register_model("pointer", Family(PointerConfig, Pointer, TRANSFORMER_PRESETS, task="pointing"))
 register_model("captioner", Family(CaptionerConfig, Captioner, TRANSFORMER_PRESETS, task="captioning"))
 register_model("entnet", Family(EntNetConfig, EntNet, task="question-answering"))

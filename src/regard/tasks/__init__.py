@@ -10,7 +10,8 @@ from regard.models import MODELS, model_config
 from regard.registry import Registry
 from regard.tasks.base import Task
 from regard.tasks.captioning import CaptioningTask
-from regard.tasks.labels import ClassificationTask, TaggingTask
+from regard.tasks.classification import ClassificationTask
+from regard.tasks.labels import TaggingTask
 from regard.tasks.masked_lm import MaskedLmTask
 from regard.tasks.parsing import ParsingTask
 from regard.tasks.pointing import PointingTask

@@ -1,4 +1,4 @@
-"""Tagging, one label per token, and classification, one label per sequence.
+"""Tagging, one label per token, and what it shares with classification, one label per text.
 
 An example is a line of text and a line of labels. A tagger needs one label per word, where words are split at spaces; a word
 of several subwords has its label at the first one. A classifier needs one label per line.
@@ -30,7 +30,7 @@ from regard.explain.attention import Axis, recorded_attentions
 from regard.explain.trace import Alternative, Picture, Trace
 from regard.explain.transitions import transition_picture
 from regard.messages import counted
-from regard.metrics import LABELS, TAGS
+from regard.metrics import TAGS
 from regard.models import model_config
 from regard.models.base import Model
 from regard.models.tagger import Labeller, Tagger, TaggerConfig
@@ -71,7 +71,7 @@ class LabelCodec:
         return [self._numbers.get(name, NO_LABEL) for name in names]
 
 
-class _LabelTask(Task[LabelCodec]):
+class LabelTask(Task[LabelCodec]):
     """What tagging and classification share."""
 
     added = (0,)
@@ -81,12 +81,17 @@ class _LabelTask(Task[LabelCodec]):
     def names(self, pair: Pair) -> list[str]:
         """Return the labels of an example."""
 
+    def texts(self, pair: Pair) -> list[str]:
+        """Return the texts of an example that are encoded one by one."""
+        return [pair.source]
+
     def fit(self, train: TrainingData) -> LabelCodec:
         config, pairs = self.recipe.tokenizer, train.examples()
         labels = sorted({name for pair in pairs for name in self.names(pair)})
         if not 0 < len(labels) <= MOST_LABELS:
             raise DataError(f"the training examples have {len(labels):,} labels; 1 to {MOST_LABELS:,} can be learnt")
-        return LabelCodec(fit_input_tokenizer([pair.source for pair in pairs], config), tuple(labels))
+        texts = [text for pair in pairs for text in self.texts(pair)]
+        return LabelCodec(fit_input_tokenizer(texts, config), tuple(labels))
 
     def load_codec(self, folder: Folder) -> LabelCodec:
         try:
@@ -168,7 +173,7 @@ class _LabelTask(Task[LabelCodec]):
         return ()
 
 
-class TaggingTask(_LabelTask):
+class TaggingTask(LabelTask):
     """A label per token."""
 
     name = "tagging"
@@ -277,30 +282,6 @@ class TaggingTask(_LabelTask):
         if codec.words.tags:
             extras[WORD_TAGS] = Ragged(zeros, layout)
         return Batch(Ragged(zeros, layout), None, Ragged(zeros, layout), layout.total, extras)
-
-
-class ClassificationTask(_LabelTask):
-    """A label per sequence."""
-
-    name = "classification"
-    compares = LABELS
-    per_word = False
-
-    def names(self, pair: Pair) -> list[str]:
-        names = pair.target.split()
-        if len(names) != 1:
-            raise DataError(f"the label {pair.target[:80]!r} is not one word; write it as one, as in very_good")
-        return names
-
-    def encode(self, examples: Sequence[Pair], codec: LabelCodec) -> Columns:
-        # A text of invisible characters may have no ids.
-        sources = [ids or [UNK] for ids in codec.tokenizer.encode_all([pair.source for pair in examples])]
-        labels = [codec.label_ids(self.names(pair)) for pair in examples]
-        return Columns({"source": Column.from_lists(sources), "labels": Column.from_lists(labels)}, ("source",))
-
-    def probe(self, codec: LabelCodec, length: int, count: int) -> Batch:
-        source = Ragged(torch.zeros(length * count, dtype=torch.int64), Layout([length] * count))
-        return Batch(source, None, Ragged(torch.zeros(count, dtype=torch.int64), Layout([1] * count)), count)
 
 
 class LabelPredictor:

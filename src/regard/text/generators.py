@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from regard.config import Struct
 from regard.errors import DataError, did_you_mean
-from regard.text import dates, expressions, names, plane, rooms, shapes, toys
+from regard.text import dates, expressions, names, plane, reviews, rooms, shapes, toys
 from regard.text.corpus import Pair
 from regard.toml import from_table
 
@@ -47,6 +47,7 @@ GENERATORS: dict[str, Generator] = {
     "hull": _of_points("hull", plane.PlaneOptions),
     "tour": _of_points("tour", plane.TourOptions),
     "delaunay": _of_points("delaunay", plane.TriangleOptions),
+    "reviews": Generator(reviews.generate, reviews.ReviewOptions, fresh=True),
 }
 
 
