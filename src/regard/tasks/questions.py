@@ -29,8 +29,9 @@ from regard.models.base import Model
 from regard.models.story_model import PLACE, SENTENCE, SENTENCES, StoryModel
 from regard.nn.attention_log import AttentionLog, capture_attention
 from regard.nn.entities import EntityAnswer, EntityMemory
+from regard.tasks.classification import ClassificationTask
 from regard.tasks.corpus import TextPairs, TrainingData
-from regard.tasks.labels import ClassificationTask, LabelCodec
+from regard.tasks.labels import LabelCodec
 from regard.text.corpus import Pair
 from regard.text.documents import SEPARATOR, split_sentences
 from regard.text.inputs import as_texts
