@@ -7,6 +7,7 @@ from regard.data.batch import Batch, make_batch, shift_right
 from regard.data.ragged import Layout, Ragged
 from regard.models import MODELS, build_model
 from regard.models.base import Model, NonAutoregressive, Seq2Seq
+from regard.models.masked_lm import MaskedLm
 from regard.models.pointer import END, Pointer
 from regard.models.tagger import Classifier, Tagger
 
@@ -16,7 +17,7 @@ SMALL = {
     "convs2s": {"width": 16, "encoder": [[16, 3], [24, 3]], "decoder": [[16, 3], [24, 2]], "dropout": 0.1},
     "bytenet": {"width": 16, "dilations": [1, 2], "sets": 2, "dropout": 0.1},
 }
-SMALL |= dict.fromkeys(("nat", "cmlm", "ctc", "tagger", "classifier", "pointer"), SMALL["transformer"])
+SMALL |= dict.fromkeys(("nat", "cmlm", "ctc", "tagger", "classifier", "pointer", "masked-lm"), SMALL["transformer"])
 VARIANTS = {
     "transformer": {
         "paper": {},
@@ -61,7 +62,13 @@ VARIANTS = {
     "nat": {"paper": {}, "few fertilities": {"fertilities": 3, "tie": "target"}},
     "cmlm": {"paper": {}, "pre-norm": {"norm_order": "pre"}, "learned untied": {"positions": "learned", "tie": "none"}},
     "ctc": {"paper": {}, "two places": {"places": 2, "tie": "target"}},
-    "tagger": {"plain": {}, "pre-norm rotary": {"norm_order": "pre", "positions": "rotary"}},
+    "tagger": {
+        "plain": {},
+        "pre-norm rotary": {"norm_order": "pre", "positions": "rotary"},
+        "crf": {"crf": True},
+        "spelled conv": {"characters": 3, "character_width": 4, "word_dropout": 0.3, "feed_forward": "conv"},
+    },
+    "masked-lm": {"plain": {}, "spelled": {"characters": 3, "character_width": 4, "norm_order": "pre"}},
     "classifier": {"plain": {}},
     "pointer": {
         "plain": {},
@@ -98,14 +105,17 @@ SIZES = {
     "tagging": {"source_size": VOCABULARY, "num_labels": LABELS},
     "classification": {"source_size": VOCABULARY, "num_labels": LABELS},
     "pointing": {"source_size": VOCABULARY},
+    "masked-lm": {"source_size": VOCABULARY},
 }
+CHARACTERS = 7
 
 
 def build(table):
     """A small model with random weights, in training mode."""
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        return build_model(table, **SIZES[MODELS.get(table["kind"], where="kind").task])
+        more = {"num_characters": CHARACTERS} if table.get("characters") else {}
+        return build_model(table, **SIZES[MODELS.get(table["kind"], where="kind").task], **more)
 
 
 def small(table):
@@ -118,15 +128,23 @@ def fitting(model, ids, length):
     return [1 + one % length for one in ids] if isinstance(model, Pointer) else list(ids)
 
 
+def extras_for(model, source):
+    """Characters of the words, if the model reads them: the same ones for the same word."""
+    if "characters" not in model.extras:
+        return {}
+    spelled = torch.stack([source.values % CHARACTERS, source.values % 3, source.values % 2], dim=1)
+    return {"characters": Ragged(spelled, source.layout)}
+
+
 def batch_for(model, sources, targets):
     """Return a batch of the model's task, made of pairs of sequences of ids."""
-    if isinstance(model, Tagger | Classifier):
+    if isinstance(model, Tagger | Classifier | MaskedLm):
         source = Ragged.from_lists(sources)
-        if isinstance(model, Tagger):
+        if isinstance(model, Tagger | MaskedLm):
             labels = Ragged(source.values % LABELS, source.layout)
         else:
             labels = Ragged(torch.tensor([sum(ids) % LABELS for ids in targets]), Layout([1] * len(targets)))
-        return Batch(source, None, labels, labels.layout.total)
+        return Batch(source, None, labels, labels.layout.total, extras_for(model, source))
     if isinstance(model, Pointer):
         outputs = [[*fitting(model, t, len(s)), END] for s, t in zip(sources, targets, strict=True)]
         labels = Ragged.from_lists(outputs)

@@ -6,8 +6,9 @@ import torch
 from regard.config import SearchOptions
 from regard.data.ragged import Ragged
 from regard.decoding.search import search_all
+from regard.models.masked_lm import MaskedLm
 from regard.models.tagger import Labeller
-from tests.laws.conftest import SOURCES, batch_for, build, small
+from tests.laws.conftest import SOURCES, batch_for, build, extras_for, small
 
 OPTIONS = SearchOptions(beam=3, max_extra=4, iterations=2)
 
@@ -18,9 +19,13 @@ def small_batch(model):
 
 def outputs(model):
     """What the model predicts: labels, or what search finds."""
+    source = Ragged.from_lists(SOURCES)
     if isinstance(model, Labeller):
         with torch.inference_mode():
-            return model.scores(Ragged.from_lists(SOURCES)).values.argmax(dim=-1).tolist()
+            return model.best(model.scores(source, extras_for(model, source))).tolist()
+    if isinstance(model, MaskedLm):
+        with torch.inference_mode():
+            return model.scores(source, torch.tensor([1, 6]), extras_for(model, source)).argmax(dim=-1).tolist()
     [(_, best), *more] = search_all(model, [Ragged.from_lists(SOURCES)], options=OPTIONS)
     return dict(best) | {sentence: found for _, some in more for sentence, found in some}
 
