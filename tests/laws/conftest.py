@@ -10,6 +10,7 @@ from regard.models import MODELS, build_model
 from regard.models.base import Model, NonAutoregressive, Seq2Seq
 from regard.models.captioner import Captioner
 from regard.models.han import Han
+from regard.models.masked_lm import MaskedLm
 from regard.models.pointer import END, PointingModel
 from regard.models.story_model import StoryModel
 from regard.models.tagger import Classifier, Tagger
@@ -23,7 +24,7 @@ SMALL = {
     "pointer-lstm": {"width": 16, "hidden": 24, "dropout": 0.1},
     "han": {"width": 16, "hidden": 12, "attention": 8, "dropout": 0.1},
 }
-SMALL |= dict.fromkeys(("nat", "cmlm", "ctc", "tagger", "classifier", "pointer"), SMALL["transformer"])
+SMALL |= dict.fromkeys(("nat", "cmlm", "ctc", "tagger", "classifier", "pointer", "masked-lm"), SMALL["transformer"])
 SMALL["entnet"] = {"width": 16, "slots": 3, "init_std": 0.3, "max_words": 3}
 SMALL["reader"] = SMALL["transformer"]
 SMALL["captioner"] = {**SMALL["transformer"], "patch": 2}
@@ -73,7 +74,13 @@ VARIANTS = {
     "nat": {"paper": {}, "few fertilities": {"fertilities": 3, "tie": "target"}},
     "cmlm": {"paper": {}, "pre-norm": {"norm_order": "pre"}, "learned untied": {"positions": "learned", "tie": "none"}},
     "ctc": {"paper": {}, "two places": {"places": 2, "tie": "target"}},
-    "tagger": {"plain": {}, "pre-norm rotary": {"norm_order": "pre", "positions": "rotary"}},
+    "tagger": {
+        "plain": {},
+        "pre-norm rotary": {"norm_order": "pre", "positions": "rotary"},
+        "crf": {"crf": True},
+        "spelled conv": {"characters": 3, "character_width": 4, "word_dropout": 0.3, "feed_forward": "conv"},
+    },
+    "masked-lm": {"plain": {}, "spelled": {"characters": 3, "character_width": 4, "norm_order": "pre"}},
     "classifier": {"plain": {}},
     "han": {"plain": {}},
     "pointer": {
@@ -121,7 +128,9 @@ SIZES = {
     "pointing": {"source_size": VOCABULARY},
     "question-answering": {"source_size": VOCABULARY, "num_labels": LABELS},
     "captioning": {"picture_height": 8, "picture_width": 6, "target_size": VOCABULARY},
+    "masked-lm": {"source_size": VOCABULARY},
 }
+CHARACTERS = 7
 
 
 class CaptionerOfIds(Captioner):
@@ -137,7 +146,8 @@ def build(table):
     """A small model with random weights, in training mode."""
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        model = build_model(table, **SIZES[MODELS.get(table["kind"], where="kind").task])
+        more = {"num_characters": CHARACTERS} if table.get("characters") else {}
+        model = build_model(table, **SIZES[MODELS.get(table["kind"], where="kind").task], **more)
     if isinstance(model, Captioner):
         model.__class__ = CaptionerOfIds
     return model
@@ -153,15 +163,23 @@ def fitting(model, ids, length):
     return [1 + one % length for one in ids] if isinstance(model, PointingModel) else list(ids)
 
 
+def extras_for(model, source):
+    """Characters of the words, if the model reads them: the same ones for the same word."""
+    if "characters" not in model.extras:
+        return {}
+    spelled = torch.stack([source.values % CHARACTERS, source.values % 3, source.values % 2], dim=1)
+    return {"characters": Ragged(spelled, source.layout)}
+
+
 def batch_for(model, sources, targets):
     """Return a batch of the model's task, made of pairs of sequences of ids."""
-    if isinstance(model, Tagger | Classifier):
+    if isinstance(model, Tagger | Classifier | MaskedLm):
         source = Ragged.from_lists(sources)
-        if isinstance(model, Tagger):
+        if isinstance(model, Tagger | MaskedLm):
             labels = Ragged(source.values % LABELS, source.layout)
         else:
             labels = Ragged(torch.tensor([sum(ids) % LABELS for ids in targets]), Layout([1] * len(targets)))
-        return Batch(source, None, labels, labels.layout.total)
+        return Batch(source, None, labels, labels.layout.total, extras_for(model, source))
     if isinstance(model, Han):
         return documents([[ids[:2], ids[2:]] if ids[2:] else [ids] for ids in sources], targets)
     if isinstance(model, PointingModel):

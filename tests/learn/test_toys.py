@@ -22,6 +22,7 @@ TOYS = {
     "sort-numbers": "exact",
     "rooms": "accuracy",
     "expressions": "bracket_f1",
+    "repeats": "masked_accuracy",
 }
 
 
@@ -46,7 +47,7 @@ RIVALS = {
     "reader": ("rooms", STACKS + " train.lr=2e-3 train.steps=400", 95),
 }
 # Each is the family of a recipe that another test trains.
-OF_TOYS = {"transformer", "tagger", "classifier", "pointer", "entnet", "captioner", "han"}
+OF_TOYS = {"transformer", "tagger", "classifier", "pointer", "entnet", "captioner", "han", "masked-lm"}
 assert RIVALS.keys() == {*MODELS.names()} - OF_TOYS, "a new family must learn something too"
 
 

@@ -16,9 +16,10 @@ from regard.text.generators import generate
 
 RECIPES = {"translation": "copy", "tagging": "runs", "classification": "majority", "pointing": "sort-numbers"}
 RECIPES["question-answering"] = "rooms"
-RECIPES |= {"parsing": "expressions", "captioning": "shapes", "documents": "documents"}
+RECIPES |= {"parsing": "expressions", "captioning": "shapes", "documents": "documents", "masked-lm": "repeats"}
 CORPORA = {**RECIPES, "documents": "reviews"}
 TASKS = {**{task: task for task in RECIPES}, "documents": "classification"}  # documents are classified
+NOT_SEARCHED = ("tagging", "classification", "question-answering", "masked-lm")
 SPLITS = {"train": 120, "valid": 10, "test": 10}
 LAYERS = ["model.width=16", "model.num_layers=1", "model.num_heads=2", "model.hidden=32", "model.dropout=0.1"]
 MODEL = {"question-answering": ["model.width=16", "model.slots=3"]}  # other options than those of layers
@@ -39,6 +40,7 @@ INPUTS = {
     ],
     "parsing": ["a + b", "", "d"],
     "documents": ["we found the soup awful | my aunt paid for the tea", "", "a"],
+    "masked-lm": ["a b [MASK]", "", "d"],
 }
 TINY_PICTURES = [pair.source for pair in generate("shapes/seen", {"count": 2})]
 INPUTS["captioning"] = [TINY_PICTURES[0], "", TINY_PICTURES[1]]
@@ -106,9 +108,10 @@ def test_evaluate_scores_the_test_set_with_the_metrics_of_the_task(trained):
         "parsing": {"bracket_f1", "bracket_precision", "bracket_recall", "complete_match", "well_formed", "exact"},
         "captioning": {"bleu", "chrf", "exact", "token_errors"},
         "documents": {"accuracy", "exact"},
+        "masked-lm": {"masked_accuracy", "exact"},
     }
     assert names == own[trained.task]
-    assert bool(result["search"]) == (TASKS[trained.task] not in ("tagging", "classification", "question-answering"))
+    assert bool(result["search"]) == (TASKS[trained.task] not in NOT_SEARCHED)
 
 
 def test_report_shows_the_run(trained):
@@ -116,7 +119,7 @@ def test_report_shows_the_run(trained):
     page = (trained.run / "report.html").read_text()
     # Names of the metrics that validation logged.
     expected = {"translation": "bleu", "tagging": "span_f1", "classification": "accuracy", "pointing": "accuracy"}
-    expected |= {"parsing": "bracket_f1", "captioning": "bleu"}
+    expected |= {"parsing": "bracket_f1", "captioning": "bleu", "masked-lm": "masked_accuracy"}
     assert RECIPES[trained.task] in page and expected.get(trained.task, "accuracy") in page
 
 
@@ -214,7 +217,7 @@ def test_a_metric_of_another_task_is_refused_with_those_that_fit(tmp_path):
 
 
 def test_search_options_that_evaluate_does_not_give_are_those_of_the_recipe(trained):
-    if TASKS[trained.task] in ("tagging", "classification", "question-answering"):
+    if TASKS[trained.task] in NOT_SEARCHED:
         pytest.skip("nothing is searched")
     (result,) = regard.evaluate(trained.run, options=regard.SearchOptions(beam=2), data=trained.folder, device="cpu")
     assert result.search == "beam 2, length penalty 0.3"

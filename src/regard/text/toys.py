@@ -136,7 +136,7 @@ def generate_repeats(split: str) -> list[tuple[str, str]]:
     generator = random.Random(_SEEDS[split])
     pairs = []
     for _ in range(SIZES[split]):
-        pattern = generator.choices(SYMBOLS, k=generator.randint(2, 4))
+        pattern = generator.choices(SYMBOLS, k=generator.randint(2, 3))
         row = " ".join(pattern[place % len(pattern)] for place in range(generator.randint(8, 14)))
         pairs.append((row, row))
     return pairs
