@@ -12,7 +12,19 @@ from regard.errors import ConfigError
 
 PUBLIC = [
     *("RegardError", "RegardWarning", "__version__", "nn"),
-    *("Batch", "ByteNet", "Classifier", "Cmlm", "Column", "Columns", "ConvS2S", "Ctc", "EvaluateConfig", "Family"),
+    *(
+        "Batch",
+        "ByteNet",
+        "Captioner",
+        "Classifier",
+        "Cmlm",
+        "Column",
+        "Columns",
+        "ConvS2S",
+        "Ctc",
+        "EvaluateConfig",
+        "Family",
+    ),
     *("Folder", "Indices", "Layout", "Loader", "Metric", "Model", "Nat", "Pair", "Pointer", "Position", "Ragged"),
     *("Rnn", "SearchOptions", "Struct", "Tagger", "Task", "TokenizerKind", "TrainConfig", "Trainer", "TrainingData"),
     *("Transformer", "Translator", "card", "collate_pairs", "evaluate", "export", "gather_rows", "load", "load_model"),
@@ -34,6 +46,7 @@ MODELS = {
     "Tagger": {**LABELS, **LAYERS},
     "Classifier": {**LABELS, **LAYERS},
     "Pointer": {"input_width": 2, **LAYERS},
+    "Captioner": {"picture_height": 8, "picture_width": 8, "target_size": 20, **LAYERS},
 }
 
 
@@ -118,14 +131,14 @@ def test_a_model_is_built_by_keywords_and_an_unknown_one_names_its_neighbour(nam
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_without_options_has_the_defaults_of_its_recipe_table(name):
-    sizes = {
-        key: MODELS[name][key] for key in MODELS[name] if key.endswith(("_size", "_labels")) or key == "input_width"
-    }
+    sizes = {key: MODELS[name][key] for key in MODELS[name] if key.endswith(("_size", "_labels", "_width", "_height"))}
     with torch.device("meta"):
         assert getattr(regard, name)(**sizes).width >= 256
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("Tagger", "Classifier", "Pointer")])
+@pytest.mark.parametrize(
+    "name", [name for name in MODELS if name not in ("Tagger", "Classifier", "Pointer", "Captioner")]
+)
 def test_calling_a_model_of_text_with_a_batch_gives_a_loss_with_gradients(name):
     model = getattr(regard, name)(**MODELS[name])
     batch = regard.make_batch([[5, 6, 7], [8, 9]], [[9, 8], [7]])

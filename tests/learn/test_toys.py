@@ -43,7 +43,13 @@ RIVALS = {
     "cmlm": ("copy", STACKS + " train.steps=500", 98),
     "ctc": ("copy", STACKS + " train.steps=400", 95),
 }
-OF_TOYS = {"transformer", "tagger", "classifier", "pointer", "captioner"}  # each is the family of one of the recipes above
+OF_TOYS = {
+    "transformer",
+    "tagger",
+    "classifier",
+    "pointer",
+    "captioner",
+}  # each is the family of one of the recipes above
 assert RIVALS.keys() == {*MODELS.names()} - OF_TOYS, "a new family must learn something too"
 
 
