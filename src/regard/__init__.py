@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from regard.models.base import Model as Model
     from regard.models.base import make_config as make_config
     from regard.models.bytenet import ByteNet as ByteNet
+    from regard.models.captioner import Captioner as Captioner
     from regard.models.cmlm import Cmlm as Cmlm
     from regard.models.convs2s import ConvS2S as ConvS2S
     from regard.models.ctc import Ctc as Ctc
@@ -110,6 +111,7 @@ _PUBLIC = {
     "regard.models": ("Family", "register_model"),
     "regard.models.base": ("Model", "make_config"),
     "regard.models.bytenet": ("ByteNet",),
+    "regard.models.captioner": ("Captioner",),
     "regard.models.cmlm": ("Cmlm",),
     "regard.models.convs2s": ("ConvS2S",),
     "regard.models.ctc": ("Ctc",),

@@ -26,6 +26,8 @@ Pixels = NDArray[np.uint8]  # [H, W, 3], red, green and blue
 MAX_BYTES = 2**20  # of a file
 MAX_SIDE = 1024  # pixels; checked before pixels are decoded, so that a small file cannot fill the memory
 KINDS = {"data:image/png;base64,": "PNG", "data:image/jpeg;base64,": "JPEG"}
+# What Pillow raises for files that are not what they claim to be.
+_DAMAGED = (OSError, SyntaxError, ValueError, IndexError, EOFError, struct.error, zlib.error)
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _RGB = (8, 2, 0, 0, 0)  # bits per colour, red-green-blue, and the only methods of compression, filters and order
 
@@ -99,7 +101,7 @@ def _read_with_pillow(content: bytes, kind: str) -> Pixels:
                     f"a picture has {image.width} x {image.height} pixels; at most {MAX_SIDE} x {MAX_SIDE} are read"
                 )
             return np.asarray(image.convert("RGB"), dtype=np.uint8)
-    except (OSError, SyntaxError, ValueError, image_module.DecompressionBombError) as error:
+    except (*_DAMAGED, image_module.DecompressionBombError) as error:
         raise DataError(f"a picture is damaged, or no {kind} ({error}); write the file again") from error
 
 

@@ -107,7 +107,7 @@ def scenes(generator: random.Random, options: ShapeOptions, *, held_out: bool) -
     while True:
         colours, kinds = ([choose(count), choose(count)] for count in (options.colours, options.kinds))
         relation, ground = choose(len(RELATIONS)), 20 + choose(40)
-        large, small = size * spread(0.18, 0.22), size * spread(0.11, 0.14)
+        large, small = size * spread(0.21, 0.25), size * spread(0.14, 0.17)
         single = choose(ONE_IN) == 0
         if single and not held_out:
             x, y = spread(large, size - large), spread(large, size - large)
