@@ -15,6 +15,7 @@ from regard.registry import Registry
 
 Output = TypeVar("Output")
 TEXT, TAGS, LABELS, POSITIONS, ANY = "text", "tags", "labels", "positions", "any"
+BITS = "bits"
 
 # Takes outputs, references, the inputs and the recipe's `[evaluate]` table. Returns the value and its signature: what one
 # needs to know to reproduce it.
@@ -207,6 +208,24 @@ register_metric(Metric("token_errors", token_error_rate, higher_is_better=False,
 EVERY_LABEL = (TAGS, LABELS, POSITIONS)
 register_metric(Metric("accuracy", accuracy, higher_is_better=True, label="accuracy", unit="%", compares=EVERY_LABEL))
 register_metric(Metric("span_f1", span_f1, higher_is_better=True, label="span F1", unit="%", compares=(TAGS,)))
+
+
+def bit_errors(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
+    """Return the number of wrong bits per sequence. A bit that is missing, or one too many, is wrong."""
+    wrong = 0
+    for output, reference in zip(outputs, references, strict=True):
+        own, theirs = output.replace(" ", ""), reference.replace(" ", "")
+        wrong += sum(map(str.__ne__, own, theirs)) + abs(len(own) - len(theirs))
+    return wrong / len(references), "bits of a sequence compared place by place, mean over sequences"
+
+
+register_metric(
+    Metric(
+        "bit_errors", bit_errors, higher_is_better=False, label="wrong bits per sequence", decimals=2, compares=(BITS,)
+    )
+)
 
 
 BINS = 10

@@ -7,6 +7,7 @@ from regard.data.batch import Batch, make_batch, shift_right
 from regard.data.ragged import Layout, Ragged
 from regard.models import MODELS, build_model
 from regard.models.base import Model, NonAutoregressive, Seq2Seq
+from regard.models.binary import BinaryModel
 from regard.models.pointer import END, Pointer
 from regard.models.tagger import Classifier, Tagger
 
@@ -17,6 +18,11 @@ SMALL = {
     "bytenet": {"width": 16, "dilations": [1, 2], "sets": 2, "dropout": 0.1},
 }
 SMALL |= dict.fromkeys(("nat", "cmlm", "ctc", "tagger", "classifier", "pointer"), SMALL["transformer"])
+SMALL |= {
+    "ntm": {"width": 16, "locations": 6, "location_width": 4},
+    "binary-lstm": {"width": 16, "num_layers": 2, "dropout": 0.1},
+    "binary-transformer": SMALL["transformer"],
+}
 VARIANTS = {
     "transformer": {
         "paper": {},
@@ -69,6 +75,13 @@ VARIANTS = {
         "rotary": {"positions": "rotary"},
         "window": {"window": 1, "decoder_layers": 1},
     },
+    "ntm": {
+        "feed-forward": {},
+        "lstm": {"controller": "lstm"},
+        "learned heads": {"memory": "learned", "start": "learned", "read_heads": 2, "write_heads": 2},
+    },
+    "binary-lstm": {"plain": {}},
+    "binary-transformer": {"plain": {}, "rotary": {"positions": "rotary"}},
 }
 assert VARIANTS.keys() == set(MODELS.names()), "a new family needs its variants here"
 ALL = {
@@ -98,6 +111,7 @@ SIZES = {
     "tagging": {"source_size": VOCABULARY, "num_labels": LABELS},
     "classification": {"source_size": VOCABULARY, "num_labels": LABELS},
     "pointing": {"source_size": VOCABULARY},
+    "binary-sequences": {"input_width": 4, "output_width": 3},
 }
 
 
@@ -127,6 +141,9 @@ def batch_for(model, sources, targets):
         else:
             labels = Ragged(torch.tensor([sum(ids) % LABELS for ids in targets]), Layout([1] * len(targets)))
         return Batch(source, None, labels, labels.layout.total)
+    if isinstance(model, BinaryModel):
+        source = Ragged.from_lists(sources)
+        return Batch(source, None, Ragged(source.values % 8, source.layout), source.layout.total)
     if isinstance(model, Pointer):
         outputs = [[*fitting(model, t, len(s)), END] for s, t in zip(sources, targets, strict=True)]
         labels = Ragged.from_lists(outputs)

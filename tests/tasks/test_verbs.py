@@ -15,17 +15,23 @@ from regard.run.folder import RunFolder
 from regard.text.generators import generate
 
 RECIPES = {"translation": "copy", "tagging": "runs", "classification": "majority", "pointing": "sort-numbers"}
+RECIPES |= {"binary-sequences": "ntm-copy-small"}
 SPLITS = {"train": 120, "valid": 10, "test": 10}
 TINY = [
     *("model.width=16", "model.num_layers=1", "model.num_heads=2", "model.hidden=32", "model.dropout=0.1"),
     *("train.steps=4", "train.tokens=64", "train.checkpoint_every=2", "train.validate_every=2", "train.log_every=1"),
     *("train.threads=1", "train.device=cpu", "decode.length_penalty=0.3"),
 ]
+# What differs for models without the options above.
+OWN = {
+    "binary-sequences": ["model.width=16", "model.locations=8", "model.location_width=4", *TINY[5:]],
+}
 INPUTS = {
     "translation": ["a b c", "", "d"],
     "tagging": ["a b c", "", "d"],
     "classification": ["a b c", "", "d"],
     "pointing": ["0.50 0.25 0.75", "", "0.5"],
+    "binary-sequences": ["0101 0010 1000 . .", "", "0111 1000 ."],
 }
 
 
@@ -38,7 +44,7 @@ def call(*arguments):
 
 def arguments_of(task, folder):
     data = [f'data.{split}={{pairs="{split}.tsv"}}' for split in ("train", "valid")]
-    return [RECIPES[task], *data, 'data.test={small={pairs="test.tsv"}}', *TINY, "--data", folder]
+    return [RECIPES[task], *data, 'data.test={small={pairs="test.tsv"}}', *OWN.get(task, TINY), "--data", folder]
 
 
 class Trained:
@@ -47,7 +53,8 @@ class Trained:
     def __init__(self, task, folder):
         self.task, self.folder, self.run = task, folder, folder / "run"
         for split, count in SPLITS.items():
-            pairs = list(generate(f"{RECIPES[task]}/valid", {}))[:count]
+            name = RECIPES[task].removesuffix("-small")
+            pairs = list(generate(f"{name}/valid", {"width": 3} if name == "ntm-copy" else {}))[:count]
             (folder / f"{split}.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
         call("train", *arguments_of(task, folder), "--out", self.run)
 
@@ -79,6 +86,7 @@ def test_evaluate_scores_the_test_set_with_the_metrics_of_the_task(trained):
         "tagging": {"accuracy", "span_f1", "exact"},
         "classification": {"accuracy", "exact"},
         "pointing": {"accuracy", "exact"},
+        "binary-sequences": {"bit_errors", "exact"},
     }
     assert names == own[trained.task]
     assert bool(result["search"]) == (trained.task in ("translation", "pointing"))
@@ -89,6 +97,7 @@ def test_report_shows_the_run(trained):
     page = (trained.run / "report.html").read_text()
     # Names of the metrics that validation logged.
     expected = {"translation": "bleu", "tagging": "span_f1", "classification": "accuracy", "pointing": "accuracy"}
+    expected |= {"binary-sequences": "bit_errors"}
     assert RECIPES[trained.task] in page and expected[trained.task] in page
 
 
@@ -184,7 +193,7 @@ def test_a_metric_of_another_task_is_refused_with_those_that_fit(tmp_path):
 
 
 def test_search_options_that_evaluate_does_not_give_are_those_of_the_recipe(trained):
-    if trained.task in ("tagging", "classification"):
+    if trained.task in ("tagging", "classification", "binary-sequences"):
         pytest.skip("nothing is searched")
     (result,) = regard.evaluate(trained.run, options=regard.SearchOptions(beam=2), data=trained.folder, device="cpu")
     assert result.search == "beam 2, length penalty 0.3"
@@ -234,7 +243,7 @@ def test_a_checkpoint_that_the_run_does_not_have_is_refused_with_those_it_has(tr
 
 
 def test_an_input_that_is_cut_is_a_python_warning_unless_a_function_takes_it(trained):
-    text = "0.5 " * 1100 if trained.task == "pointing" else "a " * 1100
+    text = {"pointing": "0.5 ", "binary-sequences": "0101 "}.get(trained.task, "a ") * 1100
     with pytest.warns(regard.RegardWarning, match="line 2 has .* only the first"):
         regard.load(trained.run, device="cpu").predict(["", text])
     taken = []

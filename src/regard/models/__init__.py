@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 from regard.config import Struct
 from regard.errors import ConfigError, did_you_mean
 from regard.models.base import Model
+from regard.models.binary import BinaryLstm, BinaryLstmConfig, BinaryTransformer, BinaryTransformerConfig
 from regard.models.bytenet import PRESETS as BYTENET_PRESETS
 from regard.models.bytenet import ByteNet, ByteNetConfig
 from regard.models.cmlm import Cmlm, CmlmConfig
@@ -19,6 +20,7 @@ from regard.models.convs2s import PRESETS as CONVS2S_PRESETS
 from regard.models.convs2s import ConvS2S, ConvS2SConfig
 from regard.models.ctc import Ctc, CtcConfig
 from regard.models.nat import Nat, NatConfig
+from regard.models.ntm import Ntm, NtmConfig
 from regard.models.pointer import Pointer, PointerConfig
 from regard.models.rnn import PRESETS as RNN_PRESETS
 from regard.models.rnn import Rnn, RnnConfig
@@ -56,6 +58,12 @@ register_model("ctc", Family(CtcConfig, Ctc, TRANSFORMER_PRESETS))
 register_model("tagger", Family(EncoderConfig, Tagger, TRANSFORMER_PRESETS, task="tagging"))
 register_model("classifier", Family(EncoderConfig, Classifier, TRANSFORMER_PRESETS, task="classification"))
 register_model("pointer", Family(PointerConfig, Pointer, TRANSFORMER_PRESETS, task="pointing"))
+register_model("ntm", Family(NtmConfig, Ntm, task="binary-sequences"))
+register_model("binary-lstm", Family(BinaryLstmConfig, BinaryLstm, task="binary-sequences"))
+register_model(
+    "binary-transformer",
+    Family(BinaryTransformerConfig, BinaryTransformer, TRANSFORMER_PRESETS, task="binary-sequences"),
+)
 
 
 def model_config(table: Mapping[str, Any]) -> tuple[str, Struct]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from regard.config import Struct
 from regard.errors import DataError, did_you_mean
-from regard.text import dates, toys
+from regard.text import binary, dates, toys
 from regard.text.corpus import Pair
 from regard.toml import from_table
 
@@ -36,6 +36,9 @@ GENERATORS: dict[str, Generator] = {
     "dates": _fixed(dates.generate),
     **{task: _fixed(lambda split, task=task: toys.generate(task, split)) for task in toys.TASKS},  # type: ignore[misc]
     **{name: _fixed(make) for name, make in toys.LABEL_GENERATORS.items()},
+    "ntm-copy": Generator(binary.generate_copy, binary.CopyOptions, fresh=True),
+    "ntm-repeat": Generator(binary.generate_repeat, binary.RepeatOptions, fresh=True),
+    "ntm-recall": Generator(binary.generate_recall, binary.RecallOptions, fresh=True),
 }
 
 
