@@ -21,6 +21,7 @@ Output = TypeVar("Output")
 TEXT, TAGS, LABELS, POSITIONS, ANY = "text", "tags", "labels", "positions", "any"
 TREES = "trees"  # linearized, as in `text.trees`
 MASKED = "masked text"  # text in which a model has replaced hidden words
+BITS = "bits"
 
 # Takes outputs, references, the inputs and the recipe's `[evaluate]` table. Returns the value and its signature: what one
 # needs to know to reproduce it.
@@ -315,6 +316,24 @@ TREE_METRICS: dict[str, tuple[str, MetricFunction[str]]] = {
 }
 for name, (label, function) in TREE_METRICS.items():
     register_metric(Metric(name, function, higher_is_better=True, label=label, unit="%", compares=(TREES,)))
+
+
+def bit_errors(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
+    """Return the number of wrong bits per sequence. A bit that is missing, or one too many, is wrong."""
+    wrong = 0
+    for output, reference in zip(outputs, references, strict=True):
+        own, theirs = output.replace(" ", ""), reference.replace(" ", "")
+        wrong += sum(map(str.__ne__, own, theirs)) + abs(len(own) - len(theirs))
+    return wrong / len(references), "bits of a sequence compared place by place, mean over sequences"
+
+
+register_metric(
+    Metric(
+        "bit_errors", bit_errors, higher_is_better=False, label="wrong bits per sequence", decimals=2, compares=(BITS,)
+    )
+)
 
 
 BINS = 10

@@ -8,6 +8,7 @@ from regard.data.batch import SENTENCES, Batch, make_batch, shift_right
 from regard.data.ragged import Layout, Ragged
 from regard.models import MODELS, build_model
 from regard.models.base import Model, NonAutoregressive, Seq2Seq
+from regard.models.binary import BinaryModel
 from regard.models.captioner import Captioner
 from regard.models.han import Han
 from regard.models.masked_lm import MaskedLm
@@ -25,9 +26,13 @@ SMALL = {
     "han": {"width": 16, "hidden": 12, "attention": 8, "dropout": 0.1},
 }
 SMALL |= dict.fromkeys(("nat", "cmlm", "ctc", "tagger", "classifier", "pointer", "masked-lm"), SMALL["transformer"])
-SMALL["entnet"] = {"width": 16, "slots": 3, "init_std": 0.3, "max_words": 3}
-SMALL["reader"] = SMALL["transformer"]
-SMALL["captioner"] = {**SMALL["transformer"], "patch": 2}
+SMALL |= dict.fromkeys(("reader", "binary-transformer"), SMALL["transformer"])
+SMALL |= {
+    "captioner": {**SMALL["transformer"], "patch": 2},
+    "entnet": {"width": 16, "slots": 3, "init_std": 0.3, "max_words": 3},
+    "ntm": {"width": 16, "locations": 6, "location_width": 4},
+    "binary-lstm": {"width": 16, "num_layers": 2, "dropout": 0.1},
+}
 VARIANTS = {
     "transformer": {
         "paper": {},
@@ -97,6 +102,13 @@ VARIANTS = {
         "rotary": {"positions": "rotary", "decoder_layers": 1},
     },
     "pointer-lstm": {"plain": {}, "two layers": {"num_layers": 2}},
+    "ntm": {
+        "feed-forward": {},
+        "lstm": {"controller": "lstm"},
+        "learned heads": {"memory": "learned", "start": "learned", "read_heads": 2, "write_heads": 2},
+    },
+    "binary-lstm": {"plain": {}},
+    "binary-transformer": {"plain": {}, "rotary": {"positions": "rotary"}},
 }
 assert VARIANTS.keys() == set(MODELS.names()), "a new family needs its variants here"
 ALL = {
@@ -129,6 +141,7 @@ SIZES = {
     "question-answering": {"source_size": VOCABULARY, "num_labels": LABELS},
     "captioning": {"picture_height": 8, "picture_width": 6, "target_size": VOCABULARY},
     "masked-lm": {"source_size": VOCABULARY},
+    "binary-sequences": {"input_width": 4, "output_width": 3},
 }
 CHARACTERS = 7
 
@@ -182,6 +195,9 @@ def batch_for(model, sources, targets):
         return Batch(source, None, labels, labels.layout.total, extras_for(model, source))
     if isinstance(model, Han):
         return documents([[ids[:2], ids[2:]] if ids[2:] else [ids] for ids in sources], targets)
+    if isinstance(model, BinaryModel):
+        source = Ragged.from_lists(sources)
+        return Batch(source, None, Ragged(source.values % 8, source.layout), source.layout.total)
     if isinstance(model, PointingModel):
         outputs = [[*fitting(model, t, len(s)), END] for s, t in zip(sources, targets, strict=True)]
         labels = Ragged.from_lists(outputs)

@@ -17,9 +17,11 @@ from regard.text.generators import generate
 RECIPES = {"translation": "copy", "tagging": "runs", "classification": "majority", "pointing": "sort-numbers"}
 RECIPES["question-answering"] = "rooms"
 RECIPES |= {"parsing": "expressions", "captioning": "shapes", "documents": "documents", "masked-lm": "repeats"}
-CORPORA = {**RECIPES, "documents": "reviews"}
+RECIPES |= {"binary-sequences": "ntm-copy-small"}
+CORPORA = {**RECIPES, "documents": "reviews", "binary-sequences": "ntm-copy"}
+CORPUS_OPTIONS = {"binary-sequences": {"width": 3}}
 TASKS = {**{task: task for task in RECIPES}, "documents": "classification"}  # documents are classified
-NOT_SEARCHED = ("tagging", "classification", "question-answering", "masked-lm")
+NOT_SEARCHED = ("tagging", "classification", "question-answering", "masked-lm", "binary-sequences")
 SPLITS = {"train": 120, "valid": 10, "test": 10}
 LAYERS = ["model.width=16", "model.num_layers=1", "model.num_heads=2", "model.hidden=32", "model.dropout=0.1"]
 MODEL = {"question-answering": ["model.width=16", "model.slots=3"]}  # other options than those of layers
@@ -28,6 +30,7 @@ TINY = [
     *("train.threads=1", "train.device=cpu", "decode.length_penalty=0.3"),
 ]
 MODEL["documents"] = ["model.width=16", "model.hidden=12", "model.attention=8"]
+MODEL["binary-sequences"] = ["model.width=16", "model.locations=8", "model.location_width=4"]
 INPUTS = {
     "translation": ["a b c", "", "d"],
     "tagging": ["a b c", "", "d"],
@@ -41,6 +44,7 @@ INPUTS = {
     "parsing": ["a + b", "", "d"],
     "documents": ["we found the soup awful | my aunt paid for the tea", "", "a"],
     "masked-lm": ["a b [MASK]", "", "d"],
+    "binary-sequences": ["0101 0010 1000 . .", "", "0111 1000 ."],
 }
 TINY_PICTURES = [pair.source for pair in generate("shapes/seen", {"count": 2})]
 INPUTS["captioning"] = [TINY_PICTURES[0], "", TINY_PICTURES[1]]
@@ -72,7 +76,7 @@ class Trained:
     def __init__(self, task, folder):
         self.task, self.folder, self.run = task, folder, folder / "run"
         for split, count in SPLITS.items():
-            pairs = list(generate(f"{CORPORA[task]}/valid", {}))[:count]
+            pairs = list(generate(f"{CORPORA[task]}/valid", CORPUS_OPTIONS.get(task, {})))[:count]
             (folder / f"{split}.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
         call("train", *arguments_of(task, folder), "--out", self.run)
 
@@ -109,6 +113,7 @@ def test_evaluate_scores_the_test_set_with_the_metrics_of_the_task(trained):
         "captioning": {"bleu", "chrf", "exact", "token_errors"},
         "documents": {"accuracy", "exact"},
         "masked-lm": {"masked_accuracy", "exact"},
+        "binary-sequences": {"bit_errors", "exact"},
     }
     assert names == own[trained.task]
     assert bool(result["search"]) == (TASKS[trained.task] not in NOT_SEARCHED)
@@ -120,6 +125,7 @@ def test_report_shows_the_run(trained):
     # Names of the metrics that validation logged.
     expected = {"translation": "bleu", "tagging": "span_f1", "classification": "accuracy", "pointing": "accuracy"}
     expected |= {"parsing": "bracket_f1", "captioning": "bleu", "masked-lm": "masked_accuracy"}
+    expected |= {"binary-sequences": "bit_errors"}
     assert RECIPES[trained.task] in page and expected.get(trained.task, "accuracy") in page
 
 
@@ -269,7 +275,7 @@ def test_a_checkpoint_that_the_run_does_not_have_is_refused_with_those_it_has(tr
 def test_an_input_that_is_cut_is_a_python_warning_unless_a_function_takes_it(trained):
     if trained.task == "captioning":
         pytest.skip("a picture of another size is refused")
-    text = "0.5 " * 1100 if trained.task == "pointing" else "a " * 1100
+    text = {"pointing": "0.5 ", "binary-sequences": "0101 "}.get(trained.task, "a ") * 1100
     with pytest.warns(regard.RegardWarning, match="line 2 has .* only the first"):
         regard.load(trained.run, device="cpu").predict(["", text])
     taken = []

@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 from regard.config import Struct
 from regard.errors import ConfigError, did_you_mean
 from regard.models.base import Model
+from regard.models.binary import BinaryLstm, BinaryLstmConfig, BinaryTransformer, BinaryTransformerConfig
 from regard.models.bytenet import PRESETS as BYTENET_PRESETS
 from regard.models.bytenet import ByteNet, ByteNetConfig
 from regard.models.captioner import Captioner, CaptionerConfig
@@ -23,6 +24,7 @@ from regard.models.entnet import EntNet, EntNetConfig
 from regard.models.han import Han, HanConfig
 from regard.models.masked_lm import MaskedLm
 from regard.models.nat import Nat, NatConfig
+from regard.models.ntm import Ntm, NtmConfig
 from regard.models.pointer import Pointer, PointerConfig
 from regard.models.pointer_lstm import PointerLstm, PointerLstmConfig
 from regard.models.reader import Reader, ReaderConfig
@@ -69,6 +71,12 @@ register_model("captioner", Family(CaptionerConfig, Captioner, TRANSFORMER_PRESE
 register_model("entnet", Family(EntNetConfig, EntNet, task="question-answering"))
 register_model("reader", Family(ReaderConfig, Reader, TRANSFORMER_PRESETS, task="question-answering"))
 register_model("pointer-lstm", Family(PointerLstmConfig, PointerLstm, task="pointing"))
+register_model("ntm", Family(NtmConfig, Ntm, task="binary-sequences"))
+register_model("binary-lstm", Family(BinaryLstmConfig, BinaryLstm, task="binary-sequences"))
+register_model(
+    "binary-transformer",
+    Family(BinaryTransformerConfig, BinaryTransformer, TRANSFORMER_PRESETS, task="binary-sequences"),
+)
 
 
 def model_config(table: Mapping[str, Any]) -> tuple[str, Struct]:

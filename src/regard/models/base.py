@@ -60,6 +60,8 @@ class Model(nn.Module, ABC):
     copies = False  # whether ids behind its vocabulary are words of the source (`text.unknown_words`)
     # Whether packed batches should group sentences of similar length, because the model pads them to a rectangle.
     similar_lengths = False
+    # Whether packed batches serve it in float32 too, because it does not need our attention kernels.
+    packs_float32 = False
 
     def __init__(self) -> None:
         super().__init__()

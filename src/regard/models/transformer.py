@@ -107,11 +107,11 @@ PRESETS: dict[str, dict[str, object]] = {
 
 
 class TransformerEncoder(nn.Module):
-    """The encoder of the paper over vectors: positions, dropout, layers."""
+    """The encoder of the paper over vectors: positions, dropout, layers. If `causal`, no token sees later ones."""
 
-    def __init__(self, config: EncoderConfig, model: Model) -> None:
+    def __init__(self, config: EncoderConfig, model: Model, *, causal: bool = False) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.causal = config, causal
         self.positions = Positions(config.positions, config.width, max_positions=config.max_positions)
         self.dropout = Dropout(config.dropout, model.noise)
         options = {**layer_options(config), "noise": model.noise}
@@ -124,7 +124,7 @@ class TransformerEncoder(nn.Module):
     def forward(self, x_MD: Tensor, layout: Layout) -> Ragged:
         x_MD = self.positions.add(x_MD, layout.positions, layout.longest)
         x_MD = self.dropout(x_MD.to(stream_dtype(x_MD)))
-        mask = AttentionMask(layout, window=self.config.window)
+        mask = AttentionMask(layout, causal=self.causal, window=self.config.window)
         for layer in self.layers:
             x_MD = layer(x_MD, mask)
         return Ragged(self.norm(x_MD), layout)

@@ -9,6 +9,7 @@ from regard.errors import ConfigError
 from regard.models import MODELS, model_config
 from regard.registry import Registry
 from regard.tasks.base import Task
+from regard.tasks.binary import BinarySequencesTask
 from regard.tasks.captioning import CaptioningTask
 from regard.tasks.classification import ClassificationTask
 from regard.tasks.labels import TaggingTask
@@ -27,8 +28,8 @@ def register_task(task: type[Task[Any]], *, replace: bool = False) -> None:
 
 
 for one in (
-    *(TranslationTask, TaggingTask, ClassificationTask, PointingTask),
-    *(ParsingTask, CaptioningTask, QuestionAnsweringTask, MaskedLmTask),
+    *(TranslationTask, TaggingTask, ClassificationTask, PointingTask, ParsingTask),
+    *(CaptioningTask, QuestionAnsweringTask, MaskedLmTask, BinarySequencesTask),
 ):
     register_task(one)
 

@@ -229,7 +229,7 @@ def why_not_packed(task: Task[Any], dataset: Dataset, model: Model, world: World
         return "train.kernels is false"
     if not kernels.usable(weight):
         return "Triton is not installed"
-    if pick_precision(config.precision, weight.device) != torch.bfloat16:
+    if not model.packs_float32 and pick_precision(config.precision, weight.device) != torch.bfloat16:
         return "products are not in bfloat16"
     if not model.static_shapes:
         return "this family, model.attention or the width of the heads does not suit our kernels"

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from regard.config import Struct
 from regard.errors import DataError, did_you_mean
-from regard.text import dates, expressions, names, plane, reviews, rooms, shapes, toys
+from regard.text import binary, dates, expressions, names, plane, reviews, rooms, shapes, toys
 from regard.text.corpus import Pair
 from regard.toml import from_table
 
@@ -48,6 +48,9 @@ GENERATORS: dict[str, Generator] = {
     "tour": _of_points("tour", plane.TourOptions),
     "delaunay": _of_points("delaunay", plane.TriangleOptions),
     "reviews": Generator(reviews.generate, reviews.ReviewOptions, fresh=True),
+    "ntm-copy": Generator(binary.generate_copy, binary.CopyOptions, fresh=True),
+    "ntm-repeat": Generator(binary.generate_repeat, binary.RepeatOptions, fresh=True),
+    "ntm-recall": Generator(binary.generate_recall, binary.RecallOptions, fresh=True),
 }
 
 
