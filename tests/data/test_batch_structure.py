@@ -19,8 +19,8 @@ def ints(lengths, random, low=0, high=9):
 
 
 def tags(random, count=300):
-    lengths = random.integers(1, 30, count)
-    return Columns({"source": ints(lengths, random), "labels": ints(lengths, random)}, ("source",))
+    source = ints(random.integers(1, 30, count), random)
+    return Columns({"source": source, "labels": Column(source.values // 2, source.offsets)}, ("source",))
 
 
 def collate_tags(columns, rows):
@@ -42,7 +42,8 @@ def collate_classes(columns, rows):
 def points(random, count=300):
     lengths = random.integers(3, 20, count)
     vectors = Column.from_arrays([random.random((one, 2), dtype=np.float32) for one in lengths])
-    return Columns({"source": vectors, "labels": ints(lengths // 2, random)}, ("source", "labels"))
+    labels = Column.from_arrays([random.integers(1, one + 1, one // 2).astype(np.int32) for one in lengths])
+    return Columns({"source": vectors, "labels": labels}, ("source", "labels"))
 
 
 def collate_points(columns, rows):
