@@ -32,7 +32,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard import kernels
 from regard.config import Struct
 from regard.data.batch import Batch
 from regard.data.columns import Indices
@@ -180,9 +179,6 @@ class TextSeq2Seq(Seq2Seq):
         assert batch.target is not None, "a decoder reads a target"
         hidden_ND = self.hidden(batch.target, self.encode(batch.source))
         labels_N, weight_VD = batch.labels.values, self.output_weight
-        if weight_VD is None or not kernels.usable(hidden_ND):
-            # These losses do not skip dummy tokens, which stand behind the real ones.
-            hidden_ND, labels_N = hidden_ND[: batch.num_tokens], labels_N[: batch.num_tokens]
         if weight_VD is None:
             return cross_entropy(self.project(hidden_ND), labels_N, smoothing=smoothing)
         return linear_cross_entropy(hidden_ND, weight_VD, labels_N, smoothing=smoothing)

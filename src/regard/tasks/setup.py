@@ -203,7 +203,7 @@ def make_loader(
         more = f"more than {counted(most, 'token')} on a side"
         listen(Noted(0, f"training leaves out {counts} with {more}; raise data.max_length to keep them"))
     task.check(dataset, model, listen)
-    obstacle = why_not_packed(task, epochs(0), model, world)
+    obstacle = why_not_packed(task, dataset, model, world)
     if obstacle and next(model.parameters()).is_cuda:
         listen(Noted(0, f"batches hold sentences of similar length, without a CUDA graph, because {obstacle}"))
     budget, seed = recipe.train.budget, recipe.train.seed
