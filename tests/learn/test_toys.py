@@ -41,6 +41,7 @@ RIVALS = {
     "nat": ("copy", STACKS + " train.steps=500", 98),
     "cmlm": ("copy", STACKS + " train.steps=500", 98),
     "ctc": ("copy", STACKS + " train.steps=400", 95),
+    "pointer-lstm": ("sort-numbers", "model.width=32 model.hidden=128 train.steps=300 train.lr=4e-3", 95),
 }
 OF_TOYS = {"transformer", "tagger", "classifier", "pointer"}  # each is the family of one of the recipes above
 assert RIVALS.keys() == {*MODELS.names()} - OF_TOYS, "a new family must learn something too"
