@@ -45,6 +45,7 @@ RIVALS = {
     "cmlm": ("copy", STACKS + " train.steps=500", 98),
     "ctc": ("copy", STACKS + " train.steps=400", 95),
     "reader": ("rooms", STACKS + " train.lr=2e-3 train.steps=400", 95),
+    "pointer-lstm": ("sort-numbers", "model.width=32 model.hidden=128 train.steps=300 train.lr=4e-3", 95),
 }
 # Each is the family of a recipe that another test trains.
 OF_TOYS = {"transformer", "tagger", "classifier", "pointer", "entnet", "captioner", "han", "masked-lm"}

@@ -17,6 +17,7 @@ from regard.tasks import task_of
 from regard.tasks.corpus import TextPairs
 from regard.tasks.pointing import numbers_of
 from regard.text.corpus import Pair
+from regard.text.elements import parse_elements, parse_positions
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 SMALL = {"width": 16, "num_layers": 2, "num_heads": 2, "hidden": 24}
@@ -136,7 +137,79 @@ def test_the_loss_is_that_of_the_scores(model, source):
     torch.testing.assert_close(model(batch), -logp.gather(1, labels.values[:, None]).sum(), **CLOSE)
 
 
+# Restricted outputs
+
+
+@pytest.mark.parametrize("build", [regard.Pointer, PointerLstm])
+@pytest.mark.parametrize("beam", [1, 3])
+def test_search_finds_only_possible_outputs(build, beam, source):
+    sizes = SMALL if build is regard.Pointer else {"width": 16, "hidden": 24}
+    for outputs in ("distinct", "permutation"):
+        for hypotheses in regard.search(
+            build(input_width=2, outputs=outputs, **sizes).eval(), source, options=SearchOptions(beam=beam, nbest=beam)
+        ):
+            for ids in (one.ids for one in hypotheses):
+                assert len(set(ids)) == len(ids)
+        for part, hypotheses in zip(
+            source.split(),
+            regard.search(
+                build(input_width=2, outputs=outputs, **sizes).eval(), source, options=SearchOptions(beam=beam)
+            ),
+            strict=True,
+        ):
+            least = len(part) if outputs == "permutation" else min(3, len(part))
+            assert least <= len(hypotheses[0].ids) <= len(part)
+
+
+@pytest.mark.parametrize("build", [regard.Pointer, PointerLstm])
+def test_steps_exclude_what_decoding_at_once_excludes(build, source):
+    sizes = SMALL if build is regard.Pointer else {"width": 16, "hidden": 24}
+    model = build(input_width=2, outputs="permutation", **sizes).eval()
+    target = Ragged.from_lists([[END, 2, 1, 4, 3], [END, 2, 1, 1, 2], [END, 3, 1, 2, 1]])
+    expected = scores(model, source, target).view(3, 5, -1)
+    # The first sentence has four elements: four are left, then three, and after all of them the end.
+    assert [torch.isfinite(row).nonzero()[:, 0].tolist() for row in expected[0]] == [
+        [1, 2, 3, 4],
+        [1, 3, 4],
+        [3, 4],
+        [3],
+        [0],
+    ]
+    with torch.no_grad():
+        state = model.start(model.encode(source), beams=1)
+        for place in range(5):
+            tokens = target.values.view(3, 5)[:, place]
+            torch.testing.assert_close(model.step(tokens, state), expected[:, place], **CLOSE)
+
+
+def test_training_examples_that_are_no_possible_output_are_refused():
+    one = task("model.outputs=permutation")
+    codec = codec_of(one, ("0.5 0.1", "1 0"))
+    model = regard.Pointer(input_width=1, outputs="permutation", **SMALL)
+    one.check(one.encode([Pair("0.5 0.1", "1 0"), Pair("0.5", "0")], codec), model, print)
+    for wrong in ("0 0", "1"):
+        columns = one.encode([Pair("0.5 0.1", "1 0"), Pair("0.5 0.1", wrong)], codec)
+        with pytest.raises(DataError, match="training example 2 is no permutation output"):
+            one.check(columns, model, print)
+
+
 # Elements and positions
+
+
+def test_many_lines_are_parsed_as_each_of_them():
+    one, pairs = task(), [Pair("0.25,5e-1 -1,2", "1 0"), Pair("1,2", "0"), Pair("3,4 5,6 7,8", "2")]
+    codec = codec_of(one, *pairs)
+    columns = one.encode(pairs, codec)
+    assert columns["source"].values.dtype == np.float32 and columns["labels"].values.dtype == np.int32
+    assert [columns["source"][row] for row in range(3)] == [codec.encode(pair.source).tolist() for pair in pairs]
+    assert [columns["labels"][row] for row in range(3)] == [[2, 1], [1], [3]]
+    # Two spaces are not the plain form, but mean the same.
+    again = one.encode([Pair(pairs[0].source.replace(" ", "  "), "1  0"), *pairs[1:]], codec)
+    assert np.array_equal(again["source"].values, columns["source"].values)
+    for odd in ("1 2,3,4", "1,2 3", "1,2,", "1,2 x,y", "1,2 nan,1", "1,2 1e300,0"):
+        assert parse_elements([odd], 2) is None
+    for odd in ("1  2", "-1", "1.0", "", "0" * 10):
+        assert parse_positions([odd]) is None
 
 
 def test_positions_outside_the_input_are_refused():

@@ -18,6 +18,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -163,6 +164,7 @@ class PointerConfig(EncoderConfig, frozen=True):
     decoder_layers: int | None = None  # num_layers if unset
     outputs: Outputs = "any"
     frequencies: int = 0  # of sin and cos of numbers of the input
+    input_order: bool = True  # False: the input is a set, and its positions are not encoded
 
     def check(self) -> None:
         super().check()
@@ -204,7 +206,8 @@ class Pointer(PointingModel):
         self.config = config
         self.max_length = config.max_positions if config.positions == "learned" else None
         D = config.width
-        self.encoder = TransformerEncoder(config, self)
+        of_encoder = config if config.input_order else msgspec.structs.replace(config, positions="none")
+        self.encoder = TransformerEncoder(of_encoder, self)
         self._make_ends(D)
         self.positions = Positions(config.positions, D, max_positions=config.max_positions)
         self.dropout = Dropout(config.dropout, self.noise)
@@ -238,7 +241,7 @@ class Pointer(PointingModel):
 
     def decode(self, target: Ragged, memory: Ragged) -> Tensor:
         q_BTD = target.layout.pad(self.query(self.hidden(target, memory)))
-        scores_BTV = q_BTD @ self._keys(memory).transpose(1, 2) / math.sqrt(self.width)
+        scores_BTV = self._scores(q_BTD, self._keys(memory))
         return self.mask_scores(scores_BTV, target, memory.layout)
 
     def _keys(self, memory: Ragged) -> Tensor:
@@ -246,6 +249,12 @@ class Pointer(PointingModel):
         keys_BSD = memory.layout.pad(self.key(memory.values))
         end_B1D = self.end_vector.to(keys_BSD.dtype).expand(keys_BSD.size(0), 1, -1)
         return torch.cat([end_B1D, keys_BSD], dim=1)
+
+    def _scores(self, q_BQD: Tensor, keys_BVD: Tensor) -> Tensor:
+        # In full precision: which of two nearby points is right may depend on the last digits.
+        wide = torch.promote_types(q_BQD.dtype, torch.float32)
+        with torch.autocast(q_BQD.device.type, enabled=False):
+            return q_BQD.to(wide) @ keys_BVD.to(wide).transpose(1, 2) / math.sqrt(self.width)
 
     # One token at a time
 
@@ -270,5 +279,5 @@ class Pointer(PointingModel):
             x_RD = layer.step(x_RD, layer_state, own_bias, decoder.memory_bias, rotation)
         decoder.advance()
         q_BQD = self.query(self.norm(x_RD)).unflatten(0, (B, -1))
-        scores_BQV = q_BQD @ state.keys.transpose(1, 2) / math.sqrt(self.width)
+        scores_BQV = self._scores(q_BQD, state.keys)
         return state.visited.mask(scores_BQV).flatten(0, 1)

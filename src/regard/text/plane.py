@@ -28,7 +28,7 @@ from regard.errors import DataError, did_you_mean
 from regard.text import tours
 
 DIGITS = 6  # decimals of a coordinate
-ROWS = 8192  # instances of one size that are solved together
+ROWS = 2048  # instances of one size that are solved together
 MOST_NUMBERS = 2**28  # coordinates of a corpus
 SPLITS = {"train": 0, "valid": 1, "test": 2}
 
