@@ -143,7 +143,7 @@ def batch_for(model, sources, targets):
         return Batch(source, None, labels, labels.layout.total)
     if isinstance(model, BinaryModel):
         source = Ragged.from_lists(sources)
-        return Batch(source, None, Ragged(source.values % 8, source.layout), source.layout.total)
+        return Batch(source, None, Ragged(source.values % 2, source.layout), source.layout.total)
     if isinstance(model, Pointer):
         outputs = [[*fitting(model, t, len(s)), END] for s, t in zip(sources, targets, strict=True)]
         labels = Ragged.from_lists(outputs)

@@ -6,6 +6,7 @@ import torch
 from regard.config import SearchOptions
 from regard.data.ragged import Ragged
 from regard.decoding.search import search_all
+from regard.models.binary import BinaryModel
 from regard.models.tagger import Labeller
 from tests.laws.conftest import SOURCES, batch_for, build, small
 
@@ -21,6 +22,9 @@ def outputs(model):
     if isinstance(model, Labeller):
         with torch.inference_mode():
             return model.scores(Ragged.from_lists(SOURCES)).values.argmax(dim=-1).tolist()
+    if isinstance(model, BinaryModel):
+        with torch.inference_mode():
+            return (model.logits(Ragged.from_lists(SOURCES)).values > 0).tolist()
     [(_, best), *more] = search_all(model, [Ragged.from_lists(SOURCES)], options=OPTIONS)
     return dict(best) | {sentence: found for _, some in more for sentence, found in some}
 

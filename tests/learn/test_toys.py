@@ -43,6 +43,7 @@ RIVALS = {
     "ctc": ("copy", STACKS + " train.steps=400", 95),
 }
 OF_TOYS = {"transformer", "tagger", "classifier", "pointer"}  # each is the family of one of the recipes above
+OF_TOYS |= {"ntm", "binary-lstm", "binary-transformer"}  # tests/learn/test_binary.py
 assert RIVALS.keys() == {*MODELS.names()} - OF_TOYS, "a new family must learn something too"
 
 
