@@ -197,7 +197,7 @@ def batch_for(model, sources, targets):
         return documents([[ids[:2], ids[2:]] if ids[2:] else [ids] for ids in sources], targets)
     if isinstance(model, BinaryModel):
         source = Ragged.from_lists(sources)
-        return Batch(source, None, Ragged(source.values % 8, source.layout), source.layout.total)
+        return Batch(source, None, Ragged(source.values % 2, source.layout), source.layout.total)
     if isinstance(model, PointingModel):
         outputs = [[*fitting(model, t, len(s)), END] for s, t in zip(sources, targets, strict=True)]
         labels = Ragged.from_lists(outputs)

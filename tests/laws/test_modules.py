@@ -6,6 +6,7 @@ import torch
 from regard.config import SearchOptions
 from regard.data.ragged import Layout, Ragged
 from regard.decoding.search import search_all
+from regard.models.binary import BinaryModel
 from regard.models.han import Han
 from regard.models.masked_lm import MaskedLm
 from regard.models.story_model import StoryModel
@@ -34,6 +35,9 @@ def outputs(model):
     if isinstance(model, Han):
         with torch.inference_mode():
             return model.scores(source, Layout([1, 2])).argmax(dim=-1).tolist()
+    if isinstance(model, BinaryModel):
+        with torch.inference_mode():
+            return (model.logits(source).values > 0).tolist()
     [(_, best), *more] = search_all(model, [Ragged.from_lists(SOURCES)], options=OPTIONS)
     return dict(best) | {sentence: found for _, some in more for sentence, found in some}
 
