@@ -44,7 +44,7 @@ class Labeller(WordEncoder):
 
     def forward(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
         logits = self.scores(batch.source, batch.extras).values.float()
-        labels = batch.labels.values
+        labels = batch.labels.values.long()
         return F.cross_entropy(logits, labels, reduction="sum", ignore_index=NO_LABEL, label_smoothing=smoothing)
 
 
