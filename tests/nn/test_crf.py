@@ -82,12 +82,13 @@ def test_a_token_without_a_label_is_skipped(crf):
 def test_dummy_tokens_of_a_static_batch_add_nothing_to_loss_or_gradient(crf):
     # Two sentences of 2 and 1 tokens, three dummy tokens at position 0 of a third one, and an empty one.
     static = StaticLayout(
-        torch.tensor([0, 1, 0, 0, 0, 0]),
-        torch.tensor([0, 0, 1, 2, 2, 2]),
+        torch.tensor([0, 1, 0, 0, 0, 0], dtype=torch.int32),
+        torch.tensor([0, 0, 1, 2, 2, 2], dtype=torch.int32),
         torch.tensor([0, 2, 3, 6, 6], dtype=torch.int32),
         longest=5,
     )
-    labels, scores = torch.tensor([0, 1, 2, -1, -1, -1]), scores_of([6]).requires_grad_()
+    labels = torch.tensor([0, 1, 2, -1, -1, -1], dtype=torch.int32)
+    scores = scores_of([6]).requires_grad_()
     loss = crf.loss(scores, labels, static)
     loss.backward()
     torch.testing.assert_close(loss, crf.loss(scores.detach()[:3], labels[:3], Layout([2, 1])))

@@ -60,7 +60,7 @@ class Crf(nn.Module):
         with torch.no_grad():
             labels_BT = layout.pad(labels_N)
         counts_BT = layout.mask & (labels_BT >= 0)
-        return layout.pad(scores_NL.float()), labels_BT.clamp(min=0), counts_BT
+        return layout.pad(scores_NL.float()), labels_BT.clamp(min=0).long(), counts_BT
 
     def _log_partition(self, scores_BTL: Tensor, counts_BT: Tensor) -> Tensor:
         """Return the logarithm of the summed exp(score) of all sequences of labels: [B]. It is 0 where no token counts."""

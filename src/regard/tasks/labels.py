@@ -215,10 +215,10 @@ class TaggingTask(LabelTask):
 
     def take_over(self, codec: LabelCodec, other: Any) -> LabelCodec:
         """Read words as the other run does. Labels and tags are those of the training examples."""
-        words = getattr(other, "words", NO_FEATURES)
-        if bool(words.characters) != bool(codec.words.characters):
+        tokenizer, words = input_tokenizer(other), getattr(other, "words", NO_FEATURES)
+        if tokenizer is None or bool(words.characters) != bool(codec.words.characters):
             return codec
-        return replace(codec, tokenizer=other.tokenizer, words=replace(codec.words, characters=words.characters))
+        return replace(codec, tokenizer=tokenizer, words=replace(codec.words, characters=words.characters))
 
     def extras(self, model: Model, dataset: Dataset) -> Callable[[Columns], Columns]:
         """Characters and tags are columns already."""
@@ -360,6 +360,12 @@ class LabelPredictor:
             return ids, places
         self.warn(f"line {number} has {len(ids)} tokens; only the first {self.limit} are used")
         return ids[: self.limit], [place for place in places if place < self.limit]
+
+
+def input_tokenizer(codec: Any) -> Tokenizer | None:
+    """Return the tokenizer of the input of any task, if it has one."""
+    found: Tokenizer | None = codec.source if isinstance(codec, Tokenizers) else getattr(codec, "tokenizer", None)
+    return found
 
 
 def encode_words(tokenizer: Tokenizer, words: Sequence[str]) -> tuple[list[int], list[int]]:

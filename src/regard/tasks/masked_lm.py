@@ -33,7 +33,7 @@ from regard.nn.attention_log import capture_attention
 from regard.storage.folder import Folder
 from regard.tasks.base import Task
 from regard.tasks.corpus import TextPairs, TrainingData
-from regard.tasks.labels import cased, encode_words
+from regard.tasks.labels import cased, encode_words, input_tokenizer
 from regard.text.corpus import Pair
 from regard.text.inputs import as_texts
 from regard.text.tokenizer import BOS as MASK  # an encoder reads no BOS, so its id is free
@@ -179,10 +179,10 @@ class MaskedLmTask(Task[TextCodec]):
         }
 
     def take_over(self, codec: TextCodec, other: Any) -> TextCodec:
-        words = getattr(other, "words", NO_FEATURES)
-        if bool(words.characters) != bool(codec.words.characters) or not hasattr(other, "tokenizer"):
+        tokenizer, words = input_tokenizer(other), getattr(other, "words", NO_FEATURES)
+        if tokenizer is None or bool(words.characters) != bool(codec.words.characters):
             return codec
-        return TextCodec(other.tokenizer, WordFeatures(words.characters))
+        return TextCodec(tokenizer, WordFeatures(words.characters))
 
     def predictor(
         self,
