@@ -78,9 +78,8 @@ def test_words_of_an_input_are_separated_by_spaces_alone(kind, tokens, expected)
 
 
 def test_a_constituent_stands_above_all_that_is_inside_it():
-    tree = repair(
-        ["(S", "(NP", "XX", ")NP", "(VP", "XX", "(NP", "(NP", "XX", ")NP", "(PP", "XX", ")PP", ")NP", ")VP", ")S"], 4
-    )
+    line = "(S (NP XX )NP (VP XX (NP (NP XX )NP (PP XX )PP )NP )VP )S"
+    tree = repair(line.split(), 4)
     assert dict(zip([one[:3] for one in tree.constituents], _heights(tree), strict=True)) == {
         **{("S", 0, 4): 4, ("NP", 0, 1): 1, ("VP", 1, 4): 3, ("NP", 2, 4): 2, ("NP", 2, 3): 1, ("PP", 3, 4): 1}
     }

@@ -136,6 +136,10 @@ class Task(ABC, Generic[C]):
         """Return what else a report shows of dev examples; by default nothing."""
         return {}
 
+    def describe_input(self, text: str) -> str:
+        """Return how progress and reports show an input; by default as it is."""
+        return text
+
     def trace(
         self, predictor: Any, text: str, *, name: str = "", beam: int | None = None, alternatives: int = 0
     ) -> Trace:

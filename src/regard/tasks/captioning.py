@@ -74,7 +74,6 @@ class CaptioningTask(Task[CaptionCodec]):
 
     name = "captioning"
     searches = True
-    packs = True
     added = (0, 1)
     compares = TEXT
 
@@ -159,6 +158,9 @@ class CaptioningTask(Task[CaptionCodec]):
     ) -> CaptionPredictor:
         decode = self.recipe.decode
         return CaptionPredictor(model, codec, decode.replace(beam=1) if greedy else decode, patch=self.patch)
+
+    def describe_input(self, text: str) -> str:
+        return f"picture ({len(text):,} characters)"
 
     @torch.inference_mode()
     def trace(

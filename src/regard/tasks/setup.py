@@ -79,7 +79,9 @@ def make_validator(
             details = task.details(model, codec, found)
         empty = bool(outputs) and not any(output.strip() for output in outputs)
         warnings = (f"all dev outputs are empty ({len(outputs):,}): the model writes nothing yet",) if empty else ()
-        return Validation(metrics, tuple(found[:: -(-len(found) // EXAMPLES_SHOWN)]), details, warnings)
+        chosen = found[:: -(-len(found) // EXAMPLES_SHOWN)]
+        examples = tuple(Example(task.describe_input(one.source), one.output, one.reference) for one in chosen)
+        return Validation(metrics, examples, details, warnings)
 
     return validate
 
