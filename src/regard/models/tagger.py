@@ -26,7 +26,7 @@ class Labeller(Model):
     def __init__(
         self, config: EncoderConfig | None = None, *, source_size: int, num_labels: int, **options: Any
     ) -> None:
-        config = make_config(EncoderConfig, config, options)
+        config = make_config(EncoderConfig, config, options, name=type(self).__name__)
         super().__init__()
         self.config, self.width = config, config.width
         self.max_length = config.max_positions if config.positions == "learned" else None
