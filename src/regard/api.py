@@ -20,7 +20,7 @@ from regard.messages import warn_caller
 from regard.metrics import Score, deciding_metric, score_all
 from regard.nn.device import pick_device, pick_precision, use_device, use_threads
 from regard.progress import ProgressLines
-from regard.recipe_files import load_recipe, recipe_folder, warn_of_long_warmup
+from regard.recipe_files import load_recipe, recipe_folder, refuse_no_list, warn_of_long_warmup
 from regard.run.card import make_card, write_card
 from regard.run.finding import find_run
 from regard.run.folder import CARD_JSON, CARD_PAGE, INIT, RunFolder
@@ -80,6 +80,8 @@ def train(
     None` is silent. `warn` receives one sentence about each setting that is valid but probably not meant. `stop` is called
     after every step; True saves and stops.
     """
+    refuse_no_list("overrides", overrides, example="train.steps=500")
+    refuse_no_list("accept", accept, example="train.steps")
     listen = ProgressLines() if listen is None else listen
     own_folder, command = None, None
     if isinstance(recipe, str):

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import partial
+from numbers import Integral, Real
 from pathlib import PurePath
 from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import msgspec
 
-from regard.errors import DecodeError
+from regard.errors import DecodeError, did_you_mean
 
 LARGEST = 2**53  # the bound of integers that have no bound of their own; larger ones are not exact in JSON
 
@@ -265,7 +266,17 @@ def _default(value: T) -> T:
     return cast(T, _Default(value))
 
 
-class SearchOptions(Struct, frozen=True, dict=True):
+class _KnownNames(type(msgspec.Struct)):  # type: ignore[misc]
+    """Refuses options with an unknown name before msgspec does, whose TypeError names no known one."""
+
+    def __call__(cls, *args: Any, **given: Any) -> Any:
+        for name in given:
+            if name not in cls.__struct_fields__:
+                raise DecodeError(f"{cls.__name__} has no option {name!r}; {did_you_mean(name, cls.__struct_fields__)}")
+        return super().__call__(*args, **given)
+
+
+class SearchOptions(Struct, metaclass=_KnownNames, frozen=True, dict=True):
     """How to search; in a recipe the `[decode]` table. The defaults are the paper's (section 6.1).
 
     Options remember which of them were given. Where there is a recipe, `with_given` takes the others from it.
@@ -303,6 +314,8 @@ class SearchOptions(Struct, frozen=True, dict=True):
             else:
                 given[name] = value
         self.__dict__["given"] = given
+        for name, value in given.items():
+            _refuse_other_type(name, value)
         try:
             super().__post_init__()
         except ValueError as error:
@@ -335,12 +348,28 @@ class SearchOptions(Struct, frozen=True, dict=True):
 
     def with_given(self, options: SearchOptions | None) -> SearchOptions:
         """Return these options, except those that were given in `options`: all of them, checked together."""
+        if not isinstance(options, SearchOptions | None):
+            given = options if isinstance(options, Mapping) else {"beam": 8}
+            example = ", ".join(f"{name}={value!r}" for name, value in given.items())
+            raise DecodeError(f"options is a {type(options).__name__}; give options=SearchOptions({example})")
         return SearchOptions(**{**msgspec.structs.asdict(self), **(options.given if options else {})})
 
     def limit(self, source_length: int) -> int:
         """Return the most output tokens, without EOS, for a source of this many tokens."""
         limit = source_length + self.max_extra
         return max(1, limit if self.max_length is None else min(limit, self.max_length))
+
+
+def _refuse_other_type(name: str, value: Any) -> None:
+    """Raise DecodeError if a search option is of a type that it cannot have. Numbers of numpy are numbers."""
+    wanted: tuple[str, type] = ("a whole number", Integral)
+    if name == "length_penalty":
+        wanted = ("a number", Real)
+    if name == "scores":
+        wanted = ("True or False", bool)
+    fits = isinstance(value, wanted[1]) and (isinstance(value, bool) == (name == "scores"))
+    if not fits and not (value is None and name == "max_length"):
+        raise _BadOption(f"{name} is {value!r}; it must be {wanted[0]}")
 
 
 class EvaluateConfig(Struct, frozen=True):

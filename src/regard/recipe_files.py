@@ -6,7 +6,7 @@ Precedence: defaults, then the base, then the file, then `train.steps=500` on th
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,7 @@ def load_recipe(name: str, overrides: Sequence[str] = (), *, warn: Callable[[str
 
     `warn` receives one sentence about each setting that is valid but probably not meant.
     """
+    refuse_no_list("overrides", overrides, example="train.steps=500")
     table = _merged_table(find_recipe(name))
     before = table.get("model")
     # `model.kind` first: another kind empties the table that the other overrides fill.
@@ -59,6 +60,18 @@ def load_recipe(name: str, overrides: Sequence[str] = (), *, warn: Callable[[str
         _warn_of_dropped_keys(before, recipe.model, warn)
     warn_of_long_warmup(recipe, warn)
     return recipe
+
+
+def refuse_no_list(name: str, given: Any, *, example: str) -> None:
+    """Raise ConfigError if settings are given as a text or as a dict, and not as a list of texts."""
+    if isinstance(given, str):
+        raise ConfigError(f"{name} is the text {given!r}; put it into a list: {name}=[{given!r}]")
+    if isinstance(given, Mapping):
+        entries = [f"{key}={value}" for key, value in given.items()] if "=" in example else list(given)
+        raise ConfigError(f"{name} is a dict; give a list of texts: {name}={entries!r}")
+    for one in given:
+        if not isinstance(one, str):
+            raise ConfigError(f"{name} has {one!r}, which is not a text; write, for example, {example!r}")
 
 
 def _refuse_bare_file_names(data: Any) -> None:

@@ -36,7 +36,7 @@ from regard.config import Struct
 from regard.data.batch import Batch
 from regard.data.columns import Indices
 from regard.data.ragged import Ragged
-from regard.errors import ConfigError
+from regard.errors import ConfigError, did_you_mean
 from regard.models.states import DecoderState, GrowingState, LoadableState
 from regard.nn.cross_entropy import cross_entropy, linear_cross_entropy
 from regard.nn.dropout import Noise
@@ -124,10 +124,19 @@ class Model(nn.Module, ABC):
         return sum(parameter.numel() for parameter in self.parameters())
 
 
-def make_config(kind: type[Config], config: Config | None, options: Mapping[str, Any]) -> Config:
-    """Return the options of a model: those of `config`, or given as keyword arguments, as in `Transformer(width=256)`."""
+def make_config(
+    kind: type[Config], config: Config | None, options: Mapping[str, Any], *, name: str | None = None
+) -> Config:
+    """Return the options of a model: those of `config`, or given as keyword arguments, as in `Transformer(width=256)`.
+
+    `name` is that of the model in errors; without it, that of the struct up to "Config".
+    """
+    name = name or kind.__name__.removesuffix("Config")
     if config is None:
-        return from_table(kind, options, where=kind.__name__)
+        for key in options:
+            if key not in kind.__struct_fields__:
+                raise ConfigError(f"{name} has no option {key!r}; {did_you_mean(key, kind.__struct_fields__)}")
+        return from_table(kind, options, where=name)
     if options:
         raise ConfigError(f"give a {kind.__name__} or options, not both: {', '.join(options)}")
     return config
