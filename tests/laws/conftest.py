@@ -7,8 +7,10 @@ from regard.data.batch import Batch, make_batch, shift_right
 from regard.data.ragged import Layout, Ragged
 from regard.models import MODELS, build_model
 from regard.models.base import Model, NonAutoregressive, Seq2Seq
+from regard.models.decoder import Decoder
 from regard.models.pointer import END, Pointer
 from regard.models.tagger import Classifier, Tagger
+from regard.text.tokenizer import BOS, EOS
 
 SMALL = {
     "transformer": {"width": 16, "num_layers": 2, "num_heads": 2, "hidden": 24, "dropout": 0.1},
@@ -16,7 +18,7 @@ SMALL = {
     "convs2s": {"width": 16, "encoder": [[16, 3], [24, 3]], "decoder": [[16, 3], [24, 2]], "dropout": 0.1},
     "bytenet": {"width": 16, "dilations": [1, 2], "sets": 2, "dropout": 0.1},
 }
-SMALL |= dict.fromkeys(("nat", "cmlm", "ctc", "tagger", "classifier", "pointer"), SMALL["transformer"])
+SMALL |= dict.fromkeys(("nat", "cmlm", "ctc", "tagger", "classifier", "pointer", "decoder"), SMALL["transformer"])
 VARIANTS = {
     "transformer": {
         "paper": {},
@@ -71,6 +73,12 @@ VARIANTS = {
         "rotary": {"positions": "rotary"},
         "window": {"window": 1, "decoder_layers": 1},
     },
+    "decoder": {
+        "plain": {},
+        "pre-norm rotary": {"norm_order": "pre", "positions": "rotary"},
+        "learned swiglu": {"positions": "learned", "feed_forward": "swiglu"},
+        "window": {"window": 1},
+    },
 }
 assert VARIANTS.keys() == set(MODELS.names()), "a new family needs its variants here"
 ALL = {
@@ -100,6 +108,7 @@ SIZES = {
     "tagging": {"source_size": VOCABULARY, "num_labels": LABELS},
     "classification": {"source_size": VOCABULARY, "num_labels": LABELS},
     "pointing": {"source_size": VOCABULARY},
+    "language-modelling": {"source_size": VOCABULARY},
 }
 
 
@@ -133,6 +142,10 @@ def batch_for(model, sources, targets):
         outputs = [[*fitting(model, t, len(s)), END] for s, t in zip(sources, targets, strict=True)]
         labels = Ragged.from_lists(outputs)
         return Batch(Ragged.from_lists(sources), shift_right(labels, END), labels, labels.layout.total)
+    if isinstance(model, Decoder):
+        labels = Ragged.from_lists([[*ids, EOS] for ids in targets])
+        read = shift_right(labels, BOS)
+        return Batch(read, read, labels, labels.layout.total)
     return make_batch(sources, targets)
 
 

@@ -18,6 +18,7 @@ from regard.models.cmlm import Cmlm, CmlmConfig
 from regard.models.convs2s import PRESETS as CONVS2S_PRESETS
 from regard.models.convs2s import ConvS2S, ConvS2SConfig
 from regard.models.ctc import Ctc, CtcConfig
+from regard.models.decoder import Decoder, DecoderConfig
 from regard.models.nat import Nat, NatConfig
 from regard.models.pointer import Pointer, PointerConfig
 from regard.models.rnn import PRESETS as RNN_PRESETS
@@ -56,6 +57,7 @@ register_model("ctc", Family(CtcConfig, Ctc, TRANSFORMER_PRESETS))
 register_model("tagger", Family(EncoderConfig, Tagger, TRANSFORMER_PRESETS, task="tagging"))
 register_model("classifier", Family(EncoderConfig, Classifier, TRANSFORMER_PRESETS, task="classification"))
 register_model("pointer", Family(PointerConfig, Pointer, TRANSFORMER_PRESETS, task="pointing"))
+register_model("decoder", Family(DecoderConfig, Decoder, TRANSFORMER_PRESETS, task="language-modelling"))
 
 
 def model_config(table: Mapping[str, Any]) -> tuple[str, Struct]:

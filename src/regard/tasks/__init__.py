@@ -10,6 +10,7 @@ from regard.models import MODELS, model_config
 from regard.registry import Registry
 from regard.tasks.base import Task
 from regard.tasks.labels import ClassificationTask, TaggingTask
+from regard.tasks.language_modelling import LanguageModellingTask
 from regard.tasks.pointing import PointingTask
 from regard.tasks.translation import TranslationTask
 
@@ -21,7 +22,7 @@ def register_task(task: type[Task[Any]], *, replace: bool = False) -> None:
     TASKS.register(task.name, task, replace=replace)
 
 
-for one in (TranslationTask, TaggingTask, ClassificationTask, PointingTask):
+for one in (TranslationTask, TaggingTask, ClassificationTask, PointingTask, LanguageModellingTask):
     register_task(one)
 
 
