@@ -15,6 +15,7 @@ from regard.run.folder import RunFolder
 from regard.text.generators import generate
 
 RECIPES = {"translation": "copy", "tagging": "runs", "classification": "majority", "pointing": "sort-numbers"}
+RECIPES |= {"language-modelling": "counting"}
 SPLITS = {"train": 120, "valid": 10, "test": 10}
 TINY = [
     *("model.width=16", "model.num_layers=1", "model.num_heads=2", "model.hidden=32", "model.dropout=0.1"),
@@ -26,6 +27,7 @@ INPUTS = {
     "tagging": ["a b c", "", "d"],
     "classification": ["a b c", "", "d"],
     "pointing": ["0.50 0.25 0.75", "", "0.5"],
+    "language-modelling": ["1 2 3", "", "4"],
 }
 
 
@@ -79,6 +81,7 @@ def test_evaluate_scores_the_test_set_with_the_metrics_of_the_task(trained):
         "tagging": {"accuracy", "span_f1", "exact"},
         "classification": {"accuracy", "exact"},
         "pointing": {"accuracy", "exact"},
+        "language-modelling": {"perplexity", "word_perplexity"},
     }
     assert names == own[trained.task]
     assert bool(result["search"]) == (trained.task in ("translation", "pointing"))
@@ -89,6 +92,7 @@ def test_report_shows_the_run(trained):
     page = (trained.run / "report.html").read_text()
     # Names of the metrics that validation logged.
     expected = {"translation": "bleu", "tagging": "span_f1", "classification": "accuracy", "pointing": "accuracy"}
+    expected |= {"language-modelling": "word_perplexity"}
     assert RECIPES[trained.task] in page and expected[trained.task] in page
 
 
@@ -184,7 +188,7 @@ def test_a_metric_of_another_task_is_refused_with_those_that_fit(tmp_path):
 
 
 def test_search_options_that_evaluate_does_not_give_are_those_of_the_recipe(trained):
-    if trained.task in ("tagging", "classification"):
+    if trained.task in ("tagging", "classification", "language-modelling"):
         pytest.skip("nothing is searched")
     (result,) = regard.evaluate(trained.run, options=regard.SearchOptions(beam=2), data=trained.folder, device="cpu")
     assert result.search == "beam 2, length penalty 0.3"
