@@ -12,12 +12,13 @@ import msgspec
 from regard import kernels
 from regard.config import Recipe, SearchOptions
 from regard.data.columns import Columns
+from regard.decoding.sampling import SampleOptions
 from regard.errors import ConfigError, DataError, DecodeError
 from regard.explain.report import write_report
 from regard.explain.trace import Trace
 from regard.loading import checked_weights, load, task_of_run
 from regard.messages import warn_caller
-from regard.metrics import Score, deciding_metric, score_all
+from regard.metrics import Score, deciding_metric
 from regard.nn.device import pick_device, pick_precision, use_device, use_threads
 from regard.progress import ProgressLines
 from regard.recipe_files import load_recipe, recipe_folder, refuse_no_list, warn_of_long_warmup
@@ -238,9 +239,7 @@ def evaluate(
     results = []
     search = _describe_search(recipe.decode.with_given(options)) if task.searches else ""
     for name, pairs in sets.items():
-        inputs, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-        outputs = predictor.predict(inputs, options=options)
-        scores = score_all(outputs, references, inputs, recipe.evaluate, compares=task.compares)
+        scores = task.evaluate(predictor, pairs, options=options)
         results.append(Evaluation(name, len(pairs), search, scores, str(pairs_fingerprint(pairs)["sha256"])))
     return results
 
@@ -249,14 +248,29 @@ def _describe_search(options: SearchOptions) -> str:
     return f"beam {options.beam}, length penalty {options.length_penalty:g}" if options.beam > 1 else "greedy"
 
 
-def look(run: Path | str, text: str, *, beam: int | None = None, alternatives: int = 3, device: str = "auto") -> Trace:
-    """Return what a run's model did with one input: tokens, attention weights, probabilities, and other outputs."""
+def look(
+    run: Path | str,
+    text: str,
+    *,
+    beam: int | None = None,
+    alternatives: int = 3,
+    device: str = "auto",
+    sample: SampleOptions | None = None,
+) -> Trace:
+    """Return what a run's model did with one input: tokens, attention weights, probabilities, and other outputs.
+
+    With `sample` the output of a language model is drawn at random.
+    """
     if not isinstance(text, str):
         raise DecodeError(f"look() takes one text (str), not {type(text).__name__}")
     task = task_of_run(find_run(run))
     if beam is not None and not task.searches:
         raise ConfigError(f"{run} is a {task.name} run, whose outputs are not searched for: leave out the beam")
+    if sample is not None and not task.samples:
+        raise ConfigError(f"{run} is a {task.name} run; only language models sample: leave out temperature and top-k")
     predictor = load(run, device=device)
+    if sample is not None:
+        return task.trace(predictor, text, name=str(run), alternatives=alternatives, sample=sample)  # type: ignore[call-arg]
     return task.trace(predictor, text, name=str(run), beam=beam, alternatives=alternatives)
 
 

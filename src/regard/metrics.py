@@ -22,6 +22,7 @@ TEXT, TAGS, LABELS, POSITIONS, ANY = "text", "tags", "labels", "positions", "any
 TREES = "trees"  # linearized, as in `text.trees`
 MASKED = "masked text"  # text in which a model has replaced hidden words
 BITS = "bits"
+PROBABILITIES = "probabilities"  # of tasks that are scored by the loss, because there is no right output
 
 # Takes outputs, references, the inputs and the recipe's `[evaluate]` table. Returns the value and its signature: what one
 # needs to know to reproduce it.
@@ -39,7 +40,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Metric(Generic[Output]):
-    """A named metric. One without a function, the loss, is computed by validation itself and not from outputs."""
+    """A named metric. One without a function, such as the loss, is computed from the model and not from outputs."""
 
     name: str
     function: MetricFunction[Output] | None
@@ -52,7 +53,7 @@ class Metric(Generic[Output]):
 
     def scores(self, compares: str) -> bool:
         """Whether it scores outputs of this kind."""
-        return compares in self.compares or ANY in self.compares
+        return compares in self.compares or (ANY in self.compares and compares != PROBABILITIES)
 
     def score(
         self, outputs: Sequence[Output], references: Sequence[Output], inputs: Sequence[str], config: EvaluateConfig
@@ -88,10 +89,11 @@ def deciding_metric(name: str, *, compares: str = TEXT, names: Sequence[str] | N
     """Return the metric that a recipe names as `train.metric`. Raise ConfigError if validation does not compute it."""
     metric = METRICS.get(name, where="train.metric")
     computed = metrics_of(compares, names)
-    if metric.function is not None and not metric.scores(compares):
+    if metric.name != "loss" and not metric.scores(compares):
         fit = ", ".join(one.name for one in computed)
         kinds = " and ".join(metric.compares)
-        raise ConfigError(f"train.metric is {name!r}, which compares {kinds}; for {compares} use loss, {fit}")
+        fit = ", ".join(["loss", *([fit] if fit else [])])
+        raise ConfigError(f"train.metric is {name!r}, which compares {kinds}; for {compares} use {fit}")
     if metric.function is not None and metric not in computed:
         raise ConfigError(f"train.metric is {name!r}, but evaluate.metrics does not name it; add it there")
     return metric
@@ -292,6 +294,9 @@ def masked_accuracy(
 
 
 register_metric(Metric("loss", None, higher_is_better=False, label="dev loss", decimals=3))
+for name, label in (("perplexity", "perplexity"), ("word_perplexity", "perplexity per word")):
+    only = (PROBABILITIES,)
+    register_metric(Metric(name, None, higher_is_better=False, label=label, decimals=2, compares=only))
 register_metric(Metric("bleu", bleu, higher_is_better=True, label="BLEU"))
 register_metric(Metric("chrf", chrf, higher_is_better=True, label="chrF"))
 register_metric(Metric("exact", exact_match, higher_is_better=True, label="exact match", unit="%", compares=(ANY,)))

@@ -10,12 +10,14 @@ from regard.models import MODELS, build_model
 from regard.models.base import Model, NonAutoregressive, Seq2Seq
 from regard.models.binary import BinaryModel
 from regard.models.captioner import Captioner
+from regard.models.decoder import Decoder
 from regard.models.han import Han
 from regard.models.masked_lm import MaskedLm
 from regard.models.pointer import END, PointingModel
 from regard.models.story_model import StoryModel
 from regard.models.tagger import Classifier, Tagger
 from regard.tasks.questions import EncodedStory, QuestionAnsweringTask, story_columns
+from regard.text.tokenizer import BOS, EOS
 
 SMALL = {
     "transformer": {"width": 16, "num_layers": 2, "num_heads": 2, "hidden": 24, "dropout": 0.1},
@@ -26,7 +28,7 @@ SMALL = {
     "han": {"width": 16, "hidden": 12, "attention": 8, "dropout": 0.1},
 }
 SMALL |= dict.fromkeys(("nat", "cmlm", "ctc", "tagger", "classifier", "pointer", "masked-lm"), SMALL["transformer"])
-SMALL |= dict.fromkeys(("reader", "binary-transformer"), SMALL["transformer"])
+SMALL |= dict.fromkeys(("reader", "binary-transformer", "decoder"), SMALL["transformer"])
 SMALL |= {
     "captioner": {**SMALL["transformer"], "patch": 2},
     "entnet": {"width": 16, "slots": 3, "init_std": 0.3, "max_words": 3},
@@ -109,6 +111,12 @@ VARIANTS = {
     },
     "binary-lstm": {"plain": {}},
     "binary-transformer": {"plain": {}, "rotary": {"positions": "rotary"}},
+    "decoder": {
+        "plain": {},
+        "pre-norm rotary": {"norm_order": "pre", "positions": "rotary"},
+        "learned swiglu": {"positions": "learned", "feed_forward": "swiglu"},
+        "window": {"window": 1},
+    },
 }
 assert VARIANTS.keys() == set(MODELS.names()), "a new family needs its variants here"
 ALL = {
@@ -142,6 +150,7 @@ SIZES = {
     "captioning": {"picture_height": 8, "picture_width": 6, "target_size": VOCABULARY},
     "masked-lm": {"source_size": VOCABULARY},
     "binary-sequences": {"input_width": 4, "output_width": 3},
+    "language-modelling": {"source_size": VOCABULARY},
 }
 CHARACTERS = 7
 
@@ -206,6 +215,10 @@ def batch_for(model, sources, targets):
         # Sentences of two words; the last one is the question.
         stories = [[ids[at : at + 2] for at in range(0, len(ids), 2)] for ids in sources]
         return story_batch(stories, [sum(ids) % LABELS for ids in targets])
+    if isinstance(model, Decoder):
+        labels = Ragged.from_lists([[*ids, EOS] for ids in targets])
+        read = shift_right(labels, BOS)
+        return Batch(read, read, labels, labels.layout.total)
     return make_batch(sources, targets)
 
 

@@ -49,7 +49,7 @@ RIVALS = {
 }
 # Each is the family of a recipe that another test trains.
 OF_TOYS = {"transformer", "tagger", "classifier", "pointer", "entnet", "captioner", "han", "masked-lm"}
-OF_TOYS |= {"ntm", "binary-lstm", "binary-transformer"}
+OF_TOYS |= {"ntm", "binary-lstm", "binary-transformer", "decoder"}
 assert RIVALS.keys() == {*MODELS.names()} - OF_TOYS, "a new family must learn something too"
 
 

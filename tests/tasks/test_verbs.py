@@ -17,11 +17,18 @@ from regard.text.generators import generate
 RECIPES = {"translation": "copy", "tagging": "runs", "classification": "majority", "pointing": "sort-numbers"}
 RECIPES["question-answering"] = "rooms"
 RECIPES |= {"parsing": "expressions", "captioning": "shapes", "documents": "documents", "masked-lm": "repeats"}
-RECIPES |= {"binary-sequences": "ntm-copy-small"}
+RECIPES |= {"binary-sequences": "ntm-copy-small", "language-modelling": "counting"}
 CORPORA = {**RECIPES, "documents": "reviews", "binary-sequences": "ntm-copy"}
 CORPUS_OPTIONS = {"binary-sequences": {"width": 3}}
 TASKS = {**{task: task for task in RECIPES}, "documents": "classification"}  # documents are classified
-NOT_SEARCHED = ("tagging", "classification", "question-answering", "masked-lm", "binary-sequences")
+NOT_SEARCHED = {
+    "tagging",
+    "classification",
+    "question-answering",
+    "masked-lm",
+    "binary-sequences",
+    "language-modelling",
+}
 SPLITS = {"train": 120, "valid": 10, "test": 10}
 LAYERS = ["model.width=16", "model.num_layers=1", "model.num_heads=2", "model.hidden=32", "model.dropout=0.1"]
 MODEL = {"question-answering": ["model.width=16", "model.slots=3"]}  # other options than those of layers
@@ -45,6 +52,7 @@ INPUTS = {
     "documents": ["we found the soup awful | my aunt paid for the tea", "", "a"],
     "masked-lm": ["a b [MASK]", "", "d"],
     "binary-sequences": ["0101 0010 1000 . .", "", "0111 1000 ."],
+    "language-modelling": ["1 2 3", "", "4"],
 }
 TINY_PICTURES = [pair.source for pair in generate("shapes/seen", {"count": 2})]
 INPUTS["captioning"] = [TINY_PICTURES[0], "", TINY_PICTURES[1]]
@@ -114,6 +122,7 @@ def test_evaluate_scores_the_test_set_with_the_metrics_of_the_task(trained):
         "documents": {"accuracy", "exact"},
         "masked-lm": {"masked_accuracy", "exact"},
         "binary-sequences": {"bit_errors", "exact"},
+        "language-modelling": {"perplexity", "word_perplexity"},
     }
     assert names == own[trained.task]
     assert bool(result["search"]) == (TASKS[trained.task] not in NOT_SEARCHED)
@@ -125,7 +134,7 @@ def test_report_shows_the_run(trained):
     # Names of the metrics that validation logged.
     expected = {"translation": "bleu", "tagging": "span_f1", "classification": "accuracy", "pointing": "accuracy"}
     expected |= {"parsing": "bracket_f1", "captioning": "bleu", "masked-lm": "masked_accuracy"}
-    expected |= {"binary-sequences": "bit_errors"}
+    expected |= {"binary-sequences": "bit_errors", "language-modelling": "word_perplexity"}
     assert RECIPES[trained.task] in page and expected.get(trained.task, "accuracy") in page
 
 

@@ -20,6 +20,7 @@ from regard.models.cmlm import Cmlm, CmlmConfig
 from regard.models.convs2s import PRESETS as CONVS2S_PRESETS
 from regard.models.convs2s import ConvS2S, ConvS2SConfig
 from regard.models.ctc import Ctc, CtcConfig
+from regard.models.decoder import Decoder, DecoderConfig
 from regard.models.entnet import EntNet, EntNetConfig
 from regard.models.han import Han, HanConfig
 from regard.models.masked_lm import MaskedLm
@@ -77,6 +78,7 @@ register_model(
     "binary-transformer",
     Family(BinaryTransformerConfig, BinaryTransformer, TRANSFORMER_PRESETS, task="binary-sequences"),
 )
+register_model("decoder", Family(DecoderConfig, Decoder, TRANSFORMER_PRESETS, task="language-modelling"))
 
 
 def model_config(table: Mapping[str, Any]) -> tuple[str, Struct]:

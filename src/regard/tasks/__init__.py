@@ -13,6 +13,7 @@ from regard.tasks.binary import BinarySequencesTask
 from regard.tasks.captioning import CaptioningTask
 from regard.tasks.classification import ClassificationTask
 from regard.tasks.labels import TaggingTask
+from regard.tasks.language_modelling import LanguageModellingTask
 from regard.tasks.masked_lm import MaskedLmTask
 from regard.tasks.parsing import ParsingTask
 from regard.tasks.pointing import PointingTask
@@ -28,8 +29,8 @@ def register_task(task: type[Task[Any]], *, replace: bool = False) -> None:
 
 
 for one in (
-    *(TranslationTask, TaggingTask, ClassificationTask, PointingTask, ParsingTask),
-    *(CaptioningTask, QuestionAnsweringTask, MaskedLmTask, BinarySequencesTask),
+    *(TranslationTask, TaggingTask, ClassificationTask, PointingTask, ParsingTask, CaptioningTask),
+    *(QuestionAnsweringTask, MaskedLmTask, LanguageModellingTask, BinarySequencesTask),
 ):
     register_task(one)
 

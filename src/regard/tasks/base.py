@@ -18,6 +18,7 @@ from regard.data.batch import Batch
 from regard.data.columns import Columns, Dataset, Indices
 from regard.errors import ConfigError
 from regard.explain.trace import Trace
+from regard.metrics import Score, score_all
 from regard.models.base import Model
 from regard.run.folder import Codec
 from regard.storage.folder import Folder
@@ -44,6 +45,7 @@ class Task(ABC, Generic[C]):
     uses_families_of: ClassVar[str | None] = None  # another task, whose model families can also do this one
     compares: str  # kind of its outputs, by which metrics are chosen (`Metric.compares`)
     searches: ClassVar[bool] = False  # whether outputs are found by search, so that `[decode]` applies
+    samples: ClassVar[bool] = False  # whether `trace` takes `sample`, the options of a random output
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
@@ -131,6 +133,18 @@ class Task(ABC, Generic[C]):
         warn: Callable[[str], None] = lambda text: None,
     ) -> Predictor:
         """Return the model in use. `greedy` asks for the quickest search, for validation."""
+
+    def evaluate(
+        self, predictor: Any, examples: Sequence[Pair], *, options: SearchOptions | None = None
+    ) -> list[Score]:
+        """Return the scores of a test set: by default, of outputs that are compared with the references."""
+        inputs, references = [pair.source for pair in examples], [pair.target for pair in examples]
+        outputs = predictor.predict(inputs, options=options)
+        return score_all(outputs, references, inputs, self.recipe.evaluate, compares=self.compares)
+
+    def loss_scores(self, loss: float, labels: int, examples: Sequence[Pair]) -> list[Score]:
+        """Return scores that follow from the summed loss in nats, for tasks that compare `PROBABILITIES`."""
+        return []
 
     def details(self, model: Model, codec: C, examples: Sequence[Example]) -> dict[str, Any]:
         """Return what else a report shows of dev examples; by default nothing."""

@@ -14,14 +14,13 @@ import torch
 
 from regard import kernels
 from regard.config import Recipe
-from regard.data.batch import Batch
 from regard.data.batch_sampler import Loader, dev_batches, too_long
 from regard.data.batch_structure import UnknownSize, structure_of
 from regard.data.columns import Columns, Dataset
 from regard.data.packing import PackedLoader
 from regard.errors import ConfigError, DataError, did_you_mean
 from regard.messages import counted
-from regard.metrics import deciding_metric, score_all
+from regard.metrics import PROBABILITIES, deciding_metric, score_all
 from regard.models import build_model, model_config
 from regard.models.base import Model
 from regard.nn.device import autocast, pick_precision
@@ -30,6 +29,7 @@ from regard.run.folder import Codec, RunFolder
 from regard.storage.folder import Folder
 from regard.tasks import task_of
 from regard.tasks.base import Task
+from regard.tasks.losses import dev_loss
 from regard.text.corpus import Pair
 from regard.text.tokenizer import refuse_unknown_kinds
 from regard.toml import to_table
@@ -49,9 +49,11 @@ def make_validator(
     Each process takes its share of the examples; all of them get all scores.
     """
     recipe, device, mine = task.recipe, world.device, slice(world.rank, None, world.size)
-    # Refuses a metric that cannot be computed here.
-    first = examples[0]
-    score_all([first.target], [first.target], [first.source], recipe.evaluate, compares=task.compares)
+    has_outputs = task.compares != PROBABILITIES
+    if has_outputs:
+        # Refuses a metric that cannot be computed here.
+        first = examples[0]
+        score_all([first.target], [first.target], [first.source], recipe.evaluate, compares=task.compares)
     columns = extras(task.encode(examples, codec))
     budget, most = recipe.train.budget, recipe.data.max_length
     batches = dev_batches(columns, task.collate, added=task.added, budget=budget, max_length=most)
@@ -67,8 +69,12 @@ def make_validator(
     def validate(model: Model) -> Validation:
         with autocast(device, precision):
             loss, tokens = world.sum(*dev_loss(model, batches, device))
-            own = task.predictor(model, codec, greedy=True).predict(inputs[mine])
         metrics = {"loss": loss / max(tokens, 1)}
+        if not has_outputs:
+            metrics |= {score.name: score.value for score in task.loss_scores(loss, int(tokens), examples)}
+            return Validation(metrics, ())
+        with autocast(device, precision):
+            own = task.predictor(model, codec, greedy=True).predict(inputs[mine])
         outputs = [""] * len(inputs)
         for rank, theirs in enumerate(world.gather(own)):
             outputs[rank :: world.size] = theirs
@@ -84,15 +90,6 @@ def make_validator(
         return Validation(metrics, examples, details, warnings)
 
     return validate
-
-
-@torch.inference_mode()
-def dev_loss(model: Model, batches: Sequence[Batch], device: torch.device) -> tuple[float, int]:
-    """Return the summed loss in nats, unsmoothed, and the number of labels: exp of their ratio is the perplexity."""
-    total, tokens = 0.0, 0
-    for batch in batches:
-        total, tokens = total + model(batch.to(device)).item(), tokens + batch.num_tokens
-    return total, tokens
 
 
 # Settings of the machine and of the display, and where files are looked for: a run may resume with others.

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from regard.config import Struct
 from regard.errors import DataError, did_you_mean
-from regard.text import binary, dates, expressions, names, plane, reviews, rooms, shapes, toys
+from regard.text import binary, counting, dates, expressions, names, plane, reviews, rooms, shapes, toys
 from regard.text.corpus import Pair
 from regard.toml import from_table
 
@@ -37,6 +37,7 @@ def _of_points(problem: str, options: type[plane.PlaneOptions]) -> Generator:
 
 
 GENERATORS: dict[str, Generator] = {
+    "counting": _fixed(counting.generate),
     "dates": _fixed(dates.generate),
     "names": _fixed(names.generate),
     **{task: _fixed(lambda split, task=task: toys.generate(task, split)) for task in toys.TASKS},  # type: ignore[misc]
