@@ -53,7 +53,6 @@ class LanguageModellingTask(Task[Tokenizers]):
     name = "language-modelling"
     added = (0, 0)
     compares = PROBABILITIES
-    packs = True
     samples = True
 
     def fit(self, train: TrainingData) -> Tokenizers:

@@ -86,8 +86,8 @@ def make_validator(
         empty = bool(outputs) and not any(output.strip() for output in outputs)
         warnings = (f"all dev outputs are empty ({len(outputs):,}): the model writes nothing yet",) if empty else ()
         chosen = found[:: -(-len(found) // EXAMPLES_SHOWN)]
-        examples = tuple(Example(task.describe_input(one.source), one.output, one.reference) for one in chosen)
-        return Validation(metrics, examples, details, warnings)
+        described = tuple(Example(task.describe_input(one.source), one.output, one.reference) for one in chosen)
+        return Validation(metrics, described, details, warnings)
 
     return validate
 
