@@ -100,7 +100,7 @@ def precast(weights: Sequence[Tensor], dtype: torch.dtype) -> Iterator[None]:
 def cast_weight(weight: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the weight in this precision, without gradient."""
     known = _casts.get(id(weight))
-    return weight.detach().to(dtype) if known is None else known
+    return weight.detach().to(dtype) if known is None or known.dtype != dtype else known
 
 
 @contextmanager
