@@ -22,8 +22,8 @@ import studies
 from harness import say
 from machine import machine_seconds
 from regard import loading
-from regard.serve.worker import split_sentences
 from regard.text.corpus import stream_lines
+from regard.text.segmenter import segment
 
 
 class InOneGo:
@@ -115,7 +115,7 @@ def main() -> None:
     parser.add_argument("--beam", type=int, help="the recipe's value if not given")
     arguments = parser.parse_args()
     lines = [line for line in stream_lines(arguments.data / "tatoeba_en_de/test.de.gz") if line.strip()]
-    sentences = [line for line in lines if split_sentences(line).sentences == [line]][: arguments.sentences]
+    sentences = [line for line in lines if segment(line).sentences == [line]][: arguments.sentences]
     in_one_go, server = InOneGo(arguments.beam), Served()
     rounds: list[dict[str, Any]] = []
     try:

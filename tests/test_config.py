@@ -140,7 +140,7 @@ def test_the_model_table_is_checked_by_the_family_it_names(small):
         ({"kind": "transfomer"}, "model.kind is 'transfomer'; did you mean 'transformer'?"),
         ({"width": 8}, f"model.kind is None; known: {', '.join(sorted(MODELS.names()))}"),
         ({"kind": "transformer", "preset": "bigg"}, "model.preset is 'bigg'; did you mean 'big'?"),
-        ({"kind": "transformer", "width": "8"}, "model.width: expected 'int', got 'str'"),
+        ({"kind": "transformer", "width": "8"}, "model.width is '8': expected 'int', got 'str'"),
     ],
 )
 def test_an_unknown_model_is_refused(table, sentence):
@@ -164,15 +164,15 @@ def test_a_recipe_that_does_not_exist_answers_with_the_nearest_one(tmp_path):
 @pytest.mark.parametrize(
     ("override", "sentence"),
     [
-        ("train.steps=many", "train.steps: expected 'int', got 'str'"),
-        ("train.steps=1.5", "train.steps: expected 'int', got 'float'"),
-        ("train.betas=[0.9]", "train.betas: expected 'array' of length 2, got 1"),
+        ("train.steps=many", "train.steps is 'many': expected 'int', got 'str'"),
+        ("train.steps=1.5", "train.steps is 1.5: expected 'int', got 'float'"),
+        ("train.betas=[0.9]", "train.betas is [0.9]: expected 'array' of length 2, got 1"),
         ("train.schedule=cosin", "train.schedule is 'cosin'; did you mean 'cosine'?"),
         ("train.optimizer=xyz", "train.optimizer is 'xyz'; known: adam, adamw, muon"),
         ("train.betas=[0.9, 1.0]", "train: betas are (0.9, 1.0); each must be at least 0 and below 1"),
         ("decode.beam=1001", "decode: beam is 1001; it must be from 1 to 1,000"),
-        ("train=files", "train: expected 'object', got 'str'"),
-        ("train=fast", "train: expected 'object', got 'str'"),
+        ("train=files", "train is 'files': expected 'object', got 'str'"),
+        ("train=fast", "train is 'fast': expected 'object', got 'str'"),
         ("train.steps=0", "train: steps is 0; it must be from 1 to 1,000,000,000,000"),
         ("train.warmup_steps=-1", "train: warmup_steps is -1; it must be from 0 to 1,000,000,000,000"),
         ("train.ema=1.0", "train: ema is 1.0; it must be at least 0 and below 1"),
@@ -180,7 +180,10 @@ def test_a_recipe_that_does_not_exist_answers_with_the_nearest_one(tmp_path):
         ("train.decay=0", "train: decay is 0.0; it is the share of all steps at the end, above 0 and at most 1"),
         ("decode.beam=0", "decode: beam is 0; it must be from 1 to 1,000"),
         ("decode.max_extra=-1", "decode: max_extra is -1; it must be from 0 to 10,000"),
-        ("data.train.pairs=a.tsv", "data.train: give either source and target, or pairs, or generate, or store"),
+        (
+            "data.train.pairs=a.tsv",
+            "data.train: give either source and target, or pairs, or text, or generate, or babi, or store",
+        ),
     ],
 )
 def test_a_value_that_does_not_fit_is_named_with_what_fits(small, override, sentence):
@@ -212,11 +215,12 @@ def test_a_missing_table_is_named():
         {"target": "a"},
         {"source": "a", "pairs": "b"},
         {"pairs": "a", "generate": "copy/train"},
+        {"pairs": "a", "text": "b"},
         {"source": "a", "target": "b", "generate": "copy/train"},
     ],
 )
 def test_a_bitext_comes_from_exactly_one_place(given):
-    assert "give either source and target, or pairs, or generate" in refusal(
+    assert "give either source and target, or pairs, or text, or generate" in refusal(
         from_table, Bitext, given, where="data.train"
     )
 

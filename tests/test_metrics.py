@@ -188,3 +188,27 @@ def test_edit_distance_equals_its_recursive_definition(left, right):
 def test_edit_distance_obeys_the_triangle_inequality(left, middle, right):
     assert edit_distance(left, right) == edit_distance(right, left)
     assert edit_distance(left, right) <= edit_distance(left, middle) + edit_distance(middle, right)
+
+
+# On demand
+
+
+def test_rouge_of_a_hand_worked_case():
+    """Stems of "the cat sat" and "the cats sat down" match: 3 of 3 and 3 of 4 unigrams, 2 of 2 and 2 of 3 bigrams."""
+    pytest.importorskip("rouge_score")
+    config = EvaluateConfig(metrics=("rouge1", "rouge2", "rougeL"))
+    scores = score_all(["The cat sat"], ["the cats sat down"], [""], config)
+    # F1 = 2 * matches / (tokens of both).
+    assert [score.value for score in scores] == pytest.approx([100 * 6 / 7, 100 * 4 / 5, 100 * 6 / 7])
+    scores = score_all(["sat cat", "a"], ["cat sat", "b"], ["", ""], config)
+    # Order counts for bigrams and for the longest common subsequence, and the mean is over the outputs.
+    assert [score.value for score in scores] == pytest.approx([50, 0, 25])
+
+
+def test_metrics_on_demand_are_computed_where_a_recipe_names_them():
+    assert not {"rouge1", "rouge2", "rougeL"} & {metric.name for metric in metrics_of("text")}
+    assert [one.name for one in metrics_of("text", ("rougeL", "exact"))] == ["rougeL", "exact"]
+    with pytest.raises(ConfigError, match=r"evaluate.metrics names 'span_f1', which cannot be computed from text"):
+        metrics_of("text", ("span_f1",))
+    with pytest.raises(ConfigError, match=r"train.metric is 'rouge1', but evaluate.metrics does not name it"):
+        deciding_metric("rouge1")

@@ -14,8 +14,9 @@ import torch
 from regard.config import SearchOptions, TrainConfig
 from regard.data.batch import Batch, collate_pairs, make_batch
 from regard.data.columns import Column, Columns, pair_columns
-from regard.data.packed_shapes import SPARE_SIMILAR, PackedShape, round_lengths
-from regard.data.packing import PackedBatch, fill, write_row
+from regard.data.packed_rows import PackedBatch, pack
+from regard.data.packed_shapes import SPARE_SIMILAR, PackedShape, pair_shape, round_lengths
+from regard.data.packing import fill
 from regard.decoding.search import search_all
 from regard.models import build_model
 from regard.training.cuda_graph import STEPS_BEFORE, CudaGraphStep
@@ -80,9 +81,8 @@ class Ours:
         lay = self.alike if self.model.similar_lengths else self.pack
         packed = []
         for shape, pairs in lay(sides, len(batches)):
-            row = np.empty(shape.numbers, dtype=np.int32)
-            write_row(row, collate_pairs(sides, pairs), shape)
-            packed.append(PackedBatch(torch.from_numpy(row).to(self.setup.device), shape, int(row[-1])))
+            batch = pack(collate_pairs(sides, pairs), shape)
+            packed.append(PackedBatch(batch.row.to(self.setup.device), shape, batch.num_tokens))
         return packed
 
     def pack(self, sides: Columns, steps: int) -> list[tuple[PackedShape, Any]]:
@@ -90,8 +90,8 @@ class Ours:
         source, target = sides["source"].lengths + 1, sides["target"].lengths + 1
         for spare in np.arange(1.001, 1.05, 0.001):
             tokens = [-(-int(side.sum() * spare / steps) // 64) * 64 for side in (source, target)]
-            shape = PackedShape(*tokens, 2 * len(source) // steps, self.setup.longest + 1)
-            full, left = fill(source, target, shape, np.random.default_rng(self.setup.seed))
+            shape = pair_shape(*tokens, 2 * len(source) // steps, self.setup.longest + 1)
+            full, left = fill([source, target], shape, np.random.default_rng(self.setup.seed))
             if len(full) == steps - 1 and len(left):
                 return [(shape, pairs) for pairs in [*full, left]]
         raise AssertionError("the sentences do not fit")
@@ -109,7 +109,7 @@ class Ours:
             longest = max(source[pairs].max(), target[pairs].max())
             rounded = next((end + 1 for end in round_lengths(self.setup.longest) if end + 1 >= longest), longest)
             sizes = [-(-int(side[pairs].sum() + 1) // 64) * 64 for side in (source, target)]
-            found.append((PackedShape(*sizes, int(SPARE_SIMILAR * len(pairs)) + 9, int(rounded)), pairs))
+            found.append((pair_shape(*sizes, int(SPARE_SIMILAR * len(pairs)) + 9, int(rounded)), pairs))
         return found
 
     @property

@@ -72,9 +72,11 @@ if TYPE_CHECKING:
     from regard.models.base import Model as Model
     from regard.models.base import make_config as make_config
     from regard.models.bytenet import ByteNet as ByteNet
+    from regard.models.captioner import Captioner as Captioner
     from regard.models.cmlm import Cmlm as Cmlm
     from regard.models.convs2s import ConvS2S as ConvS2S
     from regard.models.ctc import Ctc as Ctc
+    from regard.models.han import Han as Han
     from regard.models.nat import Nat as Nat
     from regard.models.pointer import Pointer as Pointer
     from regard.models.rnn import Rnn as Rnn
@@ -109,9 +111,11 @@ _PUBLIC = {
     "regard.models": ("Family", "register_model"),
     "regard.models.base": ("Model", "make_config"),
     "regard.models.bytenet": ("ByteNet",),
+    "regard.models.captioner": ("Captioner",),
     "regard.models.cmlm": ("Cmlm",),
     "regard.models.convs2s": ("ConvS2S",),
     "regard.models.ctc": ("Ctc",),
+    "regard.models.han": ("Han",),
     "regard.models.nat": ("Nat",),
     "regard.models.pointer": ("Pointer",),
     "regard.models.rnn": ("Rnn",),

@@ -12,20 +12,22 @@ import msgspec
 from regard import kernels
 from regard.config import Recipe, SearchOptions
 from regard.data.columns import Columns
+from regard.decoding.sampling import SampleOptions
 from regard.errors import ConfigError, DataError, DecodeError
 from regard.explain.report import write_report
 from regard.explain.trace import Trace
 from regard.loading import checked_weights, load, task_of_run
 from regard.messages import warn_caller
-from regard.metrics import Score, deciding_metric, score_all
+from regard.metrics import Score, deciding_metric
 from regard.nn.device import pick_device, pick_precision, use_device, use_threads
 from regard.progress import ProgressLines
-from regard.recipe_files import load_recipe, recipe_folder, warn_of_long_warmup
+from regard.recipe_files import load_recipe, recipe_folder, refuse_no_list, warn_of_long_warmup
 from regard.run.card import make_card, write_card
 from regard.run.finding import find_run
-from regard.run.folder import CARD_JSON, CARD_PAGE, RunFolder
+from regard.run.folder import CARD_JSON, CARD_PAGE, INIT, RunFolder
 from regard.run.tensor_file import WeightKind
 from regard.tasks import task_of
+from regard.tasks.initialize import begin_with, codec_with, find_beginning
 from regard.tasks.setup import (
     choose_budget,
     fresh_model,
@@ -79,6 +81,8 @@ def train(
     None` is silent. `warn` receives one sentence about each setting that is valid but probably not meant. `stop` is called
     after every step; True saves and stops.
     """
+    refuse_no_list("overrides", overrides, example="train.steps=500")
+    refuse_no_list("accept", accept, example="train.steps")
     listen = ProgressLines() if listen is None else listen
     own_folder, command = None, None
     if isinstance(recipe, str):
@@ -135,11 +139,16 @@ def _train(
     task = task_of(recipe)
     corpus = task.read(folders)
     hear(Noted(0, corpus.summary))
-    if begun and run.corpus() != corpus.fingerprint():
+    if begun and {name: part for name, part in run.corpus().items() if name != INIT} != corpus.fingerprint():
         raise DataError(f"the text has changed since {run} was begun; put it back, or name another folder with --out")
+    # A run that has begun needs the one it began with no more.
+    beginning = None if begun else find_beginning(recipe)
     fitted = task.fit(corpus.train) if world.writes and not begun else None
+    if fitted is not None and beginning is not None:
+        fitted = codec_with(task, fitted, beginning)
     codec = task.load_codec(run.codec_folder()) if begun else share_codec(task, fitted, world)
     model = fresh_model(recipe, task.sizes(codec), added=max(task.added)).to(world.device)
+    began = Noted(0, begin_with(model, task, codec, beginning)) if beginning is not None else None
     dataset = task.dataset(corpus.train, codec)
     recipe = choose_budget(task, codec, dataset, model, world, hear)
     task = task_of(recipe)
@@ -148,6 +157,7 @@ def _train(
     loader = make_loader(task, dataset, task.epochs(corpus.train, dataset, codec), model, world, hear)
     validate = make_validator(task, corpus.valid, codec, world, extras) if corpus.valid else None
     try_one_example(task, codec, model.eval(), world.device, pick_precision(recipe.train.precision, world.device))
+    metric = deciding_metric(recipe.train.metric, compares=task.compares, names=recipe.evaluate.metrics)
     trainer = Trainer(
         model,
         loader,
@@ -155,7 +165,7 @@ def _train(
         run,
         world=world,
         validate=validate,
-        higher_is_better=deciding_metric(recipe.train.metric, compares=task.compares).higher_is_better,
+        higher_is_better=metric.higher_is_better,
         listen=hear,
         stop=stop,
     )
@@ -166,13 +176,16 @@ def _train(
             if run.exists != begun:
                 raise ConfigError(f"another process has begun {run} meanwhile; give the command again")
             if not begun:  # all that can be refused has been: only now is anything written
-                run.create(recipe, codec, corpus.fingerprint())
+                init = {INIT: beginning.fingerprint()} if beginning is not None else {}
+                run.create(recipe, codec, {**corpus.fingerprint(), **init})
             elif changed:
                 run.change_recipe(recipe)
         world.wait()  # for the folder to be there
         logs = True
         if command is not None:
             hear(command)
+        if began is not None:
+            hear(began)
         finished = trainer.fit()
         if world.writes:
             write_report(run)
@@ -210,13 +223,15 @@ def evaluate(
     if (source is None) != (reference is None):
         raise ConfigError("give both --source and --reference, or neither to use the recipe's test sets")
     if source is not None and reference is not None:
-        sets = {Path(source).name: read_pairs(Path(source), Path(reference))}
+        pairs = read_pairs(Path(source), Path(reference))
+        sets = {Path(source).name: task.with_files(pairs, data_folders(data, Path(source).parent))}
     else:
         folders = data_folders(data, None)
         for bitext in recipe.data.test.values():
             refuse_outside(bitext, folders, recipe_of=str(run))
         sets = {
-            name: load_bitext(bitext, folders=folders, data=recipe.data) for name, bitext in recipe.data.test.items()
+            name: task.with_files(load_bitext(bitext, folders=folders, data=recipe.data), folders)
+            for name, bitext in recipe.data.test.items()
         }
     if not sets:
         raise DataError("the recipe names no test set; give --source and --reference")
@@ -224,9 +239,7 @@ def evaluate(
     results = []
     search = _describe_search(recipe.decode.with_given(options)) if task.searches else ""
     for name, pairs in sets.items():
-        inputs, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-        outputs = predictor.predict(inputs, options=options)
-        scores = score_all(outputs, references, inputs, recipe.evaluate, compares=task.compares)
+        scores = task.evaluate(predictor, pairs, options=options)
         results.append(Evaluation(name, len(pairs), search, scores, str(pairs_fingerprint(pairs)["sha256"])))
     return results
 
@@ -235,14 +248,29 @@ def _describe_search(options: SearchOptions) -> str:
     return f"beam {options.beam}, length penalty {options.length_penalty:g}" if options.beam > 1 else "greedy"
 
 
-def look(run: Path | str, text: str, *, beam: int | None = None, alternatives: int = 3, device: str = "auto") -> Trace:
-    """Return what a run's model did with one input: tokens, attention weights, probabilities, and other outputs."""
+def look(
+    run: Path | str,
+    text: str,
+    *,
+    beam: int | None = None,
+    alternatives: int = 3,
+    device: str = "auto",
+    sample: SampleOptions | None = None,
+) -> Trace:
+    """Return what a run's model did with one input: tokens, attention weights, probabilities, and other outputs.
+
+    With `sample` the output of a language model is drawn at random.
+    """
     if not isinstance(text, str):
         raise DecodeError(f"look() takes one text (str), not {type(text).__name__}")
     task = task_of_run(find_run(run))
     if beam is not None and not task.searches:
         raise ConfigError(f"{run} is a {task.name} run, whose outputs are not searched for: leave out the beam")
+    if sample is not None and not task.samples:
+        raise ConfigError(f"{run} is a {task.name} run; only language models sample: leave out temperature and top-k")
     predictor = load(run, device=device)
+    if sample is not None:
+        return task.trace(predictor, text, name=str(run), alternatives=alternatives, sample=sample)  # type: ignore[call-arg]
     return task.trace(predictor, text, name=str(run), beam=beam, alternatives=alternatives)
 
 

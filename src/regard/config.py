@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import partial
+from numbers import Integral, Real
 from pathlib import PurePath
 from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import msgspec
 
-from regard.errors import DecodeError
+from regard.errors import DecodeError, did_you_mean
 
 LARGEST = 2**53  # the bound of integers that have no bound of their own; larger ones are not exact in JSON
 
@@ -66,26 +67,47 @@ def below_one(options: Struct, name: str) -> None:
 
 
 class Bitext(Struct, frozen=True):
-    """Where sentence pairs come from: two parallel files, one file of pairs, a built-in corpus, or a store of ids."""
+    """Where examples come from: parallel files, one file of pairs or texts, a built-in corpus, bAbI, or a store of ids."""
 
     source: str | None = None  # a file with one source sentence per line, plain or gzip
     target: str | None = None  # the outputs, line by line
     pairs: str | None = None  # one .tsv or .jsonl file with both sides
+    text: str | None = None  # a file with one text per line, for tasks without a target side
+    more_text: tuple[str, ...] = ()  # further files of texts, which follow `text`
+    tags: str | None = None  # a file with a tag for each word of the source, which is then read as word|tag
+    hold_out: int = 0  # data.valid: as many examples from the end of data.train, which is then without them
     generate: str | None = None  # a built-in corpus: "dates/train", "copy/valid", ...
     options: dict[str, Any] = {}  # of the built-in corpus, such as its size
     fresh: bool = False  # training on a built-in corpus: each epoch has new examples
+    # A task of bAbI ("en-10k/qa1"), a folder with all of them, or a list of those; and which part of their questions.
+    babi: str | tuple[str, ...] | None = None
+    part: Literal["train", "valid", "test"] | None = None
     # The output of `regard data prepare`, for training. The text it was made from may be named as well.
     store: str | None = None
 
     def check(self) -> None:
-        ways = [(self.source, self.target), (self.pairs,), (self.generate,)]
+        between(self, 0, LARGEST, "hold_out")
+        ways = [(self.source, self.target), (self.pairs,), (self.text,), (self.generate,), (self.babi,)]
         given = [way for way in ways if any(name is not None for name in way)]
-        if not given and self.store:
+        if self.hold_out and (given or self.store):
+            raise ValueError("hold_out takes examples from data.train; leave out the files")
+        if not given and (self.store or self.hold_out):
             return
         if len(given) != 1 or not all(given[0]):
-            raise ValueError("give either source and target, or pairs, or generate, or store")
+            raise ValueError("give either source and target, or pairs, or text, or generate, or babi, or store")
         if self.generate is None and (self.options or self.fresh):
             raise ValueError("options and fresh are for a built-in corpus; name one with generate")
+        if (self.babi is None) != (self.part is None):
+            raise ValueError("bAbI files need both: babi names a task or a folder, and part is train, valid or test")
+        if self.more_text and self.text is None:
+            raise ValueError("more_text names further files of texts; name the first one with text")
+        if self.tags is not None and self.source is None:
+            raise ValueError("tags are for the words of a file; name it with source, and the outputs with target")
+
+    @property
+    def babi_names(self) -> tuple[str, ...]:
+        """The tasks and folders of bAbI."""
+        return (self.babi,) if isinstance(self.babi, str) else self.babi or ()
 
 
 class DataConfig(Struct, frozen=True):
@@ -100,9 +122,12 @@ class DataConfig(Struct, frozen=True):
     # Folders below the data folder that may also hold the files, such as those in which they are published.
     folders: tuple[str, ...] | None = None
     max_length: int = 256  # pairs with more tokens than this on either side are left out of training
+    cut_source: bool = False  # longer sources are cut to max_length instead, in training and validation
 
     def check(self) -> None:
         between(self, 0, 1_000_000, "max_length")
+        if self.train.hold_out or any(one.hold_out for one in self.test.values()):
+            raise ValueError("hold_out is for data.valid; the other sets name their files")
         for folder in map(PurePath, self.folders or ()):
             if folder.is_absolute() or ".." in folder.parts:
                 raise ValueError(
@@ -186,6 +211,7 @@ class TrainConfig(Struct, frozen=True):
     keep: int = 5  # newest checkpoints to keep (at least `average`), besides the best one
     log_every: int = 50
     seed: int = 1
+    init: str | None = None  # another run, whose weights this one begins with where names and shapes agree
     device: str = "auto"  # auto, cpu, cuda, cuda:1, ...
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     kernels: bool = True  # use our GPU kernels where Triton is installed
@@ -240,7 +266,17 @@ def _default(value: T) -> T:
     return cast(T, _Default(value))
 
 
-class SearchOptions(Struct, frozen=True, dict=True):
+class _KnownNames(type(msgspec.Struct)):  # type: ignore[misc]
+    """Refuses options with an unknown name before msgspec does, whose TypeError names no known one."""
+
+    def __call__(cls, *args: Any, **given: Any) -> Any:
+        for name in given:
+            if name not in cls.__struct_fields__:
+                raise DecodeError(f"{cls.__name__} has no option {name!r}; {did_you_mean(name, cls.__struct_fields__)}")
+        return super().__call__(*args, **given)
+
+
+class SearchOptions(Struct, metaclass=_KnownNames, frozen=True, dict=True):
     """How to search; in a recipe the `[decode]` table. The defaults are the paper's (section 6.1).
 
     Options remember which of them were given. Where there is a recipe, `with_given` takes the others from it.
@@ -278,6 +314,8 @@ class SearchOptions(Struct, frozen=True, dict=True):
             else:
                 given[name] = value
         self.__dict__["given"] = given
+        for name, value in given.items():
+            _refuse_other_type(name, value)
         try:
             super().__post_init__()
         except ValueError as error:
@@ -310,6 +348,10 @@ class SearchOptions(Struct, frozen=True, dict=True):
 
     def with_given(self, options: SearchOptions | None) -> SearchOptions:
         """Return these options, except those that were given in `options`: all of them, checked together."""
+        if not isinstance(options, SearchOptions | None):
+            given = options if isinstance(options, Mapping) else {"beam": 8}
+            example = ", ".join(f"{name}={value!r}" for name, value in given.items())
+            raise DecodeError(f"options is a {type(options).__name__}; give options=SearchOptions({example})")
         return SearchOptions(**{**msgspec.structs.asdict(self), **(options.given if options else {})})
 
     def limit(self, source_length: int) -> int:
@@ -318,13 +360,30 @@ class SearchOptions(Struct, frozen=True, dict=True):
         return max(1, limit if self.max_length is None else min(limit, self.max_length))
 
 
+def _refuse_other_type(name: str, value: Any) -> None:
+    """Raise DecodeError if a search option is of a type that it cannot have. Numbers of numpy are numbers."""
+    wanted: tuple[str, type] = ("a whole number", Integral)
+    if name == "length_penalty":
+        wanted = ("a number", Real)
+    if name == "scores":
+        wanted = ("True or False", bool)
+    fits = isinstance(value, wanted[1]) and (isinstance(value, bool) == (name == "scores"))
+    if not fits and not (value is None and name == "max_length"):
+        raise _BadOption(f"{name} is {value!r}; it must be {wanted[0]}")
+
+
 class EvaluateConfig(Struct, frozen=True):
     """The `[evaluate]` table, which every metric receives."""
 
     bleu_tokenize: Literal["13a", "none", "intl", "char", "zh", "ja-mecab", "ko-mecab"] = "13a"
     lowercase: bool = False
+    metrics: tuple[str, ...] | None = None  # in `metrics.METRICS`; unset: those of the task that are not on demand
     # What the positions are that a pointer network outputs, which decides how they are scored.
     positions: Literal["sequence", "hull", "tour", "triangles"] = "sequence"
+
+    def check(self) -> None:
+        if self.metrics is not None and not 0 < len(self.metrics) == len(set(self.metrics)) <= 100:
+            raise ValueError("metrics must name at least one metric, each once; leave it out for those of the task")
 
 
 class Recipe(Struct, frozen=True):

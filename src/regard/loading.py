@@ -78,7 +78,7 @@ def load_translator(
 def require_translation(run: Path | str, verb: str) -> None:
     """Raise ConfigError for runs of other tasks, which `verb` cannot serve."""
     task = task_of_run(find_run(run))
-    if not isinstance(task, TranslationTask):
+    if task.name != TranslationTask.name:
         raise ConfigError(f"{run} is a {task.name} run, and {verb} is for translation; use regard evaluate, or look")
 
 
@@ -116,4 +116,6 @@ def _load_rescorer(run: Path | str, device: str) -> Rescorer:
     teacher = load_translator(run, "rescoring", device=device)
     if not isinstance(teacher.model, TextSeq2Seq):
         raise ConfigError(f"{run} writes all tokens at once; only a model that writes token by token can rescore")
+    if teacher.model.copies:
+        raise ConfigError(f"{run} copies words of the source; only a model without model.copy can rescore")
     return Rescorer(teacher.model, teacher.tokenizers, teacher.options.length_penalty, teacher.options.tokens)

@@ -1,20 +1,28 @@
 """Metrics: what each is called, how it is computed, and which direction is better.
 
-BLEU and chrF are those of sacreBLEU, with their signatures.
+BLEU and chrF are those of sacreBLEU, with their signatures; ROUGE is that of rouge-score.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any, Generic, TypeVar
 
 from regard.config import EvaluateConfig
-from regard.errors import ConfigError, DataError
+from regard.errors import ConfigError, DataError, require
 from regard.registry import Registry
+from regard.text.bracket_scores import RESAMPLES, bracket_counts, f1_interval, percent
+from regard.text.trees import is_well_formed
+from regard.text.words import hidden_words, split_words
 
 Output = TypeVar("Output")
 TEXT, TAGS, LABELS, POSITIONS, ANY = "text", "tags", "labels", "positions", "any"
+TREES = "trees"  # linearized, as in `text.trees`
+MASKED = "masked text"  # text in which a model has replaced hidden words
+BITS = "bits"
+PROBABILITIES = "probabilities"  # of tasks that are scored by the loss, because there is no right output
 
 # Takes outputs, references, the inputs and the recipe's `[evaluate]` table. Returns the value and its signature: what one
 # needs to know to reproduce it.
@@ -32,7 +40,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Metric(Generic[Output]):
-    """A named metric. One without a function, the loss, is computed by validation itself and not from outputs."""
+    """A named metric. One without a function, such as the loss, is computed from the model and not from outputs."""
 
     name: str
     function: MetricFunction[Output] | None
@@ -41,10 +49,11 @@ class Metric(Generic[Output]):
     unit: str = ""
     decimals: int = 1
     compares: tuple[str, ...] = (TEXT,)  # kinds of outputs that it scores: TEXT, others that tasks name, or ANY
+    on_demand: bool = False  # computed only where a recipe names it in `evaluate.metrics`
 
     def scores(self, compares: str) -> bool:
         """Whether it scores outputs of this kind."""
-        return compares in self.compares or ANY in self.compares
+        return compares in self.compares or (ANY in self.compares and compares != PROBABILITIES)
 
     def score(
         self, outputs: Sequence[Output], references: Sequence[Output], inputs: Sequence[str], config: EvaluateConfig
@@ -63,19 +72,30 @@ def register_metric(metric: Metric[Any], *, replace: bool = False) -> None:
     METRICS.register(metric.name, metric, replace=replace)
 
 
-def metrics_of(compares: str = TEXT) -> list[Metric[Any]]:
-    """Return the metrics that can be computed from outputs of this kind."""
-    every = [METRICS.get(name, where="metric") for name in METRICS.names()]
-    return [metric for metric in every if metric.function is not None and metric.scores(compares)]
+def metrics_of(compares: str = TEXT, names: Sequence[str] | None = None) -> list[Metric[Any]]:
+    """Return the metrics that are computed from outputs of this kind: the named ones, or all that are not on demand."""
+    where = "metric" if names is None else "evaluate.metrics"
+    every = [METRICS.get(name, where=where) for name in (METRICS.names() if names is None else names)]
+    fit = [metric for metric in every if metric.function is not None and metric.scores(compares)]
+    if names is None:
+        return [metric for metric in fit if not metric.on_demand]
+    if len(fit) < len(every):
+        wrong = next(metric.name for metric in every if metric not in fit)
+        raise ConfigError(f"evaluate.metrics names {wrong!r}, which cannot be computed from {compares}; remove it")
+    return fit
 
 
-def deciding_metric(name: str, *, compares: str = TEXT) -> Metric[Any]:
+def deciding_metric(name: str, *, compares: str = TEXT, names: Sequence[str] | None = None) -> Metric[Any]:
     """Return the metric that a recipe names as `train.metric`. Raise ConfigError if validation does not compute it."""
     metric = METRICS.get(name, where="train.metric")
-    if metric.function is not None and not metric.scores(compares):
-        fit = ", ".join(one.name for one in metrics_of(compares))
+    computed = metrics_of(compares, names)
+    if metric.name != "loss" and not metric.scores(compares):
+        fit = ", ".join(one.name for one in computed)
         kinds = " and ".join(metric.compares)
-        raise ConfigError(f"train.metric is {name!r}, which compares {kinds}; for {compares} use loss, {fit}")
+        fit = ", ".join(["loss", *([fit] if fit else [])])
+        raise ConfigError(f"train.metric is {name!r}, which compares {kinds}; for {compares} use {fit}")
+    if metric.function is not None and metric not in computed:
+        raise ConfigError(f"train.metric is {name!r}, but evaluate.metrics does not name it; add it there")
     return metric
 
 
@@ -92,7 +112,7 @@ def score_all(
         raise DataError(f"the number of outputs ({len(outputs)}) and of references ({len(references)}) differs")
     if not references:
         raise DataError("there is nothing to score: the test set is empty")
-    return [metric.score(outputs, references, inputs, config) for metric in metrics_of(compares)]
+    return [metric.score(outputs, references, inputs, config) for metric in metrics_of(compares, config.metrics)]
 
 
 def describe_score(name: str, value: float) -> str:
@@ -127,6 +147,22 @@ def chrf(
     metric = CHRF(lowercase=config.lowercase)
     value = metric.corpus_score(list(outputs), [list(references)]).score
     return value, str(metric.get_signature())
+
+
+def rouge(kind: str) -> MetricFunction[str]:
+    """Return the function of a kind of ROUGE (Lin 2004), the mean F1 of all outputs: "rouge1", "rouge2" or "rougeL"."""
+
+    def compute(
+        outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+    ) -> tuple[float, str]:
+        scorer = require("rouge_score.rouge_scorer", extra="rouge").RougeScorer([kind], use_stemmer=True)
+        pairs = zip(references, outputs, strict=True)
+        total = sum(scorer.score(reference, output)[kind].fmeasure for reference, output in pairs)
+        return 100 * total / len(
+            references
+        ), f"mean F1, lower case, Porter stemmer, rouge-score {version('rouge-score')}"
+
+    return compute
 
 
 def exact_match(
@@ -199,14 +235,110 @@ def spans(labels: Sequence[str]) -> list[tuple[str, int, int]]:
     return found
 
 
+AS_EVALB = "as EVALB counts with COLLINS.prm, punctuation recognized by the word"
+
+
+def bracket_f1(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
+    """Return the harmonic mean of precision and recall over labelled brackets."""
+    f1, low, high = f1_interval(bracket_counts(outputs, references, inputs))
+    drawn = f"bootstrap over sentences, {RESAMPLES:,} resamples"
+    return f1, f"95 % interval {low:.1f} to {high:.1f} ({drawn}); {AS_EVALB}"
+
+
+def bracket_precision(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
+    """Return the percentage of the output's labelled brackets that the reference has."""
+    own, _, both = bracket_counts(outputs, references, inputs).sum(axis=0).tolist()
+    return percent(both, own), AS_EVALB
+
+
+def bracket_recall(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
+    """Return the percentage of the reference's labelled brackets that the output has."""
+    _, theirs, both = bracket_counts(outputs, references, inputs).sum(axis=0).tolist()
+    return percent(both, theirs), AS_EVALB
+
+
+def complete_match(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
+    """Return the percentage of outputs that have all brackets of their reference, and no others."""
+    counts = bracket_counts(outputs, references, inputs)
+    return percent(int((counts == counts[:, :1]).all(axis=1).sum()), len(counts)), AS_EVALB
+
+
+def well_formed(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
+    """Return the percentage of outputs that were trees over the words of their input before repair."""
+    written = [getattr(output, "as_written", output) for output in outputs]
+    right = sum(is_well_formed(line, len(text.split())) for line, text in zip(written, inputs, strict=True))
+    return percent(right, len(outputs)), "balanced brackets, one root, every word once, before repair"
+
+
+def masked_accuracy(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
+    """Return the percentage of hidden words that are predicted as they are in the reference."""
+    right = total = 0
+    for output, reference, given in zip(outputs, references, inputs, strict=True):
+        own, theirs = output.lower().split(), [word.lower() for word in split_words(reference)]
+        for place in hidden_words(split_words(given)):
+            total += 1
+            right += own[place : place + 1] == theirs[place : place + 1] != []
+    return 100 * right / max(total, 1), "hidden words, every seventh of a text without masks; case does not count"
+
+
 register_metric(Metric("loss", None, higher_is_better=False, label="dev loss", decimals=3))
+for name, label in (("perplexity", "perplexity"), ("word_perplexity", "perplexity per word")):
+    only = (PROBABILITIES,)
+    register_metric(Metric(name, None, higher_is_better=False, label=label, decimals=2, compares=only))
 register_metric(Metric("bleu", bleu, higher_is_better=True, label="BLEU"))
 register_metric(Metric("chrf", chrf, higher_is_better=True, label="chrF"))
 register_metric(Metric("exact", exact_match, higher_is_better=True, label="exact match", unit="%", compares=(ANY,)))
+for kind in ("rouge1", "rouge2", "rougeL"):
+    label = f"ROUGE-{kind[5:]}"
+    register_metric(Metric(kind, rouge(kind), higher_is_better=True, label=label, decimals=2, on_demand=True))
 register_metric(Metric("token_errors", token_error_rate, higher_is_better=False, label="token errors", unit="%"))
 EVERY_LABEL = (TAGS, LABELS, POSITIONS)
 register_metric(Metric("accuracy", accuracy, higher_is_better=True, label="accuracy", unit="%", compares=EVERY_LABEL))
+register_metric(
+    Metric(
+        "masked_accuracy", masked_accuracy, higher_is_better=True, label="masked accuracy", unit="%", compares=(MASKED,)
+    )
+)
 register_metric(Metric("span_f1", span_f1, higher_is_better=True, label="span F1", unit="%", compares=(TAGS,)))
+TREE_METRICS: dict[str, tuple[str, MetricFunction[str]]] = {
+    "bracket_f1": ("bracket F1", bracket_f1),
+    "bracket_precision": ("bracket precision", bracket_precision),
+    "bracket_recall": ("bracket recall", bracket_recall),
+    "complete_match": ("complete match", complete_match),
+    "well_formed": ("well-formed", well_formed),
+}
+for name, (label, function) in TREE_METRICS.items():
+    register_metric(Metric(name, function, higher_is_better=True, label=label, unit="%", compares=(TREES,)))
+
+
+def bit_errors(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
+    """Return the number of wrong bits per sequence. A bit that is missing, or one too many, is wrong."""
+    wrong = 0
+    for output, reference in zip(outputs, references, strict=True):
+        own, theirs = output.replace(" ", ""), reference.replace(" ", "")
+        wrong += sum(map(str.__ne__, own, theirs)) + abs(len(own) - len(theirs))
+    return wrong / len(references), "bits of a sequence compared place by place, mean over sequences"
+
+
+register_metric(
+    Metric(
+        "bit_errors", bit_errors, higher_is_better=False, label="wrong bits per sequence", decimals=2, compares=(BITS,)
+    )
+)
 
 
 BINS = 10

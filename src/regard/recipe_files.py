@@ -6,7 +6,7 @@ Precedence: defaults, then the base, then the file, then `train.steps=500` on th
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,7 @@ def load_recipe(name: str, overrides: Sequence[str] = (), *, warn: Callable[[str
 
     `warn` receives one sentence about each setting that is valid but probably not meant.
     """
+    refuse_no_list("overrides", overrides, example="train.steps=500")
     table = _merged_table(find_recipe(name))
     before = table.get("model")
     # `model.kind` first: another kind empties the table that the other overrides fill.
@@ -61,6 +62,18 @@ def load_recipe(name: str, overrides: Sequence[str] = (), *, warn: Callable[[str
     return recipe
 
 
+def refuse_no_list(name: str, given: Any, *, example: str) -> None:
+    """Raise ConfigError if settings are given as a text or as a dict, and not as a list of texts."""
+    if isinstance(given, str):
+        raise ConfigError(f"{name} is the text {given!r}; put it into a list: {name}=[{given!r}]")
+    if isinstance(given, Mapping):
+        entries = [f"{key}={value}" for key, value in given.items()] if "=" in example else list(given)
+        raise ConfigError(f"{name} is a dict; give a list of texts: {name}={entries!r}")
+    for one in given:
+        if not isinstance(one, str):
+            raise ConfigError(f"{name} has {one!r}, which is not a text; write, for example, {example!r}")
+
+
 def _refuse_bare_file_names(data: Any) -> None:
     """Raise ConfigError for a file name where a table that says what the file is belongs, and show the form that fits."""
     if not isinstance(data, dict):
@@ -71,7 +84,9 @@ def _refuse_bare_file_names(data: Any) -> None:
                 f"data.{name} is {data[name]!r}; say what the file is: {name} = {{ pairs = {data[name]!r} }}, "
                 "or name two files, source and target"
             )
-    if isinstance(test := data.get("test"), str) or (isinstance(test, dict) and {"pairs", "source"} & test.keys()):
+    if isinstance(test := data.get("test"), str) or (
+        isinstance(test, dict) and {"pairs", "source", "text"} & test.keys()
+    ):
         raise ConfigError('data.test holds test sets by name; write, for example, test.mine = { pairs = "test.tsv" }')
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,7 +29,19 @@ def from_table(cls: type[S], values: Mapping[str, Any], *, where: str) -> S:
         if what.startswith("Invalid enum value"):
             value = what.removeprefix("Invalid enum value ").strip("'")
             raise ConfigError(f"{place} is {value!r}; {did_you_mean(value, _choices(cls, path.split('.')))}") from error
-        raise ConfigError(f"{place or 'the recipe'}: {what[:1].lower()}{what[1:]}".replace("`", "'")) from error
+        what = f"{what[:1].lower()}{what[1:]}".replace("`", "'")
+        shown = f" is {_value_at(values, path)!r}" if place and what.startswith("expected") else ""
+        raise ConfigError(f"{place or 'the recipe'}{shown}: {what}") from error
+
+
+def _value_at(values: Any, path: str) -> Any:
+    """Return the value at a path of msgspec, such as `train.betas[0]`; what the last known part of the path leads to."""
+    for part in re.findall(r"[^.\[\]]+", path):
+        if isinstance(values, Mapping) and part in values:
+            values = values[part]
+        elif isinstance(values, list | tuple) and part.isdigit():
+            values = values[int(part)]
+    return values
 
 
 def _choices(kind: Any, path: list[str]) -> list[str]:

@@ -38,7 +38,7 @@ MISTAKES = {
         "train has no field 'warmup'; did you mean 'warmup_steps'?",
     ),
     "a misspelt table": (["my.toml", "trian.steps=5"], None, "did you mean 'train'?"),
-    "a wrong type": (["my.toml", "train.steps=many"], None, "train.steps: expected 'int', got 'str'"),
+    "a wrong type": (["my.toml", "train.steps=many"], None, "train.steps is 'many': expected 'int', got 'str'"),
     "an unknown recipe": (["multi30k-en-da"], None, "did you mean 'multi30k-en-de'?"),
     "a missing recipe file": (["none.toml"], None, "no recipe file 'none.toml'"),
     "a file one line short": (["my.toml"], ("train.de", b"b a\n"), "has 2 lines but"),

@@ -14,7 +14,8 @@ from regard.data.batch import ADDED, collate_pairs
 from regard.data.batch_sampler import Position
 from regard.data.columns import Column, pair_columns
 from regard.data.fertilities import Aligner
-from regard.data.packing import PackedLoader, unpack
+from regard.data.packed_rows import unpack
+from regard.data.packing import PackedLoader
 from regard.data.ragged import Layout
 from regard.kernels import Drop, Ranges
 from regard.models import build_model
@@ -288,10 +289,7 @@ def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_
     sides = pair_columns(*stores)
     if name == "fertilities":
         sides = Aligner.learn(sides, max_length=50).add_to(sides)
-    extras = ("fertilities",) if name == "fertilities" else ()
-    loader = PackedLoader(
-        lambda epoch: sides, collate_pairs, added=ADDED, budget=128, max_length=50, seed=1, extras=extras
-    )
+    loader = PackedLoader(lambda epoch: sides, collate_pairs, added=ADDED, budget=128, max_length=50, seed=1)
     batch, _ = next(loader.batches(Position()))
     packed, plain = (
         unpack(batch.row.to(DEVICE), batch.shape, batch.num_tokens),

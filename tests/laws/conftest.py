@@ -1,14 +1,23 @@
 """Small models of every family and variant, for laws that must hold for all. A new family is tested by being listed."""
 
+import numpy as np
 import pytest
 import torch
 
-from regard.data.batch import Batch, make_batch, shift_right
+from regard.data.batch import SENTENCES, Batch, make_batch, shift_right
 from regard.data.ragged import Layout, Ragged
 from regard.models import MODELS, build_model
 from regard.models.base import Model, NonAutoregressive, Seq2Seq
+from regard.models.binary import BinaryModel
+from regard.models.captioner import Captioner
+from regard.models.decoder import Decoder
+from regard.models.han import Han
+from regard.models.masked_lm import MaskedLm
 from regard.models.pointer import END, PointingModel
+from regard.models.story_model import StoryModel
 from regard.models.tagger import Classifier, Tagger
+from regard.tasks.questions import EncodedStory, QuestionAnsweringTask, story_columns
+from regard.text.tokenizer import BOS, EOS
 
 SMALL = {
     "transformer": {"width": 16, "num_layers": 2, "num_heads": 2, "hidden": 24, "dropout": 0.1},
@@ -16,8 +25,16 @@ SMALL = {
     "convs2s": {"width": 16, "encoder": [[16, 3], [24, 3]], "decoder": [[16, 3], [24, 2]], "dropout": 0.1},
     "bytenet": {"width": 16, "dilations": [1, 2], "sets": 2, "dropout": 0.1},
     "pointer-lstm": {"width": 16, "hidden": 24, "dropout": 0.1},
+    "han": {"width": 16, "hidden": 12, "attention": 8, "dropout": 0.1},
 }
-SMALL |= dict.fromkeys(("nat", "cmlm", "ctc", "tagger", "classifier", "pointer"), SMALL["transformer"])
+SMALL |= dict.fromkeys(("nat", "cmlm", "ctc", "tagger", "classifier", "pointer", "masked-lm"), SMALL["transformer"])
+SMALL |= dict.fromkeys(("reader", "binary-transformer", "decoder"), SMALL["transformer"])
+SMALL |= {
+    "captioner": {**SMALL["transformer"], "patch": 2},
+    "entnet": {"width": 16, "slots": 3, "init_std": 0.3, "max_words": 3},
+    "ntm": {"width": 16, "locations": 6, "location_width": 4},
+    "binary-lstm": {"width": 16, "num_layers": 2, "dropout": 0.1},
+}
 VARIANTS = {
     "transformer": {
         "paper": {},
@@ -35,6 +52,7 @@ VARIANTS = {
         "shallow decoder": {"decoder_layers": 1},
         "explicit": {"attention": "explicit"},
         "tensor2tensor": {"attention_dropout": 0.1, "activation_dropout": 0.1, "norm_order": "pre"},
+        "copy": {"copy": True},
     },
     "rnn": {
         "additive": {},
@@ -51,6 +69,7 @@ VARIANTS = {
         "one layer tied": {"num_layers": 1, "tie": "all"},
         "wide encoder": {"encoder_hidden": 32},
         "one direction": {"bidirectional": False, "attention": "general", "encoder_hidden": 14},
+        "copy": {"copy": True, "cell": "lstm", "encoder_hidden": 32},
     },
     "convs2s": {"plain": {}, "tied": {"tie": "all"}},
     "bytenet": {
@@ -62,15 +81,42 @@ VARIANTS = {
     "nat": {"paper": {}, "few fertilities": {"fertilities": 3, "tie": "target"}},
     "cmlm": {"paper": {}, "pre-norm": {"norm_order": "pre"}, "learned untied": {"positions": "learned", "tie": "none"}},
     "ctc": {"paper": {}, "two places": {"places": 2, "tie": "target"}},
-    "tagger": {"plain": {}, "pre-norm rotary": {"norm_order": "pre", "positions": "rotary"}},
+    "tagger": {
+        "plain": {},
+        "pre-norm rotary": {"norm_order": "pre", "positions": "rotary"},
+        "crf": {"crf": True},
+        "spelled conv": {"characters": 3, "character_width": 4, "word_dropout": 0.3, "feed_forward": "conv"},
+    },
+    "masked-lm": {"plain": {}, "spelled": {"characters": 3, "character_width": 4, "norm_order": "pre"}},
     "classifier": {"plain": {}},
+    "han": {"plain": {}},
     "pointer": {
         "plain": {},
         "pre-norm": {"norm_order": "pre"},
         "rotary": {"positions": "rotary"},
         "window": {"window": 1, "decoder_layers": 1},
     },
+    "entnet": {"paper": {}, "one slot": {"slots": 1, "max_words": 1}},
+    "reader": {"plain": {}, "pre-norm rotary": {"norm_order": "pre", "positions": "rotary"}},
+    "captioner": {
+        "plain": {},
+        "pre-norm untied": {"norm_order": "pre", "tie": "none"},
+        "rotary": {"positions": "rotary", "decoder_layers": 1},
+    },
     "pointer-lstm": {"plain": {}, "two layers": {"num_layers": 2}},
+    "ntm": {
+        "feed-forward": {},
+        "lstm": {"controller": "lstm"},
+        "learned heads": {"memory": "learned", "start": "learned", "read_heads": 2, "write_heads": 2},
+    },
+    "binary-lstm": {"plain": {}},
+    "binary-transformer": {"plain": {}, "rotary": {"positions": "rotary"}},
+    "decoder": {
+        "plain": {},
+        "pre-norm rotary": {"norm_order": "pre", "positions": "rotary"},
+        "learned swiglu": {"positions": "learned", "feed_forward": "swiglu"},
+        "window": {"window": 1},
+    },
 }
 assert VARIANTS.keys() == set(MODELS.names()), "a new family needs its variants here"
 ALL = {
@@ -100,14 +146,33 @@ SIZES = {
     "tagging": {"source_size": VOCABULARY, "num_labels": LABELS},
     "classification": {"source_size": VOCABULARY, "num_labels": LABELS},
     "pointing": {"source_size": VOCABULARY},
+    "question-answering": {"source_size": VOCABULARY, "num_labels": LABELS},
+    "captioning": {"picture_height": 8, "picture_width": 6, "target_size": VOCABULARY},
+    "masked-lm": {"source_size": VOCABULARY},
+    "binary-sequences": {"input_width": 4, "output_width": 3},
+    "language-modelling": {"source_size": VOCABULARY},
 }
+CHARACTERS = 7
+
+
+class CaptionerOfIds(Captioner):
+    """A captioner whose sources are ids, as those of the laws are: each stands for a patch."""
+
+    def encode(self, source):
+        width = self.patches.weight.size(1)
+        patches = torch.rand(VOCABULARY, width, generator=torch.Generator().manual_seed(4))
+        return super().encode(Ragged(patches[source.values], source.layout))
 
 
 def build(table):
     """A small model with random weights, in training mode."""
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        return build_model(table, **SIZES[MODELS.get(table["kind"], where="kind").task])
+        more = {"num_characters": CHARACTERS} if table.get("characters") else {}
+        model = build_model(table, **SIZES[MODELS.get(table["kind"], where="kind").task], **more)
+    if isinstance(model, Captioner):
+        model.__class__ = CaptionerOfIds
+    return model
 
 
 def small(table):
@@ -120,20 +185,57 @@ def fitting(model, ids, length):
     return [1 + one % length for one in ids] if isinstance(model, PointingModel) else list(ids)
 
 
+def extras_for(model, source):
+    """Characters of the words, if the model reads them: the same ones for the same word."""
+    if "characters" not in model.extras:
+        return {}
+    spelled = torch.stack([source.values % CHARACTERS, source.values % 3, source.values % 2], dim=1)
+    return {"characters": Ragged(spelled, source.layout)}
+
+
 def batch_for(model, sources, targets):
     """Return a batch of the model's task, made of pairs of sequences of ids."""
-    if isinstance(model, Tagger | Classifier):
+    if isinstance(model, Tagger | Classifier | MaskedLm):
         source = Ragged.from_lists(sources)
-        if isinstance(model, Tagger):
+        if isinstance(model, Tagger | MaskedLm):
             labels = Ragged(source.values % LABELS, source.layout)
         else:
             labels = Ragged(torch.tensor([sum(ids) % LABELS for ids in targets]), Layout([1] * len(targets)))
-        return Batch(source, None, labels, labels.layout.total)
+        return Batch(source, None, labels, labels.layout.total, extras_for(model, source))
+    if isinstance(model, Han):
+        return documents([[ids[:2], ids[2:]] if ids[2:] else [ids] for ids in sources], targets)
+    if isinstance(model, BinaryModel):
+        source = Ragged.from_lists(sources)
+        return Batch(source, None, Ragged(source.values % 2, source.layout), source.layout.total)
     if isinstance(model, PointingModel):
         outputs = [[*fitting(model, t, len(s)), END] for s, t in zip(sources, targets, strict=True)]
         labels = Ragged.from_lists(outputs)
         return Batch(Ragged.from_lists(sources), shift_right(labels, END), labels, labels.layout.total)
+    if isinstance(model, StoryModel):
+        # Sentences of two words; the last one is the question.
+        stories = [[ids[at : at + 2] for at in range(0, len(ids), 2)] for ids in sources]
+        return story_batch(stories, [sum(ids) % LABELS for ids in targets])
+    if isinstance(model, Decoder):
+        labels = Ragged.from_lists([[*ids, EOS] for ids in targets])
+        read = shift_right(labels, BOS)
+        return Batch(read, read, labels, labels.layout.total)
     return make_batch(sources, targets)
+
+
+def story_batch(stories, answers=None):
+    """Return a batch of stories, given as the ids of sentences of which the last is the question."""
+    columns = story_columns(
+        [EncodedStory([], ids) for ids in stories], [[one] for one in answers or [0] * len(stories)]
+    )
+    return QuestionAnsweringTask.collate(None, columns, np.arange(len(stories)))
+
+
+def documents(sentences, targets):
+    """Return a batch of documents, given as lists of sentences."""
+    source = Ragged.from_lists([ids for document in sentences for ids in document])
+    labels = Ragged(torch.tensor([sum(ids) % LABELS for ids in targets]), Layout([1] * len(targets)))
+    lengths = Ragged.from_lists([[len(ids) for ids in document] for document in sentences])
+    return Batch(source, None, labels, len(targets), {SENTENCES: lengths})
 
 
 @pytest.fixture(params=tables_of(Model))

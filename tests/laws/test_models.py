@@ -119,7 +119,8 @@ def test_two_threads_compute_the_gradient_that_one_computes_with_dropout_too(any
     monkeypatch.setattr("regard.data.batch.WORTH_HALVING", 2)
     model, config = any_model.train(), TrainConfig(clip_norm=0.0)
     batch = batch_for(model, [[5, 6, 7, 8], [9], [3, 4, 5, 3]], [[4, 9, 3, 3], [7, 7, 8], [5, 6]])
-    extras = {name: Ragged(torch.ones_like(batch.source.values), batch.source.layout) for name in model.extras}
+    ones = {name: Ragged(torch.ones_like(batch.source.values), batch.source.layout) for name in model.extras}
+    extras = batch.extras or ones
     taken = [replace(batch, extras=extras)] * batches
     found = []
     for count in (1, 2, 2):

@@ -4,10 +4,14 @@ import pytest
 import torch
 
 from regard.config import SearchOptions
-from regard.data.ragged import Ragged
+from regard.data.ragged import Layout, Ragged
 from regard.decoding.search import search_all
+from regard.models.binary import BinaryModel
+from regard.models.han import Han
+from regard.models.masked_lm import MaskedLm
+from regard.models.story_model import StoryModel
 from regard.models.tagger import Labeller
-from tests.laws.conftest import SOURCES, batch_for, build, small
+from tests.laws.conftest import SOURCES, batch_for, build, extras_for, small
 
 OPTIONS = SearchOptions(beam=3, max_extra=4, iterations=2)
 
@@ -18,9 +22,22 @@ def small_batch(model):
 
 def outputs(model):
     """What the model predicts: labels, or what search finds."""
+    source = Ragged.from_lists(SOURCES)
     if isinstance(model, Labeller):
         with torch.inference_mode():
-            return model.scores(Ragged.from_lists(SOURCES)).values.argmax(dim=-1).tolist()
+            return model.best(model.scores(source, extras_for(model, source))).tolist()
+    if isinstance(model, MaskedLm):
+        with torch.inference_mode():
+            return model.scores(source, torch.tensor([1, 6]), extras_for(model, source)).argmax(dim=-1).tolist()
+    if isinstance(model, StoryModel):
+        with torch.inference_mode():
+            return model.answers(small_batch(model)).argmax(dim=-1).tolist()
+    if isinstance(model, Han):
+        with torch.inference_mode():
+            return model.scores(source, Layout([1, 2])).argmax(dim=-1).tolist()
+    if isinstance(model, BinaryModel):
+        with torch.inference_mode():
+            return (model.logits(source).values > 0).tolist()
     [(_, best), *more] = search_all(model, [Ragged.from_lists(SOURCES)], options=OPTIONS)
     return dict(best) | {sentence: found for _, some in more for sentence, found in some}
 

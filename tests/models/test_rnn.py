@@ -67,7 +67,7 @@ def test_a_static_batch_gives_the_loss_and_the_gradients_of_a_ragged_one(table, 
         lambda epoch: sides, collate_pairs, added=ADDED, budget=128, max_length=20, seed=1, similar_lengths=True
     )
     packed, _ = next(loader.batches(Position()))
-    assert packed.num_tokens < packed.shape.target_tokens and packed.shape.sentences > 9
+    assert packed.num_tokens < packed.shape.tokens("target") and packed.shape.examples > 9
     torch.manual_seed(0)
     table = {"kind": "rnn", "width": 12, "hidden": 16, "cell": cell, "dropout": 0.0, **table}
     model = build_model(table, source_size=50, target_size=50)

@@ -15,18 +15,47 @@ from regard.run.folder import RunFolder
 from regard.text.generators import generate
 
 RECIPES = {"translation": "copy", "tagging": "runs", "classification": "majority", "pointing": "sort-numbers"}
+RECIPES["question-answering"] = "rooms"
+RECIPES |= {"parsing": "expressions", "captioning": "shapes", "documents": "documents", "masked-lm": "repeats"}
+RECIPES |= {"binary-sequences": "ntm-copy-small", "language-modelling": "counting"}
+CORPORA = {**RECIPES, "documents": "reviews", "binary-sequences": "ntm-copy"}
+CORPUS_OPTIONS = {"binary-sequences": {"width": 3}}
+TASKS = {**{task: task for task in RECIPES}, "documents": "classification"}  # documents are classified
+NOT_SEARCHED = {
+    "tagging",
+    "classification",
+    "question-answering",
+    "masked-lm",
+    "binary-sequences",
+    "language-modelling",
+}
 SPLITS = {"train": 120, "valid": 10, "test": 10}
+LAYERS = ["model.width=16", "model.num_layers=1", "model.num_heads=2", "model.hidden=32", "model.dropout=0.1"]
+MODEL = {"question-answering": ["model.width=16", "model.slots=3"]}  # other options than those of layers
 TINY = [
-    *("model.width=16", "model.num_layers=1", "model.num_heads=2", "model.hidden=32", "model.dropout=0.1"),
     *("train.steps=4", "train.tokens=64", "train.checkpoint_every=2", "train.validate_every=2", "train.log_every=1"),
     *("train.threads=1", "train.device=cpu", "decode.length_penalty=0.3"),
 ]
+MODEL["documents"] = ["model.width=16", "model.hidden=12", "model.attention=8"]
+MODEL["binary-sequences"] = ["model.width=16", "model.locations=8", "model.location_width=4"]
 INPUTS = {
     "translation": ["a b c", "", "d"],
     "tagging": ["a b c", "", "d"],
     "classification": ["a b c", "", "d"],
     "pointing": ["0.50 0.25 0.75", "", "0.5"],
+    "question-answering": [
+        "Mary went to the office. | John moved to the garden. | Where is Mary?",
+        "",
+        "Where is John?",
+    ],
+    "parsing": ["a + b", "", "d"],
+    "documents": ["we found the soup awful | my aunt paid for the tea", "", "a"],
+    "masked-lm": ["a b [MASK]", "", "d"],
+    "binary-sequences": ["0101 0010 1000 . .", "", "0111 1000 ."],
+    "language-modelling": ["1 2 3", "", "4"],
 }
+TINY_PICTURES = [pair.source for pair in generate("shapes/seen", {"count": 2})]
+INPUTS["captioning"] = [TINY_PICTURES[0], "", TINY_PICTURES[1]]
 
 
 def call(*arguments):
@@ -38,7 +67,15 @@ def call(*arguments):
 
 def arguments_of(task, folder):
     data = [f'data.{split}={{pairs="{split}.tsv"}}' for split in ("train", "valid")]
-    return [RECIPES[task], *data, 'data.test={small={pairs="test.tsv"}}', *TINY, "--data", folder]
+    return [
+        RECIPES[task],
+        *data,
+        'data.test={small={pairs="test.tsv"}}',
+        *MODEL.get(task, LAYERS),
+        *TINY,
+        "--data",
+        folder,
+    ]
 
 
 class Trained:
@@ -47,7 +84,7 @@ class Trained:
     def __init__(self, task, folder):
         self.task, self.folder, self.run = task, folder, folder / "run"
         for split, count in SPLITS.items():
-            pairs = list(generate(f"{RECIPES[task]}/valid", {}))[:count]
+            pairs = list(generate(f"{CORPORA[task]}/valid", CORPUS_OPTIONS.get(task, {})))[:count]
             (folder / f"{split}.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
         call("train", *arguments_of(task, folder), "--out", self.run)
 
@@ -79,9 +116,16 @@ def test_evaluate_scores_the_test_set_with_the_metrics_of_the_task(trained):
         "tagging": {"accuracy", "span_f1", "exact"},
         "classification": {"accuracy", "exact"},
         "pointing": {"accuracy", "exact"},
+        "question-answering": {"accuracy", "exact"},
+        "parsing": {"bracket_f1", "bracket_precision", "bracket_recall", "complete_match", "well_formed", "exact"},
+        "captioning": {"bleu", "chrf", "exact", "token_errors"},
+        "documents": {"accuracy", "exact"},
+        "masked-lm": {"masked_accuracy", "exact"},
+        "binary-sequences": {"bit_errors", "exact"},
+        "language-modelling": {"perplexity", "word_perplexity"},
     }
     assert names == own[trained.task]
-    assert bool(result["search"]) == (trained.task in ("translation", "pointing"))
+    assert bool(result["search"]) == (TASKS[trained.task] not in NOT_SEARCHED)
 
 
 def test_report_shows_the_run(trained):
@@ -89,7 +133,9 @@ def test_report_shows_the_run(trained):
     page = (trained.run / "report.html").read_text()
     # Names of the metrics that validation logged.
     expected = {"translation": "bleu", "tagging": "span_f1", "classification": "accuracy", "pointing": "accuracy"}
-    assert RECIPES[trained.task] in page and expected[trained.task] in page
+    expected |= {"parsing": "bracket_f1", "captioning": "bleu", "masked-lm": "masked_accuracy"}
+    expected |= {"binary-sequences": "bit_errors", "language-modelling": "word_perplexity"}
+    assert RECIPES[trained.task] in page and expected.get(trained.task, "accuracy") in page
 
 
 def test_the_card_has_the_scores(trained):
@@ -117,7 +163,7 @@ def test_load_predicts_one_line_per_input_and_nothing_for_an_empty_one(trained):
     words = [len(output.split()) for output in outputs]
     if trained.task == "tagging":
         assert words == [3, 0, 1]
-    if trained.task == "classification":
+    if TASKS[trained.task] in ("classification", "question-answering"):
         assert words == [1, 0, 1]
     if trained.task == "pointing":
         assert {int(position) for position in outputs[0].split()} <= {0, 1, 2}
@@ -159,7 +205,9 @@ def test_verbs_for_translation_refuse_other_tasks_in_one_sentence(trained, verb,
     result = CliRunner().invoke(app, arguments)
     assert isinstance(result.exception, ConfigError), result.output
     message = str(result.exception)
-    assert f"{trained.run} is a {trained.task} run" in message and "translation" in message and "\n" not in message
+    assert (
+        f"{trained.run} is a {TASKS[trained.task]} run" in message and "translation" in message and "\n" not in message
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -184,7 +232,7 @@ def test_a_metric_of_another_task_is_refused_with_those_that_fit(tmp_path):
 
 
 def test_search_options_that_evaluate_does_not_give_are_those_of_the_recipe(trained):
-    if trained.task in ("tagging", "classification"):
+    if TASKS[trained.task] in NOT_SEARCHED:
         pytest.skip("nothing is searched")
     (result,) = regard.evaluate(trained.run, options=regard.SearchOptions(beam=2), data=trained.folder, device="cpu")
     assert result.search == "beam 2, length penalty 0.3"
@@ -234,7 +282,9 @@ def test_a_checkpoint_that_the_run_does_not_have_is_refused_with_those_it_has(tr
 
 
 def test_an_input_that_is_cut_is_a_python_warning_unless_a_function_takes_it(trained):
-    text = "0.5 " * 1100 if trained.task == "pointing" else "a " * 1100
+    if trained.task == "captioning":
+        pytest.skip("a picture of another size is refused")
+    text = {"pointing": "0.5 ", "binary-sequences": "0101 "}.get(trained.task, "a ") * 1100
     with pytest.warns(regard.RegardWarning, match="line 2 has .* only the first"):
         regard.load(trained.run, device="cpu").predict(["", text])
     taken = []

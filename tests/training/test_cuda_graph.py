@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from regard.config import TrainConfig
-from regard.data.batch import FERTILITIES
 from regard.data.batch_sampler import Position
 from regard.data.fertilities import Aligner
 from regard.models import build_model
 from regard.training.cuda_graph import CudaGraphStep
 from regard.training.data_parallel import DistributedModel
 from regard.training.step import make_optimizer, read
+from tests.data import test_batch_structure
 from tests.data.test_packing import loader_of, sides_of
 
 pytestmark = pytest.mark.gpu
@@ -29,14 +29,29 @@ TABLES = {
     "rnn local": {"kind": "rnn", "preset": "tiny", "attention": "concat", "window": 4, "cell": "gru", "dropout": 0.1},
     "rnn none": {"kind": "rnn", "preset": "tiny", "attention": "none", "bidirectional": False, "dropout": 0.1},
 }
+LABELLED = {"width": 64, "num_layers": 2, "num_heads": 4, "hidden": 128, "dropout": 0.1}
+TABLES |= {kind: {"kind": kind, **LABELLED} for kind in ("tagger", "classifier", "pointer")}
+# The examples of tasks that are not translation, and the sizes of their models.
+TASKS = {
+    "tagger": ("tags", {"source_size": 9, "num_labels": 9}),
+    "classifier": ("classes", {"source_size": 9, "num_labels": 9}),
+    "pointer": ("points", {"input_width": 2}),
+}
 SIMILAR_LENGTHS = [kind for kind in TABLES if kind.startswith("rnn")]
 
 
 def loader_for(kind, num_pairs, budget):
-    sides, extras = sides_of(num_pairs), ()
+    if kind in TASKS:
+        return test_batch_structure.loader_for(TASKS[kind][0], budget=budget, count=num_pairs)[1]
+    sides = sides_of(num_pairs)
     if kind == "nat":
-        sides, extras = Aligner.learn(sides).add_to(sides), (FERTILITIES,)
-    return loader_of(sides, budget=budget, similar_lengths=kind in SIMILAR_LENGTHS, extras=extras)
+        sides = Aligner.learn(sides).add_to(sides)
+    return loader_of(sides, budget=budget, similar_lengths=kind in SIMILAR_LENGTHS)
+
+
+def build(kind, **options):
+    _, sizes = TASKS.get(kind, ("", {"source_size": 1000, "target_size": 1000}))
+    return build_model({**TABLES[kind], **options}, **sizes)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
@@ -51,7 +66,7 @@ def test_captured_steps_equal_uncaptured_steps(kind, optimizer, accumulate):
     curves, weights = [], []
     for graph in (True, False):
         torch.manual_seed(0)
-        model = build_model(TABLES[kind], source_size=1000, target_size=1000).cuda().train()
+        model = build(kind).cuda().train()
         config = TrainConfig(graph=graph, optimizer=optimizer, accumulate=accumulate, clip_norm=1.0, seed=3)
         notes = []
         step = CudaGraphStep(
@@ -71,26 +86,28 @@ def test_captured_steps_equal_uncaptured_steps(kind, optimizer, accumulate):
         assert ("captured as one CUDA graph" in "".join(notes)) == graph
     assert curves[0] == pytest.approx(curves[1], rel=1e-4)
     assert ((weights[0] - weights[1]).norm() / weights[1].norm()).item() < 1e-3
-    assert curves[0][-1] < curves[0][0]
+    if kind not in ("classifier", "pointer"):  # whose labels are random
+        assert curves[0][-1] < curves[0][0]
 
 
 @pytest.mark.parametrize("kind", TABLES)
 def test_dummy_tokens_change_neither_loss_nor_gradients(kind):
     """The same sentences, followed by other dummy tokens, have the same loss and gradients, and no NaN."""
-    from regard.data.packing import unpack
+    from regard.data.packed_rows import unpack
 
     loader = loader_for(kind, 40, budget=8192)  # one batch, mostly dummies
     batch, _ = next(loader.batches(Position()))
     row = batch.row.cuda()
-    model = build_model({**TABLES[kind], "dropout": 0.0}, source_size=1000, target_size=1000).cuda()
+    model = build(kind, dropout=0.0).cuda()
     # cuDNN computes gradients only in training mode, in which mask-predict is random.
     model.train(kind in SIMILAR_LENGTHS)
     results = []
     for dummy in (2, 7):
         other = row.clone()
         packed = unpack(other, batch.shape, batch.num_tokens)
-        packed.target.values[batch.num_tokens :] = dummy
-        packed.source.values[int(packed.source.layout.offsets[40]) :] = dummy  # after the 40 sentences
+        for field in (packed.source, packed.target):
+            if field is not None:
+                field.values[int(field.layout.offsets[40]) :] = dummy  # after the 40 examples
         model.zero_grad()
         with torch.autocast("cuda", torch.bfloat16):
             loss = model(packed, smoothing=0.1)

@@ -35,3 +35,27 @@ def test_the_thread_ends_when_the_reader_stops():
     (thread,) = [one for one in threading.enumerate() if one.name == "prefetch"]
     batches.close()
     assert not thread.is_alive()
+
+
+def test_the_next_epoch_is_drawn_while_the_current_one_is_used():
+    drawn = []
+    ready = threading.Event()
+
+    def fresh(epoch):
+        drawn.append((epoch, threading.current_thread().name.split("_")[0]))
+        if epoch == 1:
+            ready.set()
+        return sides_of(2_000, seed=epoch)
+
+    loader = loader_of(sides_of(2_000))
+    loader.dataset_of = fresh
+    batches = prefetch(loader, Position(), World())
+    _, position = next(batches)
+    assert position.epoch == 0 and ready.wait(timeout=30)
+    ours = list(islice(batches, 19))
+    assert ours[-1][1].epoch >= 1
+    batches.close()
+    assert drawn[:2] == [(0, "epochs"), (1, "epochs")]
+    theirs = list(islice(loader.batches(Position()), 1, 20))
+    for (batch, _), (other, _) in zip(ours, theirs, strict=True):
+        assert torch.equal(batch.row, other.row)

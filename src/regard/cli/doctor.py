@@ -30,10 +30,13 @@ class Extra:
 # By their names in pyproject.toml.
 EXTRAS = {
     "serve": Extra(("fastapi", "uvicorn", "httptools"), "regard serve"),
+    "rouge": Extra(("rouge_score",), "ROUGE, where evaluate.metrics of a recipe names it"),
     "plots": Extra(("matplotlib",), "pictures (regard look --png and --svg, regard bench table1 --out)"),
+    "images": Extra(("pillow",), "pictures of others as inputs (captioning)"),
     "track": Extra(("tensorboard",), "TensorBoard curves (train.tensorboard=true)"),
     "ray": Extra(("ray", "pyarrow"), "regard translate --ray"),
 }
+MODULES = {"pillow": "PIL"}  # packages that are imported under another name
 
 
 @dataclass(frozen=True)
@@ -171,7 +174,9 @@ def _disk() -> Finding:
 def _extras() -> list[Finding]:
     found = []
     for name, extra in EXTRAS.items():
-        missing = [package for package in extra.packages if importlib.util.find_spec(package) is None]
+        missing = [
+            package for package in extra.packages if importlib.util.find_spec(MODULES.get(package, package)) is None
+        ]
         if missing:
             advice = f"needed for {extra.feature}: {install_command(name)}"
             found.append(Finding(f"extra {name}", f"not installed: {', '.join(missing)}", True, advice))

@@ -73,5 +73,6 @@ def evaluate(
     for result in results:
         details = ", ".join(filter(None, [counted(result.num_pairs, "example"), result.search]))
         print(f"{printable(result.name)} ({details})")
+        width = max(8, *(len(score.name) for score in result.scores))
         for score in result.scores:
-            print(f"  {score.name:8} {score.value:7.2f}   {score.signature}")
+            print(f"  {score.name:{width}} {score.value:7.2f}   {score.signature}")

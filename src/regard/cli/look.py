@@ -35,6 +35,11 @@ def look(
     ] = False,
     beam: Annotated[int | None, typer.Option(help="Beam size; 1 is greedy. Default: that of the recipe.")] = None,
     alternatives: Annotated[int, typer.Option(help="Alternative tokens per position.", min=0, max=20)] = 3,
+    temperature: Annotated[
+        float | None, typer.Option(help="A language model draws its output; 1 is its own distribution.", min=0)
+    ] = None,
+    top_k: Annotated[int | None, typer.Option(help="A language model draws from this many tokens.", min=1)] = None,
+    seed: Annotated[int, typer.Option(help="Of the random output of a language model.", min=0)] = 1,
     positions: Annotated[bool, typer.Option("--positions", help="Draw the position encodings of the paper.")] = False,
     schedule: Annotated[bool, typer.Option("--schedule", help="Draw the learning rate of the paper.")] = False,
     mask: Annotated[bool, typer.Option("--mask", help="Draw attention masks.")] = False,
@@ -72,11 +77,15 @@ def look(
             "--attention, --layer, --head, --word and --heatmap need --svg or --png; the HTML page contains everything"
         )
     from regard import api
+    from regard.decoding.sampling import SampleOptions
     from regard.explain.figures import FigureOptions, draw
     from regard.explain.report import as_page
 
     shown = alternatives if ending == "html" else 0
-    trace = api.look(run, sentence, beam=beam, alternatives=shown, device=device)
+    sample = None
+    if temperature is not None or top_k is not None:
+        sample = SampleOptions(temperature=1.0 if temperature is None else temperature, top_k=top_k, seed=seed)
+    trace = api.look(run, sentence, beam=beam, alternatives=shown, device=device, sample=sample)
     path = out or Path(f"look.{ending}")
     if ending == "html":
         path.write_text(as_page(trace), encoding="utf-8")

@@ -19,6 +19,8 @@ from regard.text.tokenizer import BOS, EOS
 WORTH_HALVING = 512  # labels; with as many, threads gain 2 to 5 % (LOG.md, "On a Neoverse N1")
 NO_LABEL = -1  # of tokens that the loss leaves out
 FERTILITIES = "fertilities"
+# Lengths of the sentences of each document. The source of such a batch has one sequence per sentence, in the same order.
+SENTENCES = "sentences"
 ADDED = (1, 1)  # EOS, in either column
 
 
@@ -40,7 +42,8 @@ class Batch:
         """Return two batches of about equally many tokens, or this one if halving does not pay. For CPU batches."""
         written = self.labels if self.target is None else self.target
         source, target = self.source.layout.lengths, written.layout.lengths
-        if self.num_tokens < WORTH_HALVING or len(target) < 2:
+        if self.num_tokens < WORTH_HALVING or len(target) < 2 or len(source) != len(target):
+            # Documents, whose source has several sequences each, are few.
             return [self]
         so_far = np.add(source, target).cumsum()
         middle = min(int(np.abs(so_far - so_far[-1] / 2).argmin()) + 1, len(target) - 1)

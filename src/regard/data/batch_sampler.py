@@ -81,9 +81,13 @@ class BatchSampler(ABC):
         self.dataset_of, self.collate, self.added = dataset_of, collate, added
         self.budget, self.max_length, self.seed = budget, max_length, seed
 
+    def sizes_of(self, dataset: Dataset, rows: Indices, lengths: Sequence[Indices]) -> Sequence[Indices]:
+        """Return what `cut` needs to know of these examples, given their lengths; by default those with added tokens."""
+        return with_added(lengths, self.added)
+
     @abstractmethod
-    def cut(self, lengths: Sequence[Indices], random: np.random.Generator) -> list[Indices]:
-        """Return the batches of a block, by place in it, given the lengths of its examples in each column."""
+    def cut(self, sizes: Sequence[Indices], random: np.random.Generator) -> list[Indices]:
+        """Return the batches of a block, by place in it, given the `sizes_of` its examples."""
 
     def plan(self, epoch: int, block: int = 0) -> tuple[Dataset, list[Indices], int]:
         """Return the epoch's examples, the batches of a block in order, and the number of blocks."""
@@ -92,11 +96,11 @@ class BatchSampler(ABC):
         blocks = num_blocks(count)
         bounds = [count * number // blocks for number in (block, block + 1)]
         rows = Shuffle(count, (self.seed, epoch))[bounds[0] : bounds[1]]
-        lengths = dataset.lengths_of(rows)
+        lengths: Sequence[Indices] = dataset.lengths_of(rows)
         kept = np.maximum.reduce(lengths) <= self.max_length
-        rows, lengths = rows[kept], with_added([one[kept] for one in lengths], self.added)
+        rows, lengths = rows[kept], [one[kept] for one in lengths]
         random = np.random.default_rng((self.seed, epoch, block))
-        batches = self.cut(lengths, random) if len(rows) else []
+        batches = self.cut(self.sizes_of(dataset, rows, lengths), random) if len(rows) else []
         return dataset, [rows[batch] for batch in batches], blocks
 
     def blocks(self, position: Position) -> Iterator[tuple[Columns, list[Indices], list[Position]]]:
@@ -142,8 +146,8 @@ def too_long(max_length: int) -> DataError:
 class Loader(BatchSampler):
     """Batches of examples of similar length, used wherever batches are not packed."""
 
-    def cut(self, lengths: Sequence[Indices], random: np.random.Generator) -> list[Indices]:
-        return bucketed_batches(lengths, budget=self.budget, random=random)
+    def cut(self, sizes: Sequence[Indices], random: np.random.Generator) -> list[Indices]:
+        return bucketed_batches(sizes, budget=self.budget, random=random)
 
     def batches(
         self, position: Position, *, rank: int = 0, ranks: int = 1

@@ -83,6 +83,24 @@ class Column:
         values[ends - 1] = end
         return values
 
+    def largest_of(self, rows: Indices) -> Indices:
+        """Return the largest value of each of these examples; 0 if it has none."""
+        lengths = self.lengths_of(rows)
+        # The zero in front of each example's values stands for those of an example without any.
+        values = np.zeros(int(lengths.sum()) + len(rows), dtype=np.int64)
+        starts = (lengths + 1).cumsum() - (lengths + 1)
+        values[np.setdiff1d(np.arange(len(values)), starts, assume_unique=True)] = self.gather(rows)
+        return np.maximum.reduceat(values, starts) if len(rows) else np.zeros(0, dtype=np.int64)
+
+    def cut(self, most: int) -> Column:
+        """Return a column with the first `most` values of each example."""
+        lengths = np.minimum(self.lengths, most)
+        if np.array_equal(lengths, self.lengths):
+            return self
+        offsets = _offsets(lengths)
+        places = np.repeat(self.offsets[:-1] - offsets[:-1], lengths) + np.arange(int(offsets[-1]))
+        return Column(self.values[places], offsets)
+
     def take(self, rows: Indices) -> Column:
         """Return a column of these examples alone, copied."""
         return Column(self.gather(rows), _offsets(self.lengths_of(rows)))
@@ -90,6 +108,10 @@ class Column:
 
 class Dataset(Protocol):
     """The encoded examples of an epoch, in memory (`Columns`) or on disk (`StoredPairs`)."""
+
+    @property
+    def sized(self) -> tuple[str, ...]:
+        """The names of the columns that limit the size of a batch."""
 
     def __len__(self) -> int: ...
 

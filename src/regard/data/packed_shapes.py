@@ -1,45 +1,83 @@
-"""The static shapes of packed batches: one for all, or a few for sentences of similar length.
+"""The static shapes of packed batches: one for all, or a few for examples of similar length.
 
-Packed batches hold sequence pairs: a source, and a target with one label per token.
+A shape gives a size to every count of a batch (`data.batch_structure`). The columns that limit a batch get the token budget,
+or less in proportion to their tokens; everything else has room for a few more examples than an average batch holds.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, takewhile
 
+import numpy as np
+
 from regard.data.batch_sampler import num_blocks
-from regard.data.columns import Dataset, Indices, LengthTotals
+from regard.data.batch_structure import ONE, BatchStructure, Count, ExampleLengths, Field, LayoutStructure
+from regard.data.columns import Columns, Dataset, Indices
 from regard.errors import ConfigError
 
 # Batches of sentences of similar length, per block of examples, that are worth a shape of their own.
 ENOUGH = 4
 # Room for sentences, as a multiple of those of an average batch: with all lengths, and with similar ones.
 SPARE, SPARE_SIMILAR = 1.25, 1.1
+ALIGNED = 4  # numbers: vectors of floats begin at a multiple of 16 bytes
 
 
 @dataclass(frozen=True)
 class PackedShape:
-    """The shape that all batches of a run share, or all of those with sentences of similar length."""
+    """The shape that all batches of a run share, or all of those with examples of similar length."""
 
-    source_tokens: int  # S
-    target_tokens: int  # T
-    sentences: int  # B, the dummy one and empty ones among them
-    longest: int  # tokens of a sentence, EOS included
-    extras: tuple[str, ...] = ()  # values that each source token has besides its id
+    structure: BatchStructure
+    sizes: tuple[int, ...]  # of each of the structure's counts
+    examples: int  # the dummy one and empty ones among them
+    longest: tuple[int, ...]  # tokens of a sequence, for each layout
+
+    def size(self, count: Count) -> int:
+        """Return how much of this a batch has, dummies included."""
+        return self.sizes[self.structure.counts.index(count)] if count.columns else count.more * self.examples
+
+    def tokens(self, name: str) -> int:
+        """Return the number of tokens of a field."""
+        field = next(field for field in self.structure.fields if field.name == name)
+        return self.size(self.structure.layouts[field.layout].tokens)
+
+    @cached_property
+    def limits(self) -> tuple[int, ...]:
+        """Most of each of the structure's counts that examples may add up to."""
+        return tuple(size - dummy for size, dummy in zip(self.sizes, self.structure.counts_sequences, strict=True))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The name of each layout: that of its first field."""
+        fields = self.structure.fields
+        return tuple(next(f.name for f in fields if f.layout == one) for one in range(len(self.structure.layouts)))
 
     @cached_property
     def fields(self) -> dict[str, slice]:
         """Where each field lies in a row of numbers, by name; the number of labels that count is last."""
-        S, T, B = self.source_tokens, self.target_tokens, self.sentences
-        sizes = {"source": S, "source positions": S, "source sentences": S}
-        sizes |= {"target": T, "target positions": T, "target sentences": T, "labels": T}
-        # Behind all fields of a multiple of 64 numbers, so that those stay aligned.
-        sizes |= {"source offsets": B + 1, "target offsets": B + 1}
-        sizes |= {**dict.fromkeys(self.extras, S), "num_tokens": 1}
+        layouts, first = self.structure.layouts, self.names
+        sizes: dict[str, int] = {}
+        floats = {field.name for field in self.structure.fields if field.kind == "float"}
+
+        def add(field: Field) -> None:
+            sizes[field.name] = self.size(layouts[field.layout].tokens) * int(np.prod(field.width, dtype=np.int64))
+
+        for number, layout in enumerate(layouts):
+            own = [field for field in self.structure.fields if field.layout == number]
+            add(own[0])
+            sizes |= {f"{own[0].name} {part}": self.size(layout.tokens) for part in ("positions", "sentences")}
+            for field in own[1:]:
+                if not field.extra:
+                    add(field)
+        # Behind most fields of a multiple of 64 numbers, so that those stay aligned.
+        sizes |= {f"{name} offsets": self.size(one.sequences) + 1 for name, one in zip(first, layouts, strict=True)}
+        for field in self.structure.fields:
+            if field.extra and field.name not in first:
+                add(field)
         fields, begin = {}, 0
-        for name, size in sizes.items():
+        for name, size in {**sizes, "num_tokens": 1}.items():
+            begin = -(-begin // ALIGNED) * ALIGNED if name in floats else begin
             fields[name] = slice(begin, begin + size)
             begin += size
         return fields
@@ -49,34 +87,55 @@ class PackedShape:
         """Length of a row."""
         return self.fields["num_tokens"].stop
 
-    def holds(self, source_lengths: Indices, target_lengths: Indices) -> bool:
-        """Whether a batch of sentences of these lengths, EOS included, has this shape."""
-        longest = max(source_lengths.max(), target_lengths.max())
-        room = self.source_tokens - source_lengths.sum(), self.target_tokens - target_lengths.sum()
-        return bool(longest <= self.longest and min(room) >= 0 and len(source_lengths) < self.sentences)
+    def takes(self, sizes: list[Indices], longest: list[Indices]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Return for each example whether a batch of this shape can hold it."""
+        most = [*zip(sizes, self.limits, strict=True), *zip(longest, self.longest, strict=True)]
+        return np.logical_and.reduce([one <= limit for one, limit in most])
+
+    def holds(self, sizes: list[Indices], longest: list[Indices]) -> bool:
+        """Return whether a batch of all these examples has this shape."""
+        fits = all(one.sum() <= limit for one, limit in zip(sizes, self.limits, strict=True))
+        return fits and len(sizes[0]) < self.examples and bool(self.takes(sizes, longest).all())
+
+    def times(self, factor: int) -> PackedShape:
+        """Return a shape with room for this many times as much."""
+        return replace(self, sizes=tuple(factor * size for size in self.sizes), examples=factor * self.examples)
 
 
-def one_shape(pairs: Dataset, max_length: int, budget: int, *, extras: tuple[str, ...] = ()) -> list[PackedShape]:
-    """Return one shape for all pairs up to a length, with `budget` tokens on the larger side."""
-    return [shape_for(pairs.upto(max_length), budget, extras=extras)]
+def pair_shape(source_tokens: int, target_tokens: int, sentences: int, longest: int) -> PackedShape:
+    """Return the shape of sequence pairs with these sizes."""
+    source, target = Count(("source",), 1), Count(("target",), 1)
+    fields = Field("source", 0), Field("target", 1), Field("labels", 1)
+    layouts = LayoutStructure(source, ONE), LayoutStructure(target, ONE)
+    structure = BatchStructure(fields, layouts, (source, target))
+    return PackedShape(structure, (source_tokens, target_tokens), sentences, (longest, longest))
 
 
-def shapes_by_length(
-    pairs: Dataset, max_length: int, budget: int, *, extras: tuple[str, ...] = ()
-) -> list[PackedShape]:
-    """Return a few shapes for pairs of similar length, the shortest first; each serves a few batches of every block."""
-    enough = ENOUGH * budget * num_blocks(len(pairs))
-    longest = pairs.upto(max_length).longest
+def one_shape(dataset: Dataset, structure: BatchStructure, max_length: int, budget: int) -> list[PackedShape]:
+    """Return one shape for all examples up to a length, with `budget` tokens in the largest column."""
+    return [shape_for(totals_between(dataset, structure, None, max_length), structure, budget)]
+
+
+def shapes_by_length(dataset: Dataset, structure: BatchStructure, max_length: int, budget: int) -> list[PackedShape]:
+    """Return a few shapes for examples of similar length, the shortest first; each serves a few batches of every block."""
+    enough = ENOUGH * budget * num_blocks(len(dataset))
+    longest = dataset.upto(max_length).longest
     ends = [longest]
     for end in reversed(round_lengths(longest)):
-        shorter = pairs.upto(end)
-        between = pairs.upto(ends[0]).without(shorter)
+        shorter = dataset.upto(end)
+        between = dataset.upto(ends[0]).without(shorter)
         if min(max(shorter.tokens), max(between.tokens)) >= enough:
             ends.insert(0, end)
-    totals = [LengthTotals(0, (0, 0), 0), *map(pairs.upto, ends)]
-    return [
-        shape_for(upto.without(below), budget, spare=SPARE_SIMILAR, extras=extras) for below, upto in pairwise(totals)
-    ]
+    shapes: list[PackedShape] = []
+    for below, upto in pairwise([None, *ends]):
+        assert upto is not None
+        shape = shape_for(totals_between(dataset, structure, below, upto), structure, budget, spare=SPARE_SIMILAR)
+        if shapes:
+            # An example that fits a shape also fits the later ones.
+            longest_yet = tuple(map(max, zip(shape.longest, shapes[-1].longest, strict=True)))
+            shape = replace(shape, longest=longest_yet)
+        shapes.append(shape)
+    return shapes
 
 
 def round_lengths(longest: int) -> list[int]:
@@ -85,14 +144,60 @@ def round_lengths(longest: int) -> list[int]:
     return list(takewhile(lambda length: length < longest, lengths))
 
 
-def shape_for(totals: LengthTotals, budget: int, *, spare: float = SPARE, extras: tuple[str, ...] = ()) -> PackedShape:
-    """Return the shape for these pairs, with `budget` tokens on the larger side, EOS included."""
-    (source, target), longest = (tokens + totals.examples for tokens in totals.tokens), totals.longest + 1
+@dataclass(frozen=True)
+class Totals:
+    """What some examples add up to."""
+
+    examples: int
+    sums: tuple[int, ...]  # of each of the structure's counts
+    largest: tuple[int, ...]  # most that one example adds to each
+    longest: tuple[int, ...]  # tokens of a sequence, for each layout
+
+
+def totals_between(dataset: Dataset, structure: BatchStructure, below: int | None, upto: int) -> Totals:
+    """Return the totals of the examples longer than `below` and not longer than `upto`."""
+    totals = dataset.upto(upto)
+    totals = totals if below is None else totals.without(dataset.upto(below))
+    limits = structure.limits
+    sums = [tokens + count.more * totals.examples for count, tokens in zip(limits, totals.tokens, strict=True)]
+    longest = totals.longest + max(count.more for count in limits)
+    if set(structure.counts) == set(limits) and not any(layout.lengths for layout in structure.layouts):
+        # The table of lengths says it all, also for a dataset on disk.
+        of_layouts = (longest if layout.tokens.columns else layout.tokens.more for layout in structure.layouts)
+        return Totals(totals.examples, tuple(sums), (longest,) * len(sums), tuple(of_layouts))
+    assert isinstance(dataset, Columns)
+    rows = np.arange(len(dataset))
+    length = np.maximum.reduce(dataset.lengths_of(rows))
+    lengths = ExampleLengths(dataset, rows[(length <= upto) & (length > (-1 if below is None else below))])
+    found = [count.of(lengths) for count in structure.counts[len(limits) :]]
+    of_layouts = (
+        longest if layout.tokens in limits and not layout.lengths else int(one.max())
+        for layout, one in zip(structure.layouts, structure.longest_of(lengths), strict=True)
+    )
+    all_sums = (*sums, *(int(one.sum()) for one in found))
+    largest = ((longest,) * len(limits)) + tuple(int(one.max()) for one in found)
+    return Totals(totals.examples, all_sums, largest, tuple(of_layouts))
+
+
+def shape_for(totals: Totals, structure: BatchStructure, budget: int, *, spare: float = SPARE) -> PackedShape:
+    """Return the shape for these examples, with `budget` tokens in the largest column, EOS included."""
+    limited = len(structure.limits)
+    longest = max(totals.largest[:limited])
     if longest > budget:
         raise ConfigError(
             f"train.tokens is {budget} but a sentence has {longest} tokens; raise it, or lower data.max_length"
         )
-    sentence, ratio = target / totals.examples, source / target
-    source, target = (budget, round(budget / ratio)) if ratio > 1 else (round(budget * ratio), budget)
-    source, target = (max(-(-tokens // 64) * 64, longest) for tokens in (source, target))
-    return PackedShape(source, target, int(spare * target / sentence) + 9, longest, extras)
+    last = max(totals.sums[limited - 1], 1)
+    ratios = [max(one, 1) / last for one in totals.sums[:limited]]
+    sizes = [max(_in_64s(round(budget * ratio / max(ratios))), longest) for ratio in ratios]
+    average = last / totals.examples  # tokens of an example
+    for count, total, largest in list(zip(structure.counts, totals.sums, totals.largest, strict=True))[limited:]:
+        size = max(int(spare * sizes[limited - 1] / average * total / totals.examples), largest) + 9
+        # Tokens in multiples of 64, for aligned fields.
+        sizes.append(_in_64s(size) if any(count == layout.tokens for layout in structure.layouts) else size)
+    examples = int(spare * sizes[limited - 1] / average) + 9
+    return PackedShape(structure, tuple(sizes), examples, totals.longest)
+
+
+def _in_64s(tokens: int) -> int:
+    return -(-tokens // 64) * 64

@@ -1,186 +1,97 @@
-"""Batches of a static shape: source and target filled to a token budget with complete sentences, then a few dummy tokens.
+"""Batches of a static shape: filled to a token budget with complete examples, then a few dummy tokens.
 
-Nothing is padded inside a batch, so sentences need not be of similar length. They are taken in random order, and near the
-end of a batch the next ones that still fit are preferred. Models that pad to rectangles get a few shapes instead of one,
-each for sentences up to a length. A batch is one row of int32 numbers, so a single copy takes it to a device.
-
-Shapes: S source tokens, T target tokens, B sentences of a batch, the dummy one and empty ones among them.
+Nothing is padded inside a batch, so examples need not be of similar length. They are taken in random order, and near the end
+of a batch the next ones that still fit are preferred. Models that pad to rectangles get a few shapes instead of one, each
+for examples up to a length.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from operator import le, sub
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
-from regard.data.batch import NO_LABEL, Batch, Collate
-from regard.data.batch_sampler import BatchSampler, Position, too_long, with_added
+from regard.data.batch import Collate
+from regard.data.batch_sampler import BatchSampler, Position, too_long
+from regard.data.batch_structure import ExampleLengths, structure_of
 from regard.data.columns import Columns, Dataset, Indices
+from regard.data.packed_rows import PackedBatch, PackedRows, write_row
 from regard.data.packed_shapes import PackedShape, one_shape, shapes_by_length
-from regard.data.ragged import Ragged, StaticLayout
 
-CHOICE = 4  # sentences of which the next one is chosen, so that source and target fill alike
-LOOK_AHEAD = 128  # sentences tried for the room that is left
-DUMMY = 0  # id of dummy tokens: any that exists
+CHOICE = 4  # examples of which the next one is chosen, so that source and target fill alike
+LOOK_AHEAD = 128  # examples tried for the room that is left
+
+Example = tuple[int, tuple[int, ...], int]  # its number, what it adds to each count, and its tilt
 
 
-def fill(
-    source_lengths: Indices, target_lengths: Indices, shape: PackedShape, random: np.random.Generator
-) -> tuple[list[Indices], Indices]:
-    """Return full batches of this shape, of all sentences in random order, and the sentences left over."""
-    order = random.permutation(len(source_lengths))
-    waiting = deque(zip(order.tolist(), source_lengths[order].tolist(), target_lengths[order].tolist(), strict=True))
+def fill(sizes: Sequence[Indices], shape: PackedShape, random: np.random.Generator) -> tuple[list[Indices], Indices]:
+    """Return full batches of this shape, of all examples in random order, and the examples left over.
+
+    `sizes` are what each example adds to each count of the shape's structure.
+    """
+    order = random.permutation(len(sizes[0]))
+    full, end = shape.limits, len(shape.structure.limits) - 1
+    # Positive for an example that fills the first limiting column more than the last one.
+    tilts = (sizes[0] * full[end] - sizes[end] * full[0])[order].tolist()
+    adds = zip(*(one[order].tolist() for one in sizes), strict=True)
+    waiting: deque[Example] = deque(zip(order.tolist(), adds, tilts, strict=True))
+    largest = tuple(int(one.max(initial=0)) for one in sizes)
     batches: list[Indices] = []
     left: list[int] = []
-    S, T = shape.source_tokens, shape.target_tokens
     while waiting:
         chosen: list[int] = []
-        passed: list[tuple[int, int, int]] = []  # did not fit any more
-        next_few: list[tuple[int, int, int]] = []
-        room_s, room_t = S, T
-        while len(passed) < LOOK_AHEAD and len(chosen) < shape.sentences - 1:
+        passed: list[Example] = []  # did not fit any more
+        next_few: list[Example] = []
+        room, tilt = full, 0
+        while len(passed) < LOOK_AHEAD and len(chosen) < shape.examples - 1:
             while waiting and len(next_few) < CHOICE:
                 next_few.append(waiting.popleft())
-            fitting = [one for one in next_few if one[1] <= room_s and one[2] <= room_t]
             if not next_few:
                 break
+            all_fit = all(map(le, largest, room))
+            fitting = next_few if all_fit else [one for one in next_few if all(map(le, one[1], room))]
             if not fitting:
                 passed += next_few
                 next_few = []
                 continue
-            # The one after which source and target are filled most alike.
-            best = min(fitting, key=lambda one: abs((room_s - one[1]) * T - (room_t - one[2]) * S))
+            # The one after which both columns are filled most alike.
+            best = min(fitting, key=lambda one: abs(tilt + one[2]))
             next_few.remove(best)
             chosen.append(best[0])
-            room_s, room_t = room_s - best[1], room_t - best[2]
+            room, tilt = tuple(map(sub, room, best[1])), tilt + best[2]
         passed += next_few
         waiting.extendleft(reversed(passed))
-        if passed or len(chosen) == shape.sentences - 1:
+        if passed or len(chosen) == shape.examples - 1:
             batches.append(np.array(chosen, dtype=np.int64))
         else:
             left = chosen
     return batches, np.array(left, dtype=np.int64)
 
 
-def top_up(
-    batch: Indices, others: Indices, source_lengths: Indices, target_lengths: Indices, shape: PackedShape
-) -> Indices:
-    """Return those of the other sentences, in this order, that still fit into the batch."""
-    room_s = shape.source_tokens - int(source_lengths[batch].sum())
-    room_t = shape.target_tokens - int(target_lengths[batch].sum())
+def top_up(batch: Indices, others: Indices, sizes: Sequence[Indices], shape: PackedShape) -> Indices:
+    """Return those of the other examples, in this order, that still fit into the batch."""
+    room = tuple(limit - int(one[batch].sum()) for one, limit in zip(sizes, shape.limits, strict=True))
     found: list[int] = []
     passed = 0
-    for one, s, t in zip(
-        others.tolist(), source_lengths[others].tolist(), target_lengths[others].tolist(), strict=True
-    ):
-        if passed == LOOK_AHEAD or len(batch) + len(found) == shape.sentences - 1:
+    for one, adds in zip(others.tolist(), zip(*(size[others].tolist() for size in sizes), strict=True), strict=True):
+        if passed == LOOK_AHEAD or len(batch) + len(found) == shape.examples - 1:
             break
-        if s <= room_s and t <= room_t:
+        if all(map(le, adds, room)):
             found.append(one)
-            room_s, room_t = room_s - s, room_t - t
+            room = tuple(map(sub, room, adds))
         else:
             passed += 1
     return np.array(found, dtype=np.int64)
 
 
-def write_row(row: NDArray[np.int32], batch: Batch, shape: PackedShape) -> None:
-    """Write a CPU batch of sequence pairs into a row."""
-    fields = {name: row[where] for name, where in shape.fields.items()}
-    assert batch.target is not None and batch.labels.layout is batch.target.layout, "a packed batch holds pairs"
-    _write_sequences(fields, "source", batch.source)
-    _write_sequences(fields, "target", batch.target)
-    _write_values(fields["labels"], batch.labels, NO_LABEL)
-    for name in shape.extras:
-        _write_values(fields[name], batch.extras[name], NO_LABEL)
-    fields["num_tokens"][0] = batch.num_tokens
-
-
-def _write_sequences(fields: dict[str, NDArray[np.int32]], name: str, sequences: Ragged) -> None:
-    """Write ids and layout of some sequences. Dummy tokens behind them make a sentence of their own, at position 0."""
-    layout, real = sequences.layout, sequences.layout.total
-    _write_values(fields[name], sequences, DUMMY)
-    positions, sentences, offsets = (fields[f"{name} {part}"] for part in ("positions", "sentences", "offsets"))
-    positions[:real], positions[real:] = layout.positions.numpy(), 0
-    sentences[:real], sentences[real:] = layout.sentences.numpy(), layout.num_sentences
-    offsets[: layout.num_sentences + 1] = layout.offsets.numpy()
-    offsets[layout.num_sentences + 1 :] = len(fields[name])
-
-
-def _write_values(field: NDArray[np.int32], sequences: Ragged, dummy: int) -> None:
-    real = sequences.layout.total
-    field[:real], field[real:] = sequences.values.numpy(), dummy
-
-
-@dataclass(frozen=True)
-class PackedBatch:
-    """A batch as one row, on any device."""
-
-    row: Tensor
-    shape: PackedShape
-    num_tokens: int
-
-    def as_lists(self) -> dict[str, list[list[int]]]:
-        """Return the ids of each sentence, dummy tokens among them, for a person to look at."""
-        return self.unpack().as_lists()
-
-    def unpack(self) -> Batch:
-        """Return the batch as views of the row."""
-        return unpack(self.row, self.shape, self.num_tokens)
-
-
-def largest_rectangle(shapes: Sequence[PackedShape], probe: Callable[[int], Batch], *, times: int) -> Batch:
-    """Return a batch of `times` the shape with the largest rectangle; few of its tokens are real.
-
-    `probe(length)` makes a batch of one example of this length.
-    """
-    one = max(shapes, key=lambda shape: shape.sentences * shape.longest)
-    source, target, sentences = (times * size for size in (one.source_tokens, one.target_tokens, one.sentences))
-    shape = replace(one, source_tokens=source, target_tokens=target, sentences=sentences, extras=())
-    row = np.empty(shape.numbers, dtype=np.int32)
-    write_row(row, probe(shape.longest - 1), shape)
-    return unpack(torch.from_numpy(row), shape, shape.target_tokens)
-
-
-def unpack(row: Tensor, shape: PackedShape, num_tokens: int) -> Batch:
-    """Return the batch that a row holds."""
-    fields = {name: row[where] for name, where in shape.fields.items()}
-    source, target = (
-        StaticLayout(
-            fields[f"{name} positions"], fields[f"{name} sentences"], fields[f"{name} offsets"], longest=shape.longest
-        )
-        for name in ("source", "target")
-    )
-    return Batch(
-        Ragged(fields["source"], source),
-        Ragged(fields["target"], target),
-        Ragged(fields["labels"], target),
-        num_tokens,
-        {name: Ragged(fields[name], source) for name in shape.extras},
-    )
-
-
-@dataclass(frozen=True)
-class PackedRows:
-    """Rows of many batches, [rows, numbers of the longest], and the position after each batch."""
-
-    rows: Tensor
-    shapes: list[PackedShape]
-    tokens: list[int]  # labels that count
-    positions: list[Position]
-
-    def batches(self) -> Iterator[tuple[PackedBatch, Position]]:
-        """Yield each batch, with the position after it."""
-        for row, shape, tokens, after in zip(self.rows, self.shapes, self.tokens, self.positions, strict=True):
-            yield PackedBatch(row[: shape.numbers], shape, tokens), after
-
-
 class PackedLoader(BatchSampler):
-    """Batches of one static shape, or of a few where sentences of similar length belong together; written in blocks."""
+    """Batches of one static shape, or of a few where examples of similar length belong together; written in blocks.
+
+    The shapes follow from the first epoch. Examples of later epochs that fit none of them are left out.
+    """
 
     BLOCK = 2**22  # numbers of a block of rows
 
@@ -194,32 +105,37 @@ class PackedLoader(BatchSampler):
         max_length: int,
         seed: int,
         similar_lengths: bool = False,
-        extras: tuple[str, ...] = (),
     ) -> None:
         super().__init__(dataset_of, collate, added=added, budget=budget, max_length=max_length, seed=seed)
         dataset = dataset_of(0)
         if not dataset.upto(max_length).examples:
             raise too_long(max_length)
+        self.structure = structure_of(dataset, collate, added=added, max_length=max_length)
         make_shapes = shapes_by_length if similar_lengths else one_shape
-        self.shapes = make_shapes(dataset, max_length, budget, extras=extras)
+        self.shapes = make_shapes(dataset, self.structure, max_length, budget)
 
-    def cut(self, lengths: Sequence[Indices], random: np.random.Generator) -> list[Indices]:
-        source_lengths, target_lengths = lengths
+    def sizes_of(self, dataset: Dataset, rows: Indices, lengths: Sequence[Indices]) -> list[Indices]:
+        known = ExampleLengths(dataset, rows, lengths)
+        return [*self.structure.sizes_of(known), *self.structure.longest_of(known)]
+
+    def cut(self, sizes: Sequence[Indices], random: np.random.Generator) -> list[Indices]:
+        counts = len(self.structure.counts)
+        sizes, longest = list(sizes[:counts]), list(sizes[counts:])
         batches: list[Indices] = []
-        longer = np.maximum(source_lengths, target_lengths)
-        left = np.flatnonzero(longer <= self.shapes[-1].longest)
+        longer = np.maximum.reduce(sizes[: len(self.structure.limits)])
+        left = np.flatnonzero(self.shapes[-1].takes(sizes, longest))
         # The longest first.
         for shape, shorter in zip(self.shapes[::-1], [*self.shapes[-2::-1], None], strict=True):
-            least = 0 if shorter is None else shorter.longest + 1
-            those, left = left[longer[left] >= least], left[longer[left] < least]
-            full, rest = fill(source_lengths[those], target_lengths[those], shape, random)
+            here = np.ones(len(left), dtype=bool) if shorter is None else ~shorter.takes(sizes, longest)[left]
+            those, left = left[here], left[~here]
+            full, rest = fill([one[those] for one in sizes], shape, random)
             batches += [those[batch] for batch in full]
             last = those[rest]
             if shorter is not None and len(last):
                 # Shorter ones fill the last batch: long ones are rare, and none is lost.
                 nearest = random.permutation(left)
                 nearest = nearest[np.argsort(-longer[nearest], kind="stable")]
-                also = top_up(last, nearest, source_lengths, target_lengths, shape)
+                also = top_up(last, nearest, sizes, shape)
                 batches.append(np.concatenate([last, also]))
                 left = np.setdiff1d(left, also, assume_unique=True)
             elif len(last) and not batches:
@@ -242,7 +158,8 @@ class PackedLoader(BatchSampler):
             # A block of examples is read only when its turn has come.
             if len(chosen) < most and one[2].batch > 0:
                 continue
-            rows = np.empty((len(chosen), width), dtype=np.int32)
+            # Zeros: what lies between the fields of a row is the same every time.
+            rows = np.zeros((len(chosen), width), dtype=np.int32)
             shapes = [self._shape_of(columns, examples) for columns, examples, _ in chosen]
             for row, shape, (columns, examples, _) in zip(rows, shapes, chosen, strict=True):
                 write_row(row[: shape.numbers], self.collate(columns, examples), shape)
@@ -252,5 +169,6 @@ class PackedLoader(BatchSampler):
 
     def _shape_of(self, columns: Columns, examples: Indices) -> PackedShape:
         """Return the smallest shape that holds these examples."""
-        lengths = with_added(columns.lengths_of(examples), self.added)
-        return next(shape for shape in self.shapes if shape.holds(*lengths))
+        lengths = ExampleLengths(columns, examples)
+        sizes, longest = self.structure.sizes_of(lengths), self.structure.longest_of(lengths)
+        return next(shape for shape in self.shapes if shape.holds(sizes, longest))

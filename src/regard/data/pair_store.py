@@ -152,6 +152,8 @@ class PairStore:
 class StoredPairs:
     """A dataset of pairs on disk. Ids are read when they are needed, in the order of the files."""
 
+    sized: tuple[str, ...] = SIDES
+
     def __init__(self, store: PairStore, vocabularies: tuple[int, int] | None = None) -> None:
         self.store = store
         self.vocabularies: dict[str, int] = dict(zip(SIDES, vocabularies, strict=True)) if vocabularies else {}

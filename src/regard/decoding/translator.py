@@ -18,6 +18,7 @@ from regard.messages import warn_caller
 from regard.models.base import Model
 from regard.text.inputs import as_texts, refuse_no_list, refuse_other_types
 from regard.text.tokenizer import EOS, Tokenizers
+from regard.text.unknown_words import ExtendedVocabulary, extend
 
 READ_AHEAD = 4096  # lines that are read, sorted by length and translated together
 
@@ -62,6 +63,12 @@ class Translator:
         return (
             options.max_source if self.model.max_length is None else min(options.max_source, self.model.max_length - 1)
         )
+
+    def encode(self, text: str) -> tuple[list[int], ExtendedVocabulary]:
+        """Return the ids of a source, without EOS, and the vocabulary of its output: with words that may be copied."""
+        if self.model.copies:
+            return extend(self.tokenizers.source, text)
+        return self.tokenizers.source.encode(text), ExtendedVocabulary(self.tokenizers.target, ())
 
     def translate(self, texts: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
         """Return the best translation of each text."""
@@ -134,7 +141,7 @@ class Translator:
 
     def _search(self, texts: Sequence[str], first: int, options: SearchOptions, check: Check) -> Iterator[Ready]:
         device = next(self.model.parameters()).device
-        encoded = self.tokenizers.source.encode_all(texts)
+        encoded, decode = self._encode_all(texts)
         empty = np.array(
             [not ids or not text.strip() for ids, text in zip(encoded, texts, strict=True)], dtype=np.bool_
         )
@@ -151,9 +158,16 @@ class Translator:
         order = wanted[np.argsort(-lengths[wanted], kind="stable")]
         batches = cut_to_budget(order, (lengths,), max(1, options.tokens // options.beam))
         sources = [Ragged.from_lists([[*encoded[number], EOS] for number in batch], device) for batch in batches]
-        decode = self.tokenizers.target.decode
         for batch, results in search_all(self.model, sources, options=options, check=check):
+            found = [(int(batches[batch][sentence]), best) for sentence, best in results]
             yield [
-                (int(batches[batch][sentence]), [Translation(decode(one.ids), one.score) for one in best])
-                for sentence, best in results
+                (number, [Translation(decode(number, one.ids), one.score) for one in best]) for number, best in found
             ]
+
+    def _encode_all(self, texts: Sequence[str]) -> tuple[list[list[int]], Callable[[int, Sequence[int]], str]]:
+        """Return the ids of all texts, and a function from the number of a text and the ids of its output to the output."""
+        if not self.model.copies:
+            target = self.tokenizers.target
+            return self.tokenizers.source.encode_all(texts), lambda number, ids: target.decode(ids)
+        extended = [self.encode(text) for text in texts]
+        return [ids for ids, _ in extended], lambda number, ids: extended[number][1].decode(ids)

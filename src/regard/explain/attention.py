@@ -18,11 +18,14 @@ from regard.models.base import Model
 from regard.nn.alignment import Alignment
 from regard.nn.attention import CrossAttention, PositionalAttention
 from regard.nn.attention_log import AttentionLog
+from regard.nn.copying import Copying
 from regard.text.symbols import EOS
 from regard.text.tokenizer import Tokenizer
+from regard.text.unknown_words import ExtendedVocabulary
 
 AttentionWeights = NDArray[np.float32]
 SPACE = "\u2581"  # SentencePiece's symbol for a space
+BETWEEN = ("encoder-decoder", "copy")  # kinds of attention between two sequences
 OPEN_BOX = "\u2423"  # shown for a token that is only a space
 
 
@@ -37,7 +40,7 @@ class Axis:
     words: list[list[int]]  # token indices of each word
 
     @classmethod
-    def from_ids(cls, label: str, tokenizer: Tokenizer, ids: list[int]) -> Axis:
+    def from_ids(cls, label: str, tokenizer: Tokenizer | ExtendedVocabulary, ids: list[int]) -> Axis:
         """Return the axis of an output."""
         tokens = tokenizer.tokens(ids)
         return cls(label, tokenizer.decode(ids), ids, tokens, group_words(tokenizer.kind, ids, tokens))
@@ -103,7 +106,7 @@ def recorded_attentions(model: Model, log: AttentionLog, axes: Mapping[str, Axis
         if list(weights.shape[1:]) == sizes:
             digits = re.search(r"\d+", name)
             layer = int(digits.group()) + 1 if digits else 1
-            found.append(Attention(kind, layer, queries, keys, weights, self_attention=kind != "encoder-decoder"))
+            found.append(Attention(kind, layer, queries, keys, weights, self_attention=kind not in BETWEEN))
     return found
 
 
@@ -115,6 +118,8 @@ def _joined(calls: list[Tensor], *, non_autoregressive: bool) -> Tensor:
 
 def _kind(name: str, module: nn.Module, *, non_autoregressive: bool) -> tuple[str, str, str]:
     """Return the kind of an attention module, and the names of its query axis and its key axis."""
+    if isinstance(module, Copying):
+        return "copy", "target", "source"
     if isinstance(module, CrossAttention | Alignment):
         return "encoder-decoder", "target", "source"
     if "encoder" in name.split("."):

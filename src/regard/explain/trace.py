@@ -24,10 +24,12 @@ from regard.explain.attention import (
     merge_words,
     recorded_attentions,
 )
-from regard.models.base import NonAutoregressive, Seq2Seq
+from regard.explain.copying import copied_shares, draw_copying
+from regard.models.base import Model, NonAutoregressive, Seq2Seq
 from regard.nn.attention_log import AttentionLog, capture_attention
 from regard.text.symbols import BOS, EOS, RESERVED
-from regard.text.tokenizer import Tokenizers
+from regard.text.tokenizer import Tokenizer, Tokenizers
+from regard.text.unknown_words import ExtendedVocabulary
 
 # Source and output tokens over all alternatives that are continued. Enough for sentences of up to about 100 tokens.
 MAX_CONTINUED_TOKENS = 32_768
@@ -134,8 +136,8 @@ def trace_translation(
 
     `name` is what the trace calls the model. `check` is called before every step of a search.
     """
-    model, tokenizers = translator.model, translator.tokenizers
-    source_ids = _source_ids(translator, text)
+    model = translator.model
+    source_ids, vocabulary = _source_ids(translator, text)
     source = Ragged.from_lists([source_ids], next(model.parameters()).device)
     options = translator.options.with_given(options)
     probabilities: list[float] = []
@@ -148,19 +150,30 @@ def trace_translation(
         assert isinstance(model, Seq2Seq)
         target_ids = [*search(model, source, options=options, prefixes=[prefix], check=check)[0][0].ids, model.eos]
         check()
-        log, logp = _record_forced(model, source, target_ids)
+        log, logp = record_forced(model, source, target_ids)
         probabilities = [round(float(logp[place, token].exp()), 6) for place, token in enumerate(target_ids)]
-        others = _alternatives(translator, source_ids, target_ids, logp, options, alternatives, check)
-    axes = _translation_axes(tokenizers, text, source_ids, target_ids)
-    return Trace(name, axes, recorded_attentions(model, log, axes), probabilities, others)
+        others = _alternatives(model, vocabulary, source_ids, target_ids, logp, options, alternatives, check)
+    axes = _translation_axes(translator.tokenizers.source, vocabulary, text, source_ids, target_ids)
+    attentions = recorded_attentions(model, log, axes)
+    pictures = _pictures(model, log, axes)
+    return Trace(name, axes, attentions, probabilities, others, pictures)
+
+
+def _pictures(model: Model, log: AttentionLog, axes: Mapping[str, Axis]) -> tuple[Picture, ...]:
+    """Return the picture of a model that copies."""
+    shares = copied_shares(model, log)
+    if shares is None:
+        return ()
+    return (Picture("copying", lambda plt: draw_copying(plt, *shares, axes["source"], axes["target"])),)
 
 
 def attention_between(model: Seq2Seq, tokenizers: Tokenizers, source: str, target: str) -> dict[str, Any]:
     """Return the mean encoder-decoder attention between the words of a translation, in percent, for the log."""
     source_ids, target_ids = [*tokenizers.source.encode(source), EOS], [*tokenizers.target.encode(target), model.eos]
     with torch.inference_mode():
-        log, _ = _record_forced(model, Ragged.from_lists([source_ids], next(model.parameters()).device), target_ids)
-    axes = _translation_axes(tokenizers, source, source_ids, target_ids)
+        log, _ = record_forced(model, Ragged.from_lists([source_ids], next(model.parameters()).device), target_ids)
+    vocabulary = ExtendedVocabulary(tokenizers.target, ())
+    axes = _translation_axes(tokenizers.source, vocabulary, source, source_ids, target_ids)
     trace = Trace("", axes, recorded_attentions(model, log, axes))
     percent = []
     if trace.layers("encoder-decoder"):
@@ -169,31 +182,31 @@ def attention_between(model: Seq2Seq, tokenizers: Tokenizers, source: str, targe
     return {"source": trace.source.word_texts, "target": trace.target.word_texts, "percent": percent}
 
 
-def _source_ids(translator: Translator, text: str) -> list[int]:
-    ids = translator.tokenizers.source.encode(text)
+def _source_ids(translator: Translator, text: str) -> tuple[list[int], ExtendedVocabulary]:
+    ids, vocabulary = translator.encode(text)
     if not ids or not text.strip():
         raise DecodeError("the sentence is empty; give one with words in it")
     limit = translator.longest_source
     if len(ids) > limit:
         raise DecodeError(f"the sentence has {len(ids)} tokens; this model takes at most {limit}")
-    return [*ids, EOS]
+    return [*ids, EOS], vocabulary
 
 
 def _translation_axes(
-    tokenizers: Tokenizers, source: str, source_ids: list[int], target_ids: list[int]
+    tokenizer: Tokenizer, vocabulary: ExtendedVocabulary, source: str, source_ids: list[int], target_ids: list[int]
 ) -> dict[str, Axis]:
-    source_tokens = [*tokenizers.source.tokenize(source), RESERVED[EOS]]
-    target = Axis.from_ids("output", tokenizers.target, target_ids)
+    source_tokens = [*tokenizer.tokenize(source), RESERVED[EOS]]
+    target = Axis.from_ids("output", vocabulary, target_ids)
     read_words = [[0], *([index + 1 for index in word] for word in target.words[:-1])]
     read_tokens = [RESERVED[BOS], *target.tokens[:-1]]
     return {
-        "source": Axis.from_text("source", tokenizers.source.kind, source, source_ids, source_tokens),
+        "source": Axis.from_text("source", tokenizer.kind, source, source_ids, source_tokens),
         "target": target,
         "read": Axis("decoder input", target.text, [BOS, *target_ids[:-1]], read_tokens, read_words),
     }
 
 
-def _record_forced(model: Seq2Seq, source: Ragged, target_ids: list[int]) -> tuple[AttentionLog, Tensor]:
+def record_forced(model: Seq2Seq, source: Ragged, target_ids: list[int]) -> tuple[AttentionLog, Tensor]:
     """Run the decoder over a known target. Return the attention, and log-probabilities: [tokens, V]."""
     with capture_attention() as log:
         target = Ragged.from_lists([[model.bos, *target_ids[:-1]]], source.layout.device)
@@ -218,7 +231,8 @@ def _record_refinement(
 
 
 def _alternatives(
-    translator: Translator,
+    model: Seq2Seq,
+    vocabulary: ExtendedVocabulary,
     source_ids: list[int],
     target_ids: list[int],
     logp: Tensor,
@@ -229,17 +243,16 @@ def _alternatives(
     """Return the `count` most likely other tokens at each position, with the translation that each leads to."""
     if count == 0:
         return [[] for _ in target_ids]
-    tokenizer = translator.tokenizers.target
     best = logp.topk(min(count + 1, logp.size(1)), dim=-1)
     positions = [
         [(token, p) for token, p in zip(tokens, ps, strict=True) if token != own and p > float("-inf")][:count]
         for own, tokens, ps in zip(target_ids, best.indices.tolist(), best.values.tolist(), strict=True)
     ]
     prefixes = [[*target_ids[:at], token] for at, found in enumerate(positions) for token, _ in found]
-    texts = iter(_continue_prefixes(translator, source_ids, prefixes, options, check))
+    texts = iter(_continue_prefixes(model, vocabulary, source_ids, prefixes, options, check))
     return [
         [
-            Alternative(token, tokenizer.tokens([token])[0], round(float(np.exp(p)), 6), next(texts))
+            Alternative(token, vocabulary.tokens([token])[0], round(float(np.exp(p)), 6), next(texts))
             for token, p in found
         ]
         for found in positions
@@ -247,15 +260,19 @@ def _alternatives(
 
 
 def _continue_prefixes(
-    translator: Translator, source_ids: list[int], prefixes: list[list[int]], options: SearchOptions, check: Check
+    model: Seq2Seq,
+    vocabulary: ExtendedVocabulary,
+    source_ids: list[int],
+    prefixes: list[list[int]],
+    options: SearchOptions,
+    check: Check,
 ) -> list[str]:
     """Return the greedy translation that begins with each prefix; empty texts if there are too many tokens to search."""
     limit = options.limit(len(source_ids) - 1)
     sizes = [len(source_ids) + max(limit, len(prefix) + 1) for prefix in prefixes]
     if sum(sizes) > MAX_CONTINUED_TOKENS:
         return ["" for _ in prefixes]
-    model, decode = translator.model, translator.tokenizers.target.decode
-    assert isinstance(model, Seq2Seq)
+    decode = vocabulary.decode
     greedy = options.replace(beam=1, nbest=1, scores=False)
     texts: list[str] = []
     for batch in _batches(prefixes, sizes):

@@ -12,20 +12,29 @@ from torch.overrides import TorchFunctionMode
 from regard.config import Struct
 from regard.errors import ConfigError, did_you_mean
 from regard.models.base import Model
+from regard.models.binary import BinaryLstm, BinaryLstmConfig, BinaryTransformer, BinaryTransformerConfig
 from regard.models.bytenet import PRESETS as BYTENET_PRESETS
 from regard.models.bytenet import ByteNet, ByteNetConfig
+from regard.models.captioner import Captioner, CaptionerConfig
 from regard.models.cmlm import Cmlm, CmlmConfig
 from regard.models.convs2s import PRESETS as CONVS2S_PRESETS
 from regard.models.convs2s import ConvS2S, ConvS2SConfig
 from regard.models.ctc import Ctc, CtcConfig
+from regard.models.decoder import Decoder, DecoderConfig
+from regard.models.entnet import EntNet, EntNetConfig
+from regard.models.han import Han, HanConfig
+from regard.models.masked_lm import MaskedLm
 from regard.models.nat import Nat, NatConfig
+from regard.models.ntm import Ntm, NtmConfig
 from regard.models.pointer import Pointer, PointerConfig
 from regard.models.pointer_lstm import PointerLstm, PointerLstmConfig
+from regard.models.reader import Reader, ReaderConfig
 from regard.models.rnn import PRESETS as RNN_PRESETS
 from regard.models.rnn import Rnn, RnnConfig
-from regard.models.tagger import Classifier, Tagger
+from regard.models.tagger import Classifier, Tagger, TaggerConfig
 from regard.models.transformer import PRESETS as TRANSFORMER_PRESETS
 from regard.models.transformer import EncoderConfig, Transformer, TransformerConfig
+from regard.models.word_encoder import WordConfig
 from regard.registry import Registry
 from regard.toml import from_table
 
@@ -54,10 +63,22 @@ register_model("bytenet", Family(ByteNetConfig, ByteNet, BYTENET_PRESETS))
 register_model("nat", Family(NatConfig, Nat, TRANSFORMER_PRESETS))
 register_model("cmlm", Family(CmlmConfig, Cmlm, TRANSFORMER_PRESETS))
 register_model("ctc", Family(CtcConfig, Ctc, TRANSFORMER_PRESETS))
-register_model("tagger", Family(EncoderConfig, Tagger, TRANSFORMER_PRESETS, task="tagging"))
+register_model("tagger", Family(TaggerConfig, Tagger, TRANSFORMER_PRESETS, task="tagging"))
 register_model("classifier", Family(EncoderConfig, Classifier, TRANSFORMER_PRESETS, task="classification"))
+register_model("masked-lm", Family(WordConfig, MaskedLm, TRANSFORMER_PRESETS, task="masked-lm"))
+register_model("han", Family(HanConfig, Han, task="classification"))
 register_model("pointer", Family(PointerConfig, Pointer, TRANSFORMER_PRESETS, task="pointing"))
+register_model("captioner", Family(CaptionerConfig, Captioner, TRANSFORMER_PRESETS, task="captioning"))
+register_model("entnet", Family(EntNetConfig, EntNet, task="question-answering"))
+register_model("reader", Family(ReaderConfig, Reader, TRANSFORMER_PRESETS, task="question-answering"))
 register_model("pointer-lstm", Family(PointerLstmConfig, PointerLstm, task="pointing"))
+register_model("ntm", Family(NtmConfig, Ntm, task="binary-sequences"))
+register_model("binary-lstm", Family(BinaryLstmConfig, BinaryLstm, task="binary-sequences"))
+register_model(
+    "binary-transformer",
+    Family(BinaryTransformerConfig, BinaryTransformer, TRANSFORMER_PRESETS, task="binary-sequences"),
+)
+register_model("decoder", Family(DecoderConfig, Decoder, TRANSFORMER_PRESETS, task="language-modelling"))
 
 
 def model_config(table: Mapping[str, Any]) -> tuple[str, Struct]:

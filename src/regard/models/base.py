@@ -32,12 +32,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard import kernels
 from regard.config import Struct
 from regard.data.batch import Batch
 from regard.data.columns import Indices
 from regard.data.ragged import Ragged
-from regard.errors import ConfigError
+from regard.errors import ConfigError, did_you_mean
 from regard.models.states import DecoderState, GrowingState, LoadableState
 from regard.nn.cross_entropy import cross_entropy, linear_cross_entropy
 from regard.nn.dropout import Noise
@@ -57,8 +56,11 @@ class Model(nn.Module, ABC):
     max_length: int | None = None  # most tokens of a sequence, EOS included; None: no limit
     extras: tuple[str, ...] = ()  # names of further inputs that a batch must hold (`Batch.extras`)
     non_autoregressive = False  # whether it is a `NonAutoregressive`
+    copies = False  # whether ids behind its vocabulary are words of the source (`text.unknown_words`)
     # Whether packed batches should group sentences of similar length, because the model pads them to a rectangle.
     similar_lengths = False
+    # Whether packed batches serve it in float32 too, because it does not need our attention kernels.
+    packs_float32 = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -122,10 +124,19 @@ class Model(nn.Module, ABC):
         return sum(parameter.numel() for parameter in self.parameters())
 
 
-def make_config(kind: type[Config], config: Config | None, options: Mapping[str, Any]) -> Config:
-    """Return the options of a model: those of `config`, or given as keyword arguments, as in `Transformer(width=256)`."""
+def make_config(
+    kind: type[Config], config: Config | None, options: Mapping[str, Any], *, name: str | None = None
+) -> Config:
+    """Return the options of a model: those of `config`, or given as keyword arguments, as in `Transformer(width=256)`.
+
+    `name` is that of the model in errors; without it, that of the struct up to "Config".
+    """
+    name = name or kind.__name__.removesuffix("Config")
     if config is None:
-        return from_table(kind, options, where=kind.__name__)
+        for key in options:
+            if key not in kind.__struct_fields__:
+                raise ConfigError(f"{name} has no option {key!r}; {did_you_mean(key, kind.__struct_fields__)}")
+        return from_table(kind, options, where=name)
     if options:
         raise ConfigError(f"give a {kind.__name__} or options, not both: {', '.join(options)}")
     return config
@@ -177,9 +188,6 @@ class TextSeq2Seq(Seq2Seq):
         assert batch.target is not None, "a decoder reads a target"
         hidden_ND = self.hidden(batch.target, self.encode(batch.source))
         labels_N, weight_VD = batch.labels.values, self.output_weight
-        if weight_VD is None or not kernels.usable(hidden_ND):
-            # These losses do not skip dummy tokens, which stand behind the real ones.
-            hidden_ND, labels_N = hidden_ND[: batch.num_tokens], labels_N[: batch.num_tokens]
         if weight_VD is None:
             return cross_entropy(self.project(hidden_ND), labels_N, smoothing=smoothing)
         return linear_cross_entropy(hidden_ND, weight_VD, labels_N, smoothing=smoothing)

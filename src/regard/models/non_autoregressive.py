@@ -16,7 +16,9 @@ from regard.text.tokenizer import EOS
 
 
 def refuse_causal_layers(config: TransformerConfig) -> None:
-    """Raise ConfigError if the decoder, which attends in both directions, would have causal convolutions."""
+    """Raise ConfigError if the decoder would have causal convolutions, or copy: it attends in both directions."""
+    if config.copy:
+        raise ConfigError("model.copy is for models that output one token after another; remove it")
     if config.feed_forward == "conv":
         raise ConfigError("model.feed_forward is 'conv', which looks back only in a decoder; set relu, gelu or swiglu")
 

@@ -23,7 +23,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard import kernels
 from regard.config import MAX_LAYERS, between
 from regard.data.batch import NO_LABEL, Batch
 from regard.data.ragged import Layout, Ragged
@@ -221,10 +220,7 @@ class Pointer(PointingModel):
 
     @property
     def static_shapes(self) -> bool:
-        """Whether our attention kernel supports these heads: it is the only backend that needs no lengths on the host."""
-        heads = self.config.heads
-        fits = max(heads.key_width, heads.value_width) <= kernels.WIDEST_HEAD
-        return fits and self.config.attention in ("auto", "tiled")
+        return self.config.static_shapes
 
     def encode(self, source: Ragged) -> Ragged:
         encoded: Ragged = self.encoder(self.embed(source), source.layout)

@@ -23,9 +23,11 @@ from torch import Tensor
 
 from regard.config import MAX_LAYERS, MAX_POSITIONS, MAX_WIDTH, Struct, below_one, between
 from regard.data.ragged import Layout, Ragged
-from regard.models.base import TextSeq2Seq, make_config
+from regard.models.base import make_config
+from regard.models.copying import CopyingSeq2Seq
 from regard.models.tied_embeddings import Tie, TiedEmbeddings
 from regard.nn.alignment import Alignment, Annotations
+from regard.nn.copying import CopySource, CopyState
 from regard.nn.dropout import Dropout
 from regard.nn.linear import Linear
 from regard.nn.recurrent import CellKind, Rectangle, Recurrent, TimeOrder, ends_of, steps_of, top
@@ -47,6 +49,7 @@ class RnnConfig(Struct, frozen=True):
     input_feeding: bool = True  # for dot, general and concat
     dropout: float = 0.0  # on embeddings, between layers, and on the output layer's input
     tie: Tie = "none"
+    copy: bool = False  # whether tokens of the source can be copied to the output (`models.copying`)
 
     def check(self) -> None:
         between(self, 1, MAX_WIDTH, "width")
@@ -99,6 +102,7 @@ class RnnMemory:
 
     source: Ragged  # annotations: [M, A]
     summary: Tensor  # the encoder's last state: [B, A]
+    ids: Tensor  # of the source: [M]
 
 
 @dataclass
@@ -110,6 +114,7 @@ class RnnState:
     annotations: Annotations | None
     max_beams: int  # after `expand_beams`
     beams: int = 1
+    copied: CopyState | None = None
 
     def expand_beams(self) -> None:
         self.beams = self.max_beams
@@ -118,12 +123,14 @@ class RnnState:
 
     def reorder(self, rows: Tensor) -> None:
         self.cells, self.fed = self.cells.index_select(2, rows), self.fed.index_select(0, rows)
+        sentences = rows.view(-1, self.beams)[:, 0] // self.beams
         if self.annotations is not None:
-            sentences = rows.view(-1, self.beams)[:, 0] // self.beams
             self.annotations = self.annotations.of(sentences)
+        if self.copied is not None:
+            self.copied = self.copied.of(sentences)
 
 
-class Rnn(TiedEmbeddings, TextSeq2Seq):
+class Rnn(TiedEmbeddings, CopyingSeq2Seq):
     """A recurrent encoder and a recurrent decoder, with or without attention between them."""
 
     similar_lengths = True
@@ -145,6 +152,8 @@ class Rnn(TiedEmbeddings, TextSeq2Seq):
         # Bahdanau's readout reads the last token too; Luong's reads the state and the context only.
         self.reads_token = config.attention in ("none", "additive")
         self.readout = Linear(D + A + (E if self.reads_token else 0), [E], bias=True)
+        if config.copy:
+            self.start_copying(E, A, source_size=source_size, target_size=target_size)
 
     # Encoder
 
@@ -152,7 +161,11 @@ class Rnn(TiedEmbeddings, TextSeq2Seq):
         x_ME = self._embed(source.values, self.source_embedding)
         out_MD = self.encoder(x_ME, steps_of(source.layout))
         summary = ends_of(out_MD, source.layout, bidirectional=self.config.bidirectional)
-        return RnnMemory(Ragged(self.dropout(out_MD), source.layout), summary)
+        return RnnMemory(Ragged(self.dropout(out_MD), source.layout), summary, source.values)
+
+    def copy_source(self, memory: RnnMemory) -> CopySource:
+        assert self.copying is not None
+        return self.copying.source(memory.source.values, memory.ids, memory.source.layout)
 
     def _first_state(self, memory: RnnMemory) -> Tensor:
         """Return the state that the decoder starts with: [L, P, B, D]."""
@@ -241,7 +254,7 @@ class Rnn(TiedEmbeddings, TextSeq2Seq):
         annotations = None if self.alignment is None else self.alignment.annotate(memory.source)
         if self.alignment is not None:
             fed = state.new_zeros(state.size(2), self.config.width)
-        return RnnState(state, fed, annotations, beams)
+        return RnnState(state, fed, annotations, beams, copied=self.start_copy(memory))
 
     def step(self, tokens: Tensor, state: RnnState) -> Tensor:
         x_RE = self._embed(tokens, self.target_embedding)
@@ -251,7 +264,7 @@ class Rnn(TiedEmbeddings, TextSeq2Seq):
         out_RE = self._read_out(s_RD, context_RD, x_RE)
         if state.annotations is not None:
             state.fed = out_RE
-        return self.project(out_RE)
+        return self.step_scores(out_RE, state.copied)
 
     def _embed(self, ids: Tensor, table: Tensor) -> Tensor:
-        return self.dropout(F.embedding(ids, table) * math.sqrt(self.width))
+        return self.dropout(F.embedding(self.known(ids), table) * math.sqrt(self.width))

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from regard.data.ragged import Layout, Ragged
 from regard.nn.cache import Ancestry, KeyValueCache, StaticCache, fill_up, fill_up_slots, of_sentences
+from regard.nn.copying import CopyState
 from regard.nn.layers import LayerState, Stack, TransformerDecoderLayer
 
 MASKED = float("-inf")
@@ -70,6 +71,7 @@ class StepState(Protocol):
     """What one step of the decoder asks of a state."""
 
     memory_bias: Tensor  # zero, or minus infinity where a source slot holds no token: [G, 1, slots]
+    copied: CopyState | None  # for models that copy tokens of the source
 
     @property
     def layers(self) -> list[LayerState]: ...
@@ -94,6 +96,8 @@ class StepState(Protocol):
 
 class TransformerState:
     """A state whose tensors grow with the output."""
+
+    copied: CopyState | None = None
 
     def __init__(
         self, layers: list[LayerState], source: Layout, *, num_heads: int, beams: int, last: int | None
@@ -150,6 +154,8 @@ class TransformerState:
             layer.keys = of_sentences(layer.keys, sentences, before)
             layer.values = of_sentences(layer.values, sentences, before)
         self.memory_bias = of_sentences(self.memory_bias, sentences, before)
+        if self.copied is not None:
+            self.copied = self.copied.of(sentences)
 
 
 def start_decoder(
@@ -177,6 +183,7 @@ class StaticState:
     memory_bias: Tensor
     num_heads: int
     max_beams: int
+    copied: CopyState | None = None
 
     def __init__(
         self, like: TransformerState | StaticState, *, sentences: int, slots: int, steps: int, window: int | None

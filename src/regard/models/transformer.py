@@ -19,6 +19,7 @@ from regard import kernels
 from regard.config import MAX_LAYERS, MAX_POSITIONS, MAX_WIDTH, Struct, below_one, between
 from regard.data.ragged import Layout, Ragged
 from regard.models.base import Model, StaticSeq2Seq, make_config
+from regard.models.copying import CopyingSeq2Seq, SourceMemory
 from regard.models.states import StaticState, StepState, TransformerState, start_decoder
 from regard.models.tied_embeddings import Tie, TiedEmbeddings
 from regard.nn.attend import AttentionMask, Backend
@@ -62,6 +63,12 @@ class EncoderConfig(Struct, frozen=True):
             rotary=self.positions == "rotary",
         )
 
+    @property
+    def static_shapes(self) -> bool:
+        """Whether our attention kernel supports these heads: it is the only backend that needs no lengths on the host."""
+        widest = max(self.heads.key_width, self.heads.value_width)
+        return self.attention in ("auto", "tiled") and widest <= kernels.WIDEST_HEAD
+
     def check(self) -> None:
         between(self, 1, MAX_WIDTH, "width", "num_heads", "key_width", "value_width")
         between(self, 1, 8 * MAX_WIDTH, "hidden")
@@ -84,6 +91,7 @@ class TransformerConfig(EncoderConfig, frozen=True):
 
     decoder_layers: int | None = None  # num_layers if unset
     tie: Tie = "all"
+    copy: bool = False  # whether tokens of the source can be copied to the output (`models.copying`)
 
     def check(self) -> None:
         super().check()
@@ -99,11 +107,11 @@ PRESETS: dict[str, dict[str, object]] = {
 
 
 class TransformerEncoder(nn.Module):
-    """The encoder of the paper over vectors: positions, dropout, layers."""
+    """The encoder of the paper over vectors: positions, dropout, layers. If `causal`, no token sees later ones."""
 
-    def __init__(self, config: EncoderConfig, model: Model) -> None:
+    def __init__(self, config: EncoderConfig, model: Model, *, causal: bool = False) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.causal = config, causal
         self.positions = Positions(config.positions, config.width, max_positions=config.max_positions)
         self.dropout = Dropout(config.dropout, model.noise)
         options = {**layer_options(config), "noise": model.noise}
@@ -116,7 +124,7 @@ class TransformerEncoder(nn.Module):
     def forward(self, x_MD: Tensor, layout: Layout) -> Ragged:
         x_MD = self.positions.add(x_MD, layout.positions, layout.longest)
         x_MD = self.dropout(x_MD.to(stream_dtype(x_MD)))
-        mask = AttentionMask(layout, window=self.config.window)
+        mask = AttentionMask(layout, causal=self.causal, window=self.config.window)
         for layer in self.layers:
             x_MD = layer(x_MD, mask)
         return Ragged(self.norm(x_MD), layout)
@@ -154,6 +162,10 @@ class EncoderDecoder(TiedEmbeddings):
         x_MD = self._embed(
             source.values, self.source_embedding, self.source_positions, layout.positions, layout.longest
         )
+        return self._through_encoder(x_MD, layout)
+
+    def _through_encoder(self, x_MD: Tensor, layout: Layout) -> Ragged:
+        """Return the encoder's output for these vectors."""
         mask = AttentionMask(layout, window=self.config.window)
         for layer in self.encoder:
             x_MD = layer(x_MD, mask)
@@ -161,12 +173,7 @@ class EncoderDecoder(TiedEmbeddings):
 
     @property
     def static_shapes(self) -> bool:
-        """Whether our attention kernel supports these heads: it is the only backend that needs no lengths on the host."""
-        heads = self.config.heads
-        return (
-            self.config.attention in ("auto", "tiled")
-            and max(heads.key_width, heads.value_width) <= kernels.WIDEST_HEAD
-        )
+        return self.config.static_shapes
 
     def _through_decoder(
         self, x_ND: Tensor, layout: Layout, memory: Ragged, *, causal: bool, also: Sequence[Tensor] = ()
@@ -211,33 +218,48 @@ def layer_options(config: EncoderConfig) -> dict[str, Any]:
     }
 
 
-class Transformer(EncoderDecoder, StaticSeq2Seq[TransformerState, StaticState]):
-    """The paper's model."""
+class Transformer(EncoderDecoder, CopyingSeq2Seq, StaticSeq2Seq[TransformerState, StaticState]):
+    """The paper's model. With `copy` it is a pointer-generator."""
+
+    def __init__(
+        self, config: TransformerConfig | None = None, *, source_size: int, target_size: int, **options: Any
+    ) -> None:
+        super().__init__(config, source_size=source_size, target_size=target_size, **options)
+        if self.config.copy:
+            self.start_copying(self.width, self.width, source_size=source_size, target_size=target_size)
+
+    def encode(self, source: Ragged) -> Ragged:
+        if self.copying is None:
+            return super().encode(source)
+        memory = super().encode(Ragged(self.known(source.values), source.layout))
+        return SourceMemory(memory.values, memory.layout, source.values)
 
     def hidden(self, target: Ragged, memory: Ragged) -> Tensor:
         layout = target.layout
         x_ND = self._embed(
-            target.values, self.target_embedding, self.target_positions, layout.positions, layout.longest
+            self.known(target.values), self.target_embedding, self.target_positions, layout.positions, layout.longest
         )
         return self._through_decoder(x_ND, layout, memory, causal=True)
 
     def start(self, memory: Ragged, *, beams: int) -> TransformerState:
         config = self.config
-        return start_decoder(self.decoder, memory, num_heads=config.num_heads, window=config.window, beams=beams)
+        state = start_decoder(self.decoder, memory, num_heads=config.num_heads, window=config.window, beams=beams)
+        state.copied = self.start_copy(memory)
+        return state
 
     def step(self, tokens: Tensor, state: StepState) -> Tensor:
-        position = state.position()
+        position, tokens = state.position(), self.known(tokens)
         x_RD = self._embed(tokens, self.target_embedding, self.target_positions, position, state.num_positions)
         rotation, own_bias = self._rotation(position), state.own_bias()
         for layer, layer_state in zip(self.decoder, state.layers, strict=True):
             x_RD = layer.step(x_RD, layer_state, own_bias, state.memory_bias, rotation)
         state.advance()
-        return self.project(self.decoder_norm(x_RD))
+        return self.step_scores(self.decoder_norm(x_RD), state.copied)
 
     @property
     def has_static_state(self) -> bool:
-        # A static state does not keep the recent inputs of convolutions.
-        return self.config.feed_forward != "conv"
+        # A static state keeps neither the recent inputs of convolutions nor sources to copy from.
+        return self.config.feed_forward != "conv" and not self.config.copy
 
     def static_state(
         self, like: TransformerState | StaticState, *, sentences: int, slots: int, steps: int

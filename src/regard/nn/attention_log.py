@@ -21,6 +21,7 @@ class AttentionLog:
 
     def __init__(self) -> None:
         self.calls: dict[nn.Module, list[list[Tensor]]] = {}
+        self.gates: list[Tensor] = []  # p_gen of models that copy, by call: [sentences, queries]
 
     def add(self, attention: nn.Module, weights: Sequence[Tensor]) -> None:
         """Add the weights of one call, one tensor per sentence."""

@@ -21,10 +21,14 @@ from regard.nn.sequences import Sequences, to_ragged
 
 
 def cross_entropy(logits_NV: Tensor, labels_N: Tensor, *, smoothing: float) -> Tensor:
-    """Return the summed smoothed cross-entropy of logits: the reference for `linear_cross_entropy`."""
+    """Return the summed smoothed cross-entropy of logits: the reference for `linear_cross_entropy`.
+
+    Tokens with a negative label do not count.
+    """
     logp_NV = logits_NV.to(_wide(logits_NV)).log_softmax(dim=-1)
-    right = logp_NV.gather(1, labels_N[:, None]).sum()
-    return -(1 - smoothing) * right - smoothing / logits_NV.size(-1) * logp_NV.sum()
+    right_N = logp_NV.gather(1, labels_N.long().clamp(min=0)[:, None])[:, 0]
+    losses_N = -(1 - smoothing) * right_N - smoothing * logp_NV.mean(dim=-1)
+    return losses_N.masked_fill(labels_N < 0, 0.0).sum()
 
 
 def label_smoothed_cross_entropy(
@@ -49,7 +53,12 @@ def label_smoothed_cross_entropy(
 
 
 def linear_cross_entropy(hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, *, smoothing: float) -> Tensor:
-    """Return the summed smoothed cross-entropy of hidden @ weightᵀ, computed for one chunk of tokens at a time."""
+    """Return the summed smoothed cross-entropy of hidden @ weightᵀ, computed for one chunk of tokens at a time.
+
+    Tokens with a negative label do not count.
+    """
+    if not kernels.usable(hidden_ND) and bool((labels_N < 0).any()):
+        hidden_ND, labels_N = hidden_ND[labels_N >= 0], labels_N[labels_N >= 0]
     return _LinearCrossEntropy.apply(hidden_ND, weight_VD, labels_N, smoothing)  # type: ignore[no-untyped-call]
 
 

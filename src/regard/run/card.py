@@ -14,7 +14,7 @@ from regard.config import Recipe
 from regard.messages import counted
 from regard.recipe_files import load_recipe, shipped_recipes
 from regard.run.checkpoint import Checkpoint
-from regard.run.folder import CARD_JSON, CARD_PAGE, RunFolder
+from regard.run.folder import CARD_JSON, CARD_PAGE, INIT, RunFolder
 from regard.text.bitext import without_folders
 from regard.toml import dump_toml, flat_table, to_table
 
@@ -85,7 +85,7 @@ def as_markdown(card: Mapping[str, Any]) -> str:
         ("speed", f"{speed:,} labels per second" if speed else "unknown"),
         ("hardware", ", ".join(part for part in (machine.get("device"), card["how"]) if part) or "unknown"),
         ("versions", ", ".join(f"{name} {machine[name]}" for name in ("regard", "torch", "python") if name in machine)),
-        *((f"{name} data", _describe(part)) for name, part in corpus.items()),
+        *((f"{name} data" if name != INIT else "began with", _describe(part)) for name, part in corpus.items()),
         *((f"test set {one['name']}", _describe(_fingerprint(one))) for one in card["results"]),
         ("license", " ".join(part for part in (card["license"], card["attribution"]) if part)),
         ("command", f"`{card['command']}`"),

@@ -45,6 +45,7 @@ from regard.toml import dump_toml, from_table, parse_toml, to_table
 RECIPE, CORPUS = "recipe.toml", "corpus.json"
 CARD_JSON, CARD_PAGE, REPORT = "card.json", "card.md", "report.html"
 MAX_RECIPE = 2**17  # bytes, because TOML parsers are slow
+INIT = "init"  # in corpus.json: the run whose weights this one began with
 CHECKPOINT_NAME = re.compile(r"step-[0-9]{8,15}")
 
 

@@ -20,7 +20,7 @@ from regard.run.finding import find_run, pretrained_models
 from regard.run.folder import RunFolder
 from regard.serve.access import sentence_cost
 from regard.serve.fair_queue import Sentence
-from regard.serve.sentences import SplitText, split_sentences
+from regard.text.segmenter import SplitText, segment
 
 _PAIR = re.compile(r"(?:^|[^a-z])([a-z]{2})-([a-z]{2})$")
 MAX_WORKERS = 16
@@ -56,7 +56,7 @@ class ServedModel:
         def fits(sentence: str) -> bool:
             return len(sentence) <= MAX_TOKEN_CHARACTERS * limit and self.count_tokens(sentence) <= limit
 
-        return split_sentences(text, fits=fits)
+        return segment(text, fits=fits)
 
     def with_cost(self, text: str, options: SearchOptions) -> Sentence:
         """Return the sentence with its worst-case cost."""

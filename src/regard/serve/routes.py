@@ -30,8 +30,8 @@ from regard.serve.schema import (
     TranslateRequest,
     TranslateResponse,
 )
-from regard.serve.sentences import SplitText
 from regard.serve.service import RequestContext, Service
+from regard.text.segmenter import SplitText
 from regard.text.tokenizer import BOS, EOS
 
 

@@ -21,8 +21,8 @@ from regard.serve.fair_queue import Sentence, TranslationJob
 from regard.serve.middleware import Metrics
 from regard.serve.models import ServedModel
 from regard.serve.scheduler import ClientLimitExceeded, QueueFull, Scheduler, SchedulerClosed
-from regard.serve.sentences import SplitText
 from regard.serve.worker_process import WorkerFailed
+from regard.text.segmenter import SplitText
 
 SHORT = 1000  # characters that are split on the event loop; longer texts are split in a thread
 CLIENT_CLOSED_REQUEST = 499  # nginx's status for a client that closes the connection before the response

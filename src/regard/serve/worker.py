@@ -98,8 +98,8 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
 
         (text,) = task["sentences"]
         assert isinstance(translator.model, Seq2Seq)
-        decode = translator.tokenizers.target.decode
-        source_ids = [*translator.tokenizers.source.encode(text)[: translator.longest_source], EOS]
+        source_ids, vocabulary = translator.encode(text)
+        source_ids, decode = [*source_ids[: translator.longest_source], EOS], vocabulary.decode
 
         def send_partial(ids: list[int]) -> None:
             channel.send({"id": number, "partial": decode(ids)})

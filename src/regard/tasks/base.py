@@ -8,7 +8,7 @@ family names its task (`models.Family`), and `register_task` adds tasks from oth
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -18,6 +18,7 @@ from regard.data.batch import Batch
 from regard.data.columns import Columns, Dataset, Indices
 from regard.errors import ConfigError
 from regard.explain.trace import Trace
+from regard.metrics import Score, score_all
 from regard.models.base import Model
 from regard.run.folder import Codec
 from regard.storage.folder import Folder
@@ -41,9 +42,10 @@ class Task(ABC, Generic[C]):
 
     name: ClassVar[str]
     added: ClassVar[tuple[int, ...]]  # tokens that `collate` adds to an example, per column that limits a batch
+    uses_families_of: ClassVar[str | None] = None  # another task, whose model families can also do this one
     compares: str  # kind of its outputs, by which metrics are chosen (`Metric.compares`)
     searches: ClassVar[bool] = False  # whether outputs are found by search, so that `[decode]` applies
-    packs: ClassVar[bool] = False  # whether its batches are sequence pairs, which can be packed to static shapes
+    samples: ClassVar[bool] = False  # whether `trace` takes `sample`, the options of a random output
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
@@ -53,6 +55,10 @@ class Task(ABC, Generic[C]):
     def read(self, folders: list[Path]) -> Corpus:
         """Return the training and dev examples that the recipe names."""
         return read_corpus(self.recipe, folders)
+
+    def with_files(self, examples: Sequence[Pair], folders: list[Path]) -> list[Pair]:
+        """Return examples of a data file with the content of other files that their lines name, such as pictures."""
+        return list(examples)
 
     @abstractmethod
     def fit(self, train: TrainingData) -> C:
@@ -105,6 +111,18 @@ class Task(ABC, Generic[C]):
     def sizes(self, codec: C) -> dict[str, int]:
         """Return the keyword arguments of a model that follow from the codec, such as vocabulary sizes."""
 
+    def rows(self, codec: C) -> Mapping[str, Sequence[str]]:
+        """Return what each row of a parameter stands for, by the name of the parameter: tokens, characters, labels.
+
+        A run that begins with the weights of another (`train.init`) takes over the rows of the same text. By default no
+        rows are known, and parameters are taken over as they are.
+        """
+        return {}
+
+    def take_over(self, codec: C, other: Any) -> C:
+        """Return the codec with the tokenizers of the codec that a run begins with (`train.init`); by default as it is."""
+        return codec
+
     @abstractmethod
     def predictor(
         self,
@@ -116,9 +134,25 @@ class Task(ABC, Generic[C]):
     ) -> Predictor:
         """Return the model in use. `greedy` asks for the quickest search, for validation."""
 
+    def evaluate(
+        self, predictor: Any, examples: Sequence[Pair], *, options: SearchOptions | None = None
+    ) -> list[Score]:
+        """Return the scores of a test set: by default, of outputs that are compared with the references."""
+        inputs, references = [pair.source for pair in examples], [pair.target for pair in examples]
+        outputs = predictor.predict(inputs, options=options)
+        return score_all(outputs, references, inputs, self.recipe.evaluate, compares=self.compares)
+
+    def loss_scores(self, loss: float, labels: int, examples: Sequence[Pair]) -> list[Score]:
+        """Return scores that follow from the summed loss in nats, for tasks that compare `PROBABILITIES`."""
+        return []
+
     def details(self, model: Model, codec: C, examples: Sequence[Example]) -> dict[str, Any]:
         """Return what else a report shows of dev examples; by default nothing."""
         return {}
+
+    def describe_input(self, text: str) -> str:
+        """Return how progress and reports show an input; by default as it is."""
+        return text
 
     def trace(
         self, predictor: Any, text: str, *, name: str = "", beam: int | None = None, alternatives: int = 0

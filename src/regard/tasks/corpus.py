@@ -65,8 +65,15 @@ def read_corpus(recipe: Recipe, folders: list[Path]) -> Corpus:
     """Return the corpus of a recipe whose training examples are text."""
     if recipe.data.train.store is not None:
         raise DataError("only translation trains on a store of ids; name its text in data.train instead")
-    bitext = recipe.data.train
+    bitext, valid = recipe.data.train, recipe.data.valid
     train = TextPairs(load_bitext(bitext, folders=folders, data=recipe.data))
+    if valid is not None and valid.hold_out:
+        if bitext.fresh or valid.hold_out >= len(train):
+            raise DataError(
+                f"data.valid.hold_out is {valid.hold_out:,}, but there are {counted(len(train), 'example')} to take "
+                "from; hold out fewer, and none of a corpus that is fresh in each epoch"
+            )
+        return Corpus(TextPairs(train.pairs[: -valid.hold_out]), train.pairs[-valid.hold_out :])
     if bitext.fresh:
         name, options = str(bitext.generate), bitext.options
         refuse_fresh(name)
@@ -81,4 +88,6 @@ def read_valid(recipe: Recipe, folders: list[Path]) -> list[Pair]:
         raise ConfigError("train.patience and train.final=best need dev pairs to judge by; name them in data.valid")
     if recipe.data.valid is None:
         return []
+    if recipe.data.valid.hold_out:
+        raise DataError("a store of ids has no text to hold out; name files in data.valid")
     return load_bitext(recipe.data.valid, folders=folders, data=recipe.data)

@@ -14,13 +14,13 @@ import torch
 
 from regard import kernels
 from regard.config import Recipe
-from regard.data.batch import Batch
 from regard.data.batch_sampler import Loader, dev_batches, too_long
+from regard.data.batch_structure import UnknownSize, structure_of
 from regard.data.columns import Columns, Dataset
 from regard.data.packing import PackedLoader
 from regard.errors import ConfigError, DataError, did_you_mean
 from regard.messages import counted
-from regard.metrics import deciding_metric, score_all
+from regard.metrics import PROBABILITIES, deciding_metric, score_all
 from regard.models import build_model, model_config
 from regard.models.base import Model
 from regard.nn.device import autocast, pick_precision
@@ -29,6 +29,7 @@ from regard.run.folder import Codec, RunFolder
 from regard.storage.folder import Folder
 from regard.tasks import task_of
 from regard.tasks.base import Task
+from regard.tasks.losses import dev_loss
 from regard.text.corpus import Pair
 from regard.text.tokenizer import refuse_unknown_kinds
 from regard.toml import to_table
@@ -48,9 +49,11 @@ def make_validator(
     Each process takes its share of the examples; all of them get all scores.
     """
     recipe, device, mine = task.recipe, world.device, slice(world.rank, None, world.size)
-    # Refuses a metric that cannot be computed here.
-    first = examples[0]
-    score_all([first.target], [first.target], [first.source], recipe.evaluate, compares=task.compares)
+    has_outputs = task.compares != PROBABILITIES
+    if has_outputs:
+        # Refuses a metric that cannot be computed here.
+        first = examples[0]
+        score_all([first.target], [first.target], [first.source], recipe.evaluate, compares=task.compares)
     columns = extras(task.encode(examples, codec))
     budget, most = recipe.train.budget, recipe.data.max_length
     batches = dev_batches(columns, task.collate, added=task.added, budget=budget, max_length=most)
@@ -66,8 +69,12 @@ def make_validator(
     def validate(model: Model) -> Validation:
         with autocast(device, precision):
             loss, tokens = world.sum(*dev_loss(model, batches, device))
-            own = task.predictor(model, codec, greedy=True).predict(inputs[mine])
         metrics = {"loss": loss / max(tokens, 1)}
+        if not has_outputs:
+            metrics |= {score.name: score.value for score in task.loss_scores(loss, int(tokens), examples)}
+            return Validation(metrics, ())
+        with autocast(device, precision):
+            own = task.predictor(model, codec, greedy=True).predict(inputs[mine])
         outputs = [""] * len(inputs)
         for rank, theirs in enumerate(world.gather(own)):
             outputs[rank :: world.size] = theirs
@@ -78,18 +85,11 @@ def make_validator(
             details = task.details(model, codec, found)
         empty = bool(outputs) and not any(output.strip() for output in outputs)
         warnings = (f"all dev outputs are empty ({len(outputs):,}): the model writes nothing yet",) if empty else ()
-        return Validation(metrics, tuple(found[:: -(-len(found) // EXAMPLES_SHOWN)]), details, warnings)
+        chosen = found[:: -(-len(found) // EXAMPLES_SHOWN)]
+        examples = tuple(Example(task.describe_input(one.source), one.output, one.reference) for one in chosen)
+        return Validation(metrics, examples, details, warnings)
 
     return validate
-
-
-@torch.inference_mode()
-def dev_loss(model: Model, batches: Sequence[Batch], device: torch.device) -> tuple[float, int]:
-    """Return the summed loss in nats, unsmoothed, and the number of labels: exp of their ratio is the perplexity."""
-    total, tokens = 0.0, 0
-    for batch in batches:
-        total, tokens = total + model(batch.to(device)).item(), tokens + batch.num_tokens
-    return total, tokens
 
 
 # Settings of the machine and of the display, and where files are looked for: a run may resume with others.
@@ -114,13 +114,19 @@ def resolve(recipe: Recipe) -> Recipe:
 
     Names that are not registered are refused here.
     """
-    kind, config = model_config(recipe.model)
+    _, config = model_config(recipe.model)
     refuse_unknown_kinds(recipe.tokenizer)
     sides = recipe.tokenizer.source is not None or recipe.tokenizer.target is not None
     if sides and getattr(config, "tie", None) == "all":
         # The model would notice only if the vocabularies differ in size.
         raise ConfigError("model.tie is 'all', but each side has a tokenizer of its own; set model.tie=target")
-    deciding_metric(recipe.train.metric, compares=task_of(recipe).compares)
+    deciding_metric(recipe.train.metric, compares=task_of(recipe).compares, names=recipe.evaluate.metrics)
+    return _with_all_options(recipe)
+
+
+def _with_all_options(recipe: Recipe) -> Recipe:
+    """Return the recipe with every option of its model, also those that were added since it was written."""
+    kind, config = model_config(recipe.model)
     return msgspec.structs.replace(recipe, model={"kind": kind, **to_table(config)})
 
 
@@ -134,7 +140,7 @@ def refuse_other_recipe(run: RunFolder, recipe: Recipe, accept: Sequence[str]) -
         key = change.partition(":")[0]
         return any(key == meant or key.startswith(f"{meant}.") for meant in (*NOT_THE_RUN, *accept))
 
-    changed = [change for change in differences(run.recipe(), recipe) if not is_meant(change)]
+    changed = [change for change in differences(_with_all_options(run.recipe()), recipe) if not is_meant(change)]
     if changed:
         raise ConfigError(
             f"{run} holds a run of another recipe ({'; '.join(changed[:5])}); name another folder with --out, "
@@ -196,7 +202,7 @@ def make_loader(
         more = f"more than {counted(most, 'token')} on a side"
         listen(Noted(0, f"training leaves out {counts} with {more}; raise data.max_length to keep them"))
     task.check(dataset, model, listen)
-    obstacle = why_not_packed(task, model, world)
+    obstacle = why_not_packed(task, dataset, model, world)
     if obstacle and next(model.parameters()).is_cuda:
         listen(Noted(0, f"batches hold sentences of similar length, without a CUDA graph, because {obstacle}"))
     budget, seed = recipe.train.budget, recipe.train.seed
@@ -210,27 +216,28 @@ def make_loader(
         max_length=most,
         seed=seed,
         similar_lengths=model.similar_lengths,
-        extras=model.extras,
     )
 
 
-def why_not_packed(task: Task[Any], model: Model, world: World) -> str:
+def why_not_packed(task: Task[Any], dataset: Dataset, model: Model, world: World) -> str:
     """Return what keeps batches from being packed for our kernels; an empty text if nothing does."""
     weight, config = next(model.parameters()), task.recipe.train
     if not weight.is_cuda:
         return "there is no GPU"
-    if not task.packs:
-        return f"batches of {task.name} are not packed"
     if not config.kernels:
         return "train.kernels is false"
     if not kernels.usable(weight):
         return "Triton is not installed"
-    if pick_precision(config.precision, weight.device) != torch.bfloat16:
+    if not model.packs_float32 and pick_precision(config.precision, weight.device) != torch.bfloat16:
         return "products are not in bfloat16"
     if not model.static_shapes:
         return "this family, model.attention or the width of the heads does not suit our kernels"
     if model.similar_lengths and (world.size > 1 or not config.graph or config.accumulate > 1):
         return "this family gains by packing only in a CUDA graph: one process, train.graph, no train.accumulate"
+    try:
+        structure_of(dataset, task.collate, added=task.added, max_length=task.recipe.data.max_length)
+    except UnknownSize as error:
+        return str(error)
     return ""
 
 
@@ -243,9 +250,10 @@ def choose_budget(
     added = max(task.added)
     batch_of = longest_sentences(totals.longest, probe, added=added)
     most = max(totals.tokens) + added * totals.examples
-    if model.similar_lengths and not why_not_packed(task, model, world):
+    if model.similar_lengths and not why_not_packed(task, dataset, model, world):
         # Rectangles are equally large for a small corpus.
-        batch_of, most = rectangles(dataset, recipe.data.max_length, probe), sys.maxsize
+        structure = structure_of(dataset, task.collate, added=task.added, max_length=recipe.data.max_length)
+        batch_of, most = rectangles(dataset, structure, recipe.data.max_length, probe), sys.maxsize
     if recipe.train.tokens != "auto":
         check_memory(model, min(recipe.train.tokens, most), batch_of, precision=precision)
         return recipe

@@ -16,6 +16,7 @@ from regard.errors import ConfigError, DataError
 from regard.explain.trace import Trace, attention_between, trace_translation
 from regard.messages import counted
 from regard.metrics import TEXT, histograms
+from regard.models import model_config
 from regard.models.base import Model, NonAutoregressive, Seq2Seq
 from regard.storage.folder import Folder
 from regard.tasks.base import Task
@@ -23,6 +24,7 @@ from regard.tasks.corpus import Corpus, TextPairs, TrainingData, read_corpus, re
 from regard.text.bitext import find_store
 from regard.text.corpus import Pair
 from regard.text.tokenizer import UNK, Tokenizer, Tokenizers, fit_tokenizers, load_tokenizers
+from regard.text.unknown_words import extend
 from regard.training.events import Example, Listener, Noted
 
 
@@ -33,7 +35,6 @@ class TranslationTask(Task[Tokenizers]):
     added = ADDED
     compares = TEXT
     searches = True
-    packs = True
 
     # Data
 
@@ -57,13 +58,37 @@ class TranslationTask(Task[Tokenizers]):
     def load_codec(self, folder: Folder) -> Tokenizers:
         return load_tokenizers(folder)
 
+    @property
+    def copies(self) -> bool:
+        """Whether the model copies words of the source."""
+        return bool(getattr(model_config(self.recipe.model)[1], "copy", False))
+
+    @property
+    def longest_source(self) -> int | None:
+        """The tokens that sources are cut to; None: they are not cut."""
+        return self.recipe.data.max_length if self.recipe.data.cut_source else None
+
     def encode(self, examples: Sequence[Pair], codec: Tokenizers) -> Columns:
-        source = codec.source.encode_all([pair.source for pair in examples])
-        target = codec.target.encode_all([pair.target for pair in examples])
-        return pair_columns(Column.from_lists(source), Column.from_lists(target))
+        if self.copies:
+            sources, targets = [], []
+            for pair in examples:
+                ids, vocabulary = extend(codec.source, pair.source, most=self.longest_source)
+                sources.append(ids)
+                targets.append(vocabulary.encode(pair.target))
+        else:
+            sources = codec.source.encode_all([pair.source for pair in examples])
+            targets = codec.target.encode_all([pair.target for pair in examples])
+        return pair_columns(self._cut(Column.from_lists(sources)), Column.from_lists(targets))
+
+    def _cut(self, sources: Column) -> Column:
+        return sources if self.longest_source is None else sources.cut(self.longest_source)
 
     def dataset(self, train: TrainingData, codec: Tokenizers) -> Dataset:
-        return train.encoded(codec) if isinstance(train, PairStore) else self.encode(train.examples(), codec)
+        if not isinstance(train, PairStore):
+            return self.encode(train.examples(), codec)
+        if self.copies or self.longest_source is not None:
+            raise ConfigError("model.copy and data.cut_source need text; train without data.train.store")
+        return train.encoded(codec)
 
     def epochs(self, train: TrainingData, dataset: Dataset, codec: Tokenizers) -> Callable[[int], Dataset]:
         """With subword sampling each epoch has ids of its own."""
@@ -80,7 +105,7 @@ class TranslationTask(Task[Tokenizers]):
         @lru_cache(maxsize=1)
         def draw(epoch: int) -> Columns:
             number = seed * 1_000_003 + epoch
-            return pair_columns(source(number), target(number))
+            return pair_columns(self._cut(source(number)), target(number))
 
         return draw
 
@@ -97,6 +122,11 @@ class TranslationTask(Task[Tokenizers]):
         return Aligner.learn(dataset, max_length=self.recipe.data.max_length).add_to
 
     def check(self, dataset: Dataset, model: Model, listen: Listener) -> None:
+        if self.longest_source is not None and isinstance(dataset, Columns):
+            count, most = int((dataset["source"].lengths >= self.longest_source).sum()), self.longest_source
+            counts = f"{count:,} of {counted(len(dataset), 'source')}"
+            if count:
+                listen(Noted(0, f"{counts} have {most:,} tokens or more; training reads the first {most:,} of them"))
         if not isinstance(dataset, Columns) or not isinstance(model, NonAutoregressive):
             return
         count = int(model.cannot_write(dataset["source"].lengths, dataset["target"].lengths).sum())
@@ -116,6 +146,14 @@ class TranslationTask(Task[Tokenizers]):
 
     def sizes(self, codec: Tokenizers) -> dict[str, int]:
         return {"source_size": codec.source.size, "target_size": codec.target.size}
+
+    def rows(self, codec: Tokenizers) -> dict[str, Sequence[str]]:
+        target = codec.target.tokens(range(codec.target.size))
+        source = target if codec.joint else codec.source.tokens(range(codec.source.size))
+        return {"source_embedding": source, "target_embedding": target, "output": target}
+
+    def take_over(self, codec: Tokenizers, other: Any) -> Tokenizers:
+        return other if isinstance(other, Tokenizers) and other.joint == codec.joint else codec
 
     def predictor(
         self,

@@ -7,13 +7,16 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import chain, zip_longest
 from pathlib import Path
 
 import msgspec
 
 from regard.config import Bitext, DataConfig, Recipe
 from regard.errors import DataError
-from regard.text.corpus import Pair, decode_pairs, stream_pairs
+from regard.messages import counted
+from regard.text.babi import PARTS, find_babi, stream_babi
+from regard.text.corpus import Pair, decode_pairs, stream_lines, stream_pairs, stream_texts
 from regard.text.generators import generate
 
 STDIN = "-"  # the value of data.train.pairs that means standard input
@@ -33,14 +36,39 @@ def stream_bitext(bitext: Bitext, *, folders: list[Path], data: DataConfig | Non
         return iter(generate(bitext.generate, bitext.options))
     if bitext.pairs == STDIN:
         return decode_pairs(sys.stdin.buffer, "standard input")  # type: ignore[arg-type]
+    if bitext.text is not None:
+        return chain.from_iterable(map(stream_texts, text_files(bitext, folders, data)))
+    if bitext.part is not None:
+        return stream_babi(babi_files(bitext, folders, data), bitext.part)
     if bitext.pairs is None and bitext.source is None:
         raise DataError(f"the store {bitext.store!r} holds ids to train on, not text; name source and target, or pairs")
-    return stream_pairs(*text_files(bitext, folders, data))
+    pairs = stream_pairs(*text_files(bitext, folders, data))
+    if bitext.tags is None:
+        return pairs
+    return _with_tags(pairs, find_file(bitext.tags, folders, data))
+
+
+def _with_tags(pairs: Iterator[Pair], path: Path) -> Iterator[Pair]:
+    """Yield the pairs with sources like `the|DT dog|NN`; line N of the file has the tags of pair N."""
+    for number, (pair, line) in enumerate(zip_longest(pairs, stream_lines(path)), start=1):
+        words, tags = pair.source.split() if pair else [], line.split() if line else []
+        if len(words) != len(tags):
+            raise DataError(
+                f"line {number} of {path} has {counted(len(tags), 'tag')} for {counted(len(words), 'word')}; "
+                "each word needs one tag"
+            )
+        yield Pair(" ".join(map("|".join, zip(words, tags, strict=True))), pair.target)
+
+
+def _names(bitext: Bitext) -> list[str]:
+    """Return the names of all text files."""
+    one = (bitext.pairs, bitext.text, bitext.source, bitext.target, bitext.tags)
+    return [*filter(None, one), *bitext.more_text]
 
 
 def refuse_outside(bitext: Bitext, folders: list[Path], *, recipe_of: str) -> None:
     """Raise DataError for files outside of the folders that the user named, because the recipe is not trusted."""
-    for name in filter(None, (bitext.pairs, bitext.source, bitext.target)):
+    for name in (*_names(bitext), *bitext.babi_names):
         if name == STDIN:
             raise DataError(f"the recipe of {recipe_of} reads standard input; name the files to use instead")
         path = Path(os.path.normpath(name))
@@ -56,13 +84,30 @@ def refuse_outside(bitext: Bitext, folders: list[Path], *, recipe_of: str) -> No
 
 
 def text_files(bitext: Bitext, folders: list[Path], data: DataConfig | None = None) -> list[Path]:
-    """Return the one or two files that hold the pairs."""
-    names = [name for name in (bitext.pairs, bitext.source, bitext.target) if name is not None]
+    """Return the files that hold the examples, without tags: two parallel ones, one of pairs, or all of texts."""
+    names = [name for name in _names(bitext) if name != bitext.tags]
     found = [_look_for(name, folders, data) for name in names]
     missing = [name for name, path in zip(names, found, strict=True) if path is None]
     if missing:
         raise _missing_files(missing, folders, data)
     return [path for path in found if path is not None]
+
+
+def babi_files(bitext: Bitext, folders: list[Path], data: DataConfig | None = None) -> list[Path]:
+    """Return the files of the bAbI tasks that are named."""
+    assert bitext.part is not None
+    places = _babi_places(folders, data)
+    found = {name: find_babi(name, bitext.part, places) for name in bitext.babi_names}
+    missing = [name for name, paths in found.items() if not paths]
+    if missing:
+        where = ", ".join(repr(str(place)) for place in places)
+        kind = "test" if bitext.part == "test" else "train"
+        origin = f"get them from {data.origin}, and " if data is not None and data.origin else ""
+        raise DataError(
+            f"no bAbI files of {', '.join(map(repr, missing))}, as in 'qa1_single-supporting-fact_{kind}.txt', in {where}; "
+            f"{origin}name the folder that holds them with --data or REGARD_DATA"
+        )
+    return [path for paths in found.values() for path in paths]
 
 
 def pairs_fingerprint(pairs: Iterable[Pair]) -> dict[str, int | str]:
@@ -80,13 +125,19 @@ def without_folders(recipe: Recipe) -> Recipe:
     def bare(bitext: Bitext | None) -> Bitext | None:
         if bitext is None:
             return None
-        names = {name: getattr(bitext, name) for name in ("source", "target", "pairs", "store")}
+        names = {name: getattr(bitext, name) for name in ("source", "target", "pairs", "text", "tags", "store")}
         bare_names = {name: Path(path).name for name, path in names.items() if path and Path(path).is_absolute()}
-        return msgspec.structs.replace(bitext, **bare_names)
+        more = tuple(Path(path).name if Path(path).is_absolute() else path for path in bitext.more_text)
+        bitext = _rename_babi(bitext, lambda name: Path(name).name if Path(name).is_absolute() else name)
+        return msgspec.structs.replace(bitext, **bare_names, more_text=more)
 
     data = recipe.data
     tests = {name: bare(bitext) for name, bitext in data.test.items()}
     data = msgspec.structs.replace(data, train=bare(data.train), valid=bare(data.valid), test=tests)
+    init = recipe.train.init
+    if init and Path(init).is_absolute():
+        train = msgspec.structs.replace(recipe.train, init=Path(init).name)
+        recipe = msgspec.structs.replace(recipe, train=train)
     return msgspec.structs.replace(recipe, data=data)
 
 
@@ -102,10 +153,18 @@ def anchor(data: DataConfig, folders: list[Path], *, named: Path | None) -> Data
             return name
         return str(found.resolve())
 
+    def find_task(name: str, folders: list[Path]) -> Path | None:
+        places = _babi_places(folders, data)
+        return next((place / name for place in places if any(find_babi(name, part, [place]) for part in PARTS)), None)
+
     def anchored(bitext: Bitext) -> Bitext:
-        finders = dict.fromkeys(("source", "target", "pairs"), partial(_look_for, data=data)) | {"store": _first_with}
+        find_text = partial(_look_for, data=data)
+        finders = dict.fromkeys(("source", "target", "pairs", "text", "tags"), find_text) | {"store": _first_with}
         named_files = {name: (value, find) for name, find in finders.items() if (value := getattr(bitext, name))}
-        return msgspec.structs.replace(bitext, **{name: absolute(*one) for name, one in named_files.items()})
+        more = tuple(absolute(name, find_text) for name in bitext.more_text)
+        found = {name: absolute(*one) for name, one in named_files.items()}
+        bitext = _rename_babi(bitext, lambda name: absolute(name, find_task))
+        return msgspec.structs.replace(bitext, **found, more_text=more)
 
     return msgspec.structs.replace(
         data,
@@ -130,11 +189,11 @@ def data_folders(given: Path | str | None, recipe_folder: Path | None) -> list[P
     return list({folder.resolve(): folder for folder in reversed(folders)}.values())[::-1]
 
 
-def find_file(name: str, folders: list[Path]) -> Path:
+def find_file(name: str, folders: list[Path], data: DataConfig | None = None) -> Path:
     """Return the path of the file in the first folder that has it, plain or gzip."""
-    found = _look_for(name, folders)
+    found = _look_for(name, folders, data)
     if found is None:
-        raise _missing_files([name], folders)
+        raise _missing_files([name], folders, data)
     return found
 
 
@@ -166,6 +225,18 @@ def _other_names(name: str, data: DataConfig | None) -> list[Path]:
 
 def _other_folders(data: DataConfig | None) -> tuple[str, ...]:
     return (data.folders if data is not None else None) or ()
+
+
+def _babi_places(folders: list[Path], data: DataConfig | None) -> list[Path]:
+    return [folder / other for folder in folders for other in ("", *_other_folders(data))]
+
+
+def _rename_babi(bitext: Bitext, rename: Callable[[str], str]) -> Bitext:
+    """Return the bitext with other names of its bAbI tasks."""
+    if bitext.babi is None:
+        return bitext
+    babi = rename(bitext.babi) if isinstance(bitext.babi, str) else tuple(map(rename, bitext.babi))
+    return msgspec.structs.replace(bitext, babi=babi)
 
 
 def _missing_files(names: list[str], folders: list[Path], data: DataConfig | None = None) -> DataError:

@@ -57,6 +57,11 @@ def stream_pairs(source: Path, target: Path | None = None) -> Iterator[Pair]:
     return _checked(_parsed(stream_lines(source), _table_parser(source), str(source)), str(source), str(source))
 
 
+def stream_texts(path: Path) -> Iterator[Pair]:
+    """Yield each line of a file as a pair whose two sides are the line. A blank line raises DataError."""
+    return _checked((Pair(line, line) for line in stream_lines(path)), str(path), str(path))
+
+
 def decode_pairs(file: io.BufferedReader, name: str) -> Iterator[Pair]:
     """Yield the pairs of an open .tsv file or pipe, plain or gzip. `name` is used in error messages."""
     return _checked(_parsed(decode_lines(file, name), _parse_tsv, name), name, name)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from regard.config import Struct
 from regard.errors import DataError, did_you_mean
-from regard.text import dates, plane, toys
+from regard.text import binary, counting, dates, expressions, names, plane, reviews, rooms, shapes, toys
 from regard.text.corpus import Pair
 from regard.toml import from_table
 
@@ -37,12 +37,21 @@ def _of_points(problem: str, options: type[plane.PlaneOptions]) -> Generator:
 
 
 GENERATORS: dict[str, Generator] = {
+    "counting": _fixed(counting.generate),
     "dates": _fixed(dates.generate),
+    "names": _fixed(names.generate),
     **{task: _fixed(lambda split, task=task: toys.generate(task, split)) for task in toys.TASKS},  # type: ignore[misc]
     **{name: _fixed(make) for name, make in toys.LABEL_GENERATORS.items()},
+    "expressions": _fixed(expressions.generate),
+    "shapes": Generator(shapes.generate, options=shapes.ShapeOptions, fresh=True),
+    "rooms": Generator(rooms.generate, rooms.RoomsOptions, fresh=True),
     "hull": _of_points("hull", plane.PlaneOptions),
     "tour": _of_points("tour", plane.TourOptions),
     "delaunay": _of_points("delaunay", plane.TriangleOptions),
+    "reviews": Generator(reviews.generate, reviews.ReviewOptions, fresh=True),
+    "ntm-copy": Generator(binary.generate_copy, binary.CopyOptions, fresh=True),
+    "ntm-repeat": Generator(binary.generate_repeat, binary.RepeatOptions, fresh=True),
+    "ntm-recall": Generator(binary.generate_recall, binary.RecallOptions, fresh=True),
 }
 
 

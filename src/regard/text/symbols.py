@@ -23,7 +23,7 @@ EOS: Final = 2
 RESERVED: Final = ("\u2047", "<s>", "</s>")
 
 SPLIT: dict[str, Callable[[str], list[str]]] = {"char": list, "word": str.split}
-_JOIN = {"char": "", "word": " "}
+JOIN = {"char": "", "word": " "}
 
 
 class SymbolTokenizer:
@@ -55,7 +55,7 @@ class SymbolTokenizer:
         )
 
     def decode(self, ids: Sequence[int]) -> str:
-        return _JOIN[self.kind].join(self.tokens([id for id in ids if id not in (BOS, EOS)]))
+        return JOIN[self.kind].join(self.tokens([id for id in ids if id not in (BOS, EOS)]))
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         assert all(0 <= id < self.size for id in ids), (min(ids), max(ids), self.size)

@@ -129,8 +129,22 @@ def generate_sorted_numbers(split: str) -> list[tuple[str, str]]:
     return pairs
 
 
+def generate_repeats(split: str) -> list[tuple[str, str]]:
+    """Return rows of letters that repeat a few of them in turn, so that a hidden letter follows from the others."""
+    if split not in SIZES:
+        raise DataError(f"the toy tasks have no split {split!r}; {did_you_mean(split, SIZES)}")
+    generator = random.Random(_SEEDS[split])
+    pairs = []
+    for _ in range(SIZES[split]):
+        pattern = generator.choices(SYMBOLS, k=generator.randint(2, 3))
+        row = " ".join(pattern[place % len(pattern)] for place in range(generator.randint(8, 14)))
+        pairs.append((row, row))
+    return pairs
+
+
 LABEL_GENERATORS: dict[str, Callable[[str], list[tuple[str, str]]]] = {
     "runs": generate_runs,
     "majority": generate_majority,
     "sort-numbers": generate_sorted_numbers,
+    "repeats": generate_repeats,
 }

@@ -17,8 +17,8 @@ from torch.optim import Optimizer
 
 from regard import kernels
 from regard.config import TrainConfig
+from regard.data.packed_rows import PackedBatch, unpack
 from regard.data.packed_shapes import PackedShape
-from regard.data.packing import PackedBatch, unpack
 from regard.training.data_parallel import DistributedModel
 from regard.training.optimizers import CapturableOptimizer
 from regard.training.schedules import set_rate
@@ -84,8 +84,8 @@ class CudaGraphStep:
         return self.result.clone()
 
     def _run(self, rows: list[Tensor], shapes: Sequence[PackedShape]) -> None:
-        assert kernels.usable(rows[0]), "only our kernels leave dummy tokens out of the loss"
-        batches = [unpack(row, shape, shape.target_tokens) for row, shape in zip(rows, shapes, strict=True)]
+        assert kernels.usable(rows[0]), "only our kernels need no lengths on the host"
+        batches = [unpack(row, shape, shape.tokens("labels")) for row, shape in zip(rows, shapes, strict=True)]
         tokens = torch.cat([row[-1:] for row in rows]).sum().float()
         self.result.copy_(
             change_weights(self.distributed, self.optimizer, batches, tokens, self.config, self.precision)

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from regard.data.batch import Batch
+from regard.data.batch_structure import BatchStructure
 from regard.data.columns import Dataset
+from regard.data.packed_rows import largest_rectangle
 from regard.data.packed_shapes import shapes_by_length
-from regard.data.packing import largest_rectangle
 from regard.errors import TrainingError
 from regard.models.base import Model
 from regard.nn.device import autocast, memory_left
@@ -42,12 +43,12 @@ def longest_sentences(max_length: int, probe: Probe, *, added: int) -> MakeBatch
     return batch_of
 
 
-def rectangles(pairs: Dataset, max_length: int, probe: Probe) -> MakeBatch:
+def rectangles(dataset: Dataset, structure: BatchStructure, max_length: int, probe: Probe) -> MakeBatch:
     """Return a function that makes batches of twice the largest shape: a captured step keeps its memory while others run."""
-    longest = pairs.upto(max_length).longest + 1
+    longest = dataset.upto(max_length).longest + max(count.more for count in structure.limits)
 
     def batch_of(budget: int) -> Batch:
-        shapes = shapes_by_length(pairs, max_length, max(budget, longest))
+        shapes = shapes_by_length(dataset, structure, max_length, max(budget, longest))
         return largest_rectangle(shapes, lambda length: probe(length, 1), times=2)
 
     return batch_of

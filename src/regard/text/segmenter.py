@@ -31,7 +31,7 @@ class SplitText:
         return "".join(parts)
 
 
-def split_sentences(text: str, *, fits: Callable[[str], bool] = lambda sentence: True) -> SplitText:
+def segment(text: str, *, fits: Callable[[str], bool] = lambda sentence: True) -> SplitText:
     """Split a text into sentences; sentences that do not fit the model are split further."""
     sentences: list[str] = []
     spaces = [text[: len(text) - len(text.lstrip())]]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.serve.sentences import split_sentences
+from regard.text.segmenter import segment
 
 
 @pytest.mark.parametrize(
@@ -23,40 +23,40 @@ from regard.serve.sentences import split_sentences
     ],
 )
 def test_a_text_is_split_at_the_ends_of_sentences(text, sentences):
-    assert split_sentences(text).sentences == sentences
+    assert segment(text).sentences == sentences
 
 
 @given(st.text(alphabet="ab.!?\n \u3002\"')\t", max_size=60))
 def test_a_split_text_is_joined_without_a_change(text):
-    found = split_sentences(text)
+    found = segment(text)
     assert found.join(found.sentences) == text
     assert all(sentence.strip() for sentence in found.sentences)
 
 
 def test_other_sentences_keep_the_original_spaces():
-    found = split_sentences("  One. Two!\n\nThree?\n")
+    found = segment("  One. Two!\n\nThree?\n")
     assert found.join(["1", "2", "3"]) == "  1 2\n\n3\n"
 
 
 def test_a_sentence_that_is_too_long_is_split_between_words():
-    found = split_sentences("a b c d e f g", fits=lambda sentence: len(sentence) <= 5)
+    found = segment("a b c d e f g", fits=lambda sentence: len(sentence) <= 5)
     assert all(len(sentence) <= 5 for sentence in found.sentences)
     assert " ".join(found.sentences) == "a b c d e f g" == found.join(found.sentences)
 
 
 @given(st.text(alphabet="ab \t", max_size=60))
 def test_spaces_inside_a_split_sentence_are_kept(text):
-    found = split_sentences(text, fits=lambda sentence: len(sentence) <= 5)
+    found = segment(text, fits=lambda sentence: len(sentence) <= 5)
     assert found.join(found.sentences) == text
     assert all(len(sentence) <= 5 for sentence in found.sentences)
 
 
 def test_a_very_long_word_is_split():
-    found = split_sentences("x" * 100, fits=lambda sentence: len(sentence) <= 5)
+    found = segment("x" * 100, fits=lambda sentence: len(sentence) <= 5)
     assert "".join(found.sentences) == "x" * 100 and max(map(len, found.sentences)) <= 5
 
 
 @pytest.mark.parametrize("text", ["a. " * 30_000, "a" + " " * 90_000 + "b", "\n" * 90_000, '."' * 40_000])
 def test_splitting_takes_linear_time(text):
-    found = split_sentences(text)
+    found = segment(text)
     assert found.join(found.sentences) == text  # quadratic time would be noticed

@@ -1,0 +1,111 @@
+"""Parsing as translation into brackets (Vinyals et al. 2015; Vaswani et al. 2017, section 6.3).
+
+An example is a line of words, split at spaces, and its tree as a line of brackets with a placeholder for each word
+(`text.trees`). Outputs are repaired, so that each is a tree over the words of its input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from regard.config import SearchOptions
+from regard.data.columns import Columns
+from regard.data.pair_store import PairStore
+from regard.decoding.ranking import Check, never_stop
+from regard.decoding.translator import Ready, Translation, Translator
+from regard.errors import DataError
+from regard.explain.attention import SPACE, Axis, merge_words
+from regard.explain.trace import Picture, Trace, soft_alignment
+from regard.explain.tree import draw_tree
+from regard.messages import counted
+from regard.metrics import TREES
+from regard.models.base import Model
+from regard.tasks.corpus import TrainingData
+from regard.tasks.translation import TranslationTask
+from regard.text.corpus import Pair
+from regard.text.tokenizer import Tokenizers, fit_tokenizers
+from regard.text.trees import RepairedTree, is_well_formed, linearize, repair, without_words
+
+
+class ParsingTask(TranslationTask):
+    """Words in, a linearized tree out. Any model that turns one text into another can do it."""
+
+    name = "parsing"
+    uses_families_of = TranslationTask.name
+    compares = TREES
+
+    def fit(self, train: TrainingData) -> Tokenizers:
+        if isinstance(train, PairStore):
+            return super().fit(train)
+        pairs = [(source, without_words(target)) for source, target in train.examples()]
+        return fit_tokenizers(pairs, self.recipe.tokenizer)
+
+    def encode(self, examples: Sequence[Pair], codec: Tokenizers) -> Columns:
+        for number, (source, target) in enumerate(examples, start=1):
+            words = len(source.split())
+            if not is_well_formed(target, words):
+                raise DataError(
+                    f"the target of example {number}, {target[:80]!r}, is no tree over {counted(words, 'word')}; "
+                    "it must look like (S (NP XX )NP (VP XX )VP )S, with one XX per word"
+                )
+        return super().encode([Pair(source, without_words(target)) for source, target in examples], codec)
+
+    def predictor(
+        self,
+        model: Model,
+        codec: Tokenizers,
+        *,
+        greedy: bool = False,
+        warn: Callable[[str], None] = lambda text: None,
+    ) -> TreeParser:
+        options = self.recipe.decode
+        return TreeParser(model, codec, options.replace(beam=1) if greedy else options, warn=warn)
+
+    def trace(
+        self, predictor: Translator, text: str, *, name: str = "", beam: int | None = None, alternatives: int = 0
+    ) -> Trace:
+        """Return the trace of the translation, with the words of the input as they are split at spaces, and the tree."""
+        trace = super().trace(predictor, text, name=name, beam=beam, alternatives=alternatives)
+        words = text.split()
+        tree = repair(trace.target.tokens[:-1], len(words))
+        source = replace(trace.source, words=words_at_spaces(predictor.tokenizers.source.kind, trace.source))
+        target = replace(trace.target, text=linearize(tree, words))
+        trace = replace(trace, axes={**trace.axes, "source": source, "target": target})
+        every = [[place] for place in range(len(target.tokens))]
+        weights = None
+        if trace.layers("encoder-decoder") and len(source.words) == len(words) + 1:
+            weights = merge_words(soft_alignment(trace)[None], every, source.words)[0]
+        return replace(trace, pictures=(Picture("tree", lambda plt: draw_tree(plt, tree, words, weights)),))
+
+
+def words_at_spaces(kind: str, axis: Axis) -> list[list[int]]:
+    """Return the tokens of each word of an input that ends in EOS, where only spaces separate words."""
+    words: list[list[int]] = []
+    last = len(axis.tokens) - 1
+    for place, token in enumerate(axis.tokens):
+        if kind == "char" and token.isspace() and place < last:
+            continue
+        after_space = place > 0 and axis.tokens[place - 1].isspace() if kind == "char" else token.startswith(SPACE)
+        if place in (0, last) or kind == "word" or after_space:
+            words.append([])
+        words[-1].append(place)
+    return words
+
+
+class TreeParser(Translator):
+    """A model in use whose outputs are repaired: each is a tree over the words of its input."""
+
+    def each(
+        self,
+        texts: Sequence[str],
+        *,
+        options: SearchOptions | None = None,
+        first: int = 1,
+        check: Check = never_stop,
+    ) -> Iterator[Ready]:
+        for some in super().each(texts, options=options, first=first, check=check):
+            yield [
+                (number, [Translation(RepairedTree(one.text, len(texts[number].split())), one.score) for one in best])
+                for number, best in some
+            ]

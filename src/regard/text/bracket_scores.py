@@ -1,0 +1,73 @@
+"""Labelled brackets of trees, counted as EVALB counts them with its parameter file COLLINS.prm (Sekine and Collins 1997).
+
+As in EVALB: the roots TOP and ROOT do not count; ADVP and PRT are equal; a label ends at its first "-" or "=", so functions
+do not count; punctuation is removed before spans are compared, and constituents of punctuation alone do not count; each
+bracket matches at most one other. Unlike in EVALB: our trees have no tags, so punctuation is recognized by the word, and
+there is no accuracy of tags, no count of crossing brackets and no separate score for short sentences. Outputs have every
+word of the input, so no sentence is skipped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.text.trees import Tree, repair
+
+# Words that nearly always have one of the tags that COLLINS.prm removes: , : `` '' .
+PUNCTUATION = frozenset([",", ".", "?", "!", ":", ";", "--", "—", "–", "...", "..", "…"])
+PUNCTUATION |= frozenset(["``", "''", '"', "'", "“", "”", "‘"])
+NOT_COUNTED = frozenset(["TOP", "ROOT", "S1", ""])
+EQUAL = {"PRT": "ADVP"}
+RESAMPLES = 1000
+
+Counts = NDArray[np.int64]  # [sentences, 3]: brackets of the output, of the reference, and of both
+
+
+class Interval(NamedTuple):
+    """An F1 in percent, and the bounds between which 95 % of the resampled test sets have theirs."""
+
+    f1: float
+    low: float
+    high: float
+
+
+def counted_brackets(tree: Tree, words: Sequence[str]) -> Counter[tuple[str, int, int]]:
+    """Return (label, begin, end) of every bracket that counts, in words that are not punctuation."""
+    kept = np.cumsum([0, *(word not in PUNCTUATION for word in words)]).tolist()
+    brackets: Counter[tuple[str, int, int]] = Counter()
+    for label, begin, end, _ in tree.constituents:
+        bare = label.replace("=", "-").split("-")[0]
+        if bare not in NOT_COUNTED and kept[begin] < kept[end]:
+            brackets[EQUAL.get(bare, bare), kept[begin], kept[end]] += 1
+    return brackets
+
+
+def bracket_counts(outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str]) -> Counts:
+    """Return for each sentence the brackets of the output, of the reference, and of both."""
+    rows = []
+    for output, reference, text in zip(outputs, references, inputs, strict=True):
+        words = text.split()
+        own, theirs = (counted_brackets(repair(line.split(), len(words)), words) for line in (output, reference))
+        rows.append((own.total(), theirs.total(), (own & theirs).total()))
+    return np.array(rows, dtype=np.int64).reshape(-1, 3)
+
+
+def percent(right: float, of: float) -> float:
+    """Return a share in percent; all of nothing is right."""
+    return 100 * right / of if of else 100.0
+
+
+def f1_interval(counts: Counts) -> Interval:
+    """Return the F1 over all brackets, and its 95 % interval: sentences are drawn with replacement (Efron 1979)."""
+    own, theirs, both = counts.sum(axis=0).tolist()
+    drawn = np.random.default_rng(1).multinomial(len(counts), np.full(len(counts), 1 / len(counts)), size=RESAMPLES)
+    sums = drawn @ counts
+    sizes = sums[:, 0] + sums[:, 1]
+    scores = np.where(sizes > 0, 200 * sums[:, 2] / np.maximum(sizes, 1), 100.0)
+    low, high = np.percentile(scores, [2.5, 97.5]).tolist()
+    return Interval(percent(2 * both, own + theirs), low, high)

@@ -1,0 +1,59 @@
+"""Words of a source that a vocabulary does not have, as ids behind it, so that a model can copy them letter for letter.
+
+With a vocabulary of V ids, the first unknown word of a source is V, the next one V + 1, and so on; equal words share an id.
+The ids belong to one source: another source uses them for other words. Characters that a `char` tokenizer does not know are
+treated alike. Subwords spell every word, so nothing is added to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from regard.text.symbols import BOS, EOS, JOIN, UNK
+from regard.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class ExtendedVocabulary:
+    """A tokenizer, and the words of one source that it does not know."""
+
+    tokenizer: Tokenizer
+    words: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        return self.tokenizer.kind
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text; words that neither the vocabulary nor the source has are UNK."""
+        ids = self.tokenizer.encode(text)
+        if not self.words or UNK not in ids:
+            return ids
+        numbers = {word: self.tokenizer.size + number for number, word in enumerate(self.words)}
+        tokens = self.tokenizer.tokenize(text)
+        return [numbers.get(token, UNK) if id == UNK else id for id, token in zip(ids, tokens, strict=True)]
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """Return each id as a printable string."""
+        size = self.tokenizer.size
+        known = self.tokenizer.tokens([id if id < size else UNK for id in ids])
+        return [token if id < size else self.words[id - size] for id, token in zip(ids, known, strict=True)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of the ids, without BOS and EOS."""
+        if all(id < self.tokenizer.size for id in ids):
+            return self.tokenizer.decode(ids)
+        return JOIN[self.kind].join(self.tokens([id for id in ids if id not in (BOS, EOS)]))
+
+
+def extend(tokenizer: Tokenizer, text: str, *, most: int | None = None) -> tuple[list[int], ExtendedVocabulary]:
+    """Return the first `most` ids of a source, where unknown words have ids of their own, and the vocabulary with them."""
+    ids = tokenizer.encode(text)[:most]
+    if UNK not in ids or tokenizer.kind not in JOIN:
+        return ids, ExtendedVocabulary(tokenizer, ())
+    numbers: dict[str, int] = {}
+    for place, token in enumerate(tokenizer.tokenize(text)[:most]):
+        if ids[place] == UNK:
+            ids[place] = numbers.setdefault(token, tokenizer.size + len(numbers))
+    return ids, ExtendedVocabulary(tokenizer, tuple(numbers))

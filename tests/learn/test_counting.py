@@ -1,0 +1,24 @@
+"""A language model learns to count, to the perplexity that can be computed by hand."""
+
+import math
+
+import pytest
+
+import regard
+from regard.decoding.sampling import SampleOptions
+from regard.text.counting import LENGTHS, text_of
+
+VALID = {text_of(first, length) for first in range(10) for length in LENGTHS}
+
+
+@pytest.mark.slow
+def test_a_trained_language_model_has_the_best_perplexity_and_samples_valid_texts(tmp_path):
+    regard.train("counting", out=tmp_path / "run", overrides=["train.threads=1"])
+    [result] = regard.evaluate(tmp_path / "run")
+    scores = {score.name: score.value for score in result.scores}
+    best = math.exp((math.log(10) + math.log(6)) / 6.5)
+    assert best <= scores["perplexity"] < 1.02 * best
+    model = regard.load(tmp_path / "run", device="cpu")
+    assert set(model.sample([""] * 100, options=SampleOptions(temperature=0.8, top_k=10))) <= VALID
+    drawn = model.sample(["8 9"] * 20)
+    assert all(text.startswith("8 9 0") for text in drawn) and len(set(drawn)) > 1

@@ -1,0 +1,118 @@
+"""Captioning: pictures as patches, codecs from strangers, and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
+from regard.explain.picture import overlay
+from regard.models import build_model
+from regard.recipe_files import load_recipe
+from regard.storage.folder import Folder
+from regard.tasks.captioning import PICTURE, CaptioningTask
+from regard.tasks.corpus import TextPairs
+from regard.text.corpus import Pair
+from regard.text.generators import generate
+from regard.text.pictures import picture_uri, png_bytes
+
+SMALL = ["model.width=16", "model.num_layers=1", "model.num_heads=2", "model.hidden=16"]
+GREY = np.full((8, 12, 3), 51, dtype=np.uint8)
+PAIRS = [Pair(picture_uri(GREY), "a b"), Pair(picture_uri(255 - GREY), "c")]
+
+
+@pytest.fixture
+def task():
+    return CaptioningTask(load_recipe("shapes", SMALL))
+
+
+@pytest.fixture
+def codec(task):
+    return task.fit(TextPairs(PAIRS))
+
+
+def test_a_batch_has_patches_as_numbers_and_captions_between_bos_and_eos(task, codec):
+    batch = task.collate(task.encode(PAIRS, codec), np.array([1, 0]))
+    # 8 x 12 pixels have 2 x 3 patches of 4 x 4 pixels with three colours.
+    assert batch.source.values.shape == (12, 48) and batch.source.layout.lengths == (6, 6)
+    assert batch.source.values[0, 0] == pytest.approx(204 / 255) and batch.source.values[6, 0] == pytest.approx(
+        51 / 255
+    )
+    a, b, c = (codec.tokenizer.encode(word)[0] for word in "abc")
+    assert batch.labels.as_lists() == [[c, 2], [a, b, 2]] and batch.target.as_lists() == [[1, c], [1, a, b]]
+
+
+def test_pictures_are_kept_as_bytes(task, codec):
+    assert task.encode(PAIRS, codec)["source"].values.dtype == np.uint8
+
+
+def test_the_position_of_a_patch_is_that_of_its_row_and_its_column(task, codec):
+    model = build_model(task.recipe.model, **task.sizes(codec))
+    assert model.row_positions.shape == (2, 16) and model.column_positions.shape == (3, 16)
+    assert model.source_embedding is model.target_embedding
+
+
+def test_a_picture_of_another_size_is_refused_with_both_sizes(task, codec):
+    other = picture_uri(np.zeros((4, 4, 3), dtype=np.uint8))
+    with pytest.raises(DataError, match=r"example 2: a picture has 4 x 4 pixels; this model reads 8 x 12"):
+        task.encode([PAIRS[0], Pair(other, "a")], codec)
+    predictor = task.predictor(build_model(task.recipe.model, **task.sizes(codec)).eval(), codec)
+    with pytest.raises(DecodeError, match="a picture has 4 x 4 pixels"):
+        predictor.predict([other])
+
+
+def test_an_input_that_names_a_file_is_refused(task, codec, tmp_path):
+    (tmp_path / "one.png").write_bytes(png_bytes(GREY))
+    predictor = task.predictor(build_model(task.recipe.model, **task.sizes(codec)).eval(), codec)
+    with pytest.raises(DecodeError, match="is no picture"):
+        predictor.predict([str(tmp_path / "one.png")])
+    # Whoever calls `look` has the file.
+    assert task.trace(predictor, str(tmp_path / "one.png")).source.tokens == ["1,1", "1,2", "1,3", "2,1", "2,2", "2,3"]
+
+
+def test_data_files_name_pictures_in_the_data_folder(tmp_path):
+    (tmp_path / "one.png").write_bytes(png_bytes(GREY))
+    (tmp_path / "train.tsv").write_text("one.png\ta b\n")
+    recipe = load_recipe("shapes", [*SMALL, 'data.train={pairs="train.tsv"}', 'data.valid={pairs="train.tsv"}'])
+    corpus = CaptioningTask(recipe).read([tmp_path])
+    assert corpus.train.examples()[0] == corpus.valid[0] == Pair(picture_uri(GREY), "a b")
+
+
+def test_patches_must_divide_the_picture():
+    with pytest.raises(ConfigError, match="8 x 12 pixels cannot be cut into patches of 5 x 5"):
+        build_model({"kind": "captioner", "patch": 5}, picture_height=8, picture_width=12, target_size=9)
+
+
+@pytest.mark.parametrize("size", [{"height": 10**9, "width": 8}, {"height": 0, "width": 8}, {"height": 8}, [8, 8]])
+def test_a_damaged_codec_is_refused(task, codec, tmp_path, size):
+    codec.save(Folder(tmp_path))
+    (tmp_path / PICTURE).write_text(json.dumps(size))
+    with pytest.raises(CheckpointError, match="is damaged"):
+        task.load_codec(Folder(tmp_path))
+
+
+def test_a_saved_codec_is_loaded(task, codec, tmp_path):
+    codec.save(Folder(tmp_path))
+    loaded = task.load_codec(Folder(tmp_path))
+    assert (loaded.height, loaded.width) == (8, 12) and loaded.tokenizer.decode([3, 4]) == codec.tokenizer.decode(
+        [3, 4]
+    )
+
+
+def test_the_patch_with_all_attention_is_the_brightest():
+    weights = np.zeros((2, 3), dtype=np.float32)
+    weights[1, 2] = 0.7
+    lit = overlay(GREY, weights).sum(axis=-1).astype(int)
+    assert lit[:4].max() == lit[:, :8].max() < lit[4:, 8:].min()
+
+
+def test_captions_do_not_depend_on_the_other_pictures_of_a_batch(task):
+    pairs = list(generate("shapes/seen", {"count": 6, "size": 16}))
+    codec = task.fit(TextPairs(pairs))
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        model = build_model(task.recipe.model, **task.sizes(codec)).eval()
+    predictor = task.predictor(model, codec)
+    lines = [pair.source for pair in pairs]
+    assert predictor.predict(lines) == [predictor.predict([line])[0] for line in lines]

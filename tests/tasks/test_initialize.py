@@ -1,0 +1,111 @@
+"""Runs that begin with the weights of another run (`train.init`)."""
+
+import json
+
+import pytest
+import torch
+
+import regard
+from regard.errors import ConfigError
+from regard.run.folder import RunFolder
+from regard.training.events import Noted
+
+TINY = [
+    *("model.width=16", "model.num_layers=1", "model.num_heads=2", "model.hidden=16", "train.tokens=128"),
+    *("train.validate_every=9", "train.checkpoint_every=2", "train.threads=1", "train.device=cpu"),
+]
+NOTHING = ["train.steps=1", "train.lr=0"]  # the weights stay what they were
+
+
+def write(folder, name, lines):
+    (folder / name).write_text("".join(f"{line}\n" for line in lines))
+
+
+def train(recipe, out, *overrides, data=None, **options):
+    events = []
+    regard.train(recipe, out=out, overrides=[*TINY, *overrides], data=data, listen=events.append, **options)
+    return RunFolder(out).weights()[0].weights, [event.text for event in events if isinstance(event, Noted)]
+
+
+def embedding_of(run, recipe_weights, token):
+    symbols = json.loads((run / "tokenizer" / "joint.json").read_text())
+    return recipe_weights["embedding"][3 + symbols.index(token)]
+
+
+@pytest.fixture(scope="module")
+def masked(tmp_path_factory):
+    """A masked language model of a few words, which reads their characters."""
+    folder = tmp_path_factory.mktemp("masked")
+    write(folder, "text.txt", ["the dog sees a cat", "a cat sleeps"] * 5)
+    data = ['data.train={text="text.txt"}', 'data.valid={text="text.txt"}', "data.test={}", "model.characters=4"]
+    train("repeats", folder / "run", *data, "train.steps=2", data=folder)
+    return folder / "run"
+
+
+def tagging(folder, *more):
+    write(folder, "tags.tsv", ["the cow sees a cat\tD N V D N", "Cats see\tN V"] * 5)
+    data = ['data.train={pairs="tags.tsv"}', "data.valid={hold_out=2}", "data.test={}", "model.characters=4"]
+    return [*data, "model.feed_forward=conv", *more]
+
+
+def test_a_tagger_begins_with_the_encoder_of_a_masked_model_and_its_tokenizer(masked, tmp_path):
+    init = f"train.init={masked}"
+    weights, notes = train("runs", tmp_path / "run", *tagging(tmp_path, init, *NOTHING), data=tmp_path)
+    given = RunFolder(masked).weights()[0].weights
+    for name, weight in given.items():
+        assert torch.equal(weights[name], weight), name
+    [note] = [note for note in notes if note.startswith("begins with")]
+    assert note == (
+        f"begins with {len(given)} of {len(given) + 2} tensors from {masked}; new: output.weight, output.bias"
+    )
+    assert "dog" in (tmp_path / "run" / "tokenizer" / "joint.json").read_text()
+    assert RunFolder(tmp_path / "run").corpus()["init"]["step"] == 2
+    regard.card(tmp_path / "run", evaluated=False)
+    assert "| began with | run `run`, step 2, sha256" in (tmp_path / "run" / "card.md").read_text()
+
+
+def test_rows_of_another_vocabulary_are_found_by_their_text(masked, tmp_path):
+    options = [f"train.init={masked}", "tokenizer.size=50", *NOTHING]
+    weights, notes = train("runs", tmp_path / "run", *tagging(tmp_path, *options), data=tmp_path)
+    given = RunFolder(masked).weights()[0].weights
+    for token in ("the", "a", "cat", "sees"):
+        assert torch.equal(embedding_of(tmp_path / "run", weights, token), embedding_of(masked, given, token))
+    # Reserved tokens and "the", "sees", "a", "cat" of "the cow sees a cat cats see".
+    assert any("7 of 10 rows of embedding" in note for note in notes), notes
+    assert any("rows of spelling.embedding" in note for note in notes)
+
+
+def test_resuming_does_not_need_the_run_it_began_with(masked, tmp_path):
+    own = tmp_path / "init"
+    regard.export(masked, own)
+    options = tagging(tmp_path, f"train.init={own}", "train.steps=4")
+    expected, _ = train("runs", tmp_path / "whole", *options, data=tmp_path)
+    asked = iter(range(100))
+    train("runs", tmp_path / "run", *options, data=tmp_path, stop=lambda: next(asked) >= 3)
+    own.rename(tmp_path / "gone")
+    found, notes = train("runs", tmp_path / "run", *options, data=tmp_path)
+    assert RunFolder(tmp_path / "run").finished and not any("begins with" in note for note in notes)
+    for name, weight in expected.items():
+        assert torch.equal(found[name], weight), name
+
+
+def test_a_translation_run_is_fine_tuned(tmp_path):
+    first, _ = train("copy", tmp_path / "first", "train.steps=2")
+    weights, notes = train("reverse", tmp_path / "second", f"train.init={tmp_path / 'first'}", *NOTHING)
+    for name, weight in first.items():
+        assert torch.equal(weights[name], weight), name
+    assert any(note == f"begins with {len(first)} of {len(first)} tensors from {tmp_path / 'first'}" for note in notes)
+
+
+def test_a_tagger_begins_with_the_encoder_of_a_translation_model(tmp_path):
+    first, _ = train("copy", tmp_path / "first", "train.steps=2")
+    weights, _ = train("runs", tmp_path / "second", f"train.init={tmp_path / 'first'}", *NOTHING)
+    name = next(name for name in first if name.startswith("encoder.0.")).removeprefix("encoder.0.")
+    assert torch.equal(weights[f"encoder.layers.0.{name}"], first[f"encoder.0.{name}"])
+
+
+def test_a_run_without_anything_that_fits_is_refused(masked, tmp_path):
+    options = tagging(tmp_path, f"train.init={masked}", "model.width=32", "model.hidden=32", "model.characters=0")
+    with pytest.raises(ConfigError, match="has no weights of the names and shapes of this model"):
+        train("runs", tmp_path / "run", *options, *NOTHING, data=tmp_path)
+    assert not (tmp_path / "run").exists()

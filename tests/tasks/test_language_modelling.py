@@ -1,0 +1,69 @@
+"""Perplexity, blocks of long texts, and continuations of prompts."""
+
+import pytest
+import torch
+
+from regard.config import Recipe
+from regard.decoding.sampling import SampleOptions, draw, sample
+from regard.errors import ConfigError
+from regard.models.decoder import Decoder
+from regard.recipe_files import load_recipe
+from regard.tasks import task_of
+from regard.tasks.language_modelling import blocks
+from regard.tasks.setup import resolve
+from regard.text.corpus import Pair
+from regard.text.tokenizer import BOS, EOS, Tokenizers, train_tokenizer
+
+SMALL = {"width": 16, "num_layers": 1, "num_heads": 2, "hidden": 24, "dropout": 0.0}
+
+
+@pytest.fixture
+def task():
+    recipe: Recipe = load_recipe("counting", ["data.max_length=4"])
+    return task_of(recipe)
+
+
+@pytest.fixture
+def codec():
+    tokenizer = train_tokenizer(["0 1 2 3 4 5 6"], kind="word", size=10)
+    return Tokenizers(tokenizer, tokenizer)
+
+
+def test_a_uniform_model_has_the_perplexity_of_the_vocabulary_size(task, codec):
+    model = Decoder(source_size=codec.source.size, **SMALL)
+    torch.nn.init.zeros_(model.embedding)
+    found = task.evaluate(task.predictor(model.eval(), codec), [Pair("0 1 2", "0 1 2"), Pair("6 5 4 3 2 1", "")])
+    scores = {score.name: score.value for score in found}
+    assert scores == {"perplexity": pytest.approx(10), "word_perplexity": pytest.approx(10)}
+    assert found[0].signature == "11 tokens, ends included"
+
+
+def test_every_token_of_a_long_text_is_predicted_once(task, codec):
+    assert blocks([5, 6, 7, 8, 9], 4) == [([BOS, 5, 6, 7], [5, 6, 7, 8]), ([8, 9], [9, EOS])]
+    columns = task.encode([Pair("0 1 2 3 4 5 6", "")], codec)
+    assert [columns["target"][0], columns["target"][1]] == [[3, 4, 5, 6], [7, 8, 9, EOS]]
+
+
+def test_top_k_and_temperature_restrict_what_is_drawn():
+    logits = torch.tensor([[0.0, 3.0, 2.0, 1.0]]).expand(200, -1)
+    generator = torch.Generator().manual_seed(1)
+    assert set(draw(logits, SampleOptions(top_k=2), generator).tolist()) == {1, 2}
+    assert set(draw(logits, SampleOptions(temperature=0), generator).tolist()) == {1}
+    assert set(draw(logits, SampleOptions(temperature=100.0), generator).tolist()) == {0, 1, 2, 3}
+
+
+def test_samples_begin_with_their_prompts_and_follow_from_the_seed():
+    torch.manual_seed(1)
+    model, prompts = Decoder(source_size=10, **SMALL).eval(), [[3, 4, 5], [], [6]]
+    options = SampleOptions(max_tokens=5)
+    first = sample(model, prompts, options)
+    assert [ids[: len(prompt)] for ids, prompt in zip(first, prompts, strict=True)] == prompts
+    assert all(len(ids) <= len(prompt) + 5 for ids, prompt in zip(first, prompts, strict=True))
+    assert first == sample(model, prompts, options)
+
+
+def test_a_metric_of_outputs_is_refused():
+    with pytest.raises(ConfigError, match="train.metric is 'exact', which compares any; for probabilities use loss"):
+        resolve(load_recipe("counting", ["train.metric=exact"]))
+    with pytest.raises(ConfigError, match="train.metric is 'perplexity'"):
+        resolve(load_recipe("copy", ["train.metric=perplexity"]))

@@ -1,0 +1,118 @@
+"""Linearized trees: repair, and brackets as EVALB counts them."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.text.bracket_scores import bracket_counts, counted_brackets, f1_interval
+from regard.text.trees import RepairedTree, is_well_formed, linearize, repair, without_words
+
+TOKENS = st.lists(st.sampled_from(["(S", ")S", "(NP", ")NP", "(VP", ")VP", "XX", "⁇", "(", ")"]), max_size=30)
+
+
+def repaired(line, num_words):
+    return linearize(repair(line.split(), num_words))
+
+
+@pytest.mark.parametrize(
+    ("written", "num_words", "expected"),
+    [
+        ("(S (NP XX )NP (VP XX )VP )S", 2, "(S (NP XX )NP (VP XX )VP )S"),
+        ("(S (NP XX )NP (VP XX", 2, "(S (NP XX )NP (VP XX )VP )S"),  # never closed
+        ("(S (NP XX )VP XX )NP )S", 2, "(S (NP XX XX )NP )S"),  # closes what is not open
+        ("(S (NP (VP XX )NP XX )S", 2, "(S (NP (VP XX )VP )NP XX )S"),  # closes an outer one
+        ("(S (NP XX )NP )S", 3, "(S (NP XX )NP XX XX )S"),  # too few words
+        ("(S XX XX (NP XX )NP )S", 2, "(S XX XX )S"),  # too many words
+        ("(S (NP )NP XX )S", 1, "(S XX )S"),  # an empty constituent
+        ("(NP XX )NP (VP XX )VP", 2, "(TOP (NP XX )NP (VP XX )VP )TOP"),  # no root
+        ("", 2, "(TOP XX XX )TOP"),
+        ("(S XX )S", 0, ""),
+    ],
+)
+def test_repair_closes_restores_and_drops(written, num_words, expected):
+    assert repaired(written, num_words) == expected
+
+
+@given(TOKENS, st.integers(0, 8))
+def test_a_repaired_output_is_a_tree_over_every_word_in_order(tokens, num_words):
+    words = [f"w{number}" for number in range(num_words)]
+    line = linearize(repair(tokens, num_words), words)
+    stack, roots, found = [], 0, []
+    for token in line.split():
+        if token.startswith("("):
+            roots += not stack
+            stack.append(token[1:])
+        elif token.startswith(")"):
+            assert stack.pop() == token[1:]
+        else:
+            assert stack, "a word outside of the root"
+            found.append(token)
+    assert not stack and found == words and roots == min(num_words, 1)
+
+
+@given(TOKENS, st.integers(0, 8))
+def test_repairing_twice_changes_nothing(tokens, num_words):
+    once = repaired(" ".join(tokens), num_words)
+    assert repaired(once, num_words) == once and is_well_formed(once, num_words)
+
+
+@given(TOKENS, st.integers(0, 8))
+def test_a_repaired_tree_remembers_what_was_written(tokens, num_words):
+    written = " ".join(tokens)
+    assert RepairedTree(written, num_words).as_written == written
+
+
+def test_words_take_the_places_of_placeholders_and_cannot_be_taken_for_brackets():
+    tree = repair(["(S", "(NP", "XX", ")NP", "XX", ")S"], 2)
+    assert linearize(tree, ["John", "(sic)"]) == "(S (NP John )NP -LRB-sic-RRB- )S"
+    assert without_words("(S (NP John )NP sleeps )S") == "(S (NP XX )NP XX )S"
+
+
+def test_a_line_with_a_missing_word_is_not_well_formed():
+    assert is_well_formed("(S XX )S", 1) and not is_well_formed("(S XX )S", 2) and not is_well_formed("(S XX", 1)
+
+
+def test_a_very_deep_tree_needs_no_recursion():
+    deep = " ".join(["(S"] * 20_000 + ["XX"] + [")S"] * 20_000)
+    assert is_well_formed(deep, 1)
+
+
+# EVALB
+
+
+def test_roots_functions_and_punctuation_do_not_count():
+    words = ["Yes", ",", "John", "left", "."]
+    line = "(TOP (S (INTJ XX )INTJ XX (NP-SBJ XX )NP-SBJ (VP XX )VP (X XX )X )S )TOP"
+    found = counted_brackets(repair(line.split(), 5), words)
+    # Without the comma and the full stop: Yes is 0, John is 1, left is 2.
+    assert found == Counter({("S", 0, 3): 1, ("INTJ", 0, 1): 1, ("NP", 1, 2): 1, ("VP", 2, 3): 1})
+
+
+def test_prt_equals_advp_and_a_doubled_bracket_needs_two_matches():
+    inputs = ["give up"]
+    reference, output = ["(VP XX (PRT XX )PRT )VP"], ["(VP (VP XX (ADVP XX )ADVP )VP )VP"]
+    # Three brackets in the output, two in the reference; VP once and ADVP match.
+    assert bracket_counts(output, reference, inputs).tolist() == [[3, 2, 2]]
+
+
+def test_f1_of_a_tree_worked_by_hand():
+    """The prepositional phrase is attached to the noun in the output, and to the verb in the reference."""
+    inputs = ["I saw a man with glasses ."]
+    reference = ["(S (NP XX )NP (VP XX (NP XX XX )NP (PP XX (NP XX )NP )PP )VP XX )S"]
+    output = ["(S (NP XX )NP (VP XX (NP (NP XX XX )NP (PP XX (NP XX )NP )PP )NP )VP XX )S"]
+    counts = bracket_counts(output, reference, inputs)
+    # S, NP (I), VP, NP (a man), PP, NP (glasses) are right, NP (a man with glasses) is not.
+    assert counts.tolist() == [[7, 6, 6]]
+    f1, low, high = f1_interval(counts)
+    assert f1 == low == high == pytest.approx(100 * 2 * 6 / (7 + 6))
+
+
+def test_the_interval_covers_sentences_that_differ():
+    inputs = ["a b", "c d"] * 50
+    lines = ["(S (NP XX )NP XX )S"] * 100
+    outputs = ["(S (NP XX )NP XX )S", "(S XX (VP XX )VP )S"] * 50
+    f1, low, high = f1_interval(bracket_counts(outputs, lines, inputs))
+    # Half of the outputs have two of two brackets right, the others one of two.
+    assert f1 == pytest.approx(75) and 65 < low < 75 < high < 85
