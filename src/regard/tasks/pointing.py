@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -22,8 +23,9 @@ from regard.data.columns import Column, Columns, Dataset, Indices
 from regard.data.ragged import Layout, Ragged
 from regard.decoding.search import search_all
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
-from regard.explain.attention import Attention, Axis, recorded_attentions
-from regard.explain.trace import Trace
+from regard.explain.attention import Attention, AttentionWeights, Axis, recorded_attentions
+from regard.explain.plane import draw_plane
+from regard.explain.trace import Picture, Trace
 from regard.models.base import Model
 from regard.models.pointer import END, FEWEST, PointingModel
 from regard.nn.attention_log import capture_attention
@@ -34,6 +36,7 @@ from regard.tasks.plane_metrics import KINDS
 from regard.text.corpus import Pair
 from regard.text.elements import parse_elements, parse_positions
 from regard.text.inputs import as_texts
+from regard.text.plane import right_answer
 from regard.text.tokenizer import Tokenizer, Tokenizers, fit_input_tokenizer, load_tokenizers
 from regard.training.events import Listener
 
@@ -41,6 +44,7 @@ ELEMENTS = "elements.json"
 MOST_NUMBERS = 1024  # per element
 MOST_ELEMENTS = 2**31  # per line
 BLOCK = 4096  # examples that are parsed together
+PROBLEMS = {"hull": "hull", "tour": "tour", "triangles": "delaunay"}  # by `evaluate.positions`
 
 
 class _SavedElements(msgspec.Struct):
@@ -206,7 +210,20 @@ class PointingTask(Task[ElementCodec]):
         found = recorded_attentions(model, log, axes)
         found.append(Attention("pointer", 1, "target", "source", weights[:, 1:].cpu().numpy()[None]))
         probabilities = weights.gather(1, labels.values[:, None])[:, 0].tolist()
-        return Trace(name, axes, found, [round(one, 6) for one in probabilities], [[] for _ in written])
+        pictures = self._pictures(predictor, text, positions, found[-1].weights[0])
+        return Trace(name, axes, found, [round(one, 6) for one in probabilities], [[] for _ in written], pictures)
+
+    def _pictures(
+        self, predictor: PositionPredictor, text: str, positions: list[int], weights: AttentionWeights
+    ) -> tuple[Picture, ...]:
+        """Return a drawing of points in the plane, with the right answer where it is known how to find it."""
+        kind = self.recipe.evaluate.positions
+        if kind == "sequence" or predictor.codec.width != 2:
+            return ()
+        points = predictor.codec.encode(text).astype(np.float64)
+        expected = right_answer(PROBLEMS[kind], points)
+        draw = partial(draw_plane, points=points, found=positions, expected=expected, weights=weights)
+        return (Picture("plane", partial(draw, triangles=kind == "triangles")),)
 
 
 def positions_of(text: str, length: int, *, where: str) -> list[int]:
