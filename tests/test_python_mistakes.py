@@ -42,10 +42,10 @@ def test_numbers_of_numpy_are_numbers_and_no_longest_length_is_one():
 
 def test_a_dict_of_options_is_refused_with_the_call_that_fits():
     translator = regard.load("en-de", device="cpu")
-    expected = "options is a dict; give options=SearchOptions(beam=8)"
+    expected = "options is of type dict; give options=SearchOptions(beam=8)"
     for call in (translator.translate, translator.predict):
         assert sentence(call, ["a"], options={"beam": 8}, error=DecodeError) == expected
-    assert sentence(SearchOptions().with_given, 8, error=DecodeError).startswith("options is a int; give")
+    assert sentence(SearchOptions().with_given, 8, error=DecodeError).startswith("options is of type int; give")
 
 
 def test_overrides_and_accepted_keys_that_are_no_list_are_refused(tmp_path):

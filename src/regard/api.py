@@ -47,7 +47,7 @@ from regard.text.bitext import (
     refuse_outside,
     without_folders,
 )
-from regard.text.corpus import read_pairs
+from regard.text.corpus import read_pairs, stream_pairs
 from regard.training.events import Command, Event, Listener, Noted, Saved, Validated, log_entry
 from regard.training.saver import disk_error
 from regard.training.trainer import Trainer
@@ -76,7 +76,8 @@ def train(
 ) -> TrainResult:
     """Train a recipe into a run folder, or resume the unfinished run in it.
 
-    A run resumes with the settings it was started with; those named in `accept` may change. Progress is printed to stderr,
+    A run resumes with the settings it was started with; those named in `accept` may change. With `accept=["train.steps"]` a
+    finished run continues from its last checkpoint to a larger number of steps. Progress is printed to stderr,
     one line per event. A function given as `listen` receives the events (`regard.training.events`) instead; `lambda event:
     None` is silent. `warn` receives one sentence about each setting that is valid but probably not meant. `stop` is called
     after every step; True saves and stops.
@@ -85,27 +86,39 @@ def train(
     refuse_no_list("accept", accept, example="train.steps")
     listen = ProgressLines() if listen is None else listen
     own_folder, command = None, None
+    warnings: list[str] = []  # given only if the names in the recipe are known
     if isinstance(recipe, str):
         command = Command(recipe, tuple(overrides))
         own_folder = recipe_folder(recipe)
-        recipe = load_recipe(recipe, overrides, warn=warn)
+        recipe = load_recipe(recipe, overrides, warn=warnings.append)
     else:
-        warn_of_long_warmup(recipe, warn)
+        warn_of_long_warmup(recipe, warnings.append)
     folders = data_folders(data, own_folder)
     recipe = resolve(msgspec.structs.replace(recipe, data=anchor(recipe.data, folders, named=named_folder(data))))
+    for warning in warnings:
+        warn(warning)
     run = RunFolder(out or Path("runs") / recipe.name)
     if run.exists:
         if recipe.train.tokens == "auto":  # chosen when the run was begun
             train = msgspec.structs.replace(recipe.train, tokens=run.recipe().train.tokens)
             recipe = msgspec.structs.replace(recipe, train=train)
         refuse_other_recipe(run, recipe, accept)
-    if run.finished:
+    if run.finished and not _continues(run, recipe, accept):
         listen(Noted(0, f"{run} is already finished; name another folder with --out to train again"))
         return TrainResult(run, finished=True, trained=False)
     device = use_device(pick_device(own_device(recipe.train.device)))
     use_threads(recipe.train.threads)
     with kernels.allowed(recipe.train.kernels), join(device) as world:
         return _train(run, recipe, folders, listen, stop, world, changed=bool(accept), command=command)
+
+
+def _continues(run: RunFolder, recipe: Recipe, accept: Sequence[str]) -> bool:
+    """Return whether a finished run is to be trained for more steps."""
+    if "train.steps" not in accept or recipe.train.steps <= run.recipe().train.steps:
+        return False
+    if not run.steps():
+        raise ConfigError(f"{run} has no checkpoint to continue from; name another folder with --out to train again")
+    return True
 
 
 def _train(
@@ -179,6 +192,7 @@ def _train(
                 init = {INIT: beginning.fingerprint()} if beginning is not None else {}
                 run.create(recipe, codec, {**corpus.fingerprint(), **init})
             elif changed:
+                run.reopen()
                 run.change_recipe(recipe)
         world.wait()  # for the folder to be there
         logs = True
@@ -208,6 +222,7 @@ def evaluate(
     *,
     source: Path | str | None = None,
     reference: Path | str | None = None,
+    pairs: Path | str | None = None,
     data: Path | str | None = None,
     options: SearchOptions | None = None,
     device: str = "auto",
@@ -215,16 +230,21 @@ def evaluate(
     rescorer: Path | str | None = None,
     int8: bool = False,
 ) -> list[Evaluation]:
-    """Score a run on its recipe's test sets, or on the files given."""
+    """Score a run on its recipe's test sets, or on the files given: `source` and `reference`, or `pairs` with both."""
     task = task_of_run(find_run(run))
     recipe = task.recipe
     if options is not None and not task.searches:
         raise ConfigError(f"{run} is a {task.name} run, whose outputs are not searched for: leave out search options")
     if (source is None) != (reference is None):
         raise ConfigError("give both --source and --reference, or neither to use the recipe's test sets")
-    if source is not None and reference is not None:
-        pairs = read_pairs(Path(source), Path(reference))
-        sets = {Path(source).name: task.with_files(pairs, data_folders(data, Path(source).parent))}
+    if pairs is not None and source is not None:
+        raise ConfigError("give --pairs, or --source and --reference, not both")
+    if pairs is not None:
+        examples = list(stream_pairs(Path(pairs)))
+        sets = {Path(pairs).name: task.with_files(examples, data_folders(data, Path(pairs).parent))}
+    elif source is not None and reference is not None:
+        examples = read_pairs(Path(source), Path(reference))
+        sets = {Path(source).name: task.with_files(examples, data_folders(data, Path(source).parent))}
     else:
         folders = data_folders(data, None)
         for bitext in recipe.data.test.values():
@@ -234,13 +254,13 @@ def evaluate(
             for name, bitext in recipe.data.test.items()
         }
     if not sets:
-        raise DataError("the recipe names no test set; give --source and --reference")
+        raise DataError("the recipe names no test set; give --pairs, or --source and --reference")
     predictor = load(run, device=device, warn=warn, rescorer=rescorer, int8=int8)
     results = []
     search = _describe_search(recipe.decode.with_given(options)) if task.searches else ""
-    for name, pairs in sets.items():
-        scores = task.evaluate(predictor, pairs, options=options)
-        results.append(Evaluation(name, len(pairs), search, scores, str(pairs_fingerprint(pairs)["sha256"])))
+    for name, examples in sets.items():
+        scores = task.evaluate(predictor, examples, options=options, warn=warn)
+        results.append(Evaluation(name, len(examples), search, scores, str(pairs_fingerprint(examples)["sha256"])))
     return results
 
 

@@ -348,11 +348,11 @@ class SearchOptions(Struct, metaclass=_KnownNames, frozen=True, dict=True):
 
     def with_given(self, options: SearchOptions | None) -> SearchOptions:
         """Return these options, except those that were given in `options`: all of them, checked together."""
-        found: object = options
-        if not isinstance(found, SearchOptions | None):
-            given = found if isinstance(found, Mapping) else {"beam": 8}
-            example = ", ".join(f"{name}={value!r}" for name, value in given.items())
-            raise DecodeError(f"options is a {type(found).__name__}; give options=SearchOptions({example})")
+        passed: Any = options
+        if not isinstance(passed, SearchOptions | None):
+            example = passed if isinstance(passed, Mapping) else {"beam": 8}
+            call = ", ".join(f"{name}={value!r}" for name, value in example.items())
+            raise DecodeError(f"options is of type {type(passed).__name__}; give options=SearchOptions({call})")
         return SearchOptions(**{**msgspec.structs.asdict(self), **(options.given if options else {})})
 
     def limit(self, source_length: int) -> int:

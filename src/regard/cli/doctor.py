@@ -47,6 +47,7 @@ class Finding:
     value: str
     good: bool
     advice: str = ""
+    missing: bool = False  # an optional part that is not installed
 
 
 def doctor(
@@ -65,6 +66,8 @@ def doctor(
     found = findings() if run is None else check_run(run)
     for finding in found:
         mark, style = ("ok  ", "green") if finding.good else ("warn", "yellow")
+        if finding.missing:
+            mark, style = "-   ", "dim"
         console.print(f"[{style}]{mark}[/]  {finding.name:14} {escape(printable(finding.value))}", soft_wrap=True)
         if finding.advice:
             console.print(f"      {'':14} {printable(finding.advice)}", style="dim", markup=False, soft_wrap=True)
@@ -179,7 +182,7 @@ def _extras() -> list[Finding]:
         ]
         if missing:
             advice = f"needed for {extra.feature}: {install_command(name)}"
-            found.append(Finding(f"extra {name}", f"not installed: {', '.join(missing)}", True, advice))
+            found.append(Finding(f"extra {name}", f"not installed: {', '.join(missing)}", True, advice, missing=True))
         else:
             value = ", ".join(f"{package} {importlib.metadata.version(package)}" for package in extra.packages)
             found.append(Finding(f"extra {name}", value, True))

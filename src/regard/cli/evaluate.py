@@ -23,6 +23,9 @@ def evaluate(
     ],
     source: Annotated[Path | None, typer.Option(help="Inputs, one per line. Default: the recipe's test sets.")] = None,
     reference: Annotated[Path | None, typer.Option(help="Reference outputs for --source, line by line.")] = None,
+    pairs: Annotated[
+        Path | None, typer.Option(help="One .tsv or .jsonl file of inputs and references.", show_default=False)
+    ] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of data files. Default: REGARD_DATA.")] = None,
     beam: Annotated[int | None, typer.Option(help="Beam size. Default: that of the recipe.")] = None,
     iterations: Annotated[
@@ -50,6 +53,8 @@ def evaluate(
       regard evaluate runs/multi30k-en-de --data ~/data --beam 5
 
       regard evaluate runs/mine --source my.test.de --reference my.test.en --json
+
+      regard evaluate runs/mine --pairs my.test.tsv
     """
     from regard import api
     from regard.config import SearchOptions
@@ -60,6 +65,7 @@ def evaluate(
         run,
         source=source,
         reference=reference,
+        pairs=pairs,
         data=data,
         options=options,
         device=device,

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.overwriting import refuse_to_replace
 from regard.cli.terminal import print_message
 
 KINDS = "encoder, decoder, encoder-decoder"
@@ -76,6 +77,8 @@ def look(
         raise typer.BadParameter(
             "--attention, --layer, --head, --word and --heatmap need --svg or --png; the HTML page contains everything"
         )
+    path = out or Path(f"look.{ending}")
+    refuse_to_replace(path, ending)
     from regard import api
     from regard.decoding.sampling import SampleOptions
     from regard.explain.figures import FigureOptions, draw
@@ -86,7 +89,6 @@ def look(
     if temperature is not None or top_k is not None:
         sample = SampleOptions(temperature=1.0 if temperature is None else temperature, top_k=top_k, seed=seed)
     trace = api.look(run, sentence, beam=beam, alternatives=shown, device=device, sample=sample)
-    path = out or Path(f"look.{ending}")
     if ending == "html":
         path.write_text(as_page(trace), encoding="utf-8")
     else:
@@ -98,6 +100,7 @@ def look(
 
 
 def _draw_paper_figure(name: str, path: Path) -> None:
+    refuse_to_replace(path, path.suffix.removeprefix(".") if path.suffix in (".svg", ".png") else "png")
     from regard.explain.figures import draw_masks, draw_positions, draw_schedule
 
     if name == "positions":

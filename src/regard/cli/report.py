@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.overwriting import refuse_to_replace
 from regard.cli.terminal import print_message
 
 
@@ -36,5 +37,6 @@ def report(
         print_message(f"wrote {folders[0].path / REPORT}")
         return
     path = out or Path(REPORT)
+    refuse_to_replace(path, "html")
     path.write_text(as_report(folders), encoding="utf-8")
     print_message(f"wrote {path}")

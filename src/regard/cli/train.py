@@ -22,7 +22,7 @@ def train(
     out: Annotated[Path | None, typer.Option(help="The run folder. Default: runs/RECIPE.")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of data files. Default: REGARD_DATA.")] = None,
     accept: Annotated[
-        list[str] | None, typer.Option(metavar="KEY", help="Let this setting of an unfinished run change; repeatable.")
+        list[str] | None, typer.Option(metavar="KEY", help="Let this setting of a run change; repeatable.")
     ] = None,
     show: Annotated[bool, typer.Option("--show", help="Print the resolved recipe and exit.")] = False,
 ) -> None:
@@ -38,7 +38,7 @@ def train(
 
       regard train my.toml --out runs/mine data.train.source=my.de data.train.target=my.en
 
-      regard train dates train.steps=2000 --accept train.steps      change the length of an unfinished run
+      regard train dates train.steps=2000 --accept train.steps      change the length of a run; continue a finished one
 
       regard train dates --show                     print every setting as TOML
 
@@ -49,15 +49,19 @@ def train(
     """
     overrides = overrides or []
     # Report mistakes in the recipe before the import of torch, which takes seconds.
-    resolved = load_recipe(recipe, overrides, warn=print_warning)
+    warnings: list[str] = []
+    resolved = load_recipe(recipe, overrides, warn=warnings.append)
     from regard import api
     from regard.cli.display import TensorBoardWriter, make_display
     from regard.cli.hints import command_after_training
     from regard.tasks.setup import resolve
     from regard.training.events import Event
 
+    spelled_out = resolve(resolved)  # refuses unknown names, about which no warning says anything useful
+    for warning in warnings:
+        print_warning(warning)
     if show:
-        print(dump_toml(to_table(resolve(resolved))))
+        print(dump_toml(to_table(spelled_out)))
         return
     out = out or Path("runs") / resolved.name
     tensorboard = TensorBoardWriter(out / "tensorboard") if resolved.train.tensorboard else None

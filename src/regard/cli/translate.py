@@ -172,13 +172,18 @@ def translate(
     first, warn = (1, print_warning) if nbest == 1 else (0, _warn_of_list)
     translator.warn = warn
     options = translator.options.replace(**search)
+    written = asked = False
     with _progress(file) as progress:
         for block in _blocks(file):
+            asked = asked or any(line.strip() for line in block)
             for found in translator.stream(block, options=options, first=first, on_ready=progress):
+                written = written or any(one.text.strip() for one in found)
                 for one in found[:nbest]:
                     print(one.text if nbest == 1 else f"{first} ||| {one.text} ||| {one.score:.4f}")
                 first += 1
             sys.stdout.flush()
+    if asked and not written:
+        print_warning("all translations are empty: the model has learned too little to write any")
 
 
 def _warn_of_list(text: str) -> None:

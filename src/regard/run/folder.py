@@ -235,6 +235,10 @@ class RunFolder:
             sync_log(self.folder)
         write_checkpoint(self.folder, "final", checkpoint, kind=kind)
 
+    def reopen(self) -> None:
+        """Remove the final weights, so that the run is unfinished again. Call it only while holding the lock."""
+        remove_folder(self.folder, "final")
+
     def read_checkpoint(self, name: str, expected: Shapes | None = None, *, training: bool = False) -> Checkpoint:
         """Return a checkpoint by its name, or the final weights ("final").
 

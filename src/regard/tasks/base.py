@@ -135,11 +135,18 @@ class Task(ABC, Generic[C]):
         """Return the model in use. `greedy` asks for the quickest search, for validation."""
 
     def evaluate(
-        self, predictor: Any, examples: Sequence[Pair], *, options: SearchOptions | None = None
+        self,
+        predictor: Any,
+        examples: Sequence[Pair],
+        *,
+        options: SearchOptions | None = None,
+        warn: Callable[[str], None] = lambda text: None,
     ) -> list[Score]:
         """Return the scores of a test set: by default, of outputs that are compared with the references."""
         inputs, references = [pair.source for pair in examples], [pair.target for pair in examples]
         outputs = predictor.predict(inputs, options=options)
+        if any(text.strip() for text in inputs) and not any(text.strip() for text in outputs):
+            warn(f"all {len(outputs):,} outputs are empty: the model has learned too little to write any")
         return score_all(outputs, references, inputs, self.recipe.evaluate, compares=self.compares)
 
     def loss_scores(self, loss: float, labels: int, examples: Sequence[Pair]) -> list[Score]:

@@ -99,7 +99,12 @@ class LanguageModellingTask(Task[Tokenizers]):
     # Scores
 
     def evaluate(
-        self, predictor: LanguageModel, examples: Sequence[Pair], *, options: SearchOptions | None = None
+        self,
+        predictor: LanguageModel,
+        examples: Sequence[Pair],
+        *,
+        options: SearchOptions | None = None,
+        warn: Callable[[str], None] = lambda text: None,
     ) -> list[Score]:
         """Return the perplexity of the texts. Search options have no effect."""
         columns = self.encode(examples, Tokenizers(predictor.tokenizer, predictor.tokenizer))

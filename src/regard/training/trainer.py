@@ -163,7 +163,8 @@ class Trainer:
             self.state.after_step()
             if len(self.stats.unread) >= read_every:
                 self.stats.read(counters)
-            if counters.step % config.log_every == 0 or counters.step == config.steps:
+            # The first step too, so that a log soon says that training works.
+            if counters.step % config.log_every == 0 or counters.step in (1, config.steps):
                 self.stats.read(counters)
                 self.stats.report(counters, rate=self.schedule.last)
             self.saver.poll()
