@@ -39,7 +39,7 @@ def test_outputs_that_are_all_empty_are_reported_once(run, tmp_path, monkeypatch
     assert translated.stderr.count("all translations are empty") == (not output)
     found = []
     regard.evaluate(run, pairs=tmp_path / "test.tsv", device="cpu", warn=found.append)
-    assert [text.split(":")[0] for text in found] == ([] if output else ["all outputs for test.tsv are empty (2)"])
+    assert [text.split(":")[0] for text in found] == ([] if output else ["all 2 outputs are empty"])
 
 
 def test_doctor_does_not_call_a_missing_extra_ok(monkeypatch):

@@ -64,22 +64,17 @@ class EntNet(StoryModel):
     def answers(self, batch: Batch) -> Tensor:
         story = Story.of(batch)
         with torch.autocast(batch.source.values.device.type, enabled=False):
-            s_BTD = self._sentences(story)
-            q_BD = s_BTD.flatten(0, 1).index_select(0, self._rows(story)[1])
+            s_TBD = self._sentences(story)
+            B = s_TBD.size(1)
+            q_BD = s_TBD.flatten(0, 1).index_select(0, story.last * B + torch.arange(B, device=s_TBD.device))
             # A place is that of a sentence of the story if another one follows it.
-            h_BJD = self.memory(s_BTD[:, :-1], story.sentences.mask[:, 1:])
+            h_BJD = self.memory(s_TBD[:-1], story.sentences.mask[:, 1:].t())
             return self.answer(q_BD, h_BJD)
 
     def _sentences(self, story: Story) -> Tensor:
-        """Return the vector of every sentence and of the question; zeros where a story has none: [B, T, D]."""
+        """Return the vector of every sentence and of the question; zeros where a story has none: [T, B, D]."""
         B, T = story.sentences.num_sentences, story.sentences.longest
         place_N = story.place.clamp(max=self.config.max_words - 1)
         place_N = torch.where(story.from_end == 0, place_N + self.config.max_words, place_N)
         x_ND = F.embedding(story.words, self.embedding) * F.embedding(place_N, self.masks)
-        return sum_of_words(x_ND, self._rows(story)[0], B * T).unflatten(0, (B, T))
-
-    def _rows(self, story: Story) -> tuple[Tensor, Tensor]:
-        """Return the row of each word's sentence, [N], and of each story's question, [B], of B * T."""
-        T = story.sentences.longest
-        first_B = torch.arange(story.sentences.num_sentences, device=story.last.device) * T
-        return story.story * T + story.sentence, first_B + story.last
+        return sum_of_words(x_ND, story.sentence * B + story.story, T * B).unflatten(0, (T, B))

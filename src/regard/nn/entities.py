@@ -9,7 +9,9 @@ For each sentence s and each slot j, with key w_j and content h_j:
 A slot begins as its key, divided by its length. Only U h_j and s · h_j depend on the sentence before; everything else is
 computed for all sentences at once.
 
-Shapes: B stories, T sentences, J slots, D width.
+Time comes first, so that a step reads contiguous memory.
+
+Shapes: B stories, T sentences, J slots, R = B * J rows, D width.
 """
 
 from __future__ import annotations
@@ -35,26 +37,23 @@ class EntityMemory(nn.Module):
         self.slope = nn.Parameter(torch.ones(width))  # of PReLU; the identity at first
         self.register_buffer("scale", torch.full((width,), width**-0.5), persistent=False)
 
-    def forward(self, s_BTD: Tensor, real_BT: Tensor) -> Tensor:
+    def forward(self, s_TBD: Tensor, real_TB: Tensor) -> Tensor:
         """Return the slots after the sentences of each story that are real: [B, J, D]."""
-        (B, T, D), J = s_BTD.shape, self.keys.size(0)
+        (T, B, D), J = s_TBD.shape, self.keys.size(0)
         log = current_log()
         gates: list[Tensor] = []
-        # R = B * J rows
         h_RD = F.rms_norm(self.keys, (D,), self.scale, eps=TINY).repeat(B, 1)
-        if T == 0:
-            return h_RD.view(B, J, D)
         # A gate that is not real is 0: its slot keeps its content.
-        z_BTJ = (s_BTD @ self.keys.t()).masked_fill(~real_BT[:, :, None], float("-inf"))
-        new_BTJD = (s_BTD @ self.W.t())[:, :, None] + self.keys @ self.V.t()
-        for s_BD, z_BJ, new_BJD in zip(s_BTD.unbind(1), z_BTJ.unbind(1), new_BTJD.unbind(1), strict=True):
+        z_TBJ = (s_TBD @ self.keys.t()).masked_fill(~real_TB[:, :, None], float("-inf"))
+        new_TBJD = (s_TBD @ self.W.t())[:, :, None] + self.keys @ self.V.t()
+        for s_BD, z_BJ, new_RD in zip(s_TBD, z_TBJ, new_TBJD.view(T, B * J, D), strict=True):
             g_BJ1 = torch.baddbmm(z_BJ[:, :, None], h_RD.view(B, J, D), s_BD[:, :, None]).sigmoid()
-            c_RD = F.prelu(torch.addmm(new_BJD.reshape(B * J, D), h_RD, self.U.t()), self.slope)
+            c_RD = F.prelu(torch.addmm(new_RD, h_RD, self.U.t()), self.slope)
             # RMS norm with a constant weight is a division by the length, in one kernel.
             h_RD = F.rms_norm(torch.addcmul(h_RD, g_BJ1.view(B * J, 1), c_RD), (D,), self.scale, eps=TINY)
             if log is not None:
                 gates.append(g_BJ1.view(B, 1, J))
-        if log is not None:
+        if log is not None and gates:
             log.add(self, list(torch.stack(gates, dim=2)))
         return h_RD.view(B, J, D)
 
