@@ -251,16 +251,16 @@ def bracket_precision(
     outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
 ) -> tuple[float, str]:
     """Return the percentage of the output's labelled brackets that the reference has."""
-    own, _, both = bracket_counts(outputs, references, inputs).sum(axis=0).tolist()
-    return percent(both, own), AS_EVALB
+    own, theirs, both = bracket_counts(outputs, references, inputs).sum(axis=0).tolist()
+    return percent(both, own) if own or not theirs else 0.0, AS_EVALB
 
 
 def bracket_recall(
     outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
 ) -> tuple[float, str]:
     """Return the percentage of the reference's labelled brackets that the output has."""
-    _, theirs, both = bracket_counts(outputs, references, inputs).sum(axis=0).tolist()
-    return percent(both, theirs), AS_EVALB
+    own, theirs, both = bracket_counts(outputs, references, inputs).sum(axis=0).tolist()
+    return percent(both, theirs) if theirs or not own else 0.0, AS_EVALB
 
 
 def complete_match(

@@ -74,6 +74,11 @@ def test_a_line_with_a_missing_word_is_not_well_formed():
     assert is_well_formed("(S XX )S", 1) and not is_well_formed("(S XX )S", 2) and not is_well_formed("(S XX", 1)
 
 
+def test_a_word_alone_is_a_tree_with_an_added_root():
+    assert is_well_formed("XX", 1) and without_words("Yes") == repaired("XX", 1) == "(TOP XX )TOP"
+    assert not is_well_formed("XX XX", 2)
+
+
 def test_a_very_deep_tree_needs_no_recursion():
     deep = " ".join(["(S"] * 20_000 + ["XX"] + [")S"] * 20_000)
     assert is_well_formed(deep, 1)

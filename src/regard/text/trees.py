@@ -104,8 +104,9 @@ def _escaped(word: str) -> str:
 
 
 def without_words(line: str) -> str:
-    """Return a linearized tree with placeholders for its words."""
-    return " ".join(token if opens(token) or closes(token) else WORD for token in line.split())
+    """Return a linearized tree with placeholders for its words. A word alone, as some treebanks have it, gets a root."""
+    line = " ".join(token if opens(token) or closes(token) else WORD for token in line.split())
+    return f"({ADDED_ROOT} {WORD} ){ADDED_ROOT}" if line == WORD else line
 
 
 def is_well_formed(line: str, num_words: int) -> bool:
