@@ -113,9 +113,9 @@ class Bitext(Struct, frozen=True):
 class DataConfig(Struct, frozen=True):
     """The `[data]` table."""
 
-    train: Bitext
-    valid: Bitext | None = None
-    test: dict[str, Bitext] = {}
+    train: Bitext  # the training examples
+    valid: Bitext | None = None  # the dev set, scored during training
+    test: dict[str, Bitext] = {}  # test sets by name, which `regard evaluate` scores
     license: str | None = None  # of the text; shown in the card
     attribution: str | None = None  # whom to credit for the text; shown in the card
     origin: str | None = None  # name and address of the text, for the error when a file is missing
@@ -138,10 +138,10 @@ class DataConfig(Struct, frozen=True):
 class TokenizerSide(Struct, frozen=True):
     """The `[tokenizer.source]` or `[tokenizer.target]` table: what differs from `[tokenizer]` on that side."""
 
-    kind: str | None = None
-    size: int | None = None
-    coverage: float | None = None
-    sampling: float | None = None
+    kind: str | None = None  # as in `[tokenizer]`, and so are the others
+    size: int | None = None  # upper bound of the vocabulary of this side
+    coverage: float | None = None  # share of running characters or words in the vocabulary of this side
+    sampling: float | None = None  # BPE-dropout rate, or unigram smoothing, on this side
 
     def check(self) -> None:
         between(self, 1, 10_000_000, "size")
@@ -150,7 +150,7 @@ class TokenizerSide(Struct, frozen=True):
 class TokenizerConfig(Struct, frozen=True):
     """The `[tokenizer]` table."""
 
-    kind: str = "bpe"  # a name in `text.tokenizer.TOKENIZERS`
+    kind: str = "bpe"  # bpe, unigram, char, word, or the kind of a plug-in
     size: int = 8000  # upper bound of the vocabulary
     joint: bool = True  # one vocabulary for both sides, which tying all three embeddings requires
     coverage: float = (
@@ -158,7 +158,7 @@ class TokenizerConfig(Struct, frozen=True):
     )
     sampling: float = 0.0  # BPE-dropout rate, or unigram smoothing, in training only
     source: TokenizerSide | None = None  # what differs on one side; needs `joint = false`
-    target: TokenizerSide | None = None
+    target: TokenizerSide | None = None  # the same for the other side
 
     def check(self) -> None:
         between(self, 1, 10_000_000, "size")
@@ -182,19 +182,22 @@ class TokenizerConfig(Struct, frozen=True):
 class TrainConfig(Struct, frozen=True):
     """The `[train]` table. The defaults are those of the paper's base model (Vaswani et al. 2017, section 5)."""
 
-    steps: int = 100_000
+    steps: int = 100_000  # updates of the weights
     tokens: int | Literal["auto"] = 25_000  # per side and micro-batch; "auto": as many as fit into memory
     accumulate: int = 1  # micro-batches per step
     optimizer: Literal["adam", "adamw", "muon"] = "adam"  # muon: for hidden matrices; AdamW for the rest
     momentum: float = 0.95  # of muon
-    betas: tuple[float, float] = (0.9, 0.98)
-    eps: float = 1e-9
-    weight_decay: float = 0.0
-    schedule: Literal["noam", "inverse-sqrt", "cosine", "wsd"] = "noam"
+    betas: tuple[float, float] = (
+        0.9,
+        0.98,
+    )  # of adam and adamw: decay of the averages of gradients and of their squares
+    eps: float = 1e-9  # of adam and adamw: added to the divisor
+    weight_decay: float = 0.0  # adam adds it to the gradient; adamw and muon shrink the weights by it
+    schedule: Literal["noam", "inverse-sqrt", "cosine", "wsd"] = "noam"  # how the learning rate develops
     lr: float | None = None  # peak learning rate; for "noam" a factor on the paper's curve, 1 if unset
-    warmup_steps: int = 4000
+    warmup_steps: int = 4000  # steps over which the learning rate rises to its peak
     decay: float = 0.4  # "wsd": the share of steps at the end over which the rate falls to zero
-    label_smoothing: float = 0.1
+    label_smoothing: float = 0.1  # share of the probability that is spread over all labels
     clip_norm: float = 0.0  # 0: no clipping, as in the paper
     stall_seconds: float = 600.0  # without a step until the stack of every thread is written to stalled.txt; 0: never
     max_bad_steps: int = 20  # consecutive steps with a non-finite gradient until training stops
@@ -205,21 +208,21 @@ class TrainConfig(Struct, frozen=True):
     patience: int = 0  # validations without improvement until training stops; 0: never
     validate_every: int = 0  # steps; 0: whenever a checkpoint is written
     validate_pairs: int = 500  # dev examples predicted at each validation; the loss is computed on all
-    checkpoint_every: int = 1000
+    checkpoint_every: int = 1000  # steps; a run resumes from its newest checkpoint
     # "continue": train without saving, and try again at the next checkpoint. Version 0.1 called it "go on".
     disk_full: Literal["stop", "continue", "go on"] = "stop"
     keep: int = 5  # newest checkpoints to keep (at least `average`), besides the best one
-    log_every: int = 50
-    seed: int = 1
+    log_every: int = 50  # steps between two reports of progress
+    seed: int = 1  # of the first weights, the order of examples, and dropout
     init: str | None = None  # another run, whose weights this one begins with where names and shapes agree
     device: str = "auto"  # auto, cpu, cuda, cuda:1, ...
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # of products; auto: bfloat16 where the device has it
     kernels: bool = True  # use our GPU kernels where Triton is installed
     graph: bool = True  # on a GPU, record the step as one CUDA graph
     threads: int = 0  # CPU threads; 0: as PyTorch chooses
     # Under torchrun: a copy of the model in every process (DDP), or a shard (FSDP2).
     parallel: Literal["copies", "shards"] = "copies"
-    tensorboard: bool = False
+    tensorboard: bool = False  # also write curves for TensorBoard into the run folder
 
     def check(self) -> None:
         if self.tokens != "auto":
@@ -282,7 +285,7 @@ class SearchOptions(Struct, metaclass=_KnownNames, frozen=True, dict=True):
     Options remember which of them were given. Where there is a recipe, `with_given` takes the others from it.
     """
 
-    beam: int = _default(4)
+    beam: int = _default(4)  # hypotheses per sentence; 1: greedy search
     length_penalty: float = _default(0.6)  # alpha of Wu et al. 2016; 0: none
     max_extra: int = _default(50)  # the longest output has the tokens of the source and this many more
     tokens: int = _default(8192)  # source tokens per batch, times the beam
@@ -376,8 +379,8 @@ def _refuse_other_type(name: str, value: Any) -> None:
 class EvaluateConfig(Struct, frozen=True):
     """The `[evaluate]` table, which every metric receives."""
 
-    bleu_tokenize: Literal["13a", "none", "intl", "char", "zh", "ja-mecab", "ko-mecab"] = "13a"
-    lowercase: bool = False
+    bleu_tokenize: Literal["13a", "none", "intl", "char", "zh", "ja-mecab", "ko-mecab"] = "13a"  # sacreBLEU's tokenizer
+    lowercase: bool = False  # BLEU and chrF ignore case
     metrics: tuple[str, ...] | None = None  # in `metrics.METRICS`; unset: those of the task that are not on demand
     # What the positions are that a pointer network outputs, which decides how they are scored.
     positions: Literal["sequence", "hull", "tour", "triangles"] = "sequence"
@@ -390,14 +393,14 @@ class EvaluateConfig(Struct, frozen=True):
 class Recipe(Struct, frozen=True):
     """All settings of a run."""
 
-    name: str
-    data: DataConfig
-    model: dict[str, Any]
+    name: str  # of the run; that of the file if the recipe has none
+    data: DataConfig  # what is read
+    model: dict[str, Any]  # the model family, `kind`, and its options; `preset` names a set of them
     task: str | None = None  # the task that model.kind is for, if it is to be said; one that it is not for is refused
-    tokenizer: TokenizerConfig = TokenizerConfig()
-    train: TrainConfig = TrainConfig()
-    decode: SearchOptions = SearchOptions()
-    evaluate: EvaluateConfig = EvaluateConfig()
+    tokenizer: TokenizerConfig = TokenizerConfig()  # how text is split
+    train: TrainConfig = TrainConfig()  # how the model is trained
+    decode: SearchOptions = SearchOptions()  # how outputs are searched for
+    evaluate: EvaluateConfig = EvaluateConfig()  # how outputs are scored
 
     def check(self) -> None:
         if not self.name.isprintable() or not 0 < len(self.name) <= 200:

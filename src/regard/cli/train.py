@@ -42,6 +42,8 @@ def train(
 
       regard train dates --show                     print every setting as TOML
 
+    Every setting of a recipe: docs/settings.md.
+
     After Ctrl-C, SIGTERM or SIGHUP, training finishes the step, saves a checkpoint and stops. The same command resumes.
 
     Exit status: 0 if the run is finished; 1 after an error, explained in one sentence; 2 for wrong usage; if stopped, 130

@@ -31,13 +31,13 @@ class ByteNetConfig(Struct, frozen=True):
     """Defaults are the paper's model for translation."""
 
     width: int = 1600  # of the stream; convolutions are half as wide
-    kernel: int = 3
+    kernel: int = 3  # width of the convolutions, in tokens
     dilations: tuple[int, ...] = (1, 2, 4, 8, 16)  # of the blocks of one set
     sets: int = 6  # in the encoder, and in the decoder
     dropout: float = 0.0  # on embeddings and on the branch of every block; the paper has none
     stretch: float = 1.2  # positions of the encoder's output per source token
     extra: int = 0  # further positions per sentence
-    tie: Tie = "none"
+    tie: Tie = "none"  # which embeddings share weights
 
     def check(self) -> None:
         between(self, 1, 1000, "kernel", "sets")

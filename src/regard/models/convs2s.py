@@ -39,10 +39,10 @@ class ConvS2SConfig(Struct, frozen=True):
 
     width: int = 256  # of embeddings, of attention, and of the output layer's input
     encoder: tuple[tuple[int, int], ...] = ((256, 3),) * 4  # (width, kernel) of each layer
-    decoder: tuple[tuple[int, int], ...] = ((256, 3),) * 3
+    decoder: tuple[tuple[int, int], ...] = ((256, 3),) * 3  # the same of the decoder
     dropout: float = 0.2  # on embeddings, and on the inputs of every convolution and of the output layer
-    max_positions: int = 1024
-    tie: Tie = "none"
+    max_positions: int = 1024  # most tokens of a sentence, because positions are learned
+    tie: Tie = "none"  # which embeddings share weights
 
     def check(self) -> None:
         between(self, 1, MAX_WIDTH, "width")

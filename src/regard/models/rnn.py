@@ -42,13 +42,13 @@ class RnnConfig(Struct, frozen=True):
     hidden: int = 1000  # width of the decoder's state
     encoder_hidden: int | None = None  # of the encoder's output, both directions together; hidden if unset
     bidirectional: bool = True  # of the encoder
-    num_layers: int = 1
-    cell: CellKind = "gru"
-    attention: Attention = "additive"
+    num_layers: int = 1  # of the encoder, and of the decoder
+    cell: CellKind = "gru"  # of the recurrent layers
+    attention: Attention = "additive"  # how states and annotations are compared
     window: int | None = None  # positions attended to on each side of a predicted one (local-p); None: all
     input_feeding: bool = True  # for dot, general and concat
     dropout: float = 0.0  # on embeddings, between layers, and on the output layer's input
-    tie: Tie = "none"
+    tie: Tie = "none"  # which embeddings share weights
     copy: bool = False  # whether tokens of the source can be copied to the output (`models.copying`)
 
     def check(self) -> None:

@@ -44,11 +44,11 @@ class EncoderConfig(Struct, frozen=True):
     dropout: float = 0.1  # on each sub-layer's output and on the sums of embeddings and positions (section 5.4)
     attention_dropout: float = 0.0  # on attention weights, where tensor2tensor adds it
     activation_dropout: float = 0.0  # inside the feed-forward layer, where tensor2tensor adds it
-    positions: PositionKind = "sinusoid"
+    positions: PositionKind = "sinusoid"  # how the model knows the order of tokens
     max_positions: int = 1024  # of "learned" positions
-    norm: NormKind = "layer"
-    norm_order: NormOrder = "post"
-    feed_forward: FeedForwardKind = "relu"
+    norm: NormKind = "layer"  # layer norm, or division by the root mean square
+    norm_order: NormOrder = "post"  # after each sub-layer, as published, or before it
+    feed_forward: FeedForwardKind = "relu"  # activation of the feed-forward layer; conv: convolutions instead
     qk_norm: bool = False  # queries and keys are normed before their product
     window: int | None = None  # self-attention sees this many positions on each side; None: all
     attention: Backend = "auto"  # which backend of attend() computes it
@@ -90,7 +90,7 @@ class TransformerConfig(EncoderConfig, frozen=True):
     """An encoder and a decoder. Defaults are the paper's base model."""
 
     decoder_layers: int | None = None  # num_layers if unset
-    tie: Tie = "all"
+    tie: Tie = "all"  # which embeddings share weights: all and the output layer, target and output layer, or none
     copy: bool = False  # whether tokens of the source can be copied to the output (`models.copying`)
 
     def check(self) -> None:

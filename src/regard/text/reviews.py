@@ -45,8 +45,8 @@ class ReviewOptions(Struct, frozen=True):
     """How many training documents there are, and how long documents are."""
 
     size: int = 8000  # documents of the training split
-    shortest: int = 4  # sentences of a document
-    longest: int = 10
+    shortest: int = 4  # fewest sentences of a document
+    longest: int = 10  # most sentences of a document
 
     def check(self) -> None:
         between(self, 1, 10_000_000, "size")
