@@ -160,6 +160,9 @@ def _sample(dataset: Dataset, max_length: int) -> Indices:
         return rows[np.maximum.reduce(dataset.lengths_of(rows)) <= max_length]
 
     spread = np.unique(np.linspace(0, len(dataset) - 1, CANDIDATES).astype(np.int64))
+    if not isinstance(dataset, Columns):
+        # Rows that lie together on disk.
+        spread = np.arange(min(SAMPLE, len(dataset)))
     rows = short_enough(spread)
     for begin in range(0, len(dataset), CANDIDATES):
         if len(rows):

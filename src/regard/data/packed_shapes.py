@@ -21,6 +21,7 @@ from regard.errors import ConfigError
 ENOUGH = 4
 # Room for sentences, as a multiple of those of an average batch: with all lengths, and with similar ones.
 SPARE, SPARE_SIMILAR = 1.25, 1.1
+FAR_SHORTER = 0.75  # of the longest sequence of another column
 ALIGNED = 4  # numbers: vectors of floats begin at a multiple of 16 bytes
 
 
@@ -161,22 +162,29 @@ def totals_between(dataset: Dataset, structure: BatchStructure, below: int | Non
     limits = structure.limits
     sums = [tokens + count.more * totals.examples for count, tokens in zip(limits, totals.tokens, strict=True)]
     longest = totals.longest + max(count.more for count in limits)
-    if set(structure.counts) == set(limits) and not any(layout.lengths for layout in structure.layouts):
-        # The table of lengths says it all, also for a dataset on disk.
-        of_layouts = (longest if layout.tokens.columns else layout.tokens.more for layout in structure.layouts)
-        return Totals(totals.examples, tuple(sums), (longest,) * len(sums), tuple(of_layouts))
-    assert isinstance(dataset, Columns)
+    if not isinstance(dataset, Columns):
+        # Pairs on disk, of which a table of lengths is known.
+        return Totals(totals.examples, tuple(sums), (longest,) * len(sums), (longest,) * len(structure.layouts))
     rows = np.arange(len(dataset))
     length = np.maximum.reduce(dataset.lengths_of(rows))
     lengths = ExampleLengths(dataset, rows[(length <= upto) & (length > (-1 if below is None else below))])
     found = [count.of(lengths) for count in structure.counts[len(limits) :]]
     of_layouts = (
-        longest if layout.tokens in limits and not layout.lengths else int(one.max())
+        _common_or_own(longest, int(one.max())) if layout.tokens in limits and not layout.lengths else int(one.max())
         for layout, one in zip(structure.layouts, structure.longest_of(lengths), strict=True)
     )
     all_sums = (*sums, *(int(one.sum()) for one in found))
     largest = ((longest,) * len(limits)) + tuple(int(one.max()) for one in found)
     return Totals(totals.examples, all_sums, largest, tuple(of_layouts))
+
+
+def _common_or_own(longest: int, own: int) -> int:
+    """Return the longest sequence of all columns, or of this one, if it is far shorter: models that pad take fewer steps.
+
+    The latter with some room, because later epochs may have longer ones.
+    """
+    with_room = int(SPARE * own) + 1
+    return with_room if with_room <= FAR_SHORTER * longest else longest
 
 
 def shape_for(totals: Totals, structure: BatchStructure, budget: int, *, spare: float = SPARE) -> PackedShape:
