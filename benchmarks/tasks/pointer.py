@@ -32,19 +32,20 @@ class PlainPointerLstm(nn.Module):
         E, D = config.width, config.hidden
         self.input = nn.Linear(input_width, E)
         self.encoder = nn.LSTM(E, D, config.num_layers, batch_first=True, dropout=config.dropout)
-        self.decoder = nn.LSTMCell(E, D)
+        self.decoder, self.bridge = nn.LSTMCell(E, D), nn.Linear(D, 2 * D)
         self.start, self.end = nn.Parameter(torch.randn(E) * E**-0.5), nn.Parameter(torch.randn(D) * D**-0.5)
         self.key, self.query, self.v = nn.Linear(D, D, bias=False), nn.Linear(D, D), nn.Linear(D, 1, bias=False)
 
     def forward(self, points_BSW: Tensor, lengths: Tensor, inputs_BT: Tensor, labels_BT: Tensor) -> Tensor:
         x_BSE = self.input(points_BSW)
         packed = pack_padded_sequence(x_BSE, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        out, (h, c) = self.encoder(packed)
+        out, (last, _) = self.encoder(packed)
         encoded_BSD, _ = pad_packed_sequence(out, batch_first=True, total_length=x_BSE.size(1))
         B = len(x_BSE)
         keys_BVD = torch.cat([self.end.expand(B, 1, -1), self.key(encoded_BSD)], dim=1)
         read_BVE = torch.cat([self.start.expand(B, 1, -1).to(x_BSE.dtype), x_BSE], dim=1)
-        state, scores = (h[-1], c[-1]), []
+        h, c = torch.tanh(self.bridge(last[-1])).chunk(2, dim=-1)
+        state, scores = (h, c), []
         for step in range(inputs_BT.size(1)):
             x_BE = read_BVE[torch.arange(B, device=x_BSE.device), inputs_BT[:, step]]
             state = self.decoder(x_BE, state)
