@@ -67,6 +67,7 @@ def _draw(plt: Any, tape: Tape, parts: tuple[str, ...]) -> Any:
         panel.imshow(values.T, aspect="auto", interpolation="nearest", cmap=colours, **image)
         panel.set_title(title, fontsize=9, loc="left")
         panel.tick_params(labelsize=7, length=2)
+        panel.locator_params(integer=True)
     axes[-1, 0].set_xlabel("step", fontsize=9)
     figure.tight_layout()
     return figure

@@ -4,7 +4,7 @@ At each step the controller reads the input and what the heads read at the step 
 product for all heads, how each addresses the memory, and what is erased and added. The heads read the memory as it is before
 this step's write. The output layer sees the controller's output and what was read.
 
-Everything is computed in float32: powers and small weights of the addressing do not survive bfloat16.
+Everything is computed in float32: weights are raised to powers at every step, and bfloat16 has only two or three digits.
 
 Shapes: N steps of a batch, B sequences, C channels of the input, D width of the controller, G = D or 4 D, V output bits,
         R read heads, W write heads, H = R + W, L locations of the memory, M width of a location.
