@@ -92,7 +92,7 @@ def test_the_help_of_train_lists_the_recipes_of_the_package(tmp_path):
 
 def test_the_log_is_json_lines_and_the_recipe_is_complete(copied):
     events = [json.loads(line) for line in (copied / "run" / "log.jsonl").read_text().splitlines()]
-    assert [event["step"] for event in events if event["event"] == "progress"] == [10, 20, 30, 40]
+    assert [event["step"] for event in events if event["event"] == "progress"] == [1, 10, 20, 30, 40]
     assert [event["step"] for event in events if event["event"] == "saved"] == [20, 40]
     validated = [event for event in events if event["event"] == "validated"]
     assert {"loss", "bleu", "chrf", "exact", "token_errors"} <= validated[-1].keys()
