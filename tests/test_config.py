@@ -180,7 +180,10 @@ def test_a_recipe_that_does_not_exist_answers_with_the_nearest_one(tmp_path):
         ("train.decay=0", "train: decay is 0.0; it is the share of all steps at the end, above 0 and at most 1"),
         ("decode.beam=0", "decode: beam is 0; it must be from 1 to 1,000"),
         ("decode.max_extra=-1", "decode: max_extra is -1; it must be from 0 to 10,000"),
-        ("data.train.pairs=a.tsv", "data.train: give either source and target, or pairs, or generate, or store"),
+        (
+            "data.train.pairs=a.tsv",
+            "data.train: give either source and target, or pairs, or text, or generate, or store",
+        ),
     ],
 )
 def test_a_value_that_does_not_fit_is_named_with_what_fits(small, override, sentence):
@@ -212,11 +215,12 @@ def test_a_missing_table_is_named():
         {"target": "a"},
         {"source": "a", "pairs": "b"},
         {"pairs": "a", "generate": "copy/train"},
+        {"pairs": "a", "text": "b"},
         {"source": "a", "target": "b", "generate": "copy/train"},
     ],
 )
 def test_a_bitext_comes_from_exactly_one_place(given):
-    assert "give either source and target, or pairs, or generate" in refusal(
+    assert "give either source and target, or pairs, or text, or generate" in refusal(
         from_table, Bitext, given, where="data.train"
     )
 

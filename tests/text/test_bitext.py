@@ -51,7 +51,7 @@ def test_a_built_in_corpus_is_generated_without_any_file(task):
 
 
 def test_dates_and_all_toys_are_built_in():
-    assert GENERATORS.keys() == {"dates", "copy", "reverse", "sort", "runs", "majority", "sort-numbers"}
+    assert GENERATORS.keys() == {"dates", "copy", "reverse", "sort", "runs", "majority", "sort-numbers", "repeats"}
 
 
 @pytest.mark.parametrize(
@@ -69,12 +69,19 @@ def test_an_unknown_corpus_is_refused_with_the_nearest_name(name, sentence):
     assert sentence in str(caught.value)
 
 
-@pytest.mark.parametrize("emptied", ["pairs", "generate"])
+@pytest.mark.parametrize("emptied", ["pairs", "text", "generate"])
 def test_an_empty_name_is_refused(emptied):
-    with pytest.raises(ValueError, match="give either source and target, or pairs, or generate"):
+    with pytest.raises(ValueError, match="give either source and target, or pairs, or text, or generate"):
         Bitext(source="a.en", target="a.de", **{emptied: ""})
     with pytest.raises(ValueError, match="give either"):
         Bitext(source="a.en", target="")
+
+
+def test_a_file_of_texts_has_each_line_on_both_sides(folder):
+    assert load_bitext(Bitext(text="a.en"), folders=[folder]) == [Pair("one", "one"), Pair("two", "two")]
+    (folder / "b.en").write_text("one\n \n")
+    with pytest.raises(DataError, match=r"line 2 of .*b\.en has an empty source side"):
+        load_bitext(Bitext(text="b.en"), folders=[folder])
 
 
 # Searched folders
