@@ -13,7 +13,20 @@ from regard.errors import ConfigError
 PUBLIC = [
     *("RegardError", "RegardWarning", "__version__", "nn"),
     *("Batch", "ByteNet", "Classifier", "Cmlm", "Column", "Columns", "ConvS2S", "Ctc", "EvaluateConfig", "Family"),
-    *("Folder", "Indices", "Layout", "Loader", "Metric", "Model", "Nat", "Pair", "Pointer", "Position", "Ragged"),
+    *(
+        "Folder",
+        "Indices",
+        "Layout",
+        "Loader",
+        "MaskedLm",
+        "Metric",
+        "Model",
+        "Nat",
+        "Pair",
+        "Pointer",
+        "Position",
+        "Ragged",
+    ),
     *("Rnn", "SearchOptions", "Struct", "Tagger", "Task", "TokenizerKind", "TrainConfig", "Trainer", "TrainingData"),
     *("Transformer", "Translator", "card", "collate_pairs", "evaluate", "export", "gather_rows", "load", "load_model"),
     *("look", "make_batch", "make_config", "pair_columns", "register_metric", "register_model", "register_task"),
@@ -33,6 +46,7 @@ MODELS = {
     "ByteNet": {**TEXT, "width": 16, "sets": 1},
     "Tagger": {**LABELS, **LAYERS},
     "Classifier": {**LABELS, **LAYERS},
+    "MaskedLm": {"source_size": 20, **LAYERS},
     "Pointer": {"input_width": 2, **LAYERS},
 }
 
