@@ -13,8 +13,8 @@ from regard.errors import ConfigError
 PUBLIC = [
     *("RegardError", "RegardWarning", "__version__", "nn"),
     *("Batch", "ByteNet", "Captioner", "Classifier", "Cmlm", "Column", "Columns", "ConvS2S", "Ctc", "EvaluateConfig"),
-    *("Family", "Folder", "Han", "Indices", "Layout", "Loader", "Metric", "Model", "Nat", "Pair", "Pointer"),
-    *("Position", "Ragged"),
+    *("Family", "Folder", "Han", "Indices", "Layout", "Loader", "MaskedLm", "Metric", "Model", "Nat", "Pair"),
+    *("Pointer", "Position", "Ragged"),
     *("Rnn", "SearchOptions", "Struct", "Tagger", "Task", "TokenizerKind", "TrainConfig", "Trainer", "TrainingData"),
     *("Transformer", "Translator", "card", "collate_pairs", "evaluate", "export", "gather_rows", "load", "load_model"),
     *("look", "make_batch", "make_config", "pair_columns", "register_metric", "register_model", "register_task"),
@@ -34,6 +34,7 @@ MODELS = {
     "ByteNet": {**TEXT, "width": 16, "sets": 1},
     "Tagger": {**LABELS, **LAYERS},
     "Classifier": {**LABELS, **LAYERS},
+    "MaskedLm": {"source_size": 20, **LAYERS},
     "Pointer": {"input_width": 2, **LAYERS},
     "Han": {**LABELS, "width": 16, "hidden": 16, "attention": 8},
     "Captioner": {"picture_height": 8, "picture_width": 8, "target_size": 20, **LAYERS},

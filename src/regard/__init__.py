@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from regard.models.convs2s import ConvS2S as ConvS2S
     from regard.models.ctc import Ctc as Ctc
     from regard.models.han import Han as Han
+    from regard.models.masked_lm import MaskedLm as MaskedLm
     from regard.models.nat import Nat as Nat
     from regard.models.pointer import Pointer as Pointer
     from regard.models.rnn import Rnn as Rnn
@@ -119,6 +120,7 @@ _PUBLIC = {
     "regard.models.nat": ("Nat",),
     "regard.models.pointer": ("Pointer",),
     "regard.models.rnn": ("Rnn",),
+    "regard.models.masked_lm": ("MaskedLm",),
     "regard.models.tagger": ("Classifier", "Tagger"),
     "regard.models.transformer": ("Transformer",),
     "regard.storage.folder": ("Folder",),

@@ -73,9 +73,9 @@ class Bitext(Struct, frozen=True):
     target: str | None = None  # the outputs, line by line
     pairs: str | None = None  # one .tsv or .jsonl file with both sides
     text: str | None = None  # a file with one text per line, for tasks without a target side
-    more_text: tuple[str, ...] = ()  # further files of texts, which follow `text`
+    more_text: tuple[str, ...] | None = None  # further files of texts, which follow `text`
     tags: str | None = None  # a file with a tag for each word of the source, which is then read as word|tag
-    hold_out: int = 0  # data.valid: as many examples from the end of data.train, which is then without them
+    hold_out: int | None = None  # data.valid: as many examples from the end of data.train, which is then without them
     generate: str | None = None  # a built-in corpus: "dates/train", "copy/valid", ...
     options: dict[str, Any] = {}  # of the built-in corpus, such as its size
     fresh: bool = False  # training on a built-in corpus: each epoch has new examples
@@ -86,7 +86,7 @@ class Bitext(Struct, frozen=True):
     store: str | None = None
 
     def check(self) -> None:
-        between(self, 0, LARGEST, "hold_out")
+        between(self, 1, LARGEST, "hold_out")
         ways = [(self.source, self.target), (self.pairs,), (self.text,), (self.generate,), (self.babi,)]
         given = [way for way in ways if any(name is not None for name in way)]
         if self.hold_out and (given or self.store):

@@ -63,7 +63,7 @@ def _with_tags(pairs: Iterator[Pair], path: Path) -> Iterator[Pair]:
 def _names(bitext: Bitext) -> list[str]:
     """Return the names of all text files."""
     one = (bitext.pairs, bitext.text, bitext.source, bitext.target, bitext.tags)
-    return [*filter(None, one), *bitext.more_text]
+    return [*filter(None, one), *(bitext.more_text or ())]
 
 
 def refuse_outside(bitext: Bitext, folders: list[Path], *, recipe_of: str) -> None:
@@ -127,9 +127,9 @@ def without_folders(recipe: Recipe) -> Recipe:
             return None
         names = {name: getattr(bitext, name) for name in ("source", "target", "pairs", "text", "tags", "store")}
         bare_names = {name: Path(path).name for name, path in names.items() if path and Path(path).is_absolute()}
-        more = tuple(Path(path).name if Path(path).is_absolute() else path for path in bitext.more_text)
+        more = tuple(Path(path).name if Path(path).is_absolute() else path for path in bitext.more_text or ())
         bitext = _rename_babi(bitext, lambda name: Path(name).name if Path(name).is_absolute() else name)
-        return msgspec.structs.replace(bitext, **bare_names, more_text=more)
+        return msgspec.structs.replace(bitext, **bare_names, more_text=more or None)
 
     data = recipe.data
     tests = {name: bare(bitext) for name, bitext in data.test.items()}
@@ -161,7 +161,7 @@ def anchor(data: DataConfig, folders: list[Path], *, named: Path | None) -> Data
         find_text = partial(_look_for, data=data)
         finders = dict.fromkeys(("source", "target", "pairs", "text", "tags"), find_text) | {"store": _first_with}
         named_files = {name: (value, find) for name, find in finders.items() if (value := getattr(bitext, name))}
-        more = tuple(absolute(name, find_text) for name in bitext.more_text)
+        more = tuple(absolute(name, find_text) for name in bitext.more_text or ()) or None
         found = {name: absolute(*one) for name, one in named_files.items()}
         bitext = _rename_babi(bitext, lambda name: absolute(name, find_task))
         return msgspec.structs.replace(bitext, **found, more_text=more)

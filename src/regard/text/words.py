@@ -126,8 +126,8 @@ def load_words(folder: Folder) -> WordFeatures:
 
 # Words of text as it is written. Only the edges of what spaces separate are split, so tokenized text stays as it is.
 _CLITIC = re.compile(r"(?<=\w)(n't|'(?:s|m|d|re|ve|ll))$", re.IGNORECASE)
-_OPENING, _CLOSING = re.compile(r'^[("]+(?=\w)'), re.compile(r'(?<=\w)([,;:?!)"]+\.?|\.[)"]+)$')
-_SENTENCE_END = re.compile(r"(?:(?<=[a-z]{3})|(?<=[0-9%)]))\.$")
+_OPENING, _CLOSING = re.compile(r'^[("]+(?=[\w\[])'), re.compile(r'(?<=[\w\]])([,;:?!)"]+\.?|\.[)"]+)$')
+_SENTENCE_END = re.compile(r"(?:(?<=[a-z]{3})|(?<=[0-9%)\]]))\.$")
 
 
 def split_words(text: str) -> list[str]:
