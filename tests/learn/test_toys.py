@@ -46,7 +46,7 @@ RIVALS = {
     "nat": ("copy", STACKS + " train.steps=500", 98),
     "cmlm": ("copy", STACKS + " train.steps=500", 98),
     "ctc": ("copy", STACKS + " train.steps=400", 95),
-    # Naming a room of the last sentences is right in 45 % of cases; to find the person takes a reader many more steps.
+    # A reader stays near 45 % for a few hundred steps, before it finds the sentences about the person.
     "reader": ("rooms", READER, 60),
 }
 OF_TOYS = {"transformer", "tagger", "classifier", "pointer", "entnet"}  # each is the family of one of the recipes above
