@@ -48,7 +48,7 @@ RIVALS = {
     "cmlm": ("copy", STACKS + " train.steps=500", 98),
     "ctc": ("copy", STACKS + " train.steps=400", 95),
     "pointer-lstm": ("sort-numbers", "model.width=32 model.hidden=128 train.steps=300 train.lr=4e-3", 95),
-    # Naming a room of the last sentences is right in 45 % of cases; to find the person takes a reader many more steps.
+    # A reader stays near 45 % for a few hundred steps, before it finds the sentences about the person.
     "reader": ("rooms", READER, 60),
 }
 # Each is the family of a recipe that another test trains.
