@@ -70,8 +70,6 @@ def test_a_transformer_learns_to_parse(tmp_path):
     assert score_after("expressions", tmp_path / "run", metric="bracket_f1") > 90
 
 
-# Three colours, squares and crosses, on pictures of 16 x 16 pixels.
-PICTURES = "options={count=6000,size=16,colours=3,kinds=2}"
 TINY_CAPTIONER = [
     *("model.width=64", "model.num_layers=2", "model.decoder_layers=1", "model.num_heads=4", "model.hidden=128"),
     *("model.dropout=0.0", "train.tokens=1024", "train.warmup_steps=40", "train.lr=1e-2", "train.steps=600"),
@@ -79,10 +77,14 @@ TINY_CAPTIONER = [
 ]
 
 
+def tiny_pictures(split, count):
+    """Squares and crosses in three colours, on 16 x 16 pixels."""
+    return f'{{generate="shapes/{split}",options={{count={count},size=16,colours=3,kinds=2}}}}'
+
+
 @pytest.mark.slow
 def test_a_captioner_learns_to_describe_tiny_pictures(tmp_path):
     """A caption that ignores the picture has about 40 % wrong words."""
-    data = [f'data.train={{generate="shapes/train",{PICTURES}}}', f'data.valid={{generate="shapes/valid",{PICTURES}}}']
-    data = [one.replace("6000", "200") if "valid" in one else one for one in data]
-    test = f'data.test={{seen={{generate="shapes/seen",{PICTURES.replace("6000", "200")}}}}}'
-    assert score_after("shapes", tmp_path / "run", *data, test, *TINY_CAPTIONER, metric="token_errors") < 10
+    train, valid, seen = tiny_pictures("train", 6000), tiny_pictures("valid", 200), tiny_pictures("seen", 200)
+    data = [f"data.train={train}", f"data.valid={valid}", f"data.test={{seen={seen}}}"]
+    assert score_after("shapes", tmp_path / "run", *data, *TINY_CAPTIONER, metric="token_errors") < 10
