@@ -63,7 +63,7 @@ def test_samples_begin_with_their_prompts_and_follow_from_the_seed():
 
 
 def test_a_metric_of_outputs_is_refused():
-    with pytest.raises(ConfigError, match="train.metric is 'exact', which compares any; for probabilities use loss"):
+    with pytest.raises(ConfigError, match=r"train.metric is 'exact', which compares any; for probabilities use loss"):
         resolve(load_recipe("counting", ["train.metric=exact"]))
-    with pytest.raises(ConfigError, match="train.metric is 'perplexity'"):
+    with pytest.raises(ConfigError, match=r"train.metric is 'perplexity'"):
         resolve(load_recipe("copy", ["train.metric=perplexity"]))
