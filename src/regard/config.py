@@ -77,8 +77,8 @@ class Bitext(Struct, frozen=True):
     tags: str | None = None  # a file with a tag for each word of the source, which is then read as word|tag
     hold_out: int | None = None  # data.valid: as many examples from the end of data.train, which is then without them
     generate: str | None = None  # a built-in corpus: "dates/train", "copy/valid", ...
-    options: dict[str, Any] = {}  # of the built-in corpus, such as its size
-    fresh: bool = False  # training on a built-in corpus: each epoch has new examples
+    options: dict[str, Any] | None = None  # of the built-in corpus, such as its size
+    fresh: bool | None = None  # training on a built-in corpus: each epoch has new examples
     # A task of bAbI ("en-10k/qa1"), a folder with all of them, or a list of those; and which part of their questions.
     babi: str | tuple[str, ...] | None = None
     part: Literal["train", "valid", "test"] | None = None

@@ -75,7 +75,7 @@ def read_corpus(recipe: Recipe, folders: list[Path]) -> Corpus:
             )
         return Corpus(TextPairs(train.pairs[: -valid.hold_out]), train.pairs[-valid.hold_out :])
     if bitext.fresh:
-        name, options = str(bitext.generate), bitext.options
+        name, options = str(bitext.generate), bitext.options or {}
         refuse_fresh(name)
         train = TextPairs(train.pairs, lambda epoch: list(generate(name, options, epoch=epoch)))
     return Corpus(train, read_valid(recipe, folders))
