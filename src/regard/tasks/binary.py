@@ -130,7 +130,6 @@ class BinarySequencesTask(Task[BinaryCodec]):
     name = "binary-sequences"
     added = (0,)
     compares = BITS
-    packs = True
 
     def fit(self, train: TrainingData) -> BinaryCodec:
         pairs = train.examples()
