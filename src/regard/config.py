@@ -72,8 +72,8 @@ class Bitext(Struct, frozen=True):
     target: str | None = None  # the outputs, line by line
     pairs: str | None = None  # one .tsv or .jsonl file with both sides
     generate: str | None = None  # a built-in corpus: "dates/train", "copy/valid", ...
-    options: dict[str, Any] = {}  # of the built-in corpus, such as its size
-    fresh: bool = False  # training on a built-in corpus: each epoch has new examples
+    options: dict[str, Any] | None = None  # of the built-in corpus, such as its size
+    fresh: bool | None = None  # training on a built-in corpus: each epoch has new examples
     # The output of `regard data prepare`, for training. The text it was made from may be named as well.
     store: str | None = None
 

@@ -49,15 +49,15 @@ def test_spans_of_bio_labels():
 
 def test_span_f1_by_hand():
     # One span of three is found, and one of the two found is right: precision 1/2, recall 1/3, F1 2/5.
-    value, _ = span_f1(["B-A I-A O O B-B O"], ["B-A I-A O B-B O B-A"], CONFIG)
+    value, _ = span_f1(["B-A I-A O O B-B O"], ["B-A I-A O B-B O B-A"], [""], CONFIG)
     assert value == pytest.approx(100 * 2 / 5)
-    assert span_f1(["O O"], ["O O"], CONFIG)[0] == 100.0
-    assert span_f1(["B-A"], ["O"], CONFIG)[0] == 0.0
+    assert span_f1(["O O"], ["O O"], [""], CONFIG)[0] == 100.0
+    assert span_f1(["B-A"], ["O"], [""], CONFIG)[0] == 0.0
 
 
 def test_missing_labels_count_as_wrong_and_additional_ones_do_not_count():
-    assert accuracy(["a b"], ["a b b b"], CONFIG)[0] == 50.0
-    assert accuracy(["a b a a"], ["a b"], CONFIG)[0] == 100.0
+    assert accuracy(["a b"], ["a b b b"], [""], CONFIG)[0] == 50.0
+    assert accuracy(["a b a a"], ["a b"], [""], CONFIG)[0] == 100.0
 
 
 @pytest.mark.parametrize("recipe", ["runs", "majority"])
@@ -72,7 +72,7 @@ def test_unknown_labels_at_evaluation_count_as_wrong_and_not_in_the_loss(recipe)
     alone = model(one.collate(columns, np.array([1])))
     torch.testing.assert_close(model(batch), alone)
     outputs = one.predictor(model, codec).predict(["a"])
-    assert exact_match(outputs, ["Z"], CONFIG)[0] == accuracy(outputs, ["Z"], CONFIG)[0] == 0.0
+    assert exact_match(outputs, ["Z"], [""], CONFIG)[0] == accuracy(outputs, ["Z"], CONFIG)[0] == 0.0
 
 
 # Tagging

@@ -68,7 +68,7 @@ def read_corpus(recipe: Recipe, folders: list[Path]) -> Corpus:
     bitext = recipe.data.train
     train = TextPairs(load_bitext(bitext, folders=folders, data=recipe.data))
     if bitext.fresh:
-        name, options = str(bitext.generate), bitext.options
+        name, options = str(bitext.generate), bitext.options or {}
         refuse_fresh(name)
         train = TextPairs(train.pairs, lambda epoch: list(generate(name, options, epoch=epoch)))
     return Corpus(train, read_valid(recipe, folders))

@@ -30,7 +30,7 @@ def load_bitext(bitext: Bitext, *, folders: list[Path], data: DataConfig | None 
 def stream_bitext(bitext: Bitext, *, folders: list[Path], data: DataConfig | None = None) -> Iterator[Pair]:
     """Yield the pairs as they are read."""
     if bitext.generate is not None:
-        return iter(generate(bitext.generate, bitext.options))
+        return iter(generate(bitext.generate, bitext.options or {}))
     if bitext.pairs == STDIN:
         return decode_pairs(sys.stdin.buffer, "standard input")  # type: ignore[arg-type]
     if bitext.pairs is None and bitext.source is None:
