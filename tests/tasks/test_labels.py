@@ -72,7 +72,7 @@ def test_unknown_labels_at_evaluation_count_as_wrong_and_not_in_the_loss(recipe)
     alone = model(one.collate(columns, np.array([1])))
     torch.testing.assert_close(model(batch), alone)
     outputs = one.predictor(model, codec).predict(["a"])
-    assert exact_match(outputs, ["Z"], [""], CONFIG)[0] == accuracy(outputs, ["Z"], CONFIG)[0] == 0.0
+    assert exact_match(outputs, ["Z"], [""], CONFIG)[0] == accuracy(outputs, ["Z"], [""], CONFIG)[0] == 0.0
 
 
 # Tagging
