@@ -125,7 +125,7 @@ def test_an_unknown_key_answers_with_its_place_and_the_nearest_known_one(small, 
 
 def test_a_key_that_resembles_no_other_answers_with_all_of_them(small):
     sentence = refusal(load_recipe, small, ["evaluate.xyz=1"])
-    assert sentence == "evaluate has no field 'xyz'; known: bleu_tokenize, lowercase"
+    assert sentence == "evaluate has no field 'xyz'; known: bleu_tokenize, lowercase, metrics, positions"
 
 
 def test_the_model_table_is_checked_by_the_family_it_names(small):
@@ -293,7 +293,7 @@ def test_a_string_may_hold_a_delete_character():
 
 def test_unset_fields_are_not_written():
     table = to_table(DataConfig(train=Bitext(generate="copy/train")))
-    assert table == {"train": {"generate": "copy/train"}, "test": {}, "max_length": 256}
+    assert table == {"train": {"generate": "copy/train"}, "test": {}, "max_length": 256, "cut_source": False}
 
 
 def test_options_of_single_searches_do_not_belong_in_a_recipe(small):
@@ -511,7 +511,7 @@ def test_no_shipped_recipe_warns(name):
 def test_a_resolved_recipe_reads_back_as_itself(kind, tmp_path):
     for preset in (None, *MODELS.get(kind, where="kind").presets):
         table = {"kind": kind} if preset is None else {"kind": kind, "preset": preset}
-        recipe = resolve(msgspec.structs.replace(load_recipe("copy", []), model=table))
+        recipe = resolve(msgspec.structs.replace(load_recipe("copy", ["train.metric=loss"]), model=table))
         path = tmp_path / "recipe.toml"
         path.write_text(dump_toml(to_table(recipe)), encoding="utf-8")
         assert differences(load_recipe(str(path), []), recipe) == []

@@ -116,7 +116,7 @@ def test_a_model_is_built_by_keywords_and_an_unknown_one_names_its_neighbour(nam
     model = getattr(regard, name)(**MODELS[name])
     assert isinstance(model, torch.nn.Module) and model.width == 16
     assert all(one.requires_grad for one in model.parameters())
-    with pytest.raises(ConfigError, match=r"has no field 'widht'; did you mean 'width'\?"):
+    with pytest.raises(ConfigError, match=r"has no option 'widht'; did you mean 'width'\?"):
         getattr(regard, name)(**MODELS[name], widht=32)
 
 

@@ -230,7 +230,10 @@ def evaluate(
     rescorer: Path | str | None = None,
     int8: bool = False,
 ) -> list[Evaluation]:
-    """Score a run on its recipe's test sets, or on the files given: `source` and `reference`, or `pairs` with both."""
+    """Score a run on its recipe's test sets, or on the files given.
+
+    Files are `source` and `reference`, line by line, or `pairs`, one table with both.
+    """
     task = task_of_run(find_run(run))
     recipe = task.recipe
     if options is not None and not task.searches:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.config import DataConfig, EvaluateConfig, Recipe
+from regard.config import Bitext, DataConfig, EvaluateConfig, Recipe
 from regard.data.ragged import Ragged
 from regard.errors import CheckpointError, DataError
 from regard.metrics import bit_errors
@@ -14,7 +14,7 @@ from regard.tasks.binary import WANTED, BinaryCodec, BinarySequencesTask, parse
 from regard.tasks.corpus import TextPairs
 from regard.text.corpus import Pair
 
-RECIPE = Recipe(name="bits", data=DataConfig(train={"generate": "ntm-copy/train"}), model={"kind": "ntm"})
+RECIPE = Recipe(name="bits", data=DataConfig(train=Bitext(generate="ntm-copy/train")), model={"kind": "ntm"})
 TASK = BinarySequencesTask(RECIPE)
 PAIRS = [Pair("011 100:7 . .", "11 01"), Pair("000 .", "10")]
 

@@ -30,13 +30,13 @@ class Extra:
 # By their names in pyproject.toml.
 EXTRAS = {
     "serve": Extra(("fastapi", "uvicorn", "httptools"), "regard serve"),
-    "rouge": Extra(("rouge_score",), "ROUGE, where evaluate.metrics of a recipe names it"),
+    "rouge": Extra(("rouge-score",), "ROUGE, where evaluate.metrics of a recipe names it"),
     "plots": Extra(("matplotlib",), "pictures (regard look --png and --svg, regard bench table1 --out)"),
     "images": Extra(("pillow",), "pictures of others as inputs (captioning)"),
     "track": Extra(("tensorboard",), "TensorBoard curves (train.tensorboard=true)"),
     "ray": Extra(("ray", "pyarrow"), "regard translate --ray"),
 }
-MODULES = {"pillow": "PIL"}  # packages that are imported under another name
+MODULES = {"pillow": "PIL", "rouge-score": "rouge_score"}  # packages that are imported under another name
 
 
 @dataclass(frozen=True)

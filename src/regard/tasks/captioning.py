@@ -27,8 +27,8 @@ from regard.explain.picture import draw_attention
 from regard.explain.trace import Alternative, Picture, Trace, record_forced, soft_alignment
 from regard.metrics import TEXT
 from regard.models import model_config
-from regard.models.base import Model
-from regard.models.captioner import Captioner, CaptionerConfig
+from regard.models.base import Model, Seq2Seq
+from regard.models.captioner import CaptionerConfig
 from regard.storage.folder import SMALL, Folder
 from regard.tasks.base import Task
 from regard.tasks.corpus import Corpus, TextPairs, TrainingData
@@ -219,8 +219,9 @@ class CaptionPredictor:
     """A captioner in use."""
 
     def __init__(self, model: Model, codec: CaptionCodec, options: SearchOptions, *, patch: int) -> None:
-        if not isinstance(model, Captioner):
-            raise ConfigError(f"captioning needs a model of the class Captioner, and {type(model).__name__} is not one")
+        # On a GPU it is a captioner whose steps are captured as a CUDA graph.
+        if not isinstance(model, Seq2Seq):
+            raise ConfigError(f"captioning needs a model that outputs tokens, and {type(model).__name__} does not")
         self.model, self.codec, self.patch = model, codec, patch
         self.options = SearchOptions().with_given(options)
 

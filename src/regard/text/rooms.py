@@ -45,7 +45,7 @@ class RoomsOptions(Struct, frozen=True):
         between(self, 1, 1_000_000, "size")
 
 
-class World:
+class StoryWorld:
     """Where everybody and everything is, and what a listener knows of it."""
 
     def __init__(self, drawn: random.Random, facts: int) -> None:
@@ -118,7 +118,7 @@ def generate(split: str, options: RoomsOptions, epoch: int) -> Iterator[tuple[st
 
 
 def _story(drawn: random.Random, facts: int, questions: int) -> Iterator[tuple[str, str]]:
-    world = World(drawn, facts)
+    world = StoryWorld(drawn, facts)
     sentences: list[str] = []
     while questions:
         for _ in range(1 + _pause(drawn, facts)):
