@@ -79,9 +79,8 @@ class Bitext(Struct, frozen=True):
     generate: str | None = None  # a built-in corpus: "dates/train", "copy/valid", ...
     options: dict[str, Any] | None = None  # of the built-in corpus, such as its size
     fresh: bool | None = None  # training on a built-in corpus: each epoch has new examples
-    # A task of bAbI ("en-10k/qa1"), a folder with all of them, or a list of those; and which part of their questions.
-    babi: str | tuple[str, ...] | None = None
-    part: Literal["train", "valid", "test"] | None = None
+    babi: str | tuple[str, ...] | None = None  # a task of bAbI ("en-10k/qa1"), a folder with all of them, or a list
+    part: Literal["train", "valid", "test"] | None = None  # of the questions of bAbI
     # The output of `regard data prepare`, for training. The text it was made from may be named as well.
     store: str | None = None
 
