@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.overwriting import refuse_to_replace
+from regard.cli.report import refuse_to_replace
 from regard.cli.terminal import print_message
 
 KINDS = "encoder, decoder, encoder-decoder"

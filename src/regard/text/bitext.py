@@ -231,11 +231,11 @@ def _babi_places(folders: list[Path], data: DataConfig | None) -> list[Path]:
     return [folder / other for folder in folders for other in ("", *_other_folders(data))]
 
 
-def _rename_babi(bitext: Bitext, rename: Callable[[str], str]) -> Bitext:
+def _rename_babi(bitext: Bitext, changed: Callable[[str], str]) -> Bitext:
     """Return the bitext with other names of its bAbI tasks."""
     if bitext.babi is None:
         return bitext
-    babi = rename(bitext.babi) if isinstance(bitext.babi, str) else tuple(map(rename, bitext.babi))
+    babi = changed(bitext.babi) if isinstance(bitext.babi, str) else tuple(map(changed, bitext.babi))
     return msgspec.structs.replace(bitext, babi=babi)
 
 
