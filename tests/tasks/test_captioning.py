@@ -13,6 +13,7 @@ from regard.recipe_files import load_recipe
 from regard.storage.folder import Folder
 from regard.tasks.captioning import PICTURE, CaptioningTask
 from regard.tasks.corpus import TextPairs
+from regard.tasks.setup import resolve
 from regard.text.corpus import Pair
 from regard.text.generators import generate
 from regard.text.pictures import picture_uri, png_bytes
@@ -116,3 +117,8 @@ def test_captions_do_not_depend_on_the_other_pictures_of_a_batch(task):
     predictor = task.predictor(model, codec)
     lines = [pair.source for pair in pairs]
     assert predictor.predict(lines) == [predictor.predict([line])[0] for line in lines]
+
+
+def test_copying_from_a_picture_is_refused():
+    with pytest.raises(ConfigError, match="a picture has no words to copy"):
+        resolve(load_recipe("shapes", ["model.copy=true"]))

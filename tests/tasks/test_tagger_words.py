@@ -6,6 +6,7 @@ import torch
 
 from regard.config import Bitext
 from regard.errors import ConfigError, DataError
+from regard.models.tagger import Tagger
 from regard.recipe_files import load_recipe
 from regard.storage.folder import Folder
 from regard.tasks import task_of
@@ -62,3 +63,8 @@ def test_mistakes_are_refused():
     codec = one.fit(TRAIN)
     with pytest.raises(DataError, match="has none that it knows"):
         one.predictor(fresh_model(one.recipe, one.sizes(codec), added=0).eval(), codec).predict(["dogs bark"])
+
+
+def test_a_conditional_random_field_over_too_many_labels_is_refused():
+    with pytest.raises(ConfigError, match="2,000 labels; a conditional random field takes at most 1,000"):
+        Tagger(source_size=5, num_labels=2000, width=8, num_layers=1, num_heads=1, hidden=8, crf=True)

@@ -34,6 +34,8 @@ class CaptionerConfig(TransformerConfig, frozen=True):
         between(self, 1, 64, "patch")
         if self.window is not None:
             raise ValueError("window is set, but patches in reading order are not neighbours; leave it out")
+        if self.copy:
+            raise ValueError("copy is set, but a picture has no words to copy; leave it out")
 
 
 class Captioner(Transformer):

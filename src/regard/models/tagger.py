@@ -14,11 +14,14 @@ from torch import Tensor
 
 from regard.data.batch import NO_LABEL, Batch
 from regard.data.ragged import Layout, Ragged
+from regard.errors import ConfigError
 from regard.models.base import make_config
 from regard.models.transformer import EncoderConfig
 from regard.models.word_encoder import NO_EXTRAS, WordConfig, WordEncoder, spelling_of
 from regard.nn.crf import Crf
 from regard.nn.linear import Linear
+
+MOST_CRF_LABELS = 1000  # each pair of labels has a score
 
 
 class TaggerConfig(WordConfig, frozen=True):
@@ -65,6 +68,11 @@ class Tagger(Labeller):
         spelling = spelling_of(config, num_characters)
         dropout = config.word_dropout
         super().__init__(config, source_size=source_size, spelling=spelling, num_tags=num_tags, word_dropout=dropout)
+        if config.crf and num_labels > MOST_CRF_LABELS:
+            raise ConfigError(
+                f"there are {num_labels:,} labels; a conditional random field takes at most {MOST_CRF_LABELS:,}; "
+                "set model.crf=false"
+            )
         self.output = Linear(config.width, [num_labels], bias=True, hidden=False)
         self.crf = Crf(num_labels) if config.crf else None
         self.similar_lengths = config.crf

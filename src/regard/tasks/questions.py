@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +38,7 @@ from regard.text.inputs import as_texts
 from regard.text.tokenizer import UNK, Tokenizer
 
 MARKS = " .?!"
+MOST_CACHED = 2**16  # encoded sentences
 
 
 class EncodedStory(NamedTuple):
@@ -200,9 +201,9 @@ class StoryPredictor:
 
 
 def story_encoder(tokenizer: Tokenizer, max_sentences: int) -> Callable[[str], EncodedStory]:
-    """Return a function that encodes a line: its last sentences, and the question. Sentences recur, so they are kept."""
+    """Return a function that encodes a line: its last sentences, and the question. Sentences repeat, so some are cached."""
 
-    @cache
+    @lru_cache(maxsize=MOST_CACHED)
     def encode(sentence: str) -> list[int]:
         # A sentence of marks alone has no ids.
         return tokenizer.encode(plain_sentence(sentence)) or [UNK]

@@ -49,8 +49,8 @@ class ReviewOptions(Struct, frozen=True):
     longest: int = 10  # most sentences of a document
 
     def check(self) -> None:
-        between(self, 1, 10_000_000, "size")
-        between(self, 1, 1000, "shortest", "longest")
+        between(self, 1, 1_000_000, "size")
+        between(self, 1, 100, "shortest", "longest")
         if self.shortest > self.longest:
             raise ValueError(f"shortest is {self.shortest}, more than longest ({self.longest}); exchange them")
 

@@ -43,6 +43,9 @@ ONE_IN = 5  # pictures with a single shape
 CHUNK = 512  # pictures that are drawn together
 
 
+MOST_PIXELS = 2**30  # of all pictures of a split
+
+
 class ShapeOptions(Struct, frozen=True):
     """How many pictures, how large, and of what."""
 
@@ -54,6 +57,9 @@ class ShapeOptions(Struct, frozen=True):
     def check(self) -> None:
         between(self, 1, 1_000_000, "count")
         between(self, 16, 128, "size")
+        if self.count * self.size**2 > MOST_PIXELS:
+            most = MOST_PIXELS // self.size**2
+            raise ValueError(f"count is {self.count:,}; at most {most:,} pictures of this size fit into memory")
         between(self, 2, len(COLOURS), "colours")
         between(self, 2, len(KINDS), "kinds")
 
