@@ -109,3 +109,34 @@ def test_a_run_without_anything_that_fits_is_refused(masked, tmp_path):
     with pytest.raises(ConfigError, match="has no weights of the names and shapes of this model"):
         train("runs", tmp_path / "run", *options, *NOTHING, data=tmp_path)
     assert not (tmp_path / "run").exists()
+
+
+def test_transitions_between_labels_are_found_by_the_names_of_both(tmp_path):
+    write(tmp_path, "first.tsv", ["a b c\tA B C", "c a b\tC A B"] * 5)
+    write(tmp_path, "second.tsv", ["a b c\tB C D", "c a b\tC D B"] * 5)  # as many labels, one of them new
+    more = ["data.valid={hold_out=2}", "data.test={}", "model.crf=true"]
+    first, _ = train(
+        "runs", tmp_path / "first", 'data.train={pairs="first.tsv"}', *more, "train.steps=4", data=tmp_path
+    )
+    init = [f"train.init={tmp_path / 'first'}", *NOTHING]
+    second, _ = train("runs", tmp_path / "second", 'data.train={pairs="second.tsv"}', *more, *init, data=tmp_path)
+    given, taken = first["crf.transitions"], second["crf.transitions"]
+    assert torch.equal(taken[:2, :2], given[1:, 1:]) and given.any()  # B and C
+    assert not taken[2].any() and not taken[:, 2].any()  # D
+
+
+def test_a_language_model_finds_its_embeddings_by_the_text_of_tokens(tmp_path):
+    write(tmp_path, "first.txt", ["a b c"] * 20)
+    write(tmp_path, "second.txt", ["c d a"] * 20)  # as many tokens, one of them new
+    more = ["data.valid={hold_out=2}", "data.test={}", "tokenizer.kind=word"]
+    first, _ = train(
+        "counting", tmp_path / "first", 'data.train={text="first.txt"}', *more, "train.steps=2", data=tmp_path
+    )
+    init = [f"train.init={tmp_path / 'first'}", "tokenizer.size=90", *NOTHING]
+    second, notes = train(
+        "counting", tmp_path / "second", 'data.train={text="second.txt"}', *more, *init, data=tmp_path
+    )
+    for token in ("a", "c"):
+        before, after = embedding_of(tmp_path / "first", first, token), embedding_of(tmp_path / "second", second, token)
+        assert torch.equal(before, after), token
+    assert any("5 of 6 rows of embedding" in note for note in notes), notes

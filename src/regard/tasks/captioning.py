@@ -121,6 +121,10 @@ class CaptioningTask(Task[CaptionCodec]):
     def sizes(self, codec: CaptionCodec) -> dict[str, int]:
         return {"picture_height": codec.height, "picture_width": codec.width, "target_size": codec.tokenizer.size}
 
+    def rows(self, codec: CaptionCodec) -> dict[str, Sequence[str]]:
+        tokens = codec.tokenizer.tokens(range(codec.tokenizer.size))
+        return {"target_embedding": tokens, "output": tokens}
+
     def encode(self, examples: Sequence[Pair], codec: CaptionCodec) -> Columns:
         target = codec.tokenizer.encode_all([pair.target for pair in examples])
         per_picture = codec.height * codec.width // self.patch**2

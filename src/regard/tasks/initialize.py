@@ -33,6 +33,7 @@ RENAMES = [
     (re.compile(r"^(source|target)_embedding$"), "embedding"),
 ]
 SHOWN = 5  # names in a message
+BOTH_WAYS = {"crf.transitions"}  # parameters whose columns stand for the same as their rows
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,12 @@ def begin_with(model: Model, task: Task[Any], codec: Any, beginning: Beginning) 
             given = weights.get(name)
             if given is None:
                 continue
-            if name in own_rows and name in their_rows and weight.shape[1:] == given.shape[1:]:
+            if name in BOTH_WAYS and name in own_rows and name in their_rows:
+                # Columns first, into a matrix with the rows of the other run.
+                columns = torch.zeros(len(given), len(weight)).to(given)
+                _copy_rows(columns.t(), own_rows[name], given.t(), their_rows[name])
+                taken += [name] if _copy_rows(weight, own_rows[name], columns, their_rows[name]) else []
+            elif name in own_rows and name in their_rows and weight.shape[1:] == given.shape[1:]:
                 count = _copy_rows(weight, own_rows[name], given, their_rows[name])
                 vocabularies += [f"{count:,} of {counted(len(weight), 'row')} of {name}"] if count < len(weight) else []
                 taken += [name] if count else []

@@ -111,7 +111,7 @@ class LabelTask(Task[LabelCodec]):
     def rows(self, codec: LabelCodec) -> dict[str, Sequence[str]]:
         return {
             "embedding": codec.tokenizer.tokens(range(codec.tokenizer.size)),
-            **dict.fromkeys(("output.weight", "output.bias", "crf.first", "crf.last"), codec.labels),
+            **dict.fromkeys(("output.weight", "output.bias", "crf.first", "crf.last", "crf.transitions"), codec.labels),
         }
 
     def collate(self, columns: Columns, rows: Indices) -> Batch:

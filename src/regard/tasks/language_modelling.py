@@ -68,6 +68,9 @@ class LanguageModellingTask(Task[Tokenizers]):
     def sizes(self, codec: Tokenizers) -> dict[str, int]:
         return {"source_size": codec.source.size}
 
+    def rows(self, codec: Tokenizers) -> dict[str, Sequence[str]]:
+        return {"embedding": codec.source.tokens(range(codec.source.size))}
+
     def encode(self, examples: Sequence[Pair], codec: Tokenizers) -> Columns:
         read, labels = [], []
         for ids in codec.source.encode_all([pair.source for pair in examples]):

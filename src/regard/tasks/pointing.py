@@ -123,6 +123,9 @@ class PointingTask(Task[ElementCodec]):
     def sizes(self, codec: ElementCodec) -> dict[str, int]:
         return {"input_width": codec.width} if codec.tokenizer is None else {"source_size": codec.tokenizer.size}
 
+    def rows(self, codec: ElementCodec) -> dict[str, Sequence[str]]:
+        return {} if codec.tokenizer is None else {"embedding": codec.tokenizer.tokens(range(codec.tokenizer.size))}
+
     def encode(self, examples: Sequence[Pair], codec: ElementCodec) -> Columns:
         blocks = range(0, len(examples), BLOCK)
         parts = [self._encode_block(examples[first : first + BLOCK], codec, first) for first in blocks]
