@@ -17,7 +17,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard import kernels
 from regard.config import MAX_LAYERS, MAX_WIDTH, Struct, below_one, between
 from regard.data.batch import NO_LABEL, Batch
 from regard.data.ragged import Ragged
@@ -149,10 +148,7 @@ class BinaryTransformer(BinaryModel):
 
     @property
     def static_shapes(self) -> bool:
-        """Whether our attention kernel supports these heads."""
-        heads = self.config.heads
-        widest = max(heads.key_width, heads.value_width)
-        return self.config.attention in ("auto", "tiled") and widest <= kernels.WIDEST_HEAD
+        return self.config.static_shapes
 
     def logits(self, source: Ragged) -> Ragged:
         encoded: Ragged = self.encoder(self.input(self.channels(source.values)), source.layout)

@@ -17,7 +17,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard import kernels
 from regard.data.ragged import Layout, Ragged
 from regard.models.base import TextSeq2Seq, make_config
 from regard.models.transformer import EncoderConfig, layer_options
@@ -106,10 +105,7 @@ class Decoder(TextSeq2Seq):
 
     @property
     def static_shapes(self) -> bool:
-        """Whether our attention kernel supports these heads: it is the only backend that needs no lengths on the host."""
-        heads = self.config.heads
-        widest = max(heads.key_width, heads.value_width)
-        return self.config.attention in ("auto", "tiled") and widest <= kernels.WIDEST_HEAD
+        return self.config.static_shapes
 
     # The output layer
 

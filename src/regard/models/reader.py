@@ -15,7 +15,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard import kernels
 from regard.config import between
 from regard.data.batch import Batch
 from regard.models.base import make_config
@@ -52,9 +51,7 @@ class Reader(StoryModel):
 
     @property
     def static_shapes(self) -> bool:
-        """Whether our attention kernel supports these heads: it is the only backend that needs no lengths on the host."""
-        heads, auto = self.config.heads, self.config.attention in ("auto", "tiled")
-        return auto and max(heads.key_width, heads.value_width) <= kernels.WIDEST_HEAD
+        return self.config.static_shapes
 
     def answers(self, batch: Batch) -> Tensor:
         story = Story.of(batch)
