@@ -5,7 +5,7 @@
     facts = 3   Where was the milk before the kitchen?     the room it was in before it was last brought there
 
 The words, and the answers, are those of the first three bAbI tasks (Weston et al. 2015), so that a model which is trained on
-these stories can be tested on those. Each story is told in steps of two sentences, and has several questions; each question
+these stories can be tested on those. Each story has steps of two sentences, and several questions; each question
 is an example with all sentences before it.
 """
 
