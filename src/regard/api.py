@@ -302,17 +302,22 @@ def card(
     *,
     data: Path | str | None = None,
     evaluated: bool = True,
+    notes: Sequence[str] = (),
     device: str = "auto",
     warn: Callable[[str], None] = warn_caller,
 ) -> Path:
-    """Write a run's card, with its test scores unless `evaluated` is False, and return its path."""
+    """Write a run's card, with its test scores unless `evaluated` is False, and return its path.
+
+    `notes` say what else a reader should know, such as what was tried.
+    """
+    refuse_no_list("notes", notes, example="A rate of 0.01 diverged.")
     folder = RunFolder(run).require()
     results = []
     if evaluated and folder.recipe().data.test:
         results = [msgspec.to_builtins(one) for one in evaluate(run, data=data, device=device, warn=warn)]
     task = task_of_run(folder)
     checkpoint, name = checked_weights(folder, task, task.load_codec(folder.codec_folder()))
-    write_card(folder, make_card(folder, checkpoint, name, results))
+    write_card(folder, make_card(folder, checkpoint, name, results, notes))
     return folder.path / "card.md"
 
 

@@ -101,6 +101,12 @@ def test_a_card_has_the_size_and_the_hash_of_each_test_set(own):
     assert f"| test set dev | pairs 2, sha256 `{expected['sha256']}` |" in page
 
 
+def test_a_card_has_notes_on_what_was_tried(run):
+    page = api.card(run, evaluated=False, notes=["A rate of 0.1\ndiverged.", "Published: 3 %."]).read_text()
+    assert "## Notes\n\n- A rate of 0.1 diverged.\n- Published: 3 %.\n\n## Recipe" in page
+    assert "## Notes" not in api.card(run, evaluated=False).read_text()
+
+
 def test_the_command_of_a_shipped_recipe_has_its_name_and_every_override(run):
     api.card(run, evaluated=False)
     card = json.loads((run / "card.json").read_text())

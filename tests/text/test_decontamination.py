@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-import regard
 from regard.errors import ConfigError
 from regard.recipe_files import load_recipe
 from regard.tasks.corpus import read_corpus
@@ -35,5 +34,5 @@ def test_a_recipe_decontaminates_and_says_how_many(tmp_path: Path) -> None:
 
 
 def test_decontaminating_needs_a_test_set_and_text() -> None:
-    with pytest.raises(ConfigError, match="name some in data.test"):
-        regard.load_recipe("dates", ["data.decontaminate=true", "data.test={}"])
+    with pytest.raises(ConfigError, match=r"name some in data\.test"):
+        load_recipe("dates", ["data.decontaminate=true", "data.test={}"])

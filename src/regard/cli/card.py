@@ -14,6 +14,9 @@ def card(
     run: Annotated[Path, typer.Argument(help="A run folder. It may still be training.", show_default=False)],
     data: Annotated[Path | None, typer.Option(help="Folder of data files. Default: REGARD_DATA.")] = None,
     evaluate: Annotated[bool, typer.Option(help="Score the run on the test sets of its recipe.")] = True,
+    note: Annotated[
+        list[str] | None, typer.Option(help="What else a reader should know, such as what was tried. May be repeated.")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
     """Write the card of a run: recipe, data with hashes, seed, scores with signatures, time, speed and hardware.
@@ -26,10 +29,10 @@ def card(
 
       regard card runs/multi30k-en-de --data ~/data
 
-      regard card runs/mine --no-evaluate
+      regard card runs/mine --no-evaluate --note 'A rate of 0.01 diverged.'
     """
     from regard import api
 
-    path = api.card(run, data=data, evaluated=evaluate, device=device, warn=print_warning)
+    path = api.card(run, data=data, evaluated=evaluate, notes=note or (), device=device, warn=print_warning)
     print(printable(path.read_text(encoding="utf-8")), end="")
     print_message(f"wrote {path} and {path.with_suffix('.json').name}")

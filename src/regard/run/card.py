@@ -20,7 +20,7 @@ from regard.toml import dump_toml, flat_table, to_table
 
 
 def make_card(
-    run: RunFolder, checkpoint: Checkpoint, name: str, results: Sequence[Mapping[str, Any]]
+    run: RunFolder, checkpoint: Checkpoint, name: str, results: Sequence[Mapping[str, Any]], notes: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return everything known of a run whose weights are `checkpoint`, called `name`.
 
@@ -45,6 +45,7 @@ def make_card(
         "attribution": recipe.data.attribution,
         "command": _command(recipe, log),
         "results": list(results),
+        "notes": list(notes),
         "recipe": to_table(recipe),
     }
 
@@ -100,6 +101,8 @@ def as_markdown(card: Mapping[str, Any]) -> str:
                 search, signature = result["search"], _table_cell(score["signature"])
                 name = _table_cell(result["name"])
                 lines.append(f"| {name} | {result['num_pairs']:,} | {search} | {shown} | `{signature}` |")
+    if card["notes"]:
+        lines += ["", "## Notes", "", *(f"- {_table_cell(note)}" for note in card["notes"])]
     lines += ["", "## Recipe", "", "```toml", dump_toml(card["recipe"]), "```", ""]
     return "\n".join(lines)
 
