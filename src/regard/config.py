@@ -122,7 +122,7 @@ class DataConfig(Struct, frozen=True):
     folders: tuple[str, ...] | None = None
     max_length: int = 256  # pairs with more tokens than this on either side are left out of training
     cut_source: bool = False  # longer sources are cut to max_length instead, in training and validation
-    # Leave out training examples that share eight words in a row with a test set, as text from the web and from elsewhere may.
+    # Leave out training examples that share eight words in a row with a test set.
     decontaminate: bool = False
 
     def check(self) -> None:
