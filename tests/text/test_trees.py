@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.text.bracket_scores import bracket_counts, counted_brackets, f1_interval
+from regard.metrics.brackets import bracket_counts, counted_brackets, f1_interval
 from regard.text.trees import RepairedTree, is_well_formed, linearize, repair, without_words
 
 TOKENS = st.lists(st.sampled_from(["(S", ")S", "(NP", ")NP", "(VP", ")VP", "XX", "⁇", "(", ")"]), max_size=30)

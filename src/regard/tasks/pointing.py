@@ -26,13 +26,13 @@ from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
 from regard.explain.attention import Attention, AttentionWeights, Axis, recorded_attentions
 from regard.explain.plane import draw_plane
 from regard.explain.trace import Picture, Trace
+from regard.metrics.plane import KINDS
 from regard.models.base import Model
 from regard.models.pointer import END, FEWEST, PointingModel
 from regard.nn.attention_log import capture_attention
 from regard.storage.folder import SMALL, Folder
 from regard.tasks.base import Task
 from regard.tasks.corpus import TrainingData
-from regard.tasks.plane_metrics import KINDS
 from regard.text.corpus import Pair
 from regard.text.elements import parse_elements, parse_positions
 from regard.text.inputs import as_texts

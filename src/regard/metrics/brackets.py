@@ -16,7 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.text.trees import Tree, repair
+from regard.config import EvaluateConfig
+from regard.metrics.base import TREES, Metric
+from regard.text.trees import Tree, is_well_formed, repair
 
 # Words that nearly always have one of the tags that COLLINS.prm removes: , : `` '' .
 PUNCTUATION = frozenset([",", ".", "?", "!", ":", ";", "--", "—", "–", "...", "..", "…"])
@@ -71,3 +73,60 @@ def f1_interval(counts: Counts) -> Interval:
     scores = np.where(sizes > 0, 200 * sums[:, 2] / np.maximum(sizes, 1), 100.0)
     low, high = np.percentile(scores, [2.5, 97.5]).tolist()
     return Interval(percent(2 * both, own + theirs), low, high)
+
+
+AS_EVALB = "as EVALB counts with COLLINS.prm, punctuation recognized by the word"
+
+
+def bracket_f1(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
+    """Return the harmonic mean of precision and recall over labelled brackets."""
+    f1, low, high = f1_interval(bracket_counts(outputs, references, inputs))
+    drawn = f"bootstrap over sentences, {RESAMPLES:,} resamples"
+    return f1, f"95 % interval {low:.1f} to {high:.1f} ({drawn}); {AS_EVALB}"
+
+
+def bracket_precision(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
+    """Return the percentage of the output's labelled brackets that the reference has."""
+    own, theirs, both = bracket_counts(outputs, references, inputs).sum(axis=0).tolist()
+    return percent(both, own) if own or not theirs else 0.0, AS_EVALB
+
+
+def bracket_recall(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
+    """Return the percentage of the reference's labelled brackets that the output has."""
+    own, theirs, both = bracket_counts(outputs, references, inputs).sum(axis=0).tolist()
+    return percent(both, theirs) if theirs or not own else 0.0, AS_EVALB
+
+
+def complete_match(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
+    """Return the percentage of outputs that have all brackets of their reference, and no others."""
+    counts = bracket_counts(outputs, references, inputs)
+    return percent(int((counts == counts[:, :1]).all(axis=1).sum()), len(counts)), AS_EVALB
+
+
+def well_formed(
+    outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
+) -> tuple[float, str]:
+    """Return the percentage of outputs that were trees over the words of their input before repair."""
+    written = [getattr(output, "as_written", output) for output in outputs]
+    right = sum(is_well_formed(line, len(text.split())) for line, text in zip(written, inputs, strict=True))
+    return percent(right, len(outputs)), "balanced brackets, one root, every word once, before repair"
+
+
+TREE_METRICS = tuple(
+    Metric(function.__name__, function, higher_is_better=True, label=label, unit="%", compares=(TREES,))
+    for label, function in (
+        ("bracket F1", bracket_f1),
+        ("bracket precision", bracket_precision),
+        ("bracket recall", bracket_recall),
+        ("complete match", complete_match),
+        ("well-formed", well_formed),
+    )
+)
