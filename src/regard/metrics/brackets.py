@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ PUNCTUATION |= frozenset(["``", "''", '"', "'", "“", "”", "‘"])
 NOT_COUNTED = frozenset(["TOP", "ROOT", "S1", ""])
 EQUAL = {"PRT": "ADVP"}
 RESAMPLES = 1000
+BLOCK = 2**22  # numbers of resamples that are in memory at once
 
 Counts = NDArray[np.int64]  # [sentences, 3]: brackets of the output, of the reference, and of both
 
@@ -51,12 +53,20 @@ def counted_brackets(tree: Tree, words: Sequence[str]) -> Counter[tuple[str, int
 
 def bracket_counts(outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str]) -> Counts:
     """Return for each sentence the brackets of the output, of the reference, and of both."""
+    return _counts(tuple(outputs), tuple(references), tuple(inputs))
+
+
+# Several metrics count the same brackets one after another.
+@lru_cache(maxsize=1)
+def _counts(outputs: tuple[str, ...], references: tuple[str, ...], inputs: tuple[str, ...]) -> Counts:
     rows = []
     for output, reference, text in zip(outputs, references, inputs, strict=True):
         words = text.split()
         own, theirs = (counted_brackets(repair(line.split(), len(words)), words) for line in (output, reference))
         rows.append((own.total(), theirs.total(), (own & theirs).total()))
-    return np.array(rows, dtype=np.int64).reshape(-1, 3)
+    counts = np.array(rows, dtype=np.int64).reshape(-1, 3)
+    counts.flags.writeable = False
+    return counts
 
 
 def percent(right: float, of: float) -> float:
@@ -67,8 +77,10 @@ def percent(right: float, of: float) -> float:
 def f1_interval(counts: Counts) -> Interval:
     """Return the F1 over all brackets, and its 95 % interval: sentences are drawn with replacement (Efron 1979)."""
     own, theirs, both = counts.sum(axis=0).tolist()
-    drawn = np.random.default_rng(1).multinomial(len(counts), np.full(len(counts), 1 / len(counts)), size=RESAMPLES)
-    sums = drawn @ counts
+    random, size = np.random.default_rng(1), len(counts)
+    block = max(1, BLOCK // size)
+    blocks = (min(block, RESAMPLES - first) for first in range(0, RESAMPLES, block))
+    sums = np.concatenate([random.multinomial(size, np.full(size, 1 / size), size=rows) @ counts for rows in blocks])
     sizes = sums[:, 0] + sums[:, 1]
     scores = np.where(sizes > 0, 200 * sums[:, 2] / np.maximum(sizes, 1), 100.0)
     low, high = np.percentile(scores, [2.5, 97.5]).tolist()
