@@ -38,6 +38,20 @@ def test_a_uniform_model_has_the_perplexity_of_the_vocabulary_size(task, codec):
     assert found[0].signature == "11 tokens, ends included"
 
 
+def test_words_with_unknown_symbols_do_not_improve_the_perplexity_per_word(task, codec):
+    """The model is uniform over 10 tokens: each costs log 10, and 8 and 9 are unknown."""
+    model = Decoder(source_size=codec.source.size, **SMALL)
+    torch.nn.init.zeros_(model.embedding)
+    found = task.evaluate(task.predictor(model.eval(), codec), [Pair("0 8 1", ""), Pair("9", ""), Pair("2", "")])
+    scores = {score.name: score for score in found}
+    # 5 tokens and 3 ends; of the words and ends, 8 and 9 do not count.
+    assert scores["perplexity"].value == pytest.approx(10)
+    assert scores["perplexity"].signature == "8 tokens, ends included, 2 unknown"
+    assert scores["word_perplexity"].value == pytest.approx(10 ** (8 / 6))
+    expected = "6 words, ends included; 2 words with unknown symbols cost as much as their tokens but do not count"
+    assert scores["word_perplexity"].signature == expected
+
+
 def test_every_token_of_a_long_text_is_predicted_once(task, codec):
     assert blocks([5, 6, 7, 8, 9], 4) == [([BOS, 5, 6, 7], [5, 6, 7, 8]), ([8, 9], [9, EOS])]
     columns = task.encode([Pair("0 1 2 3 4 5 6", "")], codec)

@@ -43,6 +43,8 @@ class Metric(Generic[Output]):
     decimals: int = 1
     compares: tuple[str, ...] = (TEXT,)  # kinds of outputs that it scores: TEXT, others that tasks name, or ANY
     on_demand: bool = False  # computed only where a recipe names it in `evaluate.metrics`
+    # Says why it cannot be computed with some references, as part of a sentence; an empty text if it can.
+    obstacle: Callable[[Sequence[Output]], str] | None = None
 
     def scores(self, compares: str) -> bool:
         """Whether it scores outputs of this kind."""
@@ -78,6 +80,20 @@ def metrics_of(compares: str = TEXT, names: Sequence[str] | None = None) -> list
     return fit
 
 
+def applicable_metrics(
+    references: Sequence[Any], *, compares: str = TEXT, names: Sequence[str] | None = None
+) -> list[Metric[Any]]:
+    """Return those of `metrics_of` that can be computed with these references. Raise ConfigError if a named one cannot."""
+    found = []
+    for metric in metrics_of(compares, names):
+        obstacle = metric.obstacle(references) if metric.obstacle is not None else ""
+        if not obstacle:
+            found.append(metric)
+        elif names is not None:
+            raise ConfigError(f"evaluate.metrics names {metric.name!r}, but {obstacle}; remove it")
+    return found
+
+
 def deciding_metric(name: str, *, compares: str = TEXT, names: Sequence[str] | None = None) -> Metric[Any]:
     """Return the metric that a recipe names as `train.metric`. Raise ConfigError if validation does not compute it."""
     metric = METRICS.get(name, where="train.metric")
@@ -100,12 +116,13 @@ def score_all(
     *,
     compares: str = TEXT,
 ) -> list[Score]:
-    """Return the score of every metric that can be computed from such outputs."""
+    """Return the score of every metric that can be computed from such outputs and references."""
     if len(outputs) != len(references):
         raise DataError(f"the number of outputs ({len(outputs)}) and of references ({len(references)}) differs")
     if not references:
         raise DataError("there is nothing to score: the test set is empty")
-    return [metric.score(outputs, references, inputs, config) for metric in metrics_of(compares, config.metrics)]
+    metrics = applicable_metrics(references, compares=compares, names=config.metrics)
+    return [metric.score(outputs, references, inputs, config) for metric in metrics]
 
 
 def describe_score(name: str, value: float) -> str:

@@ -33,6 +33,14 @@ def span_f1(
     return value, "exact spans of BIO labels, micro average, as conlleval counts them"
 
 
+def without_spans(references: Sequence[str]) -> str:
+    """Return why spans of these labels cannot be compared; an empty text if they can. Labels may all be O."""
+    labels = {label for reference in references for label in reference.split()}
+    if labels <= {"O"} or any(label.startswith(("B-", "I-")) for label in labels):
+        return ""
+    return "the references have no labels of spans, as in B-NP and I-NP"
+
+
 def spans(labels: Sequence[str]) -> list[tuple[str, int, int]]:
     """Return (kind, first, end) of each span. As in conlleval, an I- label that continues no span of its kind starts one."""
     found: list[tuple[str, int, int]] = []
@@ -75,6 +83,6 @@ def bit_errors(
 LABEL_METRICS = (
     Metric("accuracy", accuracy, True, "accuracy", unit="%", compares=(TAGS, LABELS, POSITIONS)),
     Metric("masked_accuracy", masked_accuracy, True, "masked accuracy", unit="%", compares=(MASKED,)),
-    Metric("span_f1", span_f1, True, "span F1", unit="%", compares=(TAGS,)),
+    Metric("span_f1", span_f1, True, "span F1", unit="%", compares=(TAGS,), obstacle=without_spans),
     Metric("bit_errors", bit_errors, False, "wrong bits per sequence", decimals=2, compares=(BITS,)),
 )

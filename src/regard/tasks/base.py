@@ -149,7 +149,7 @@ class Task(ABC, Generic[C]):
             warn(f"all {len(outputs):,} outputs are empty: the model has learned too little to write any")
         return score_all(outputs, references, inputs, self.recipe.evaluate, compares=self.compares)
 
-    def loss_scores(self, loss: float, labels: int, examples: Sequence[Pair]) -> list[Score]:
+    def loss_scores(self, loss: float, labels: int, examples: Sequence[Pair], codec: C) -> list[Score]:
         """Return scores that follow from the summed loss in nats, for tasks that compare `PROBABILITIES`."""
         return []
 

@@ -20,7 +20,7 @@ from regard.data.columns import Columns, Dataset
 from regard.data.packing import PackedLoader
 from regard.errors import ConfigError, DataError, did_you_mean
 from regard.messages import counted
-from regard.metrics import PROBABILITIES, deciding_metric, score_all
+from regard.metrics import PROBABILITIES, applicable_metrics, deciding_metric, score_all
 from regard.models import build_model, model_config
 from regard.models.base import Model
 from regard.nn.device import autocast, pick_precision
@@ -50,10 +50,18 @@ def make_validator(
     """
     recipe, device, mine = task.recipe, world.device, slice(world.rank, None, world.size)
     has_outputs = task.compares != PROBABILITIES
+    shown = examples[: recipe.train.validate_pairs]
+    inputs, references = [pair.source for pair in shown], [pair.target for pair in shown]
     if has_outputs:
-        # Refuses a metric that cannot be computed here.
-        first = examples[0]
-        score_all([first.target], [first.target], [first.source], recipe.evaluate, compares=task.compares)
+        computed = applicable_metrics(references, compares=task.compares, names=recipe.evaluate.metrics)
+        for metric in computed:
+            # Refuses a metric that cannot be computed here, because its package is missing or a reference is malformed.
+            metric.score(references[:1], references[:1], inputs[:1], recipe.evaluate)
+        if recipe.train.metric not in ("loss", *(metric.name for metric in computed)):
+            raise ConfigError(
+                f"train.metric is {recipe.train.metric!r}, which cannot be computed with the dev references; "
+                "set train.metric=loss"
+            )
     columns = extras(task.encode(examples, codec))
     budget, most = recipe.train.budget, recipe.data.max_length
     batches = dev_batches(columns, task.collate, added=task.added, budget=budget, max_length=most)
@@ -62,8 +70,6 @@ def make_validator(
             f"every dev example has more than {counted(most, 'token')} on a side; raise data.max_length to keep them"
         )
     batches = batches[mine]
-    shown = examples[: recipe.train.validate_pairs]
-    inputs, references = [pair.source for pair in shown], [pair.target for pair in shown]
     precision = pick_precision(recipe.train.precision, device)
 
     def validate(model: Model) -> Validation:
@@ -71,7 +77,7 @@ def make_validator(
             loss, tokens = world.sum(*dev_loss(model, batches, device))
         metrics = {"loss": loss / max(tokens, 1)}
         if not has_outputs:
-            metrics |= {score.name: score.value for score in task.loss_scores(loss, int(tokens), examples)}
+            metrics |= {score.name: score.value for score in task.loss_scores(loss, int(tokens), examples, codec)}
             return Validation(metrics, ())
         with autocast(device, precision):
             own = task.predictor(model, codec, greedy=True).predict(inputs[mine])
