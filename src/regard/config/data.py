@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -16,8 +16,9 @@ class Bitext(Struct, frozen=True):
     source: str | None = None  # a file with one source sentence per line, plain or gzip
     target: str | None = None  # the outputs, line by line
     pairs: str | None = None  # one .tsv or .jsonl file with both sides
-    text: str | None = None  # a file with one text per line, for tasks without a target side
-    more_text: tuple[str, ...] | None = None  # further files of texts, which follow `text`
+    text: str | tuple[str, ...] | None = (
+        None  # a file with one text per line, for tasks without a target side, or a list
+    )
     tags: str | None = None  # a file with a tag for each word of the source, which is then read as word|tag
     hold_out: int | None = None  # data.valid: as many examples from the end of data.train, which is then without them
     generate: str | None = None  # a built-in corpus: "dates/train", "copy/valid", ...
@@ -27,6 +28,8 @@ class Bitext(Struct, frozen=True):
     part: Literal["train", "valid", "test"] | None = None  # of the questions of bAbI
     # The output of `regard data prepare`, for training. The text it was made from may be named as well.
     store: str | None = None
+
+    FILES: ClassVar[tuple[str, ...]] = ("source", "target", "pairs", "text", "tags")  # keys that name files of text
 
     def check(self) -> None:
         between(self, 1, LARGEST, "hold_out")
@@ -42,15 +45,13 @@ class Bitext(Struct, frozen=True):
             raise ValueError("options and fresh are for a built-in corpus; name one with generate")
         if (self.babi is None) != (self.part is None):
             raise ValueError("bAbI files need both: babi names a task or a folder, and part is train, valid or test")
-        if self.more_text and self.text is None:
-            raise ValueError("more_text names further files of texts; name the first one with text")
         if self.tags is not None and self.source is None:
             raise ValueError("tags are for the words of a file; name it with source, and the outputs with target")
 
-    @property
-    def babi_names(self) -> tuple[str, ...]:
-        """The tasks and folders of bAbI."""
-        return (self.babi,) if isinstance(self.babi, str) else self.babi or ()
+    def names(self, *keys: str) -> tuple[str, ...]:
+        """Return all names that are the values of these keys."""
+        values = (getattr(self, key) for key in keys)
+        return tuple(name for value in values for name in ((value,) if isinstance(value, str) else value or ()))
 
 
 class DataConfig(Struct, frozen=True):
