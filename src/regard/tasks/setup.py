@@ -15,7 +15,7 @@ import torch
 from regard import kernels
 from regard.config import Recipe
 from regard.data.batch_sampler import Loader, dev_batches, too_long
-from regard.data.batch_structure import UnknownSize, structure_of
+from regard.data.batch_structure import UnknownSize, check_structure, structure_of
 from regard.data.columns import Columns, Dataset
 from regard.data.packing import PackedLoader
 from regard.errors import ConfigError, DataError, did_you_mean
@@ -241,7 +241,11 @@ def why_not_packed(task: Task[Any], dataset: Dataset, model: Model, world: World
     if model.similar_lengths and (world.size > 1 or not config.graph or config.accumulate > 1):
         return "this family gains by packing only in a CUDA graph: one process, train.graph, no train.accumulate"
     try:
-        structure_of(dataset, task.collate, added=task.added, max_length=task.recipe.data.max_length)
+        most = task.recipe.data.max_length
+        structure = structure_of(dataset, task.collate, added=task.added, max_length=most)
+        if isinstance(dataset, Columns):
+            # A store holds the ids of sequence pairs, which all have one structure.
+            check_structure(structure, dataset, task.collate, max_length=most)
     except UnknownSize as error:
         return str(error)
     return ""
