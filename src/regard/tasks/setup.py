@@ -213,7 +213,9 @@ def make_loader(
         listen(Noted(0, f"batches hold sentences of similar length, without a CUDA graph, because {obstacle}"))
     budget, seed = recipe.train.budget, recipe.train.seed
     if obstacle:
-        return Loader(epochs, task.collate, added=task.added, budget=budget, max_length=most, seed=seed)
+        return Loader(
+            epochs, task.collate, added=task.added, budget=budget, max_length=most, seed=seed, left_out=left_out
+        )
     return PackedLoader(
         epochs,
         task.collate,
@@ -222,6 +224,7 @@ def make_loader(
         max_length=most,
         seed=seed,
         similar_lengths=model.similar_lengths,
+        left_out=left_out,
     )
 
 
