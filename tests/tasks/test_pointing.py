@@ -189,11 +189,22 @@ def test_training_examples_that_are_no_possible_output_are_refused():
     one.check(one.encode([Pair("0.5 0.1", "1 0"), Pair("0.5", "0")], codec), model, print)
     for wrong in ("0 0", "1"):
         columns = one.encode([Pair("0.5 0.1", "1 0"), Pair("0.5 0.1", wrong)], codec)
-        with pytest.raises(DataError, match="training example 2 is no permutation output"):
+        with pytest.raises(DataError, match="example 2 is no permutation output"):
             one.check(columns, model, print)
 
 
 # Elements and positions
+
+
+def test_dev_examples_that_the_model_cannot_output_are_refused(tmp_path):
+    (tmp_path / "train.tsv").write_text("0.5 0.1\t1 0\n")
+    (tmp_path / "dev.tsv").write_text("0.5 0.1\t1 0\n0.5 0.1\t1 1\n")
+    files = [
+        f"data.{part}={{ pairs = '{tmp_path}/{name}.tsv' }}" for part, name in (("train", "train"), ("valid", "dev"))
+    ]
+    with pytest.raises(DataError, match="in the dev set, example 2 is no permutation output"):
+        regard.train("sort-numbers", out=tmp_path / "run", overrides=[*files, "model.outputs=permutation"])
+    assert not (tmp_path / "run").exists()
 
 
 def test_many_lines_are_parsed_as_each_of_them():

@@ -95,7 +95,7 @@ class Task(ABC, Generic[C]):
         return lambda columns: columns
 
     def check(self, dataset: Dataset, model: Model, listen: Listener) -> None:
-        """Refuse training examples that the model cannot learn from, or report how many there are."""
+        """Refuse training or dev examples that the model cannot output, or report how many there are."""
 
     @abstractmethod
     def collate(self, columns: Columns, rows: Indices) -> Batch:

@@ -165,7 +165,7 @@ class PointingTask(Task[ElementCodec]):
         wrong = np.flatnonzero((distinct < labels.lengths) | (labels.lengths < least))
         if len(wrong):
             raise DataError(
-                f"training example {wrong[0] + 1} is no {outputs} output, as model.outputs demands; set model.outputs=any"
+                f"example {wrong[0] + 1} is no {outputs} output, as model.outputs demands; set model.outputs=any"
             )
 
     def collate(self, columns: Columns, rows: Indices) -> Batch:

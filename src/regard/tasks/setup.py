@@ -42,7 +42,12 @@ EXAMPLES_SHOWN = 5
 
 
 def make_validator(
-    task: Task[Any], examples: list[Pair], codec: Codec, world: World, extras: Callable[[Columns], Columns]
+    task: Task[Any],
+    examples: list[Pair],
+    codec: Codec,
+    model: Model,
+    world: World,
+    extras: Callable[[Columns], Columns],
 ) -> Validate:
     """Return a function that scores a model: its loss over all dev examples, the other metrics over the first few.
 
@@ -63,6 +68,10 @@ def make_validator(
                 "set train.metric=loss"
             )
     columns = extras(task.encode(examples, codec))
+    try:
+        task.check(columns, model, lambda event: None)
+    except DataError as error:
+        raise DataError(f"in the dev set, {error}") from error
     budget, most = recipe.train.budget, recipe.data.max_length
     batches = dev_batches(columns, task.collate, added=task.added, budget=budget, max_length=most)
     if not batches:
