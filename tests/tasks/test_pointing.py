@@ -15,9 +15,10 @@ from regard.recipe_files import load_recipe
 from regard.storage.folder import Folder
 from regard.tasks import task_of
 from regard.tasks.corpus import TextPairs
-from regard.tasks.pointing import numbers_of
+from regard.tasks.pointing import ElementCodec, numbers_of
 from regard.text.corpus import Pair
 from regard.text.elements import parse_elements, parse_positions
+from regard.text.generators import generate
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 SMALL = {"width": 16, "num_layers": 2, "num_heads": 2, "hidden": 24}
@@ -194,6 +195,18 @@ def test_training_examples_that_are_no_possible_output_are_refused():
 
 
 # Elements and positions
+
+
+def test_every_triangulation_of_the_corpus_is_short_enough_to_be_found():
+    one = task("evaluate.positions=triangles")
+    options = {"min_points": 31, "max_points": 32, "count": 20}
+    pairs = list(generate("delaunay/test", options))
+    predictor = one.predictor(small({}), ElementCodec(2, None))
+    longest = max(len(pair.target.split()) for pair in pairs)
+    # Three of 32 points at the corners of the square would have 2 * 32 - 5 triangles.
+    assert 31 + 50 < longest <= 3 * (2 * 32 - 5)
+    assert predictor.options.limit(3) >= longest
+    assert one.predictor(small({}), ElementCodec(2, None), greedy=True).options.beam == 1
 
 
 def test_dev_examples_that_the_model_cannot_output_are_refused(tmp_path):
