@@ -5,7 +5,7 @@ import torch
 
 from regard.config import Recipe
 from regard.decoding.sampling import SampleOptions, draw, sample
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DecodeError
 from regard.models.decoder import Decoder
 from regard.recipe_files import load_recipe
 from regard.tasks import task_of
@@ -64,6 +64,15 @@ def test_top_k_and_temperature_restrict_what_is_drawn():
     assert set(draw(logits, SampleOptions(top_k=2), generator).tolist()) == {1, 2}
     assert set(draw(logits, SampleOptions(temperature=0), generator).tolist()) == {1}
     assert set(draw(logits, SampleOptions(temperature=100.0), generator).tolist()) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("temperature", [-1.0, 1e-40, 0.009, 101.0, float("nan"), float("inf")])
+def test_a_temperature_that_cannot_be_computed_with_is_refused(temperature):
+    with pytest.raises(
+        DecodeError, match=r"temperature is .*; (it must be 0, or from 0\.01 to 100|numbers must be finite)"
+    ):
+        SampleOptions(temperature=temperature)
+    assert SampleOptions(temperature=0.01).temperature == 0.01
 
 
 def test_samples_begin_with_their_prompts_and_follow_from_the_seed():

@@ -197,6 +197,23 @@ def test_training_examples_that_are_no_possible_output_are_refused():
 # Elements and positions
 
 
+@pytest.mark.parametrize("options", [{"input_order": False}, {"positions": "none"}], ids=str)
+def test_without_the_order_of_the_input_its_elements_can_be_in_any_order(options):
+    """The scores of a permuted input are those of the input, permuted; the first column is the end."""
+    order = torch.tensor([2, 0, 3, 1])
+    points = torch.rand(4, 2, generator=torch.Generator().manual_seed(1))
+    read = Ragged.from_lists([[END]])
+
+    def scores(model, points):
+        return model.decode(read, model.encode(Ragged(points, Layout([4]))))[0]
+
+    model = small(options)
+    first, permuted = scores(model, points), scores(model, points[order])
+    torch.testing.assert_close(permuted[1:], first[1:][order], **CLOSE)
+    model = small({})
+    assert not torch.allclose(scores(model, points[order])[1:], scores(model, points)[1:][order], **CLOSE)
+
+
 def test_every_triangulation_of_the_corpus_is_short_enough_to_be_found():
     one = task("evaluate.positions=triangles")
     options = {"min_points": 31, "max_points": 32, "count": 20}
