@@ -168,7 +168,7 @@ def _train(
     extras = task.extras(model, dataset)
     dataset = extras(dataset) if isinstance(dataset, Columns) else dataset
     loader = make_loader(task, dataset, task.epochs(corpus.train, dataset, codec), model, world, hear)
-    validate = make_validator(task, corpus.valid, codec, world, extras) if corpus.valid else None
+    validate = make_validator(task, corpus.valid, codec, model, world, extras) if corpus.valid else None
     try_one_example(task, codec, model.eval(), world.device, pick_precision(recipe.train.precision, world.device))
     metric = deciding_metric(recipe.train.metric, compares=task.compares, names=recipe.evaluate.metrics)
     trainer = Trainer(

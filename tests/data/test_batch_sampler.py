@@ -73,3 +73,26 @@ def test_a_corpus_without_a_short_enough_example_is_refused(monkeypatch):
         next(
             Loader(lambda epoch: sides, collate_pairs, added=ADDED, budget=64, max_length=0, seed=1).batches(Position())
         )
+
+
+@pytest.mark.parametrize("kind", [Loader, PackedLoader])
+def test_an_epoch_that_leaves_out_more_examples_than_those_before_it_is_reported(kind):
+    """Up to 20 tokens are kept. Packed batches have the shape of the first epoch, whose longest examples have 9 tokens."""
+    lengths = {0: [9] * 30, 1: [9] * 29 + [21], 2: [9] * 29 + [22], 3: [9] * 26 + [15, 15, 21, 21]}
+    drawn = {
+        epoch: pair_columns(*[Column.from_lists([[3] * one for one in some])] * 2) for epoch, some in lengths.items()
+    }
+    loader = kind(lambda epoch: drawn[epoch], collate_pairs, added=ADDED, budget=64, max_length=20, seed=1)
+    for epoch in (0, 1, 1, 2, 3):
+        loader.plan(epoch)
+    first, last = loader.notices
+    assert first == "of 30 examples, epoch 1 leaves out 1 with more than 20 tokens on a side"
+    more = " and 2 longer than those of the first epoch" if kind is PackedLoader else ""
+    assert last == f"of 30 examples, epoch 3 leaves out 2 with more than 20 tokens on a side{more}"
+
+
+def test_examples_that_the_user_knows_of_are_not_reported_again():
+    columns = pair_columns(*[Column.from_lists([[3] * one for one in (5, 30)])] * 2)
+    loader = Loader(lambda epoch: columns, collate_pairs, added=ADDED, budget=64, max_length=20, seed=1, left_out=1)
+    loader.plan(0)
+    assert not loader.notices

@@ -8,10 +8,11 @@ import torch
 
 from regard.data.batch import NO_LABEL, Batch, gather_rows, num_labels, shift_right
 from regard.data.batch_sampler import Position
-from regard.data.batch_structure import ONE, Count, UnknownSize, fields_of, structure_of
+from regard.data.batch_structure import ONE, Count, UnknownSize, check_structure, fields_of, structure_of
 from regard.data.columns import Column, Columns
 from regard.data.packing import PackedLoader
 from regard.data.ragged import Layout, Ragged
+from regard.errors import DataError
 
 
 def ints(lengths, random, low=0, high=9):
@@ -186,6 +187,56 @@ def test_a_batch_whose_size_follows_from_no_column_is_refused():
 
     with pytest.raises(UnknownSize, match="the tokens of labels of an example are not as many as the values"):
         structure_of(columns, collate, added=(0,), max_length=60)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_all_examples_of_a_task_have_the_structure_of_the_sample(name, monkeypatch):
+    make, collate, added = TASKS[name]
+    columns = make(np.random.default_rng(0), 300)
+    monkeypatch.setattr("regard.data.batch_structure.CHECKED", 500)
+    structure = structure_of(columns, collate, added=added, max_length=60)
+    check_structure(structure, columns, collate, max_length=60)
+
+
+def test_an_example_with_another_structure_than_the_sample_is_found():
+    """The sample has four labels per example. Example 102 has three, and is not in it."""
+    random = np.random.default_rng(0)
+    source = ints([4] * 300, random)
+    fewer = [4] * 101 + [3] + [4] * 198
+    columns = Columns({"source": source, "labels": ints(fewer, random)}, ("source",))
+
+    def collate(columns, rows):
+        source, labels = gather_rows(columns["source"], rows), gather_rows(columns["labels"], rows)
+        return Batch(source, None, labels, num_labels(labels))
+
+    structure = structure_of(columns, collate, added=(0,), max_length=60)
+    assert structure.layouts[1].tokens == Count(("labels",), 0)
+    check_structure(structure, columns, collate, max_length=60)
+
+    def collate_otherwise(columns, rows):
+        labels = [[1] * 4 for _ in rows]
+        return Batch(gather_rows(columns["source"], rows), None, Ragged.from_lists(labels), 4 * len(rows))
+
+    structure = structure_of(columns, collate_otherwise, added=(0,), max_length=60)
+    with pytest.raises(UnknownSize, match="labels of example 102 have another number of tokens than the values of its"):
+        check_structure(structure, columns, collate_otherwise, max_length=60)
+
+    def collate_shared(columns, rows):
+        """Labels have the layout of the source, except in a batch with example 102."""
+        source = gather_rows(columns["source"], rows)
+        layout = Layout(source.layout.lengths) if 101 in rows else source.layout
+        return Batch(source, None, Ragged(source.values, layout), layout.total)
+
+    structure = structure_of(columns, collate_shared, added=(0,), max_length=60)
+    with pytest.raises(UnknownSize, match="different fields"):
+        check_structure(structure, columns, collate_shared, max_length=60)
+
+
+def test_a_batch_of_a_later_epoch_that_is_made_otherwise_is_refused_in_one_sentence():
+    _, loader = loader_for("tags")
+    loader.collate = collate_classes  # labels with a layout of their own
+    with pytest.raises(DataError, match="not made like those of the first epoch: labels has a layout of its own"):
+        next(loader.batches(Position()))
 
 
 @pytest.mark.parametrize("similar_lengths", [False, True])

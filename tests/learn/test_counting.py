@@ -6,9 +6,9 @@ import pytest
 
 import regard
 from regard.decoding.sampling import SampleOptions
-from regard.text.counting import LENGTHS, text_of
+from regard.text.toys import COUNTING_LENGTHS, counting_text
 
-VALID = {text_of(first, length) for first in range(10) for length in LENGTHS}
+VALID = {counting_text(first, length) for first in range(10) for length in COUNTING_LENGTHS}
 
 
 @pytest.mark.slow

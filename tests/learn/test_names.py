@@ -3,7 +3,6 @@
 import pytest
 
 import regard
-from regard.text.names import generate
 from tests.learn.test_toys import score_after
 
 
@@ -20,11 +19,3 @@ def test_unseen_names_are_copied_letter_for_letter(kind, tmp_path):
 @pytest.mark.slow
 def test_without_copying_no_unseen_name_is_right(tmp_path):
     assert score_after("names", tmp_path / "run", "model.copy=false") < 1
-
-
-def test_no_name_of_a_split_occurs_in_another():
-    names = [
-        {w for s, _ in generate(split) for w in s.split() if w[0].isupper() or w.isdigit()}
-        for split in ("train", "test")
-    ]
-    assert names[0] and names[1] and not names[0] & names[1]

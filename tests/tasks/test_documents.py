@@ -15,7 +15,7 @@ from regard.tasks import task_of
 from regard.tasks.corpus import TextPairs
 from regard.tasks.documents import Document, encode_document
 from regard.text.corpus import Pair
-from regard.text.documents import sentences_of
+from regard.text.segmenter import sentences_of
 from regard.text.tokenizer import UNK
 
 PAIRS = [Pair("a b c | d", "good"), Pair("aa. b b! c", "bad"), Pair("d d", "good")]

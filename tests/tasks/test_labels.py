@@ -7,8 +7,8 @@ import torch
 import regard
 from regard.config import EvaluateConfig
 from regard.data.batch import NO_LABEL
-from regard.errors import CheckpointError, DataError, DecodeError
-from regard.metrics import accuracy, exact_match, span_f1, spans
+from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
+from regard.metrics import TAGS, accuracy, exact_match, score_all, span_f1, spans
 from regard.recipe_files import load_recipe
 from regard.storage.folder import Folder
 from regard.tasks import task_of
@@ -53,6 +53,28 @@ def test_span_f1_by_hand():
     assert value == pytest.approx(100 * 2 / 5)
     assert span_f1(["O O"], ["O O"], [], CONFIG)[0] == 100.0
     assert span_f1(["B-A"], ["O"], [], CONFIG)[0] == 0.0
+
+
+def test_span_f1_is_left_out_where_labels_are_not_those_of_spans(tmp_path):
+    def names(*references, config=CONFIG):
+        return [
+            score.name for score in score_all(references, references, [""] * len(references), config, compares=TAGS)
+        ]
+
+    assert names("NOUN VERB", "X") == ["exact", "accuracy"]
+    assert names("O O", "B-A I-A") == names("O O") == ["exact", "accuracy", "span_f1"]
+    only = EvaluateConfig(metrics=("span_f1",))
+    with pytest.raises(
+        ConfigError, match=r"evaluate.metrics names 'span_f1', but the references have no labels of spans"
+    ):
+        names("NOUN VERB", config=only)
+    (tmp_path / "tags.tsv").write_text("the dog\tDET NOUN\n")
+    files = [f"data.{part}={{ pairs = '{tmp_path}/tags.tsv' }}" for part in ("train", "valid")]
+    with pytest.raises(
+        ConfigError, match=r"train.metric is 'span_f1', which cannot be computed with the dev references"
+    ):
+        regard.train("runs", out=tmp_path / "run", overrides=[*files, "train.metric=span_f1"])
+    assert not (tmp_path / "run").exists()
 
 
 def test_missing_labels_count_as_wrong_and_additional_ones_do_not_count():

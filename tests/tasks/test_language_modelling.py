@@ -5,7 +5,7 @@ import torch
 
 from regard.config import Recipe
 from regard.decoding.sampling import SampleOptions, draw, sample
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DecodeError
 from regard.models.decoder import Decoder
 from regard.recipe_files import load_recipe
 from regard.tasks import task_of
@@ -38,6 +38,20 @@ def test_a_uniform_model_has_the_perplexity_of_the_vocabulary_size(task, codec):
     assert found[0].signature == "11 tokens, ends included"
 
 
+def test_words_with_unknown_symbols_do_not_improve_the_perplexity_per_word(task, codec):
+    """The model is uniform over 10 tokens: each costs log 10, and 8 and 9 are unknown."""
+    model = Decoder(source_size=codec.source.size, **SMALL)
+    torch.nn.init.zeros_(model.embedding)
+    found = task.evaluate(task.predictor(model.eval(), codec), [Pair("0 8 1", ""), Pair("9", ""), Pair("2", "")])
+    scores = {score.name: score for score in found}
+    # 5 tokens and 3 ends; of the words and ends, 8 and 9 do not count.
+    assert scores["perplexity"].value == pytest.approx(10)
+    assert scores["perplexity"].signature == "8 tokens, ends included, 2 unknown"
+    assert scores["word_perplexity"].value == pytest.approx(10 ** (8 / 6))
+    expected = "6 words, ends included; 2 words with unknown symbols cost as much as their tokens but do not count"
+    assert scores["word_perplexity"].signature == expected
+
+
 def test_every_token_of_a_long_text_is_predicted_once(task, codec):
     assert blocks([5, 6, 7, 8, 9], 4) == [([BOS, 5, 6, 7], [5, 6, 7, 8]), ([8, 9], [9, EOS])]
     columns = task.encode([Pair("0 1 2 3 4 5 6", "")], codec)
@@ -50,6 +64,15 @@ def test_top_k_and_temperature_restrict_what_is_drawn():
     assert set(draw(logits, SampleOptions(top_k=2), generator).tolist()) == {1, 2}
     assert set(draw(logits, SampleOptions(temperature=0), generator).tolist()) == {1}
     assert set(draw(logits, SampleOptions(temperature=100.0), generator).tolist()) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("temperature", [-1.0, 1e-40, 0.009, 101.0, float("nan"), float("inf")])
+def test_a_temperature_that_cannot_be_computed_with_is_refused(temperature):
+    with pytest.raises(
+        DecodeError, match=r"temperature is .*; (it must be 0, or from 0\.01 to 100|numbers must be finite)"
+    ):
+        SampleOptions(temperature=temperature)
+    assert SampleOptions(temperature=0.01).temperature == 0.01
 
 
 def test_samples_begin_with_their_prompts_and_follow_from_the_seed():

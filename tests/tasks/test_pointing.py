@@ -15,9 +15,10 @@ from regard.recipe_files import load_recipe
 from regard.storage.folder import Folder
 from regard.tasks import task_of
 from regard.tasks.corpus import TextPairs
-from regard.tasks.pointing import numbers_of
+from regard.tasks.pointing import ElementCodec, numbers_of
 from regard.text.corpus import Pair
 from regard.text.elements import parse_elements, parse_positions
+from regard.text.generators import generate
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 SMALL = {"width": 16, "num_layers": 2, "num_heads": 2, "hidden": 24}
@@ -189,11 +190,51 @@ def test_training_examples_that_are_no_possible_output_are_refused():
     one.check(one.encode([Pair("0.5 0.1", "1 0"), Pair("0.5", "0")], codec), model, print)
     for wrong in ("0 0", "1"):
         columns = one.encode([Pair("0.5 0.1", "1 0"), Pair("0.5 0.1", wrong)], codec)
-        with pytest.raises(DataError, match="training example 2 is no permutation output"):
+        with pytest.raises(DataError, match="example 2 is no permutation output"):
             one.check(columns, model, print)
 
 
 # Elements and positions
+
+
+@pytest.mark.parametrize("options", [{"input_order": False}, {"positions": "none"}], ids=str)
+def test_without_the_order_of_the_input_its_elements_can_be_in_any_order(options):
+    """The scores of a permuted input are those of the input, permuted; the first column is the end."""
+    order = torch.tensor([2, 0, 3, 1])
+    points = torch.rand(4, 2, generator=torch.Generator().manual_seed(1))
+    read = Ragged.from_lists([[END]])
+
+    def scores(model, points):
+        return model.decode(read, model.encode(Ragged(points, Layout([4]))))[0]
+
+    model = small(options)
+    first, permuted = scores(model, points), scores(model, points[order])
+    torch.testing.assert_close(permuted[1:], first[1:][order], **CLOSE)
+    model = small({})
+    assert not torch.allclose(scores(model, points[order])[1:], scores(model, points)[1:][order], **CLOSE)
+
+
+def test_every_triangulation_of_the_corpus_is_short_enough_to_be_found():
+    one = task("evaluate.positions=triangles")
+    options = {"min_points": 31, "max_points": 32, "count": 20}
+    pairs = list(generate("delaunay/test", options))
+    predictor = one.predictor(small({}), ElementCodec(2, None))
+    longest = max(len(pair.target.split()) for pair in pairs)
+    # Three of 32 points at the corners of the square would have 2 * 32 - 5 triangles.
+    assert 31 + 50 < longest <= 3 * (2 * 32 - 5)
+    assert predictor.options.limit(3) >= longest
+    assert one.predictor(small({}), ElementCodec(2, None), greedy=True).options.beam == 1
+
+
+def test_dev_examples_that_the_model_cannot_output_are_refused(tmp_path):
+    (tmp_path / "train.tsv").write_text("0.5 0.1\t1 0\n")
+    (tmp_path / "dev.tsv").write_text("0.5 0.1\t1 0\n0.5 0.1\t1 1\n")
+    files = [
+        f"data.{part}={{ pairs = '{tmp_path}/{name}.tsv' }}" for part, name in (("train", "train"), ("valid", "dev"))
+    ]
+    with pytest.raises(DataError, match="in the dev set, example 2 is no permutation output"):
+        regard.train("sort-numbers", out=tmp_path / "run", overrides=[*files, "model.outputs=permutation"])
+    assert not (tmp_path / "run").exists()
 
 
 def test_many_lines_are_parsed_as_each_of_them():

@@ -9,9 +9,9 @@ from regard.errors import DataError
 from regard.recipe_files import load_recipe
 from regard.text.babi import find_babi
 from regard.text.bitext import anchor, load_bitext, refuse_outside, without_folders
-from regard.text.documents import split_sentences
 from regard.text.generators import generate
 from regard.text.rooms import ROOMS, THINGS, WALK
+from regard.text.segmenter import split_sentences
 
 STORY = "1 Mary went home.\n2 John sat.\n3 Where is Mary? \thome\t1\n4 John left.\n5 Who left?\tJohn\t4\n"
 
@@ -114,6 +114,18 @@ def test_the_story_tells_the_answer(facts):
         *story, question = split_sentences(pair.source)
         assert answer(story, question) == pair.target, pair
         assert (question.split()[1] == "was") == (facts == 3) and any(one in question for one in THINGS) == (facts > 1)
+
+
+@pytest.mark.parametrize("facts", [1, 2, 3])
+def test_no_story_of_a_split_occurs_in_another(facts):
+    """Stories begin with a step of two sentences, which belongs to one split."""
+    begins = {}
+    for split, epochs in (("train", 3), ("valid", 1), ("test", 1)):
+        pairs = [pair for epoch in range(epochs) for pair in generate(f"rooms/{split}", {"facts": facts}, epoch=epoch)]
+        begins[split] = {tuple(split_sentences(pair.source)[:2]) for pair in pairs}
+    assert all(len(some) > 100 for some in begins.values())
+    assert not begins["train"] & begins["test"] and not begins["train"] & begins["valid"]
+    assert not begins["valid"] & begins["test"]
 
 
 def test_epochs_of_the_training_split_differ_and_each_is_always_the_same():

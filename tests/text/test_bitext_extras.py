@@ -19,14 +19,14 @@ def write(folder, **files):
 
 def test_texts_of_several_files_follow_each_other(tmp_path):
     write(tmp_path, a=["x y"], b=["z"])
-    texts = Bitext(text="a", more_text=("b",))
+    texts = Bitext(text=("a", "b"))
     assert load_bitext(texts, folders=[tmp_path]) == [("x y", "x y"), ("z", "z")]
     found = anchor(DataConfig(train=texts), [tmp_path], named=None).train
-    assert (found.text, found.more_text) == (str(tmp_path / "a"), (str(tmp_path / "b"),))
+    assert found.text == (str(tmp_path / "a"), str(tmp_path / "b"))
     with pytest.raises(DataError, match=r"no file 'c'"):
-        load_bitext(Bitext(text="a", more_text=("c",)), folders=[tmp_path])
+        load_bitext(Bitext(text=("a", "c")), folders=[tmp_path])
     with pytest.raises(DataError, match="outside of the folders"):
-        refuse_outside(Bitext(text="a", more_text=("../b",)), [tmp_path], recipe_of="run")
+        refuse_outside(Bitext(text=("a", "../b")), [tmp_path], recipe_of="run")
 
 
 def test_tags_are_joined_to_the_words_of_the_source(tmp_path):
@@ -54,7 +54,7 @@ def test_the_last_training_examples_are_held_out(tmp_path):
     ("table", "sentence"),
     [
         ({"text": "a", "hold_out": 2}, "leave out the files"),
-        ({"pairs": "a.tsv", "more_text": ("b",)}, "name the first one with text"),
+        ({"text": ()}, "give either source and target, or pairs, or text"),
         ({"pairs": "a.tsv", "tags": "b"}, "name it with source"),
     ],
 )

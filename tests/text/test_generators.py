@@ -1,5 +1,8 @@
 """Built-in corpora: options, and fresh examples for each epoch."""
 
+from collections import Counter
+from random import Random
+
 import pytest
 
 from regard.config import Bitext, Struct
@@ -7,6 +10,7 @@ from regard.errors import ConfigError, DataError
 from regard.recipe_files import load_recipe
 from regard.tasks import task_of
 from regard.text.bitext import load_bitext
+from regard.text.draws import shuffled
 from regard.text.generators import GENERATORS, Generator, generate
 
 
@@ -64,3 +68,36 @@ def test_a_task_that_the_model_is_not_for_is_refused():
     with pytest.raises(ConfigError, match=r"task is .tagging., but model\.kind=transformer is for"):
         task_of(load_recipe("copy", ["task=tagging"]))
     assert task_of(load_recipe("copy", ["task=translation"])).name == "translation"
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_an_unknown_split_is_refused_with_the_nearest_one(name):
+    with pytest.raises(DataError, match=f"corpus {name} has no split 'validation'; did you mean 'valid'"):
+        generate(f"{name}/validation", {})
+
+
+def test_an_unknown_corpus_is_refused_with_the_nearest_one():
+    with pytest.raises(DataError, match="no built-in corpus 'revers'; did you mean 'reverse'"):
+        generate("revers/train", {})
+
+
+@pytest.mark.parametrize(
+    "name", ["copy", "sort-numbers", "repeats", "counting", "names", "expressions", "shapes", "rooms", "reviews"]
+)
+def test_a_corpus_uses_no_method_of_random_that_later_versions_of_python_may_change(name, monkeypatch):
+    """Python guarantees the same numbers in later versions for random() only."""
+
+    class OnlyRandom:
+        def __init__(self, seed):
+            self.random = Random(seed).random
+
+    options = {"shapes": {"count": 5}}.get(name, {})
+    expected = list(generate(f"{name}/valid", options))
+    monkeypatch.setattr("random.Random", OnlyRandom)
+    assert list(generate(f"{name}/valid", options)) == expected
+
+
+def test_a_shuffle_gives_every_order_equally_often():
+    counts = Counter("".join(shuffled(Random(seed), "abc")) for seed in range(6000))
+    # One standard deviation of 1,000 is 29.
+    assert len(counts) == 6 and all(abs(count - 1000) < 150 for count in counts.values())

@@ -4,8 +4,16 @@ from collections import Counter
 
 import pytest
 
-from regard.errors import DataError
-from regard.text.toys import MAX_LENGTH, SIZES, SYMBOLS, TASKS, generate
+from regard.text.toys import (
+    MAX_LENGTH,
+    SIZES,
+    SYMBOLS,
+    TASKS,
+    generate,
+    generate_counting,
+    generate_names,
+    generate_repeats,
+)
 
 
 @pytest.mark.parametrize(("task", "answer"), [("copy", "b f a c a"), ("reverse", "a c a f b"), ("sort", "a a b c f")])
@@ -51,8 +59,24 @@ def test_all_sixteen_symbols_occur(split: str) -> None:
     assert len(SYMBOLS) == 16
 
 
-def test_unknown_names_answer_with_the_nearest_known_one() -> None:
-    with pytest.raises(DataError, match="did you mean 'reverse'"):
-        generate("revers", "train")
-    with pytest.raises(DataError, match="did you mean 'valid'"):
-        generate("sort", "validation")
+def test_no_name_of_a_split_occurs_in_another() -> None:
+    names = [
+        {word for source, _ in generate_names(split) for word in source.split() if word[0].isupper() or word.isdigit()}
+        for split in ("train", "valid", "test")
+    ]
+    assert all(names) and not names[0] & names[1] and not names[0] & names[2] and not names[1] & names[2]
+
+
+def test_every_counting_text_occurs_equally_often_in_another_order_in_each_split() -> None:
+    train, test = ([text for text, _ in generate_counting(split)] for split in ("train", "test"))
+    assert Counter(Counter(train).values()) == {50: 60} and Counter(Counter(test).values()) == {20: 60}
+    assert train[:10] != test[:10] != sorted(test)[:10]
+
+
+def test_repeats_have_two_or_three_letters_in_turn() -> None:
+    lengths = set()
+    for row, again in generate_repeats("valid"):
+        letters = row.split()
+        assert row == again and (letters[2:] == letters[:-2] or letters[3:] == letters[:-3])
+        lengths.add(len(letters))
+    assert lengths == set(range(8, 15))

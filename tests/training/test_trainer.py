@@ -108,3 +108,17 @@ def test_final_best_without_a_dev_set_is_refused(tmp_path):
     (tmp_path / "my.toml").write_text('[data]\ntrain = { pairs = "pairs.tsv" }\n[model]\nkind = "transformer"\n')
     with pytest.raises(ConfigError, match=r"name them in data.valid"):
         regard.train(str(tmp_path / "my.toml"), out=tmp_path / "run", overrides=["train.final=best"])
+
+
+def test_examples_that_a_later_epoch_leaves_out_are_noted(tmp_path):
+    few = "{size=20, shortest=1, longest=4}"
+    options = [f"data.{part}.options={few}" for part in ("train", "valid")]
+    options += ["data.train.fresh=true", "data.max_length=20"]
+    events = []
+    small = [one for one in SMALL if "model." not in one]
+    regard.train(
+        "documents", out=tmp_path / "run", overrides=[*small, *options, "train.steps=20"], listen=events.append
+    )
+    noted = [event for event in events if isinstance(event, Noted) and "leaves out" in event.text]
+    assert noted[0].step == 0 and noted[0].text.startswith("training leaves out")
+    assert any("of 20 examples, epoch" in event.text and event.step > 0 for event in noted)

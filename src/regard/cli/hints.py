@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from regard.cli.terminal import command_name
-from regard.config import Recipe
+from regard.config import Bitext, Recipe
 from regard.tasks import task_of
 from regard.text.bitext import data_folders
 
@@ -30,9 +30,7 @@ def command_that_predicts(recipe: Recipe, run: Path) -> str:
 
 def _folder_to_allow(recipe: Recipe) -> Path | None:
     """Return the folder of the test files if `evaluate` would refuse to read them there; see `refuse_outside`."""
-    names = [
-        name for one in recipe.data.test.values() for name in (one.pairs, one.text, one.source, one.target) if name
-    ]
+    names = [name for one in recipe.data.test.values() for name in one.names(*Bitext.FILES)]
     allowed = [os.path.abspath(folder) for folder in data_folders(None, None)]
     outside = [
         Path(name).parent

@@ -19,7 +19,8 @@ from regard.text.tokenizer import BOS, EOS
 WORTH_HALVING = 512  # labels; with as many, threads gain 2 to 5 % (LOG.md, "On a Neoverse N1")
 NO_LABEL = -1  # of tokens that the loss leaves out
 FERTILITIES = "fertilities"
-# Lengths of the sentences of each document. The source of such a batch has one sequence per sentence, in the same order.
+# Lengths of the sentences of each document or story. The source has one sequence per sentence of a document, in the same
+# order, or one per story.
 SENTENCES = "sentences"
 ADDED = (1, 1)  # EOS, in either column
 

@@ -8,6 +8,7 @@ column.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -65,7 +66,8 @@ class BatchSampler(ABC):
     """Endless batches of examples, by row number. Examples of more than `max_length` tokens in a column are left out.
 
     `dataset_of(epoch)` returns the examples of an epoch: with subword sampling every epoch has its own. `collate` makes a
-    batch of some rows and adds `added` tokens to each example, a number per column.
+    batch of some rows and adds `added` tokens to each example, a number per column. An epoch that leaves out more examples
+    than any before it, or than the `left_out` ones that the user knows of, adds a sentence to `notices`.
     """
 
     def __init__(
@@ -77,9 +79,13 @@ class BatchSampler(ABC):
         budget: int,
         max_length: int,
         seed: int,
+        left_out: int = 0,
     ) -> None:
         self.dataset_of, self.collate, self.added = dataset_of, collate, added
         self.budget, self.max_length, self.seed = budget, max_length, seed
+        self.left_out = left_out
+        self.notices: deque[str] = deque()  # another thread may read them
+        self.counted: Dataset | None = None  # whose examples that are left out have been counted last
 
     def sizes_of(self, dataset: Dataset, rows: Indices, lengths: Sequence[Indices]) -> Sequence[Indices]:
         """Return what `cut` needs to know of these examples, given their lengths; by default those with added tokens."""
@@ -89,9 +95,30 @@ class BatchSampler(ABC):
     def cut(self, sizes: Sequence[Indices], random: np.random.Generator) -> list[Indices]:
         """Return the batches of a block, by place in it, given the `sizes_of` its examples."""
 
+    def misfits(self, dataset: Dataset) -> int:
+        """Return how many examples that are short enough fit into no batch."""
+        return 0
+
+    def _count_left_out(self, epoch: int, dataset: Dataset) -> None:
+        """Add a notice if these examples of an epoch are not those that were counted last, and more are left out."""
+        if dataset is self.counted:
+            return
+        self.counted = dataset
+        misfits, too_long = self.misfits(dataset), len(dataset) - dataset.upto(self.max_length).examples
+        if too_long + misfits <= self.left_out:
+            return
+        self.left_out = too_long + misfits
+        reasons = {
+            f"{too_long:,} with more than {counted(self.max_length, 'token')} on a side": too_long,
+            f"{misfits:,} longer than those of the first epoch": misfits,
+        }
+        which = " and ".join(reason for reason, count in reasons.items() if count)
+        self.notices.append(f"of {counted(len(dataset), 'example')}, epoch {epoch} leaves out {which}")
+
     def plan(self, epoch: int, block: int = 0) -> tuple[Dataset, list[Indices], int]:
         """Return the epoch's examples, the batches of a block in order, and the number of blocks."""
         dataset = self.dataset_of(epoch)
+        self._count_left_out(epoch, dataset)
         count = len(dataset)
         blocks = num_blocks(count)
         bounds = [count * number // blocks for number in (block, block + 1)]

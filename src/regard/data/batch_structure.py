@@ -1,4 +1,4 @@
-"""What the batches of a task consist of, found by collating a few of its examples one at a time.
+"""What the batches of a task consist of, found by collating a few of its examples one at a time, and checked on all.
 
 A batch has fields of values (`source`, `target`, `labels`, extras). Those with the same `Layout` object share their layout.
 Each layout has a number of tokens and a number of sequences, and what an example adds to them is a `Count`: the length of
@@ -22,8 +22,9 @@ from regard.data.batch import NO_LABEL, Batch, Collate
 from regard.data.columns import Column, Columns, Dataset, Indices
 from regard.data.ragged import Ragged
 
-SAMPLE = 64  # examples that are collated
+SAMPLE = 64  # examples that are collated one at a time
 CANDIDATES = 2**12  # examples of which the sample is taken
+CHECKED = 2**22  # numbers that are collated together to check the structure
 
 Kind = Literal["int", "float", "bool"]
 
@@ -151,6 +152,52 @@ def structure_of(dataset: Dataset, collate: Collate, *, added: tuple[int, ...], 
     layouts = [search.layout(*one) for one in zip(names, found, strict=True)]
     limits = (Count((name,), more) for name, more in zip(dataset.sized, added, strict=True))
     return BatchStructure(tuple(fields), tuple(layouts), tuple(limits))
+
+
+def check_structure(structure: BatchStructure, columns: Columns, collate: Collate, *, max_length: int) -> None:
+    """Raise UnknownSize if an example up to a length does not have the structure that was found with the sample."""
+    rows = np.arange(len(columns))
+    rows = rows[np.maximum.reduce(columns.lengths_of(rows)) <= max_length]
+    numbers = sum(
+        column.lengths_of(rows) * int(np.prod(column.values.shape[1:], dtype=np.int64))
+        for column in columns.columns.values()
+    )
+    blocks = np.asarray(numbers).cumsum() // CHECKED
+    for some in np.split(rows, np.flatnonzero(np.diff(blocks)) + 1):
+        if len(some):
+            _check(structure, collate(columns, some), ExampleLengths(columns, some))
+
+
+def _check(structure: BatchStructure, batch: Batch, lengths: ExampleLengths) -> None:
+    """Raise UnknownSize if a batch of some examples does not have the structure."""
+    numbers: dict[int, int] = {}
+    fields = tuple(
+        Field(
+            name,
+            numbers.setdefault(id(values.layout), len(numbers)),
+            tuple(values.values.shape[1:]),
+            _kind(values),
+            extra,
+        )
+        for name, values, extra in fields_of(batch)
+    )
+    if fields != structure.fields:
+        raise UnknownSize("batches of its examples have different fields")
+    for number, layout in enumerate(structure.layouts):
+        names = [field.name for field in fields if field.layout == number]
+        offsets = _field(batch, names[0]).layout.offsets.numpy()
+        # The sequence with which each example ends.
+        ends = np.minimum(layout.sequences.of(lengths).cumsum(), len(offsets) - 1)
+        wrong = np.diff(offsets[ends], prepend=0) != layout.tokens.of(lengths)
+        if layout.lengths:
+            listed = lengths.dataset.read([lengths.rows])[0][layout.lengths].gather(lengths.rows)
+            wrong |= not np.array_equal(listed, np.diff(offsets))
+        wrong[-1] |= ends[-1] != len(offsets) - 1
+        if wrong.any():
+            raise UnknownSize(
+                f"{' and '.join(names)} of example {lengths.rows[wrong.argmax()] + 1} have another number of tokens than "
+                "the values of its columns, unlike those of most examples"
+            )
 
 
 def _sample(dataset: Dataset, max_length: int) -> Indices:

@@ -21,6 +21,7 @@ from regard.data.batch_sampler import Position
 from regard.data.batch_structure import Field, fields_of
 from regard.data.packed_shapes import PackedShape
 from regard.data.ragged import Layout, Ragged, StaticLayout
+from regard.errors import DataError
 
 
 def write_row(row: NDArray[np.int32], batch: Batch, shape: PackedShape) -> None:
@@ -33,7 +34,8 @@ def write_row(row: NDArray[np.int32], batch: Batch, shape: PackedShape) -> None:
         if field.layout not in layouts:
             layouts[field.layout] = ragged.layout
             _write_layout(places, field.name, ragged.layout)
-        assert ragged.layout is layouts[field.layout], f"{field.name} has another layout than in other batches"
+        if ragged.layout is not layouts[field.layout]:
+            raise _other_structure(f"{field.name} has a layout of its own")
         _write_values(places[field.name], ragged, field)
     places["num_tokens"][0] = batch.num_tokens
 
@@ -42,11 +44,16 @@ def _write_layout(places: dict[str, NDArray[np.int32]], name: str, layout: Layou
     """Write a layout, and a sequence of dummy tokens behind its own."""
     positions, sentences, offsets = (places[f"{name} {part}"] for part in ("positions", "sentences", "offsets"))
     real = layout.total
-    assert real <= len(positions) and layout.num_sentences < len(offsets) - 1, "the batch does not fit its shape"
+    if real > len(positions) or layout.num_sentences >= len(offsets) - 1:
+        raise _other_structure(f"{name} does not fit")
     positions[:real], positions[real:] = layout.positions.numpy(), 0
     sentences[:real], sentences[real:] = layout.sentences.numpy(), layout.num_sentences
     offsets[: layout.num_sentences + 1] = layout.offsets.numpy()
     offsets[layout.num_sentences + 1 :] = len(positions)
+
+
+def _other_structure(what: str) -> DataError:
+    return DataError(f"a batch is not made like those of the first epoch: {what}; set train.kernels=false")
 
 
 def _write_values(place: NDArray[np.int32], ragged: Ragged, field: Field) -> None:

@@ -105,18 +105,33 @@ class PackedLoader(BatchSampler):
         max_length: int,
         seed: int,
         similar_lengths: bool = False,
+        left_out: int = 0,
     ) -> None:
-        super().__init__(dataset_of, collate, added=added, budget=budget, max_length=max_length, seed=seed)
+        super().__init__(
+            dataset_of, collate, added=added, budget=budget, max_length=max_length, seed=seed, left_out=left_out
+        )
         dataset = dataset_of(0)
         if not dataset.upto(max_length).examples:
             raise too_long(max_length)
         self.structure = structure_of(dataset, collate, added=added, max_length=max_length)
         make_shapes = shapes_by_length if similar_lengths else one_shape
         self.shapes = make_shapes(dataset, self.structure, max_length, budget)
+        self.counted = dataset  # all of its examples fit
 
     def sizes_of(self, dataset: Dataset, rows: Indices, lengths: Sequence[Indices]) -> list[Indices]:
         known = ExampleLengths(dataset, rows, lengths)
         return [*self.structure.sizes_of(known), *self.structure.longest_of(known)]
+
+    def misfits(self, dataset: Dataset) -> int:
+        if not isinstance(dataset, Columns):
+            # The ids of a store are the same in every epoch.
+            return 0
+        rows = np.arange(len(dataset))
+        lengths = dataset.lengths_of(rows)
+        short = np.maximum.reduce(lengths) <= self.max_length
+        known = ExampleLengths(dataset, rows[short], [one[short] for one in lengths])
+        fits = self.shapes[-1].takes(self.structure.sizes_of(known), self.structure.longest_of(known))
+        return int((~fits).sum())
 
     def cut(self, sizes: Sequence[Indices], random: np.random.Generator) -> list[Indices]:
         counts = len(self.structure.counts)

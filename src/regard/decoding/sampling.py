@@ -13,7 +13,10 @@ from torch import Tensor
 from regard.config import Struct, between
 from regard.data.ragged import Ragged
 from regard.decoding.ranking import IMPOSSIBLE, forbid
+from regard.errors import DecodeError
 from regard.models.base import Seq2Seq
+
+COLDEST, HOTTEST = 0.01, 100  # temperatures; below, logits divided by them may exceed what float32 can hold
 
 
 class SampleOptions(Struct, frozen=True):
@@ -24,8 +27,15 @@ class SampleOptions(Struct, frozen=True):
     max_tokens: int = 100  # most tokens that are added to a prompt
     seed: int = 1
 
+    def __post_init__(self) -> None:
+        try:
+            super().__post_init__()
+        except ValueError as error:
+            raise DecodeError(str(error)) from error
+
     def check(self) -> None:
-        between(self, 0, 1000, "temperature")
+        if self.temperature and not COLDEST <= self.temperature <= HOTTEST:
+            raise ValueError(f"temperature is {self.temperature}; it must be 0, or from {COLDEST} to {HOTTEST}")
         between(self, 1, 10_000_000, "top_k")
         between(self, 1, 100_000, "max_tokens")
         between(self, 0, 2**53, "seed")

@@ -23,11 +23,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.batch import NO_LABEL, Batch
+from regard.data.batch import NO_LABEL, SENTENCES, Batch
 from regard.data.ragged import Layout
 from regard.models.base import Model
 
-SENTENCE, PLACE, SENTENCES = "sentence", "place", "sentences"
+SENTENCE, PLACE = "sentence", "place"
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ class Task(ABC, Generic[C]):
         return lambda columns: columns
 
     def check(self, dataset: Dataset, model: Model, listen: Listener) -> None:
-        """Refuse training examples that the model cannot learn from, or report how many there are."""
+        """Refuse training or dev examples that the model cannot output, or report how many there are."""
 
     @abstractmethod
     def collate(self, columns: Columns, rows: Indices) -> Batch:
@@ -149,7 +149,7 @@ class Task(ABC, Generic[C]):
             warn(f"all {len(outputs):,} outputs are empty: the model has learned too little to write any")
         return score_all(outputs, references, inputs, self.recipe.evaluate, compares=self.compares)
 
-    def loss_scores(self, loss: float, labels: int, examples: Sequence[Pair]) -> list[Score]:
+    def loss_scores(self, loss: float, labels: int, examples: Sequence[Pair], codec: C) -> list[Score]:
         """Return scores that follow from the summed loss in nats, for tasks that compare `PROBABILITIES`."""
         return []
 

@@ -24,7 +24,7 @@ from regard.models.base import Model
 from regard.tasks.documents import DocumentPredictor, encode_document, trace_document
 from regard.tasks.labels import LabelCodec, LabelPredictor, LabelTask
 from regard.text.corpus import Pair
-from regard.text.documents import sentences_of
+from regard.text.segmenter import sentences_of
 from regard.text.tokenizer import UNK
 
 

@@ -24,8 +24,8 @@ from regard.models.base import Model
 from regard.models.han import Han
 from regard.nn.attention_log import capture_attention
 from regard.tasks.labels import LabelCodec
-from regard.text.documents import sentences_of
 from regard.text.inputs import as_texts
+from regard.text.segmenter import sentences_of
 from regard.text.tokenizer import Tokenizer
 
 

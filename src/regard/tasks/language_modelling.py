@@ -110,18 +110,32 @@ class LanguageModellingTask(Task[Tokenizers]):
         warn: Callable[[str], None] = lambda text: None,
     ) -> list[Score]:
         """Return the perplexity of the texts. Search options have no effect."""
-        columns = self.encode(examples, Tokenizers(predictor.tokenizer, predictor.tokenizer))
+        codec = Tokenizers(predictor.tokenizer, predictor.tokenizer)
+        columns = self.encode(examples, codec)
         budget, most = max(self.recipe.decode.tokens, self.recipe.data.max_length), self.recipe.data.max_length
         batches = dev_batches(columns, self.collate, added=self.added, budget=budget, max_length=most)
         loss, labels = dev_loss(predictor.model, batches, next(predictor.model.parameters()).device)
-        return self.loss_scores(loss, labels, examples)
+        return self.loss_scores(loss, labels, examples, codec)
 
-    def loss_scores(self, loss: float, labels: int, examples: Sequence[Pair]) -> list[Score]:
-        words = sum(len(pair.source.split()) + 1 for pair in examples)
-        counts = {"perplexity": (labels, "token"), "word_perplexity": (words, "word")}
+    def loss_scores(self, loss: float, labels: int, examples: Sequence[Pair], codec: Tokenizers) -> list[Score]:
+        """Return the perplexity per token, of which UNK is one, and per word that has no unknown symbol.
+
+        A word with one costs what its tokens cost but does not count, so unknown words never improve the second.
+        """
+        texts = [pair.source for pair in examples]
+        encoded = zip(texts, codec.source.encode_all(texts), strict=True)
+        with_unknown = [(text, ids) for text, ids in encoded if UNK in ids]
+        tokens = sum(ids.count(UNK) for _, ids in with_unknown)
+        words = sum(UNK in codec.source.encode(word) for text, _ in with_unknown for word in text.split())
+        known = sum(len(text.split()) + 1 for text in texts) - words
+        per_token = f"{counted(labels, 'token')}, ends included" + (f", {tokens:,} unknown" if tokens else "")
+        per_word = f"{counted(known, 'word')}, ends included"
+        if words:
+            per_word += f"; {counted(words, 'word')} with unknown symbols cost as much as their tokens but do not count"
+        signatures = {"perplexity": (labels, per_token), "word_perplexity": (known, per_word)}
         return [
-            Score(name, math.exp(min(loss / max(count, 1), LARGEST_EXPONENT)), f"{counted(count, unit)}, ends included")
-            for name, (count, unit) in counts.items()
+            Score(name, math.exp(min(loss / max(count, 1), LARGEST_EXPONENT)), signature)
+            for name, (count, signature) in signatures.items()
         ]
 
     # Looking at a text

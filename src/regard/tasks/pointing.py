@@ -26,17 +26,17 @@ from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
 from regard.explain.attention import Attention, AttentionWeights, Axis, recorded_attentions
 from regard.explain.plane import draw_plane
 from regard.explain.trace import Picture, Trace
+from regard.metrics.plane import KINDS, TRIANGLES
 from regard.models.base import Model
 from regard.models.pointer import END, FEWEST, PointingModel
 from regard.nn.attention_log import capture_attention
 from regard.storage.folder import SMALL, Folder
 from regard.tasks.base import Task
 from regard.tasks.corpus import TrainingData
-from regard.tasks.plane_metrics import KINDS
 from regard.text.corpus import Pair
 from regard.text.elements import parse_elements, parse_positions
 from regard.text.inputs import as_texts
-from regard.text.plane import right_answer
+from regard.text.plane import MOST_POINTS, right_answer
 from regard.text.tokenizer import Tokenizer, Tokenizers, fit_input_tokenizer, load_tokenizers
 from regard.training.events import Listener
 
@@ -44,6 +44,8 @@ ELEMENTS = "elements.json"
 MOST_NUMBERS = 1024  # per element
 MOST_ELEMENTS = 2**31  # per line
 BLOCK = 4096  # examples that are parsed together
+# Positions of a triangulation, which has at most 2 n - 5 triangles. Search may find as many for any input.
+LONGEST_TRIANGULATION = 3 * (2 * MOST_POINTS["delaunay"] - 5)
 PROBLEMS = {"hull": "hull", "tour": "tour", "triangles": "delaunay"}  # by `evaluate.positions`
 
 
@@ -165,7 +167,7 @@ class PointingTask(Task[ElementCodec]):
         wrong = np.flatnonzero((distinct < labels.lengths) | (labels.lengths < least))
         if len(wrong):
             raise DataError(
-                f"training example {wrong[0] + 1} is no {outputs} output, as model.outputs demands; set model.outputs=any"
+                f"example {wrong[0] + 1} is no {outputs} output, as model.outputs demands; set model.outputs=any"
             )
 
     def collate(self, columns: Columns, rows: Indices) -> Batch:
@@ -187,6 +189,8 @@ class PointingTask(Task[ElementCodec]):
         warn: Callable[[str], None] = lambda text: None,
     ) -> PositionPredictor:
         decode = self.recipe.decode
+        if self.compares == TRIANGLES:
+            decode = decode.replace(max_extra=max(decode.max_extra, LONGEST_TRIANGULATION))
         return PositionPredictor(model, codec, decode.replace(beam=1) if greedy else decode, warn)
 
     @torch.inference_mode()

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from regard.config import SearchOptions
-from regard.data.batch import Batch, gather_rows, num_labels
+from regard.data.batch import SENTENCES, Batch, gather_rows, num_labels
 from regard.data.batch_sampler import cut_to_budget
 from regard.data.columns import Column, Columns, Indices
 from regard.data.ragged import Ragged
@@ -26,15 +26,15 @@ from regard.explain.stories import story_pictures
 from regard.explain.trace import Alternative, Trace
 from regard.models import model_config
 from regard.models.base import Model
-from regard.models.story_model import PLACE, SENTENCE, SENTENCES, StoryModel
+from regard.models.story_model import PLACE, SENTENCE, StoryModel
 from regard.nn.attention_log import AttentionLog, capture_attention
 from regard.nn.entities import EntityAnswer, EntityMemory
 from regard.tasks.classification import ClassificationTask
 from regard.tasks.corpus import TextPairs, TrainingData
 from regard.tasks.labels import LabelCodec
 from regard.text.corpus import Pair
-from regard.text.documents import SEPARATOR, split_sentences
 from regard.text.inputs import as_texts
+from regard.text.segmenter import SEPARATOR, split_sentences
 from regard.text.tokenizer import UNK, Tokenizer
 
 MARKS = " .?!"

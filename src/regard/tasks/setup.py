@@ -15,12 +15,12 @@ import torch
 from regard import kernels
 from regard.config import Recipe
 from regard.data.batch_sampler import Loader, dev_batches, too_long
-from regard.data.batch_structure import UnknownSize, structure_of
+from regard.data.batch_structure import UnknownSize, check_structure, structure_of
 from regard.data.columns import Columns, Dataset
 from regard.data.packing import PackedLoader
 from regard.errors import ConfigError, DataError, did_you_mean
 from regard.messages import counted
-from regard.metrics import PROBABILITIES, deciding_metric, score_all
+from regard.metrics import PROBABILITIES, applicable_metrics, deciding_metric, score_all
 from regard.models import build_model, model_config
 from regard.models.base import Model
 from regard.nn.device import autocast, pick_precision
@@ -42,7 +42,12 @@ EXAMPLES_SHOWN = 5
 
 
 def make_validator(
-    task: Task[Any], examples: list[Pair], codec: Codec, world: World, extras: Callable[[Columns], Columns]
+    task: Task[Any],
+    examples: list[Pair],
+    codec: Codec,
+    model: Model,
+    world: World,
+    extras: Callable[[Columns], Columns],
 ) -> Validate:
     """Return a function that scores a model: its loss over all dev examples, the other metrics over the first few.
 
@@ -50,11 +55,23 @@ def make_validator(
     """
     recipe, device, mine = task.recipe, world.device, slice(world.rank, None, world.size)
     has_outputs = task.compares != PROBABILITIES
+    shown = examples[: recipe.train.validate_pairs]
+    inputs, references = [pair.source for pair in shown], [pair.target for pair in shown]
     if has_outputs:
-        # Refuses a metric that cannot be computed here.
-        first = examples[0]
-        score_all([first.target], [first.target], [first.source], recipe.evaluate, compares=task.compares)
+        computed = applicable_metrics(references, compares=task.compares, names=recipe.evaluate.metrics)
+        for metric in computed:
+            # Refuses a metric that cannot be computed here, because its package is missing or a reference is malformed.
+            metric.score(references[:1], references[:1], inputs[:1], recipe.evaluate)
+        if recipe.train.metric not in ("loss", *(metric.name for metric in computed)):
+            raise ConfigError(
+                f"train.metric is {recipe.train.metric!r}, which cannot be computed with the dev references; "
+                "set train.metric=loss"
+            )
     columns = extras(task.encode(examples, codec))
+    try:
+        task.check(columns, model, lambda event: None)
+    except DataError as error:
+        raise DataError(f"in the dev set, {error}") from error
     budget, most = recipe.train.budget, recipe.data.max_length
     batches = dev_batches(columns, task.collate, added=task.added, budget=budget, max_length=most)
     if not batches:
@@ -62,8 +79,6 @@ def make_validator(
             f"every dev example has more than {counted(most, 'token')} on a side; raise data.max_length to keep them"
         )
     batches = batches[mine]
-    shown = examples[: recipe.train.validate_pairs]
-    inputs, references = [pair.source for pair in shown], [pair.target for pair in shown]
     precision = pick_precision(recipe.train.precision, device)
 
     def validate(model: Model) -> Validation:
@@ -71,7 +86,7 @@ def make_validator(
             loss, tokens = world.sum(*dev_loss(model, batches, device))
         metrics = {"loss": loss / max(tokens, 1)}
         if not has_outputs:
-            metrics |= {score.name: score.value for score in task.loss_scores(loss, int(tokens), examples)}
+            metrics |= {score.name: score.value for score in task.loss_scores(loss, int(tokens), examples, codec)}
             return Validation(metrics, ())
         with autocast(device, precision):
             own = task.predictor(model, codec, greedy=True).predict(inputs[mine])
@@ -207,7 +222,9 @@ def make_loader(
         listen(Noted(0, f"batches hold sentences of similar length, without a CUDA graph, because {obstacle}"))
     budget, seed = recipe.train.budget, recipe.train.seed
     if obstacle:
-        return Loader(epochs, task.collate, added=task.added, budget=budget, max_length=most, seed=seed)
+        return Loader(
+            epochs, task.collate, added=task.added, budget=budget, max_length=most, seed=seed, left_out=left_out
+        )
     return PackedLoader(
         epochs,
         task.collate,
@@ -216,6 +233,7 @@ def make_loader(
         max_length=most,
         seed=seed,
         similar_lengths=model.similar_lengths,
+        left_out=left_out,
     )
 
 
@@ -235,7 +253,11 @@ def why_not_packed(task: Task[Any], dataset: Dataset, model: Model, world: World
     if model.similar_lengths and (world.size > 1 or not config.graph or config.accumulate > 1):
         return "this family gains by packing only in a CUDA graph: one process, train.graph, no train.accumulate"
     try:
-        structure_of(dataset, task.collate, added=task.added, max_length=task.recipe.data.max_length)
+        most = task.recipe.data.max_length
+        structure = structure_of(dataset, task.collate, added=task.added, max_length=most)
+        if isinstance(dataset, Columns):
+            # A store holds the ids of sequence pairs, which all have one structure.
+            check_structure(structure, dataset, task.collate, max_length=most)
     except UnknownSize as error:
         return str(error)
     return ""

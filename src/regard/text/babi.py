@@ -14,7 +14,7 @@ from typing import Literal
 
 from regard.errors import DataError
 from regard.text.corpus import Pair, stream_lines
-from regard.text.documents import SEPARATOR, join_sentences
+from regard.text.segmenter import SEPARATOR, join_sentences
 
 Part = Literal["train", "valid", "test"]
 PARTS: tuple[Part, ...] = ("train", "valid", "test")

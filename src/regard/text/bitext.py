@@ -60,15 +60,9 @@ def _with_tags(pairs: Iterator[Pair], path: Path) -> Iterator[Pair]:
         yield Pair(" ".join(map("|".join, zip(words, tags, strict=True))), pair.target)
 
 
-def _names(bitext: Bitext) -> list[str]:
-    """Return the names of all text files."""
-    one = (bitext.pairs, bitext.text, bitext.source, bitext.target, bitext.tags)
-    return [*filter(None, one), *(bitext.more_text or ())]
-
-
 def refuse_outside(bitext: Bitext, folders: list[Path], *, recipe_of: str) -> None:
     """Raise DataError for files outside of the folders that the user named, because the recipe is not trusted."""
-    for name in (*_names(bitext), *bitext.babi_names):
+    for name in bitext.names(*Bitext.FILES, "babi"):
         if name == STDIN:
             raise DataError(f"the recipe of {recipe_of} reads standard input; name the files to use instead")
         path = Path(os.path.normpath(name))
@@ -85,7 +79,7 @@ def refuse_outside(bitext: Bitext, folders: list[Path], *, recipe_of: str) -> No
 
 def text_files(bitext: Bitext, folders: list[Path], data: DataConfig | None = None) -> list[Path]:
     """Return the files that hold the examples, without tags: two parallel ones, one of pairs, or all of texts."""
-    names = [name for name in _names(bitext) if name != bitext.tags]
+    names = [name for key in Bitext.FILES if key != "tags" for name in bitext.names(key)]
     found = [_look_for(name, folders, data) for name in names]
     missing = [name for name, path in zip(names, found, strict=True) if path is None]
     if missing:
@@ -97,7 +91,7 @@ def babi_files(bitext: Bitext, folders: list[Path], data: DataConfig | None = No
     """Return the files of the bAbI tasks that are named."""
     assert bitext.part is not None
     places = _babi_places(folders, data)
-    found = {name: find_babi(name, bitext.part, places) for name in bitext.babi_names}
+    found = {name: find_babi(name, bitext.part, places) for name in bitext.names("babi")}
     missing = [name for name, paths in found.items() if not paths]
     if missing:
         where = ", ".join(repr(str(place)) for place in places)
@@ -122,14 +116,11 @@ def pairs_fingerprint(pairs: Iterable[Pair]) -> dict[str, int | str]:
 def without_folders(recipe: Recipe) -> Recipe:
     """Return the recipe without folders of this machine: absolute paths are replaced by file names."""
 
+    def bare_name(name: str) -> str:
+        return Path(name).name if Path(name).is_absolute() else name
+
     def bare(bitext: Bitext | None) -> Bitext | None:
-        if bitext is None:
-            return None
-        names = {name: getattr(bitext, name) for name in ("source", "target", "pairs", "text", "tags", "store")}
-        bare_names = {name: Path(path).name for name, path in names.items() if path and Path(path).is_absolute()}
-        more = tuple(Path(path).name if Path(path).is_absolute() else path for path in bitext.more_text or ())
-        bitext = _rename_babi(bitext, lambda name: Path(name).name if Path(name).is_absolute() else name)
-        return msgspec.structs.replace(bitext, **bare_names, more_text=more or None)
+        return None if bitext is None else _rename(bitext, bare_name, *Bitext.FILES, "store", "babi")
 
     data = recipe.data
     tests = {name: bare(bitext) for name, bitext in data.test.items()}
@@ -147,7 +138,7 @@ def anchor(data: DataConfig, folders: list[Path], *, named: Path | None) -> Data
     Files in the data folder `named` by the user keep their relative paths.
     """
 
-    def absolute(name: str, find: Callable[[str, list[Path]], Path | None]) -> str:
+    def absolute(find: Callable[[str, list[Path]], Path | None], name: str) -> str:
         found = find(name, folders)
         if found is None or (named is not None and found == find(name, [named])):
             return name
@@ -158,13 +149,9 @@ def anchor(data: DataConfig, folders: list[Path], *, named: Path | None) -> Data
         return next((place / name for place in places if any(find_babi(name, part, [place]) for part in PARTS)), None)
 
     def anchored(bitext: Bitext) -> Bitext:
-        find_text = partial(_look_for, data=data)
-        finders = dict.fromkeys(("source", "target", "pairs", "text", "tags"), find_text) | {"store": _first_with}
-        named_files = {name: (value, find) for name, find in finders.items() if (value := getattr(bitext, name))}
-        more = tuple(absolute(name, find_text) for name in bitext.more_text or ()) or None
-        found = {name: absolute(*one) for name, one in named_files.items()}
-        bitext = _rename_babi(bitext, lambda name: absolute(name, find_task))
-        return msgspec.structs.replace(bitext, **found, more_text=more)
+        bitext = _rename(bitext, partial(absolute, partial(_look_for, data=data)), *Bitext.FILES)
+        bitext = _rename(bitext, partial(absolute, _first_with), "store")
+        return _rename(bitext, partial(absolute, find_task), "babi")
 
     return msgspec.structs.replace(
         data,
@@ -231,12 +218,13 @@ def _babi_places(folders: list[Path], data: DataConfig | None) -> list[Path]:
     return [folder / other for folder in folders for other in ("", *_other_folders(data))]
 
 
-def _rename_babi(bitext: Bitext, changed: Callable[[str], str]) -> Bitext:
-    """Return the bitext with other names of its bAbI tasks."""
-    if bitext.babi is None:
-        return bitext
-    babi = changed(bitext.babi) if isinstance(bitext.babi, str) else tuple(map(changed, bitext.babi))
-    return msgspec.structs.replace(bitext, babi=babi)
+def _rename(bitext: Bitext, changed: Callable[[str], str], *keys: str) -> Bitext:
+    """Return the bitext with other names as values of these keys."""
+    given = {key: value for key in keys if (value := getattr(bitext, key))}
+    names = {
+        key: changed(value) if isinstance(value, str) else tuple(map(changed, value)) for key, value in given.items()
+    }
+    return msgspec.structs.replace(bitext, **names)
 
 
 def _missing_files(names: list[str], folders: list[Path], data: DataConfig | None = None) -> DataError:

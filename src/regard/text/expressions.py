@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
-from regard.errors import DataError, did_you_mean
+from regard.text.draws import choose
 from regard.text.trees import Constituent, Tree, linearize
 
 OPERATORS = {"+": "SUM", "*": "PRODUCT", "^": "POWER"}  # from the weakest to the strongest
@@ -24,21 +24,15 @@ _SEEDS = {"train": 6, "valid": 7, "test": 8}
 
 def generate(split: str) -> list[tuple[str, str]]:
     """Return expressions and their trees, with all numbers of operands equally often."""
-    if split not in SIZES:
-        raise DataError(f"expressions have no split {split!r}; {did_you_mean(split, SIZES)}")
     # Held-out expressions are long enough not to occur in training by chance.
     fewest = 1 if split == "train" else 5
-    # Python guarantees the same numbers in later versions for random() only.
     generator = random.Random(_SEEDS[split])
     names = list(OPERATORS)
     pairs = []
     for number in range(SIZES[split]):
-        words = [LETTERS[int(generator.random() * len(LETTERS))]]
+        words = [choose(generator, LETTERS)]
         for _ in range(fewest + number % (MOST_OPERANDS - fewest + 1) - 1):
-            words += [
-                names[int(generator.random() * len(names))],
-                LETTERS[int(generator.random() * len(LETTERS))],
-            ]
+            words += [choose(generator, names), choose(generator, LETTERS)]
         pairs.append((" ".join(words), linearize(parse(words))))
     return pairs
 

@@ -24,13 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.config import Struct, between
-from regard.errors import DataError, did_you_mean
 from regard.text import tours
 
 DIGITS = 6  # decimals of a coordinate
 ROWS = 2048  # instances of one size that are solved together
 MOST_NUMBERS = 2**28  # coordinates of a corpus
-SPLITS = {"train": 0, "valid": 1, "test": 2}
+SEEDS = {"train": 0, "valid": 1, "test": 2}
 
 Points = NDArray[np.int64]  # coordinates, in units of the last decimal: [R, n, 2]
 Start = Literal["index", "lowest"]
@@ -83,10 +82,8 @@ class TriangleOptions(PlaneOptions, frozen=True):
 
 
 def generate(problem: str, split: str, options: PlaneOptions, epoch: int) -> Iterator[tuple[str, str]]:
-    """Return lines of points and of positions. The training split differs from epoch to epoch."""
-    if split not in SPLITS:
-        raise DataError(f"{problem} has no split {split!r}; {did_you_mean(split, SPLITS)}")
-    generator = np.random.default_rng([options.seed, SPLITS[split], epoch if split == "train" else 0])
+    """Return lines of points and of positions."""
+    generator = np.random.default_rng([options.seed, SEEDS[split], epoch])
     sizes = generator.integers(options.min_points, options.max_points, size=options.count, endpoint=True)
     sources, targets = [""] * options.count, [""] * options.count
     for n in np.unique(sizes):

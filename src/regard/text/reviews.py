@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
 
 from regard.config import Struct, between
-from regard.errors import DataError, did_you_mean
-from regard.text.documents import join_sentences, split_sentences
+from regard.errors import DataError
+from regard.text.draws import below, choose
+from regard.text.segmenter import join_sentences, split_sentences
 
 ADJECTIVES = {
     "good": ("lovely", "superb", "splendid", "delightful", "excellent", "perfect"),
@@ -34,8 +34,6 @@ THINGS = (
 OPINIONS = ("found", "called", "considered")
 ACTIONS = ("ordered", "saw", "described", "photographed", "remembered", "paid for")
 TIMES = ("at noon", "in the evening", "after the rain", "last week", "on sunday", "before the concert", "again")
-
-T = TypeVar("T")
 
 SEEDS = {"train": 1, "valid": 2, "test": 3}
 HELD_OUT = {"valid": 500, "test": 1000}
@@ -56,11 +54,8 @@ class ReviewOptions(Struct, frozen=True):
 
 
 def generate(split: str, options: ReviewOptions, epoch: int) -> Iterator[tuple[str, str]]:
-    """Yield (document, label). The documents of the training split are others in each epoch."""
-    if split not in SEEDS:
-        raise DataError(f"reviews have no split {split!r}; {did_you_mean(split, SEEDS)}")
-    # Python guarantees the same numbers in later versions for random() only.
-    draw = random.Random(SEEDS[split] + len(SEEDS) * (epoch if split == "train" else 0))
+    """Yield (document, label)."""
+    draw = random.Random(SEEDS[split] + len(SEEDS) * epoch)
     for _ in range(HELD_OUT.get(split, options.size)):
         yield _document(draw, options)
 
@@ -78,40 +73,36 @@ def _decides(words: Sequence[str]) -> bool:
 
 
 def _document(draw: random.Random, options: ReviewOptions) -> tuple[str, str]:
-    count = options.shortest + int(draw.random() * (1 + options.longest - options.shortest))
-    sentences = [_one(draw, KINDS)(draw) for _ in range(count)]
-    label = _one(draw, tuple(ADJECTIVES))
-    sentences[int(draw.random() * count)] = _verdict(draw, label)
+    count = options.shortest + below(draw, 1 + options.longest - options.shortest)
+    sentences = [choose(draw, KINDS)(draw) for _ in range(count)]
+    label = choose(draw, tuple(ADJECTIVES))
+    sentences[below(draw, count)] = _verdict(draw, label)
     return join_sentences(sentences), label
 
 
 def _action(draw: random.Random) -> str:
-    who = _one(draw, WRITER) if draw.random() < 0.5 else _one(draw, OTHERS)
-    return f"{who} {_one(draw, ACTIONS)} {_one(draw, THINGS)} {_one(draw, TIMES)}"
+    who = choose(draw, WRITER) if draw.random() < 0.5 else choose(draw, OTHERS)
+    return f"{who} {choose(draw, ACTIONS)} {choose(draw, THINGS)} {choose(draw, TIMES)}"
 
 
 def _opinion_of_another(draw: random.Random) -> str:
-    return f"{_one(draw, OTHERS)} {_one(draw, OPINIONS)} {_one(draw, THINGS)} {_adjective(draw)}"
+    return f"{choose(draw, OTHERS)} {choose(draw, OPINIONS)} {choose(draw, THINGS)} {_adjective(draw)}"
 
 
 def _question(draw: random.Random) -> str:
-    return f"{_one(draw, WRITER)} asked {_one(draw, OTHERS)} whether {_one(draw, THINGS)} was {_adjective(draw)}"
+    return f"{choose(draw, WRITER)} asked {choose(draw, OTHERS)} whether {choose(draw, THINGS)} was {_adjective(draw)}"
 
 
 def _claim(draw: random.Random) -> str:
-    return f"{_one(draw, OTHERS)} claimed that {_verdict(draw, _one(draw, tuple(ADJECTIVES)))}"
+    return f"{choose(draw, OTHERS)} claimed that {_verdict(draw, choose(draw, tuple(ADJECTIVES)))}"
 
 
 def _verdict(draw: random.Random, label: str) -> str:
-    return f"{_one(draw, WRITER)} {_one(draw, OPINIONS)} {_one(draw, THINGS)} {_one(draw, ADJECTIVES[label])}"
+    return f"{choose(draw, WRITER)} {choose(draw, OPINIONS)} {choose(draw, THINGS)} {choose(draw, ADJECTIVES[label])}"
 
 
 def _adjective(draw: random.Random) -> str:
-    return _one(draw, ADJECTIVES[_one(draw, tuple(ADJECTIVES))])
-
-
-def _one(draw: random.Random, choices: Sequence[T]) -> T:
-    return choices[int(draw.random() * len(choices))]
+    return choose(draw, ADJECTIVES[choose(draw, tuple(ADJECTIVES))])
 
 
 KINDS = (_action, _opinion_of_another, _question, _claim)

@@ -6,7 +6,8 @@
 
 The words, and the answers, are those of the first three bAbI tasks (Weston et al. 2015), so that a model which is trained on
 these stories can be tested on those. Each story has steps of two sentences, and several questions; each question
-is an example with all sentences before it.
+is an example with all sentences before it. A story belongs to the split that its first step belongs to, so no story of a
+split occurs in another one.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
+from zlib import crc32
 
 from regard.config import Struct, between
-from regard.errors import DataError, did_you_mean
-from regard.text.documents import join_sentences
+from regard.text.draws import choose
+from regard.text.segmenter import join_sentences
 
 PEOPLE = ("Daniel", "John", "Mary", "Sandra")
 ROOMS = ("bathroom", "bedroom", "garden", "hallway", "kitchen", "office")
@@ -56,8 +58,18 @@ class StoryWorld:
         self.told: dict[str, list[str]] = {one: [] for one in (*PEOPLE, *THINGS)}
 
     def choose(self, some: Sequence[T]) -> T:
-        # Python guarantees the same numbers in later versions for random() only.
-        return some[int(self.drawn.random() * len(some))]
+        return choose(self.drawn, some)
+
+    def step(self) -> list[str]:
+        """Let two things happen, and return the sentences that tell them."""
+        return [self.happen(), self.happen()]
+
+    def pause(self) -> int:
+        """Return how many steps pass before the next question: none for a question about people, else none or several."""
+        if self.facts == 1 or self.drawn.random() < 0.5:
+            return 0
+        mean = 2.0 if self.facts == 2 else 8.0
+        return int(-mean * math.log(1 - self.drawn.random()))
 
     def happen(self) -> str:
         """Let one thing happen, and return the sentence that tells it."""
@@ -105,32 +117,30 @@ class StoryWorld:
 
 
 def generate(split: str, options: RoomsOptions, epoch: int) -> Iterator[tuple[str, str]]:
-    """Yield stories that end in a question, and their answers. Each epoch of the training split has others."""
-    if split not in _SEEDS:
-        raise DataError(f"the corpus rooms has no split {split!r}; {did_you_mean(split, _SEEDS)}")
-    number = epoch if split == "train" else 0
-    drawn = random.Random(f"{_SEEDS[split]} {options.facts} {number}")
+    """Yield stories that end in a question, and their answers."""
+    drawn = random.Random(f"{_SEEDS[split]} {options.facts} {epoch}")
     left = options.size if split == "train" else HELD_OUT
     while left > 0:
-        for pair in _story(drawn, options.facts, min(left, QUESTIONS)):
-            left -= 1
-            yield pair
+        world = StoryWorld(drawn, options.facts)
+        first = world.step()
+        if split_of(first) == split:
+            for pair in _examples(world, first, min(left, QUESTIONS)):
+                left -= 1
+                yield pair
 
 
-def _story(drawn: random.Random, facts: int, questions: int) -> Iterator[tuple[str, str]]:
-    world = StoryWorld(drawn, facts)
-    sentences: list[str] = []
+def split_of(first: Sequence[str]) -> str:
+    """Return the split that a story belongs to, which follows from its first step."""
+    return {0: "test", 1: "valid"}.get(crc32(join_sentences(first).encode()) % 10, "train")
+
+
+def _examples(world: StoryWorld, first: Sequence[str], questions: int) -> Iterator[tuple[str, str]]:
+    """Continue a story, and yield it with each question that is asked, and the answer."""
+    sentences, steps = list(first), world.pause()
     while questions:
-        for _ in range(1 + _pause(drawn, facts)):
-            sentences += [world.happen(), world.happen()]
+        for _ in range(steps):
+            sentences += world.step()
         if (asked := world.question()) is not None:
             questions -= 1
             yield join_sentences([*sentences, asked[0]]), asked[1]
-
-
-def _pause(drawn: random.Random, facts: int) -> int:
-    """Return how many steps pass before the next question: none for a question about people, else none or several."""
-    if facts == 1 or drawn.random() < 0.5:
-        return 0
-    mean = 2.0 if facts == 2 else 8.0
-    return int(-mean * math.log(1 - drawn.random()))
+        steps = 1 + world.pause()

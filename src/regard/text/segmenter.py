@@ -1,9 +1,12 @@
-"""Sentence splitting: long texts are split into sentences and joined again with the original spaces and paragraphs."""
+"""Sentence splitting: long texts are split into sentences and joined again with the original spaces and paragraphs.
+
+Documents and stories are lines whose sentences are separated by " | ".
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 # The gap after a sentence: spaces after a final mark and closing quotes, nothing after a Chinese or Japanese mark, or a
@@ -72,3 +75,23 @@ def _parts(sentence: str, fits: Callable[[str], bool]) -> list[tuple[str, str]]:
     middle = spaces[len(spaces) // 2].span() if spaces else (len(sentence) // 2, len(sentence) // 2)
     left, right = _parts(sentence[: middle[0]], fits), _parts(sentence[middle[1] :], fits)
     return [*left[:-1], (left[-1][0], sentence[slice(*middle)]), *right]
+
+
+# Sentences on one line
+
+SEPARATOR = " | "
+
+
+def split_sentences(line: str) -> list[str]:
+    """Return the sentences of a line, without blank ones."""
+    return [sentence.strip() for sentence in line.split(SEPARATOR) if sentence.strip()]
+
+
+def join_sentences(sentences: Iterable[str]) -> str:
+    """Return sentences as one line."""
+    return SEPARATOR.join(sentences)
+
+
+def sentences_of(text: str) -> list[str]:
+    """Return the sentences of a text: between separators if it has any, otherwise as punctuation divides it."""
+    return split_sentences(text) if SEPARATOR in text else segment(text).sentences

@@ -2,7 +2,7 @@
 
     a red square left of a blue disc        a green 7        a white ring below a pink 3
 
-Of two shapes the larger one is named first, so that a picture has one caption. Two shapes are always clearly beside or
+Of two shapes the larger one is named first, so that a picture has one caption. Two shapes are always clearly next to or
 above one another. Some combinations of the first shape's colour, its kind and the relation never occur in training: the
 split "test" has only those, and "seen" has only others.
 
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.config import Struct, between
-from regard.errors import DataError, did_you_mean
+from regard.text.draws import below
 from regard.text.pictures import Pixels, picture_uri
 
 COLOURS = {
@@ -38,7 +38,7 @@ KINDS = (*FIGURES, *"0123456789")
 RELATIONS = {"left of": (-1, 0), "right of": (1, 0), "above": (0, -1), "below": (0, 1)}  # of the first to the second
 # Digits of 3 x 5 pixels, row by row from the top, one octal digit per row.
 DIGITS = ("75557", "26227", "71747", "71717", "55711", "74717", "74757", "71111", "75757", "75717")
-SPLITS = {"train": 3, "valid": 4, "seen": 5, "test": 6}  # and their seeds
+SEEDS = {"train": 3, "valid": 4, "seen": 5, "test": 6}
 ONE_IN = 5  # pictures with a single shape
 CHUNK = 512  # pictures that are drawn together
 
@@ -82,12 +82,9 @@ class Scene(NamedTuple):
     ground: int  # grey level of the background
 
 
-def generate(split: str, options: ShapeOptions, epoch: int = 0) -> Iterator[tuple[str, str]]:
-    """Yield pictures as data URIs, and their captions. Other splits than "train" are the same in every epoch."""
-    if split not in SPLITS:
-        raise DataError(f"shapes have no split {split!r}; {did_you_mean(split, SPLITS)}")
-    seed = SPLITS[split] + (1000 * epoch if split == "train" else 0)
-    every = scenes(random.Random(seed), options, held_out=split == "test")
+def generate(split: str, options: ShapeOptions, epoch: int) -> Iterator[tuple[str, str]]:
+    """Yield pictures as data URIs, and their captions."""
+    every = scenes(random.Random(SEEDS[split] + 1000 * epoch), options, held_out=split == "test")
     wanted = islice(every, options.count)
     while chunk := list(islice(wanted, CHUNK)):
         for scene, pixels in zip(chunk, draw(chunk, options.size), strict=True):
@@ -102,19 +99,18 @@ def is_held_out(colour: int, kind: int, relation: int) -> bool:
 def scenes(generator: random.Random, options: ShapeOptions, *, held_out: bool) -> Iterator[Scene]:
     """Yield scenes without end: only those of the test set, with two shapes, or all others."""
 
-    # Python guarantees the same numbers in later versions for random() only.
-    def choose(count: int) -> int:
-        return int(generator.random() * count)
+    def number(count: int) -> int:
+        return below(generator, count)
 
     def spread(low: float, high: float) -> float:
         return low + (high - low) * generator.random()
 
     size = options.size
     while True:
-        colours, kinds = ([choose(count), choose(count)] for count in (options.colours, options.kinds))
-        relation, ground = choose(len(RELATIONS)), 20 + choose(40)
+        colours, kinds = ([number(count), number(count)] for count in (options.colours, options.kinds))
+        relation, ground = number(len(RELATIONS)), 20 + number(40)
         large, small = size * spread(0.21, 0.25), size * spread(0.14, 0.17)
-        single = choose(ONE_IN) == 0
+        single = number(ONE_IN) == 0
         if single and not held_out:
             x, y = spread(large, size - large), spread(large, size - large)
             yield Scene((Shape(colours[0], kinds[0], x, y, large),), 0, ground)

@@ -1,4 +1,4 @@
-"""Toy tasks with a known answer, made of rows of letters or numbers.
+"""Toy tasks with a known answer.
 
     copy          b f a c      →  b f a c
     reverse       b f a c      →  c a f b
@@ -6,6 +6,9 @@
     runs          q b c a m i  →  O B-LOW I-LOW I-LOW O O        a label per letter: runs of the first or last four letters
     majority      b f a o      →  low                            a label per row: are most letters in the first half?
     sort-numbers  0.7 0.1 0.4  →  1 2 0                          positions of the numbers in ascending order
+    repeats       a b a b a    →  a b a b a                      a hidden letter follows from the others
+    counting      8 9 0 1      →  8 9 0 1                        digits that count upwards
+    names         Bodiru is older than Vanelo  →  Vanelo is younger than Bodiru
 
 The first three show within a minute of training whether a model can attend: copying reads the source forwards, reversing
 reads it backwards, and sorting reads it in an order that depends on all symbols. Tasks on letters have the same sources.
@@ -16,9 +19,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import groupby
 
-from regard.errors import DataError, did_you_mean
+from regard.text.draws import below, choose, shuffled
 
 TASKS: dict[str, Callable[[list[str]], list[str]]] = {
     "copy": lambda symbols: symbols,
@@ -40,10 +44,6 @@ _SEEDS = {"train": 3, "valid": 4, "test": 5}
 
 def generate(task: str, split: str) -> list[tuple[str, str]]:
     """Return pairs of (sequence, answer) for "train", "valid" or "test", with all lengths equally often."""
-    if task not in TASKS:
-        raise DataError(f"there is no toy task {task!r}; {did_you_mean(task, TASKS)}")
-    if split not in SIZES:
-        raise DataError(f"toy tasks have no split {split!r}; {did_you_mean(split, SIZES)}")
     answer = TASKS[task]
     return [(" ".join(symbols), " ".join(answer(symbols))) for symbols in _sources(split)]
 
@@ -73,11 +73,10 @@ def _held_out_sources() -> list[list[str]]:
 
 def _stream(seed: int, min_length: int) -> Iterator[list[str]]:
     """Yield random sequences without end, with lengths that cycle from the smallest to the largest."""
-    # Python guarantees the same numbers in later versions for random() only.
     generator = random.Random(seed)
     while True:
         for length in range(min_length, MAX_LENGTH + 1):
-            yield [SYMBOLS[int(generator.random() * len(SYMBOLS))] for _ in range(length)]
+            yield [choose(generator, SYMBOLS) for _ in range(length)]
 
 
 def generate_runs(split: str) -> list[tuple[str, str]]:
@@ -114,37 +113,93 @@ def generate_majority(split: str) -> list[tuple[str, str]]:
 
 def generate_sorted_numbers(split: str) -> list[tuple[str, str]]:
     """Return rows of distinct numbers from 0 to 1, and their positions in ascending order."""
-    if split not in SIZES:
-        raise DataError(f"the toy tasks have no split {split!r}; {did_you_mean(split, SIZES)}")
     generator = random.Random(_SEEDS[split])
     pairs = []
     for number in range(SIZES[split]):
         length = NUMBERS[number % len(NUMBERS)]
         drawn: dict[float, None] = {}
         while len(drawn) < length:
-            drawn.setdefault(int(generator.random() * 100) / 100)
+            drawn.setdefault(below(generator, 100) / 100)
         values = list(drawn)
         order = sorted(range(length), key=values.__getitem__)
         pairs.append((" ".join(f"{value:.2f}" for value in values), " ".join(map(str, order))))
     return pairs
 
 
+# Texts
+
+
 def generate_repeats(split: str) -> list[tuple[str, str]]:
     """Return rows of letters that repeat a few of them in turn, so that a hidden letter follows from the others."""
-    if split not in SIZES:
-        raise DataError(f"the toy tasks have no split {split!r}; {did_you_mean(split, SIZES)}")
     generator = random.Random(_SEEDS[split])
     pairs = []
     for _ in range(SIZES[split]):
-        pattern = generator.choices(SYMBOLS, k=generator.randint(2, 3))
-        row = " ".join(pattern[place % len(pattern)] for place in range(generator.randint(8, 14)))
+        pattern = [choose(generator, SYMBOLS) for _ in range(2 + below(generator, 2))]
+        row = " ".join(pattern[place % len(pattern)] for place in range(8 + below(generator, 7)))
         pairs.append((row, row))
     return pairs
 
 
-LABEL_GENERATORS: dict[str, Callable[[str], list[tuple[str, str]]]] = {
+COUNTING_SIZES = {"train": 3000, "valid": 300, "test": 1200}
+COUNTING_LENGTHS = range(3, 9)
+
+
+def generate_counting(split: str) -> list[tuple[str, str]]:
+    """Return texts of digits that count upwards, "7 8 9 0 1": a language whose perplexity can be computed by hand.
+
+    The first digit is any of 10 and the length any of 6, all equally likely; nothing else is free. So a text has log 10 +
+    log 6 nats, and with 5.5 digits and an end on average, the best perplexity per token is exp((log 10 + log 6) / 6.5),
+    about 1.88.
+    """
+    every = [counting_text(first, length) for length in COUNTING_LENGTHS for first in range(10)]
+    texts = shuffled(random.Random(f"counting/{split}"), every * (COUNTING_SIZES[split] // len(every)))
+    return [(text, text) for text in texts]
+
+
+def counting_text(first: int, length: int) -> str:
+    """Return `length` digits, from `first` on."""
+    return " ".join(str((first + place) % 10) for place in range(length))
+
+
+NAMES_SIZES = {"train": 4000, "valid": 200, "test": 500}
+# Two slots each, which need not come in the order of the input.
+TEMPLATES = (
+    ("my name is {a} and i come from {b}", "{a} comes from {b}"),
+    ("{a} gave the book to {b}", "{b} got the book from {a}"),
+    ("please call {a} under {b}", "the number of {a} is {b}"),
+    ("{a} is older than {b}", "{b} is younger than {a}"),
+)
+CONSONANTS, VOWELS = "bdfgklmnprstvz", "aeiou"
+
+
+def generate_names(split: str) -> list[tuple[str, str]]:
+    """Return sentences with names and numbers that have to be copied: those of a split occur in no other split."""
+    generator = random.Random(f"names/{split}")
+    pairs = []
+    for _ in range(NAMES_SIZES[split]):
+        source, target = choose(generator, TEMPLATES)
+        a = _draw(generator, split, number=False)
+        b = _draw(generator, split, number="number" in target)
+        pairs.append((source.format(a=a, b=b), target.format(a=a, b=b)))
+    return pairs
+
+
+def _draw(generator: random.Random, split: str, *, number: bool) -> str:
+    """Return a name of three or four syllables, or a number of six digits, that belongs to the split."""
+    while True:
+        syllables = [choose(generator, CONSONANTS) + choose(generator, VOWELS) for _ in range(3 + below(generator, 2))]
+        drawn = str(100_000 + below(generator, 900_000)) if number else "".join(syllables).capitalize()
+        # The split follows from the sum of the code points.
+        if {0: "test", 1: "valid"}.get(sum(map(ord, drawn)) % 5, "train") == split:
+            return drawn
+
+
+GENERATORS: dict[str, Callable[[str], list[tuple[str, str]]]] = {
+    **{task: partial(generate, task) for task in TASKS},
     "runs": generate_runs,
     "majority": generate_majority,
     "sort-numbers": generate_sorted_numbers,
     "repeats": generate_repeats,
+    "counting": generate_counting,
+    "names": generate_names,
 }

@@ -167,6 +167,8 @@ class Trainer:
             if counters.step % config.log_every == 0 or counters.step in (1, config.steps):
                 self.stats.read(counters)
                 self.stats.report(counters, rate=self.schedule.last)
+            while self.loader.notices:
+                self.listen(Noted(counters.step, self.loader.notices.popleft()))
             self.saver.poll()
             paused = time.monotonic()
             self._validate_and_save()

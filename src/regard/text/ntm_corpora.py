@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.config import Struct, between
-from regard.errors import DataError, did_you_mean
 
 SEEDS = {"train": 11, "valid": 12, "test": 13}
 Bytes = NDArray[np.uint8]
@@ -97,7 +96,7 @@ def _bounded(count: int, steps: int, width: int) -> None:
 
 def generate_copy(split: str, options: CopyOptions, epoch: int) -> list[tuple[str, str]]:
     """Return sequences to copy."""
-    random = _random(split, epoch)
+    random = np.random.default_rng([SEEDS[split], epoch])
     lengths = random.integers(options.min_length, options.max_length, options.count, endpoint=True)
 
     def rows(examples: int, length: int) -> Rows:
@@ -111,7 +110,7 @@ def generate_copy(split: str, options: CopyOptions, epoch: int) -> list[tuple[st
 
 def generate_repeat(split: str, options: RepeatOptions, epoch: int) -> list[tuple[str, str]]:
     """Return sequences to repeat."""
-    random = _random(split, epoch)
+    random = np.random.default_rng([SEEDS[split], epoch])
     lengths = random.integers(options.min_length, options.max_length, options.count, endpoint=True)
     repeats = random.integers(options.min_repeats, options.max_repeats, options.count, endpoint=True)
 
@@ -132,7 +131,7 @@ def generate_repeat(split: str, options: RepeatOptions, epoch: int) -> list[tupl
 
 def generate_recall(split: str, options: RecallOptions, epoch: int) -> list[tuple[str, str]]:
     """Return lists of items with a query, and the item after the one that is asked for."""
-    random = _random(split, epoch)
+    random = np.random.default_rng([SEEDS[split], epoch])
     counts = random.integers(options.min_items, options.max_items, options.count, endpoint=True)
 
     def rows(examples: int, items: int) -> Rows:
@@ -148,12 +147,6 @@ def generate_recall(split: str, options: RecallOptions, epoch: int) -> list[tupl
         return source, _lines(bits[every, asked + 1])
 
     return _in_drawn_order(counts, rows)
-
-
-def _random(split: str, epoch: int) -> np.random.Generator:
-    if split not in SEEDS:
-        raise DataError(f"sequences of binary vectors have no split {split!r}; {did_you_mean(split, SEEDS)}")
-    return np.random.default_rng([SEEDS[split], epoch if split == "train" else 0])
 
 
 def _in_drawn_order(kinds: NDArray[np.int64], rows: Callable[[int, int], Rows]) -> list[tuple[str, str]]:

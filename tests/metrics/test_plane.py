@@ -6,7 +6,7 @@ import pytest
 from regard.config import EvaluateConfig
 from regard.errors import DataError
 from regard.metrics import score_all
-from regard.tasks.plane_metrics import HULLS, TOURS, TRIANGLES, is_simple, same_cycle
+from regard.metrics.plane import HULLS, TOURS, TRIANGLES, is_simple, same_cycle
 
 # A square of side 4 with two points inside it: corners 0 1 2 3.
 SQUARE = "0,0 4,0 4,4 0,4 1,2 2,2"

@@ -17,14 +17,14 @@ They are those of the paper (Vinyals et al. 2015, section 4).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.config import EvaluateConfig
 from regard.errors import DataError
-from regard.metrics import POSITIONS, Metric, register_metric
+from regard.metrics.base import POSITIONS, Metric, MetricFunction
 from regard.text.elements import parse_elements, parse_positions
 
 HULLS, TOURS, TRIANGLES = "hulls", "tours", "triangles"
@@ -186,19 +186,19 @@ def triangle_coverage(
     return 100 * found / max(total, 1), "triangles of all references that the outputs have"
 
 
-Function = Callable[[Sequence[str], Sequence[str], Sequence[str], EvaluateConfig], tuple[float, str]]
+def _metric(
+    kind: str, function: MetricFunction[str], label: str, *, higher: bool, unit: str = "%", decimals: int = 1
+) -> Metric[str]:
+    return Metric(function.__name__, function, higher, label, unit=unit, decimals=decimals, compares=(kind,))
 
 
-def _register(kind: str, function: Function, label: str, *, higher: bool, unit: str = "%", decimals: int = 1) -> None:
-    metric = Metric(function.__name__, function, higher, label, unit=unit, decimals=decimals, compares=(kind,))
-    register_metric(metric)
-
-
-_register(HULLS, hull_accuracy, "hull accuracy", higher=True)
-_register(HULLS, area_coverage, "area coverage", higher=True, decimals=2)
-_register(HULLS, invalid_hulls, "invalid hulls", higher=False)
-_register(TOURS, tour_ratio, "tour ratio", higher=False, unit="", decimals=4)
-_register(TOURS, tour_length, "tour length", higher=False, unit="", decimals=3)
-_register(TOURS, invalid_tours, "invalid tours", higher=False)
-_register(TRIANGLES, triangulation_accuracy, "triangulation accuracy", higher=True)
-_register(TRIANGLES, triangle_coverage, "triangle coverage", higher=True)
+PLANE_METRICS = (
+    _metric(HULLS, hull_accuracy, "hull accuracy", higher=True),
+    _metric(HULLS, area_coverage, "area coverage", higher=True, decimals=2),
+    _metric(HULLS, invalid_hulls, "invalid hulls", higher=False),
+    _metric(TOURS, tour_ratio, "tour ratio", higher=False, unit="", decimals=4),
+    _metric(TOURS, tour_length, "tour length", higher=False, unit="", decimals=3),
+    _metric(TOURS, invalid_tours, "invalid tours", higher=False),
+    _metric(TRIANGLES, triangulation_accuracy, "triangulation accuracy", higher=True),
+    _metric(TRIANGLES, triangle_coverage, "triangle coverage", higher=True),
+)
