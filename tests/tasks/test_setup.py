@@ -1,9 +1,15 @@
 """What a run reports and decides before its first step."""
 
+import re
+
+import msgspec
 import pytest
 
 import regard
-from regard.errors import DataError
+from regard.errors import ConfigError, DataError
+from regard.recipe_files import load_recipe, shipped_recipes
+from regard.run.folder import RunFolder
+from regard.tasks.setup import resolve
 from regard.training.events import Noted
 
 TINY = [
@@ -41,3 +47,46 @@ def test_a_dev_set_whose_examples_are_all_too_long_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"^every dev example has more than 2 tokens on a side; raise data.max_length"):
         regard.train("copy", out=tmp_path / "run", overrides=[*TINY, "data.max_length=2"], listen=lambda event: None)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "setting", "sentence"),
+    [
+        (
+            "runs",
+            "decode.beam=2",
+            "decode.beam is 2, but a tagging recipe with model.kind=tagger ignores it; leave it out",
+        ),
+        ("majority", "decode.max_extra=3", "decode.max_extra is 3, but a classification recipe"),
+        ("sort-numbers", "train.label_smoothing=0.2", "train.label_smoothing is 0.2, but a pointing recipe"),
+        ("ntm-copy-small", "train.label_smoothing=0.2", "train.label_smoothing is 0.2, but a binary-sequences recipe"),
+        ("conll2000", "train.label_smoothing=0.2", "train.label_smoothing is 0.2, but a tagging recipe"),
+        ("multi30k-en-de-ctc", "train.label_smoothing=0.2", "train.label_smoothing is 0.2, but a translation recipe"),
+    ],
+)
+def test_an_option_that_has_no_effect_is_refused(recipe, setting, sentence):
+    with pytest.raises(ConfigError, match=f"^{re.escape(sentence)}"):
+        resolve(load_recipe(recipe, [setting]))
+
+
+def test_options_that_have_an_effect_are_kept():
+    assert resolve(load_recipe("counting", ["decode.beam=2"])).decode.beam == 2
+    assert resolve(load_recipe("majority", ["decode.tokens=64"])).decode.tokens == 64
+    assert resolve(load_recipe("ewt-upos", ["train.label_smoothing=0.2"])).train.label_smoothing == 0.2
+    # The default has no effect on a conditional random field, and the run folder says so.
+    assert resolve(load_recipe("conll2000", ["train.label_smoothing=0.1"])).train.label_smoothing == 0.0
+
+
+@pytest.mark.parametrize("recipe", shipped_recipes())
+def test_no_recipe_has_an_option_without_effect(recipe):
+    resolve(load_recipe(recipe, []))
+
+
+def test_a_run_resumes_though_its_recipe_had_an_option_without_effect(tmp_path):
+    small = [one for one in TINY if "tokenizer" not in one]
+    asked = iter(range(100))
+    regard.train("runs", out=tmp_path / "run", overrides=[*small, "train.steps=3"], stop=lambda: next(asked) >= 2)
+    run = RunFolder(tmp_path / "run")
+    stored = run.recipe()
+    run.change_recipe(msgspec.structs.replace(stored, decode=stored.decode.replace(beam=1)))
+    assert regard.train("runs", out=tmp_path / "run", overrides=[*small, "train.steps=3"]).finished

@@ -41,8 +41,8 @@ class Batch:
 
     def halves(self) -> list[Batch]:
         """Return two batches of about equally many tokens, or this one if halving does not pay. For CPU batches."""
-        written = self.labels if self.target is None else self.target
-        source, target = self.source.layout.lengths, written.layout.lengths
+        outputs = self.labels if self.target is None else self.target
+        source, target = self.source.layout.lengths, outputs.layout.lengths
         if self.num_tokens < WORTH_HALVING or len(target) < 2 or len(source) != len(target):
             # Documents, whose source has several sequences each, are few.
             return [self]

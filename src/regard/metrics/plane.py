@@ -7,8 +7,8 @@ area_coverage           area of the polygon over that of the true hull, a mean o
 invalid_hulls           percentage of outputs that are no simple polygon: too few or repeated corners, or crossing sides
 tour_ratio              mean of length over length of the reference
 tour_length             mean length of the tours
-invalid_tours           percentage of tours that are no permutation. For the length they are mended: repeated cities are left
-                        out, and missing ones follow in the order of the input
+invalid_tours           percentage of tours that are no permutation. For the length they are repaired: repeated cities are
+                        left out, and missing ones follow in the order of the input
 triangulation_accuracy  percentage of outputs with the right set of triangles
 triangle_coverage       percentage of the references' triangles that the outputs have
 
@@ -130,7 +130,7 @@ def is_permutation(tour: Sequence[int], n: int) -> bool:
 
 
 def length_of(points: Points, tour: Sequence[int]) -> float:
-    """Return the length of a tour, the way back included. One that is no permutation is mended."""
+    """Return the length of a tour, the way back included. One that is no permutation is repaired."""
     cities = range(len(points))
     corners = points[list(dict.fromkeys([*(city for city in tour if city in cities), *cities]))]
     return float(np.linalg.norm(corners - np.roll(corners, -1, axis=0), axis=1).sum())

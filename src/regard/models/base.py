@@ -56,6 +56,7 @@ class Model(nn.Module, ABC):
     max_length: int | None = None  # most tokens of a sequence, EOS included; None: no limit
     extras: tuple[str, ...] = ()  # names of further inputs that a batch must hold (`Batch.extras`)
     non_autoregressive = False  # whether it is a `NonAutoregressive`
+    smooths_labels = True  # whether its loss depends on `smoothing`
     copies = False  # whether ids behind its vocabulary are words of the source (`text.unknown_words`)
     # Whether packed batches should group sentences of similar length, because the model pads them to a rectangle.
     similar_lengths = False

@@ -36,6 +36,8 @@ class BinaryModel(Model):
     `largest_number` is the largest one in training; 0 if the input has no numbers.
     """
 
+    smooths_labels = False
+
     def __init__(self, *, input_width: int, output_width: int, largest_number: int) -> None:
         super().__init__()
         if not (1 <= input_width <= MOST_BITS and 1 <= output_width <= MOST_BITS):

@@ -43,6 +43,7 @@ class Ctc(EncoderDecoder, NonAutoregressive):
 
     config: CtcConfig
     static_shapes = False  # the loss needs lengths on the host
+    smooths_labels = False
 
     def __init__(self, config: CtcConfig | None = None, *, source_size: int, target_size: int, **options: Any) -> None:
         config = make_config(CtcConfig, config, options)

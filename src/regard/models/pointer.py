@@ -92,6 +92,7 @@ class PointingModel(Seq2Seq):
     """
 
     bos, eos, never = END, END, ()
+    smooths_labels = False
 
     def __init__(self, width: int, outputs: Outputs, frequencies: int, *, source_size: int, input_width: int) -> None:
         super().__init__()

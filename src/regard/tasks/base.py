@@ -44,11 +44,16 @@ class Task(ABC, Generic[C]):
     added: ClassVar[tuple[int, ...]]  # tokens that `collate` adds to an example, per column that limits a batch
     uses_families_of: ClassVar[str | None] = None  # another task, whose model families can also do this one
     compares: str  # kind of its outputs, by which metrics are chosen (`Metric.compares`)
-    searches: ClassVar[bool] = False  # whether outputs are found by search, so that `[decode]` applies
+    searches: ClassVar[bool] = False  # whether the outputs that are scored are found by search
     samples: ClassVar[bool] = False  # whether `trace` takes `sample`, the options of a random output
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
+
+    @property
+    def ignored_options(self) -> tuple[str, ...]:
+        """Options of `[decode]` that have no effect: by default those of search, unless outputs are found by search."""
+        return () if self.searches else ("beam", "length_penalty", "max_extra", "iterations")
 
     # Data
 

@@ -54,6 +54,7 @@ class LanguageModellingTask(Task[Tokenizers]):
     added = (0, 0)
     compares = PROBABILITIES
     samples = True
+    ignored_options = ()  # prompts are continued by search
 
     def fit(self, train: TrainingData) -> Tokenizers:
         config = self.recipe.tokenizer

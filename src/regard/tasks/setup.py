@@ -13,7 +13,7 @@ import msgspec
 import torch
 
 from regard import kernels
-from regard.config import Recipe
+from regard.config import Bitext, DataConfig, Recipe
 from regard.data.batch_sampler import Loader, dev_batches, too_long
 from regard.data.batch_structure import UnknownSize, check_structure, structure_of
 from regard.data.columns import Columns, Dataset
@@ -21,7 +21,7 @@ from regard.data.packing import PackedLoader
 from regard.errors import ConfigError, DataError, did_you_mean
 from regard.messages import counted
 from regard.metrics import PROBABILITIES, applicable_metrics, deciding_metric, score_all
-from regard.models import build_model, model_config
+from regard.models import MODELS, build_model, model_config
 from regard.models.base import Model
 from regard.nn.device import autocast, pick_precision
 from regard.recipe_files import differences
@@ -136,12 +136,39 @@ def resolve(recipe: Recipe) -> Recipe:
         # The model would notice only if the vocabularies differ in size.
         raise ConfigError("model.tie is 'all', but each side has a tokenizer of its own; set model.tie=target")
     deciding_metric(recipe.train.metric, compares=task_of(recipe).compares, names=recipe.evaluate.metrics)
+    for (table, name), without in _ignored_options(recipe).items():
+        given, default = (getattr(getattr(one, table), name) for one in (recipe, DEFAULTS))
+        if given not in (default, without):
+            raise ConfigError(
+                f"{table}.{name} is {given}, but a {task_of(recipe).name} recipe with model.kind={recipe.model['kind']} "
+                "ignores it; leave it out"
+            )
     return _with_all_options(recipe)
 
 
-def _with_all_options(recipe: Recipe) -> Recipe:
-    """Return the recipe with every option of its model, also those that were added since it was written."""
+DEFAULTS = Recipe(name="defaults", data=DataConfig(train=Bitext(pairs="-")), model={})
+
+
+def _ignored_options(recipe: Recipe) -> dict[tuple[str, str], Any]:
+    """Return table and name of each option that has no effect here, and the value with which the run folder says so."""
     kind, config = model_config(recipe.model)
+    ignored = {("decode", name): getattr(DEFAULTS.decode, name) for name in task_of(recipe).ignored_options}
+    family = MODELS.get(kind, where="model.kind")
+    # The loss of a conditional random field is not smoothed.
+    if not getattr(family.build, "smooths_labels", True) or getattr(config, "crf", False):
+        ignored["train", "label_smoothing"] = 0.0
+    return ignored
+
+
+def _with_all_options(recipe: Recipe) -> Recipe:
+    """Return the recipe with every option of its model, also those that were added since it was written.
+
+    Options that have no effect get the same value, whatever it was.
+    """
+    kind, config = model_config(recipe.model)
+    for (table, name), without in _ignored_options(recipe).items():
+        changed = msgspec.structs.replace(getattr(recipe, table), **{name: without})
+        recipe = msgspec.structs.replace(recipe, **{table: changed})
     return msgspec.structs.replace(recipe, model={"kind": kind, **to_table(config)})
 
 

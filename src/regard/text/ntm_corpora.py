@@ -6,7 +6,7 @@
 
 (with fewer bits than they have). A vector is written as its bits; a step at which an output is wanted, and nothing is read,
 as a dot. The first bits are control channels, the others data. Copying ends the sequence with a delimiter, the first
-channel. Repeating writes the number of repeats behind the delimiter, and asks for an end marker, in the first channel of the
+channel. Repeating has the number of repeats behind the delimiter, and asks for an end marker, in the first channel of the
 output. Recall has items of a few vectors, each after a delimiter (first channel), then, between two vectors of the second
 channel, one of the items again: the item that followed it is wanted.
 

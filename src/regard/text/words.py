@@ -101,7 +101,7 @@ def fit_words(texts: Iterable[str], *, spelled: bool, tagged: bool) -> WordFeatu
         if spelled:
             characters.update("".join(words))
     if len(tags) > MOST_TAGS:
-        raise DataError(f"the words have {len(tags):,} different tags; {MOST_TAGS:,} can be learnt")
+        raise DataError(f"the words have {len(tags):,} different tags; {MOST_TAGS:,} can be learned")
     known = sorted(characters, key=lambda one: (-characters[one], one))[:MOST_CHARACTERS]
     return WordFeatures(tuple(known), tuple(sorted(tags)))
 
@@ -161,6 +161,6 @@ ONE_IN = 7  # words of plain text of which one is hidden
 
 
 def hidden_words(words: Sequence[str]) -> list[int]:
-    """Return the numbers of the words that are hidden: those written as [MASK], or every seventh one if there is none."""
-    written = [number for number, word in enumerate(words) if word == MASK_WORD]
-    return written or list(range((len(words) - 1) // 2 % ONE_IN, len(words), ONE_IN)) if words else []
+    """Return the numbers of the words that are hidden: those that are [MASK], or every seventh one if there is none."""
+    masked = [number for number, word in enumerate(words) if word == MASK_WORD]
+    return masked or list(range((len(words) - 1) // 2 % ONE_IN, len(words), ONE_IN)) if words else []
