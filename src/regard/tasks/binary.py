@@ -8,11 +8,12 @@ side have as many bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import Annotated
 
 import msgspec
 import numpy as np
 import torch
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from regard.config import SearchOptions
@@ -20,7 +21,7 @@ from regard.data.batch import NO_LABEL, Batch, gather_rows, num_labels
 from regard.data.batch_sampler import cut_to_budget
 from regard.data.columns import Column, Columns, Indices
 from regard.data.ragged import Layout, Ragged
-from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
+from regard.errors import ConfigError, DataError, DecodeError
 from regard.explain.attention import Attention, Axis, recorded_attentions
 from regard.explain.tape import Tape, tape_pictures
 from regard.explain.trace import Alternative, Trace
@@ -30,7 +31,7 @@ from regard.models.base import Model
 from regard.models.binary import MOST_BITS, MOST_NUMBER, BinaryModel
 from regard.models.ntm import MemoryStep, Ntm
 from regard.nn.attention_log import capture_attention
-from regard.storage.folder import SMALL, Folder
+from regard.storage.folder import Folder
 from regard.tasks.base import Task
 from regard.tasks.corpus import TrainingData
 from regard.text.corpus import Pair
@@ -42,24 +43,15 @@ DOT, SPACE, NEWLINE, ZERO, COLON = (ord(one) for one in ". \n0:")
 _DIGITS = len(str(MOST_NUMBER))
 
 
-@dataclass(frozen=True)
-class BinaryCodec:
+class BinaryCodec(msgspec.Struct, frozen=True):
     """The number of bits of input and output vectors, and the largest number behind a vector in training."""
 
-    input_width: int
-    output_width: int
-    largest_number: int
+    input_width: Annotated[int, Meta(ge=1, le=MOST_BITS)]
+    output_width: Annotated[int, Meta(ge=1, le=MOST_BITS)]
+    largest_number: Annotated[int, Meta(ge=0, le=MOST_NUMBER)]
 
     def save(self, folder: Folder) -> None:
-        folder.save_json(VECTORS, msgspec.to_builtins(_Saved(self.input_width, self.output_width, self.largest_number)))
-
-
-class _Saved(msgspec.Struct):
-    """vectors.json"""
-
-    input_width: int
-    output_width: int
-    largest_number: int
+        folder.save_json(VECTORS, msgspec.to_builtins(self))
 
 
 def parse(lines: Sequence[str], width: int) -> tuple[NDArray[np.int32], Indices]:
@@ -140,24 +132,10 @@ class BinarySequencesTask(Task[BinaryCodec]):
         return BinaryCodec(width, first_width([pair.target for pair in pairs], "output"), largest)
 
     def load_codec(self, folder: Folder) -> BinaryCodec:
-        try:
-            saved = msgspec.convert(folder.load_json(VECTORS, limit=SMALL), _Saved)
-        except msgspec.ValidationError as error:
-            raise CheckpointError(f"{folder.path / VECTORS} is damaged: {error}") from error
-        widths = (saved.input_width, saved.output_width)
-        if not all(1 <= width <= MOST_BITS for width in widths) or not 0 <= saved.largest_number <= MOST_NUMBER:
-            raise CheckpointError(
-                f"{folder.path / VECTORS} is damaged: vectors have 1 to {MOST_BITS} bits, and numbers are at most "
-                f"{MOST_NUMBER}"
-            )
-        return BinaryCodec(*widths, saved.largest_number)
+        return folder.load_struct(VECTORS, BinaryCodec)
 
     def sizes(self, codec: BinaryCodec) -> dict[str, int]:
-        return {
-            "input_width": codec.input_width,
-            "output_width": codec.output_width,
-            "largest_number": codec.largest_number,
-        }
+        return msgspec.structs.asdict(codec)
 
     def encode(self, examples: Sequence[Pair], codec: BinaryCodec) -> Columns:
         source, lengths = parse([pair.source for pair in examples], codec.input_width)

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 import torch
+from msgspec import Meta
 
 from regard.config import SearchOptions
 from regard.data.batch import Batch, gather_rows, shift_right
@@ -21,7 +22,7 @@ from regard.data.batch_sampler import cut_to_budget
 from regard.data.columns import Column, Columns, Indices
 from regard.data.ragged import Layout, Ragged
 from regard.decoding.search import search_all
-from regard.errors import CheckpointError, ConfigError, DataError, DecodeError, RegardError
+from regard.errors import ConfigError, DataError, DecodeError, RegardError
 from regard.explain.attention import Axis, recorded_attentions
 from regard.explain.picture import draw_attention
 from regard.explain.trace import Alternative, Picture, Trace, record_forced, soft_alignment
@@ -29,7 +30,7 @@ from regard.metrics import TEXT
 from regard.models import model_config
 from regard.models.base import Model, Seq2Seq
 from regard.models.captioner import CaptionerConfig
-from regard.storage.folder import SMALL, Folder
+from regard.storage.folder import Folder
 from regard.tasks.base import Task
 from regard.tasks.corpus import Corpus, TextPairs, TrainingData
 from regard.text.corpus import Pair
@@ -44,8 +45,8 @@ PICTURE = "picture.json"
 class _SavedSize(msgspec.Struct):
     """picture.json"""
 
-    height: int
-    width: int
+    height: Annotated[int, Meta(ge=1, le=MAX_SIDE)]
+    width: Annotated[int, Meta(ge=1, le=MAX_SIDE)]
 
 
 @dataclass(frozen=True)
@@ -108,14 +109,7 @@ class CaptioningTask(Task[CaptionCodec]):
         return CaptionCodec(height, width, tokenizer)
 
     def load_codec(self, folder: Folder) -> CaptionCodec:
-        try:
-            size = msgspec.convert(folder.load_json(PICTURE, limit=SMALL), _SavedSize)
-        except msgspec.ValidationError as error:
-            raise CheckpointError(f"{folder.path / PICTURE} is damaged: {error}") from error
-        if not (0 < size.height <= MAX_SIDE and 0 < size.width <= MAX_SIDE):
-            raise CheckpointError(
-                f"{folder.path / PICTURE} is damaged: no picture has {size.height} x {size.width} pixels"
-            )
+        size = folder.load_struct(PICTURE, _SavedSize)
         return CaptionCodec(size.height, size.width, load_tokenizers(folder).target)
 
     def sizes(self, codec: CaptionCodec) -> dict[str, int]:

@@ -16,7 +16,6 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any, ClassVar
 
-import msgspec
 import numpy as np
 import torch
 
@@ -37,7 +36,7 @@ from regard.models.tagger import Labeller, Tagger, TaggerConfig
 from regard.models.word_encoder import CHARACTERS, WordConfig
 from regard.models.word_encoder import TAGS as WORD_TAGS
 from regard.nn.attention_log import capture_attention
-from regard.storage.folder import SMALL, Folder
+from regard.storage.folder import Folder
 from regard.tasks.base import Task
 from regard.tasks.corpus import TextPairs, TrainingData
 from regard.text.corpus import Pair
@@ -94,10 +93,7 @@ class LabelTask(Task[LabelCodec]):
         return LabelCodec(fit_input_tokenizer(texts, config), tuple(labels))
 
     def load_codec(self, folder: Folder) -> LabelCodec:
-        try:
-            labels = msgspec.convert(folder.load_json(LABELS_FILE, limit=SMALL), tuple[str, ...])
-        except msgspec.ValidationError as error:
-            raise CheckpointError(f"{folder.path / LABELS_FILE} is damaged: {error}") from error
+        labels = folder.load_struct(LABELS_FILE, tuple[str, ...])
         words = all(label.split() == [label] for label in labels)
         if not words or not 0 < len(labels) == len(set(labels)) <= MOST_LABELS:
             raise CheckpointError(

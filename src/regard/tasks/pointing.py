@@ -10,10 +10,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Annotated
 
 import msgspec
 import numpy as np
 import torch
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from regard.config import Recipe, SearchOptions
@@ -22,14 +24,14 @@ from regard.data.batch_sampler import cut_to_budget
 from regard.data.columns import Column, Columns, Dataset, Indices
 from regard.data.ragged import Layout, Ragged
 from regard.decoding.search import search_all
-from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
+from regard.errors import ConfigError, DataError, DecodeError
 from regard.explain.attention import Attention, AttentionWeights, Axis, recorded_attentions
 from regard.explain.plane import draw_plane
 from regard.explain.trace import Picture, Trace
 from regard.models.base import Model
 from regard.models.pointer import END, FEWEST, PointingModel
 from regard.nn.attention_log import capture_attention
-from regard.storage.folder import SMALL, Folder
+from regard.storage.folder import Folder
 from regard.tasks.base import Task
 from regard.tasks.corpus import TrainingData
 from regard.tasks.plane_metrics import KINDS
@@ -50,7 +52,7 @@ PROBLEMS = {"hull": "hull", "tour": "tour", "triangles": "delaunay"}  # by `eval
 class _SavedElements(msgspec.Struct):
     """elements.json"""
 
-    width: int  # numbers per element; 0: elements are words
+    width: Annotated[int, Meta(ge=0, le=MOST_NUMBERS)]  # numbers per element; 0: elements are words
 
 
 @dataclass(frozen=True)
@@ -112,12 +114,7 @@ class PointingTask(Task[ElementCodec]):
         return ElementCodec(0, fit_input_tokenizer([pair.source for pair in pairs], config))
 
     def load_codec(self, folder: Folder) -> ElementCodec:
-        try:
-            width = msgspec.convert(folder.load_json(ELEMENTS, limit=SMALL), _SavedElements).width
-        except msgspec.ValidationError as error:
-            raise CheckpointError(f"{folder.path / ELEMENTS} is damaged: {error}") from error
-        if not 0 <= width <= MOST_NUMBERS:
-            raise CheckpointError(f"{folder.path / ELEMENTS} is damaged: elements cannot have {width} numbers")
+        width = folder.load_struct(ELEMENTS, _SavedElements).width
         return ElementCodec(width, None if width else load_tokenizers(folder).source)
 
     def sizes(self, codec: ElementCodec) -> dict[str, int]:
