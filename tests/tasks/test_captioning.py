@@ -1,13 +1,16 @@
 """Captioning: pictures as patches, codecs from strangers, and what is refused."""
 
 import json
+import weakref
 
 import numpy as np
 import pytest
 import torch
 
+from regard.config import SearchOptions
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
 from regard.explain.picture import overlay
+from regard.explain.trace import TraceOptions
 from regard.models import build_model
 from regard.recipe_files import load_recipe
 from regard.storage.folder import Folder
@@ -69,7 +72,8 @@ def test_an_input_that_names_a_file_is_refused(task, codec, tmp_path):
     with pytest.raises(DecodeError, match="is no picture"):
         predictor.predict([str(tmp_path / "one.png")])
     # Whoever calls `look` has the file.
-    assert task.trace(predictor, str(tmp_path / "one.png")).source.tokens == ["1,1", "1,2", "1,3", "2,1", "2,2", "2,3"]
+    trace = task.trace(predictor, str(tmp_path / "one.png"), TraceOptions())
+    assert trace.source.tokens == ["1,1", "1,2", "1,3", "2,1", "2,2", "2,3"]
 
 
 def test_data_files_name_pictures_in_the_data_folder(tmp_path):
@@ -117,6 +121,24 @@ def test_captions_do_not_depend_on_the_other_pictures_of_a_batch(task):
     predictor = task.predictor(model, codec)
     lines = [pair.source for pair in pairs]
     assert predictor.predict(lines) == [predictor.predict([line])[0] for line in lines]
+
+
+def test_pictures_are_moved_to_the_device_batch_by_batch(task, monkeypatch, threads):
+    threads(1)
+    pairs = list(generate("shapes/seen", {"count": 6, "size": 16}))
+    codec = task.fit(TextPairs(pairs))
+    predictor = task.predictor(build_model(task.recipe.model, **task.sizes(codec)).eval(), codec)
+    alive, source = weakref.WeakSet(), predictor.source
+
+    def watched(batch):
+        assert not alive, "another batch is still in memory"
+        found = source(batch)
+        alive.add(found.values)
+        return found
+
+    monkeypatch.setattr(predictor, "source", watched)
+    one_each = SearchOptions(tokens=predictor.limit, beam=1, max_extra=1)
+    assert len(predictor.predict([pair.source for pair in pairs], options=one_each)) == 6
 
 
 def test_copying_from_a_picture_is_refused():

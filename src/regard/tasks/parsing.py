@@ -14,7 +14,7 @@ from regard.data.pair_store import PairStore
 from regard.decoding.translator import Translator
 from regard.errors import DataError
 from regard.explain.attention import SPACE, Axis, merge_words
-from regard.explain.trace import Picture, Trace, soft_alignment
+from regard.explain.trace import Picture, Trace, TraceOptions, soft_alignment
 from regard.explain.tree import draw_tree
 from regard.messages import counted
 from regard.metrics import TREES
@@ -48,11 +48,9 @@ class ParsingTask(TranslationTask):
                 )
         return super().encode([Pair(source, without_words(target)) for source, target in examples], codec)
 
-    def trace(
-        self, predictor: Translator, text: str, *, name: str = "", beam: int | None = None, alternatives: int = 0
-    ) -> Trace:
+    def trace(self, predictor: Translator, text: str, options: TraceOptions) -> Trace:
         """Return the trace of the translation, with the words of the input as they are split at spaces, and the tree."""
-        trace = super().trace(predictor, text, name=name, beam=beam, alternatives=alternatives)
+        trace = super().trace(predictor, text, options)
         words = text.split()
         tree = repair(trace.target.tokens[:-1], len(words))
         source = replace(trace.source, words=words_at_spaces(predictor.tokenizers.source.kind, trace.source))
