@@ -9,7 +9,7 @@ import torch
 
 from regard.config import SearchOptions
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
-from regard.explain.picture import overlay
+from regard.explain.pictures import overlay
 from regard.explain.trace import TraceOptions
 from regard.models import build_model
 from regard.recipe_files import load_recipe

@@ -25,7 +25,7 @@ from regard.explain.attention import (
     merge_words,
     recorded_attentions,
 )
-from regard.explain.copying import copied_shares, draw_copying
+from regard.explain.pictures import Picture, copied_shares, draw_copying
 from regard.models.base import Model, NonAutoregressive, Seq2Seq
 from regard.nn.attention_log import AttentionLog, capture_attention
 from regard.text.symbols import BOS, EOS, RESERVED
@@ -46,14 +46,6 @@ class Alternative:
     token: str
     probability: float
     text: str  # the complete output if this token is forced; empty if it was not computed
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A drawing of a task's own, for what a matrix of weights cannot show, such as points in a plane."""
-
-    name: str
-    draw: Callable[[Any], Any]  # takes matplotlib.pyplot and returns a figure
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+import torch
+
 from regard.config import Recipe, SearchOptions
 from regard.data.batch import Batch
 from regard.data.columns import Columns, Dataset, Indices
@@ -160,3 +162,12 @@ class Task(ABC, Generic[C]):
     def trace(self, predictor: Any, text: str, options: TraceOptions) -> Trace:
         """Return what the model did with one input: tokens, attention weights, probabilities, and other outputs."""
         raise ConfigError(f"{self.name} has no trace, so look cannot show its runs; use regard evaluate, or report")
+
+
+@torch.inference_mode()
+def dev_loss(model: Model, batches: Sequence[Batch], device: torch.device) -> tuple[float, int]:
+    """Return the summed loss in nats, unsmoothed, and the number of labels: exp of their ratio is the perplexity."""
+    total, tokens = 0.0, 0
+    for batch in batches:
+        total, tokens = total + model(batch.to(device)).item(), tokens + batch.num_tokens
+    return total, tokens

@@ -23,7 +23,7 @@ from regard.data.columns import Column, Columns, Indices
 from regard.data.ragged import Layout, Ragged
 from regard.errors import DataError, DecodeError
 from regard.explain.attention import Attention, Axis, recorded_attentions
-from regard.explain.tape import Tape, tape_pictures
+from regard.explain.ntm_memory import MemoryRecord, memory_pictures
 from regard.explain.trace import Alternative, Trace, TraceOptions
 from regard.messages import counted
 from regard.metrics import BITS
@@ -202,17 +202,22 @@ class BinarySequencesTask(Task[BinaryCodec]):
             for kind in ("read", "write"):
                 weights = torch.cat([getattr(step, f"{kind}_weights") for step in steps]).transpose(0, 1)
                 found.append(Attention(kind, 1, "source", "memory", weights.cpu().numpy()))
-        tape = Tape(
+        record = MemoryRecord(
             model.channels(source.values).cpu().numpy(),
             probabilities.cpu().numpy(),
             wanted,
-            {name: torch.cat([getattr(step, name).flatten(1) for step in steps]).cpu().numpy() for name in Tape.PARTS}
+            {
+                name: torch.cat([getattr(step, name).flatten(1) for step in steps]).cpu().numpy()
+                for name in MemoryRecord.PARTS
+            }
             if steps
             else {},
         )
         sure = torch.maximum(probabilities, 1 - probabilities)[torch.from_numpy(wanted)].prod(dim=-1)
         nothing: list[list[Alternative]] = [[] for _ in axes["target"].tokens]
-        return Trace(options.name, axes, found, [round(one, 6) for one in sure.tolist()], nothing, tape_pictures(tape))
+        return Trace(
+            options.name, axes, found, [round(one, 6) for one in sure.tolist()], nothing, memory_pictures(record)
+        )
 
 
 class BinaryPredictor(BatchPredictor[BinaryModel, BinaryCodec, list[str]]):

@@ -23,8 +23,8 @@ from regard.data.ragged import Layout, Ragged
 from regard.decoding.search import search
 from regard.errors import ConfigError, DataError, DecodeError
 from regard.explain.attention import Axis, recorded_attentions
-from regard.explain.picture import draw_attention
-from regard.explain.trace import Picture, Trace, TraceOptions, alternatives_of, record_forced, soft_alignment
+from regard.explain.pictures import Picture, draw_attention
+from regard.explain.trace import Trace, TraceOptions, alternatives_of, record_forced, soft_alignment
 from regard.metrics import TEXT
 from regard.models import model_config
 from regard.models.base import Model, Seq2Seq

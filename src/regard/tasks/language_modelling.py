@@ -28,8 +28,8 @@ from regard.models.base import Model
 from regard.models.decoder import Decoder
 from regard.nn.attention_log import capture_attention
 from regard.storage.folder import Folder
+from regard.tasks.base import dev_loss
 from regard.tasks.corpus import TrainingData
-from regard.tasks.losses import dev_loss
 from regard.tasks.predictor import BatchPredictor, Warn, ignore
 from regard.tasks.word_codec import WordCodec, WordTask, load_word_codec
 from regard.text.corpus import Pair

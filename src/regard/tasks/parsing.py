@@ -14,7 +14,8 @@ from regard.data.pair_store import PairStore
 from regard.decoding.translator import Translator
 from regard.errors import DataError
 from regard.explain.attention import SPACE, Axis, merge_words
-from regard.explain.trace import Picture, Trace, TraceOptions, soft_alignment
+from regard.explain.pictures import Picture
+from regard.explain.trace import Trace, TraceOptions, soft_alignment
 from regard.explain.tree import draw_tree
 from regard.messages import counted
 from regard.metrics import TREES

@@ -24,8 +24,9 @@ from regard.data.columns import Column, Columns, Dataset, Indices
 from regard.data.ragged import Layout, Ragged
 from regard.errors import DataError
 from regard.explain.attention import Attention, AttentionWeights, Axis, recorded_attentions
+from regard.explain.pictures import Picture
 from regard.explain.plane import draw_plane
-from regard.explain.trace import Picture, Trace, TraceOptions
+from regard.explain.trace import Trace, TraceOptions
 from regard.models.base import Model
 from regard.models.pointer import END, FEWEST, PointingModel
 from regard.nn.attention_log import capture_attention

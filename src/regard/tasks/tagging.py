@@ -17,8 +17,7 @@ from regard.data.batch import NO_LABEL, Batch, gather_rows, num_labels
 from regard.data.columns import Column, Columns, Dataset, Indices
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError, DataError
-from regard.explain.trace import Picture
-from regard.explain.transitions import transition_picture
+from regard.explain.pictures import Picture, transition_picture
 from regard.messages import counted
 from regard.metrics import TAGS
 from regard.models import model_config
