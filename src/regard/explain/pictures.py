@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 
 from regard.explain.attention import AttentionWeights, Axis, display_token
-from regard.models.base import Model
-from regard.nn.attention_log import AttentionLog
-from regard.nn.copying import Copying
+from regard.nn.attention_log import COPY, AttentionLog
 from regard.text.pictures import Pixels
 
 MOST_TOKENS = 60  # of the source in the picture of copying: those that are copied most
@@ -53,17 +51,16 @@ def transition_picture(scores_LL: AttentionWeights, labels: Sequence[str]) -> Pi
 # Copying
 
 
-def copied_shares(model: Model, log: AttentionLog) -> tuple[AttentionWeights, AttentionWeights] | None:
+def copied_shares(log: AttentionLog) -> tuple[AttentionWeights, AttentionWeights] | None:
     """Return p_gen of each output token, [Q], and the probability of copying each source token, [Q, K].
 
     The log is that of one sentence. None if the model does not copy.
     """
-    module = next((one for one in model.modules() if isinstance(one, Copying) and one in log.calls), None)
-    if module is None:
+    weights = log.first(COPY)
+    if weights is None:
         return None
     gate = log.gates[-1][0].float().cpu().numpy()
-    weights = log.calls[module][-1][0][0].float().cpu().numpy()
-    return gate, (1 - gate[:, None]) * weights
+    return gate, (1 - gate[:, None]) * weights[0].float().cpu().numpy()
 
 
 def draw_copying(plt: Any, gate_Q: AttentionWeights, copied_QK: AttentionWeights, source: Axis, target: Axis) -> Any:

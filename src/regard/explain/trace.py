@@ -26,7 +26,7 @@ from regard.explain.attention import (
     recorded_attentions,
 )
 from regard.explain.pictures import Picture, copied_shares, draw_copying
-from regard.models.base import Model, NonAutoregressive, Seq2Seq
+from regard.models.base import NonAutoregressive, Seq2Seq
 from regard.nn.attention_log import AttentionLog, capture_attention
 from regard.text.symbols import BOS, EOS, RESERVED
 from regard.text.tokenizer import Tokenizer, Tokenizers
@@ -180,13 +180,12 @@ def trace_translation(
         others = _continued(model, vocabulary, source_ids, target_ids, others, options, check)
     axes = _translation_axes(translator.tokenizers.source, vocabulary, text, source_ids, target_ids)
     attentions = recorded_attentions(model, log, axes)
-    pictures = _pictures(model, log, axes)
-    return Trace(name, axes, attentions, probabilities, others, pictures)
+    return Trace(name, axes, attentions, probabilities, others, _pictures(log, axes))
 
 
-def _pictures(model: Model, log: AttentionLog, axes: Mapping[str, Axis]) -> tuple[Picture, ...]:
+def _pictures(log: AttentionLog, axes: Mapping[str, Axis]) -> tuple[Picture, ...]:
     """Return the picture of a model that copies."""
-    shares = copied_shares(model, log)
+    shares = copied_shares(log)
     if shares is None:
         return ()
     return (Picture("copying", lambda plt: draw_copying(plt, *shares, axes["source"], axes["target"])),)

@@ -29,7 +29,7 @@ from regard.messages import counted
 from regard.metrics import BITS
 from regard.models.base import Model
 from regard.models.binary import MOST_BITS, MOST_NUMBER, BinaryModel
-from regard.models.ntm import MemoryStep, Ntm
+from regard.models.ntm import MemoryStep
 from regard.nn.attention_log import capture_attention
 from regard.storage.folder import Folder
 from regard.tasks.base import Task
@@ -187,9 +187,9 @@ class BinarySequencesTask(Task[BinaryCodec]):
         if "." not in tokens:
             raise DecodeError(predictor.if_empty)
         source, wanted = predictor.source([tokens])
-        steps: list[MemoryStep] = []
         with capture_attention() as log:
-            logits = model.run(source, steps.append) if isinstance(model, Ntm) else model.logits(source)
+            logits = model.logits(source)
+        steps: list[MemoryStep] = log.memory_steps
         probabilities = logits.values.float().sigmoid()
         outputs = predictor.texts(logits.values)
         axes = {
@@ -197,8 +197,9 @@ class BinarySequencesTask(Task[BinaryCodec]):
             "target": Axis.from_tokens("output", [outputs[place] for place in np.flatnonzero(wanted)]),
         }
         found = recorded_attentions(model, log, axes)
-        if isinstance(model, Ntm):
-            axes["memory"] = Axis.from_tokens("memory", [str(place) for place in range(model.config.locations)])
+        if steps:
+            locations = steps[0].read_weights.size(-1)
+            axes["memory"] = Axis.from_tokens("memory", [str(place) for place in range(locations)])
             for kind in ("read", "write"):
                 weights = torch.cat([getattr(step, f"{kind}_weights") for step in steps]).transpose(0, 1)
                 found.append(Attention(kind, 1, "source", "memory", weights.cpu().numpy()))

@@ -20,15 +20,14 @@ from regard.data.batch import Batch, gather_rows, num_labels
 from regard.data.columns import Column, Columns, Dataset, Indices
 from regard.data.ragged import Ragged
 from regard.errors import ConfigError
-from regard.explain.attention import Attention, Axis, recorded_attentions
+from regard.explain.attention import Axis, recorded_attentions
 from regard.explain.stories import story_pictures
 from regard.explain.trace import Trace, TraceOptions, alternatives_of
 from regard.metrics import LABELS
 from regard.models import model_config
 from regard.models.base import Model
 from regard.models.story_model import PLACE, SENTENCE, SENTENCES, StoryModel
-from regard.nn.attention_log import AttentionLog, capture_attention
-from regard.nn.entities import EntityAnswer, EntityMemory
+from regard.nn.attention_log import GATES, capture_attention
 from regard.tasks.labels import LabelCodec, LabelTask, one_label
 from regard.tasks.predictor import BatchPredictor, Warn, ignore
 from regard.text.corpus import Pair
@@ -118,9 +117,10 @@ class QuestionAnsweringTask(LabelTask):
             "target": Axis.from_tokens("answer", [codec.labels[best[0]]]),
             "sentences": Axis.from_tokens("sentence", story.sentences[:-1]),
         }
-        attentions = [*_slot_attentions(model, log, axes), *recorded_attentions(model, log, axes)]
+        if (gates := log.first(GATES)) is not None:
+            axes["slots"] = Axis.from_tokens("slot", [str(number + 1) for number in range(gates.size(-1))])
         others = alternatives_of(logits_BL.softmax(dim=-1), best, options.alternatives, codec.labels.__getitem__)
-        trace = Trace(options.name, axes, attentions, *others)
+        trace = Trace(options.name, axes, recorded_attentions(model, log, axes), *others)
         return replace(trace, pictures=story_pictures(trace, story.sentences[-1], [len(ids) for ids in story.ids]))
 
     def _words(self, codec: LabelCodec, sentence: str, ids: list[int]) -> list[str]:
@@ -212,16 +212,3 @@ def story_batch(columns: Columns, rows: Indices) -> Batch:
     }
     extras[SENTENCES] = gather_rows(columns[SENTENCES], rows)
     return Batch(source, None, labels, num_labels(labels), extras)
-
-
-def _slot_attentions(model: StoryModel, log: AttentionLog, axes: dict[str, Axis]) -> list[Attention]:
-    """Return the gates of an entity network, and the attention of its answer; adds the axis "slots"."""
-    found = []
-    for module in model.modules():
-        if module in log.calls and isinstance(module, EntityMemory | EntityAnswer):
-            weights = log.calls[module][0][0].float().cpu().numpy()
-            axes["slots"] = Axis.from_tokens("slot", [str(number + 1) for number in range(weights.shape[-1])])
-            gates = isinstance(module, EntityMemory)
-            name, queries = ("gates", "sentences") if gates else ("answer", "target")
-            found.append(Attention(name, 1, queries, "slots", weights, self_attention=False))
-    return found
