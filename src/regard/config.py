@@ -122,11 +122,19 @@ class DataConfig(Struct, frozen=True):
     folders: tuple[str, ...] | None = None
     max_length: int = 256  # pairs with more tokens than this on either side are left out of training
     cut_source: bool = False  # longer sources are cut to max_length instead, in training and validation
+    # Leave out training examples that share eight words in a row with a test set, as text from the web and from elsewhere may.
+    decontaminate: bool = False
 
     def check(self) -> None:
         between(self, 0, 1_000_000, "max_length")
         if self.train.hold_out or any(one.hold_out for one in self.test.values()):
             raise ValueError("hold_out is for data.valid; the other sets name their files")
+        if self.decontaminate and not self.test:
+            raise ValueError("decontaminate compares the training examples with test sets; name some in data.test")
+        if self.decontaminate and (self.train.fresh or self.train.store is not None):
+            raise ValueError(
+                "decontaminate is for text in files, not for a store or a corpus that is fresh in each epoch"
+            )
         for folder in map(PurePath, self.folders or ()):
             if folder.is_absolute() or ".." in folder.parts:
                 raise ValueError(

@@ -77,6 +77,7 @@ class PointerLstm(PointingModel):
     """A recurrent encoder, and a recurrent decoder that points at its outputs."""
 
     similar_lengths = True
+    packs_float32 = True  # points need the digits that bfloat16 lacks
 
     def __init__(
         self, config: PointerLstmConfig | None = None, *, source_size: int = 0, input_width: int = 0, **options: Any

@@ -94,6 +94,8 @@ def _settings(recipe: Recipe, folders: list[Path]) -> dict[str, Any]:
         raise ConfigError("data.train names a store but no text to make it from; name source and target, or pairs")
     files = [] if STDIN in names or text.generate is not None else text_files(text, folders, recipe.data)
     refuse_unknown_kinds(recipe.tokenizer)
+    if recipe.data.decontaminate:
+        raise ConfigError("a store holds all pairs of its text; set data.decontaminate=false to prepare one")
     if recipe.tokenizer.sampled:
         raise ConfigError("ids on disk are the same in every epoch; set tokenizer.sampling=0 to prepare a store")
     return {

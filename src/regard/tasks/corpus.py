@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,6 +13,7 @@ from regard.errors import ConfigError, DataError
 from regard.messages import counted
 from regard.text.bitext import load_bitext, pairs_fingerprint
 from regard.text.corpus import Pair
+from regard.text.decontamination import decontaminated
 from regard.text.generators import generate, refuse_fresh
 
 
@@ -32,6 +34,7 @@ class TextPairs:
     """Training examples as text in memory."""
 
     pairs: list[Pair]
+    left_out: int = 0  # of the examples, because they share words with a test set
     of_epoch: Callable[[int], list[Pair]] | None = None  # new examples for an epoch; None: all epochs have the same
 
     def __len__(self) -> int:
@@ -54,7 +57,9 @@ class Corpus:
     @property
     def summary(self) -> str:
         valid = f", {len(self.valid):,} to validate on" if self.valid else ", none to validate on"
-        return f"{counted(len(self.train), 'example')} to train on{valid}"
+        left_out = self.train.left_out if isinstance(self.train, TextPairs) else 0
+        clean = f" ({counted(left_out, 'other')} left out for sharing words with a test set)" if left_out else ""
+        return f"{counted(len(self.train), 'example')} to train on{clean}{valid}"
 
     def fingerprint(self) -> dict[str, Any]:
         """Return sizes and hashes, with which a resumed run compares its text."""
@@ -66,19 +71,30 @@ def read_corpus(recipe: Recipe, folders: list[Path]) -> Corpus:
     if recipe.data.train.store is not None:
         raise DataError("only translation trains on a store of ids; name its text in data.train instead")
     bitext, valid = recipe.data.train, recipe.data.valid
-    train = TextPairs(load_bitext(bitext, folders=folders, data=recipe.data))
+    train = _read_train(recipe, folders)
     if valid is not None and valid.hold_out:
         if bitext.fresh or valid.hold_out >= len(train):
             raise DataError(
                 f"data.valid.hold_out is {valid.hold_out:,}, but there are {counted(len(train), 'example')} to take "
                 "from; hold out fewer, and none of a corpus that is fresh in each epoch"
             )
-        return Corpus(TextPairs(train.pairs[: -valid.hold_out]), train.pairs[-valid.hold_out :])
+        return Corpus(replace(train, pairs=train.pairs[: -valid.hold_out]), train.pairs[-valid.hold_out :])
     if bitext.fresh:
         name, options = str(bitext.generate), bitext.options or {}
         refuse_fresh(name)
-        train = TextPairs(train.pairs, lambda epoch: list(generate(name, options, epoch=epoch)))
+        train = replace(train, of_epoch=lambda epoch: list(generate(name, options, epoch=epoch)))
     return Corpus(train, read_valid(recipe, folders))
+
+
+def _read_train(recipe: Recipe, folders: list[Path]) -> TextPairs:
+    """Return the training examples, without those that share words with a test set if the recipe says so."""
+    data = recipe.data
+    pairs = load_bitext(data.train, folders=folders, data=data)
+    if not data.decontaminate:
+        return TextPairs(pairs)
+    tests = [load_bitext(test, folders=folders, data=data) for test in data.test.values()]
+    kept = list(decontaminated(pairs, chain.from_iterable(tests)))
+    return TextPairs(kept, left_out=len(pairs) - len(kept))
 
 
 def read_valid(recipe: Recipe, folders: list[Path]) -> list[Pair]:

@@ -32,7 +32,7 @@ from regard.nn.attention_log import capture_attention
 from regard.storage.folder import Folder
 from regard.tasks.corpus import TextPairs, TrainingData
 from regard.tasks.predictor import BatchPredictor, Warn, ignore
-from regard.tasks.word_codec import WordCodec, WordTask, cased, encode_words, load_word_codec
+from regard.tasks.word_codec import WordCodec, WordTask, cased, encode_words, load_word_codec, spaced_words
 from regard.text.corpus import Pair
 from regard.text.tokenizer import BOS as MASK  # an encoder reads no BOS, so its id is free
 from regard.text.tokenizer import EOS, UNK, fit_input_tokenizer
@@ -107,7 +107,9 @@ class MaskedLmTask(WordTask[WordCodec]):
     def _masked(self, columns: Columns, codec: WordCodec, epoch: int) -> Columns:
         """Return the columns with some words hidden: a function of (seed, epoch)."""
         words, offsets = columns[WORDS].values, columns[WORDS].offsets
-        random = np.random.Generator(np.random.Philox(key=[self.recipe.train.seed, epoch]))
+        # Runs of other seeds have the same dev masks, so that their losses can be compared.
+        seed = 0 if epoch == DEV_EPOCH else self.recipe.train.seed
+        random = np.random.Generator(np.random.Philox(key=[seed, epoch]))
         drawn = random.random(len(words))
         # An unknown word cannot be predicted.
         chosen = (drawn < CHOSEN) & (words != UNK)
@@ -210,14 +212,15 @@ class MaskPredictor(BatchPredictor[MaskedLm, WordCodec, Hidden]):
         ids: list[int] = []
         tokens: list[str] = []
         places: list[int] = []
-        for number, word in enumerate(cased(words, self.codec.words)):
+        spaced = spaced_words(tokenizer, words)
+        for number, word in enumerate(spaced_words(tokenizer, cased(words, self.codec.words))):
             if words[number] == MASK_WORD:
                 places.append(len(ids))
                 ids.append(MASK)
                 tokens.append(MASK_WORD)
             else:
                 ids += tokenizer.encode(word) or [UNK]
-                tokens += tokenizer.tokenize(words[number]) or [word]
+                tokens += tokenizer.tokenize(spaced[number]) or [word]
         spellings = self.codec.words.spell(words, self.characters)
         if self.characters:
             spellings[masks] = hidden_spelling(self.characters)
