@@ -93,7 +93,7 @@ class CaptioningTask(Task[CaptionCodec]):
         corpus = super().read(folders)
         train = corpus.train
         if isinstance(train, TextPairs):
-            train = TextPairs(with_files(train.pairs, folders), train.of_epoch)
+            train = replace(train, pairs=with_files(train.pairs, folders))
         return Corpus(train, with_files(corpus.valid, folders))
 
     def with_files(self, examples: Sequence[Pair], folders: list[Path]) -> list[Pair]:
