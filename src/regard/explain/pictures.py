@@ -13,7 +13,7 @@ import numpy as np
 
 from regard.explain.attention import AttentionWeights, Axis, display_token
 from regard.nn.attention_log import COPY, AttentionLog
-from regard.text.pictures import Pixels
+from regard.text.images import Pixels
 
 MOST_TOKENS = 60  # of the source in the picture of copying: those that are copied most
 PER_ROW = 8  # panels of an image
@@ -83,15 +83,15 @@ def draw_copying(plt: Any, gate_Q: AttentionWeights, copied_QK: AttentionWeights
 
 
 def draw_attention(plt: Any, pixels: Pixels, words: Sequence[str], weights: AttentionWeights) -> Any:
-    """Return a figure with the picture, and one copy per word. `weights` are those of each patch: [words, rows, columns]."""
+    """Return a figure with the image, and one copy per word. `weights` are those of each patch: [words, rows, columns]."""
     panels = 1 + len(words)
-    across = min(panels, PER_ROW)
-    down = -(-panels // across)
+    down = -(-panels // PER_ROW)
+    across = -(-panels // down)
     figure, axes = plt.subplots(down, across, figsize=(1.7 * across, 1.95 * down), squeeze=False)
     for one in axes.flat:
         one.axis("off")
     axes.flat[0].imshow(pixels)
-    axes.flat[0].set_title("picture", fontsize=9, color="#5b606b")
+    axes.flat[0].set_title("image", fontsize=9, color="#5b606b")
     for one, word, weight in zip(axes.flat[1:], words, weights, strict=False):
         one.imshow(overlay(pixels, weight))
         one.set_title(display_token(word), fontsize=11)
@@ -99,7 +99,7 @@ def draw_attention(plt: Any, pixels: Pixels, words: Sequence[str], weights: Atte
 
 
 def overlay(pixels: Pixels, weights: AttentionWeights) -> Pixels:
-    """Return the picture with its patches lit by their weights: the largest fully, one without weight hardly."""
+    """Return the image with its patches lit by their weights: the largest fully, one without weight hardly."""
     rows, columns = weights.shape
     strength = np.kron(
         weights / max(float(weights.max()), 1e-9), np.ones((len(pixels) // rows, pixels.shape[1] // columns))

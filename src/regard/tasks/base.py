@@ -60,7 +60,7 @@ class Task(ABC, Generic[C]):
         return read_corpus(self.recipe, folders)
 
     def with_files(self, examples: Sequence[Pair], folders: list[Path]) -> list[Pair]:
-        """Return examples of a data file with the content of other files that their lines name, such as pictures."""
+        """Return examples of a data file with the content of other files that their lines name, such as images."""
         return list(examples)
 
     @abstractmethod

@@ -1,7 +1,7 @@
-"""Captioning: a picture in, a line of text out.
+"""Captioning: an image in, a line of text out.
 
-An example is a picture and its caption. A picture is a data URI of a PNG or JPEG file (`text.pictures`). In the data files
-of a recipe it may also be the name of such a file, below a data folder. All pictures of a recipe have the same size.
+An example is an image and its caption. An image is a data URI of a PNG or JPEG file (`text.images`). In the data files
+of a recipe it may also be the name of such a file, below a data folder. All images of a recipe have the same size.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from regard.tasks.corpus import Corpus, TextPairs, TrainingData
 from regard.tasks.predictor import SearchPredictor, Warn, ignore
 from regard.tasks.word_codec import every_token, load_tokenizer, save_tokenizer, tokenizer_of
 from regard.text.corpus import Pair
+from regard.text.images import MAX_SIDE, Pixels, patches_of, read_file, read_image, with_files
 from regard.text.inputs import as_texts
-from regard.text.pictures import MAX_SIDE, Pixels, patches_of, read_file, read_picture, with_files
 from regard.text.symbols import BOS, EOS, RESERVED
 from regard.text.tokenizer import Tokenizer, train_tokenizer
 
-PICTURE = "picture.json"
+IMAGE_FILE = "picture.json"  # as the first runs call it
 
 
 class _SavedSize(msgspec.Struct):
@@ -52,27 +52,27 @@ class _SavedSize(msgspec.Struct):
 
 @dataclass(frozen=True)
 class CaptionCodec:
-    """The size of all pictures, in pixels, and the tokenizer of their captions."""
+    """The size of all images, in pixels, and the tokenizer of their captions."""
 
     height: int
     width: int
     tokenizer: Tokenizer
 
     def save(self, folder: Folder) -> None:
-        folder.save_json(PICTURE, {"height": self.height, "width": self.width})
+        folder.save_json(IMAGE_FILE, {"height": self.height, "width": self.width})
         save_tokenizer(self.tokenizer, folder)
 
     def read(self, line: str) -> Pixels:
-        """Return the pixels of a picture: [H, W, 3]. Raise DataError if it has another size."""
-        pixels = read_picture(line)
+        """Return the pixels of an image: [H, W, 3]. Raise DataError if it has another size."""
+        pixels = read_image(line)
         if pixels.shape[:2] != (self.height, self.width):
             size = f"{pixels.shape[0]} x {pixels.shape[1]}"
-            raise DataError(f"a picture has {size} pixels; this model reads {self.height} x {self.width}, so scale it")
+            raise DataError(f"an image has {size} pixels; this model reads {self.height} x {self.width}, so scale it")
         return pixels
 
 
 class CaptioningTask(Task[CaptionCodec]):
-    """Pictures in, text out."""
+    """Images in, text out."""
 
     name = "captioning"
     searches = True
@@ -102,19 +102,19 @@ class CaptioningTask(Task[CaptionCodec]):
     def fit(self, train: TrainingData) -> CaptionCodec:
         pairs, config = train.examples(), self.recipe.tokenizer
         if config.source is not None:
-            raise ConfigError("pictures are not tokenized; remove [tokenizer.source]")
+            raise ConfigError("images are not tokenized; remove [tokenizer.source]")
         side = config.side("target")
         captions = [pair.target for pair in pairs]
         tokenizer = train_tokenizer(captions, kind=side.kind, size=side.size, coverage=side.coverage)
-        height, width, _ = read_picture(pairs[0].source).shape
+        height, width, _ = read_image(pairs[0].source).shape
         return CaptionCodec(height, width, tokenizer)
 
     def load_codec(self, folder: Folder) -> CaptionCodec:
-        size = folder.load_struct(PICTURE, _SavedSize)
+        size = folder.load_struct(IMAGE_FILE, _SavedSize)
         return CaptionCodec(size.height, size.width, load_tokenizer(folder))
 
     def sizes(self, codec: CaptionCodec) -> dict[str, int]:
-        return {"picture_height": codec.height, "picture_width": codec.width, "target_size": codec.tokenizer.size}
+        return {"image_height": codec.height, "image_width": codec.width, "target_size": codec.tokenizer.size}
 
     def vocabularies(self, codec: CaptionCodec) -> dict[str, Sequence[str]]:
         return {"target_size": every_token(codec.tokenizer)}
@@ -124,16 +124,16 @@ class CaptioningTask(Task[CaptionCodec]):
 
     def encode(self, examples: Sequence[Pair], codec: CaptionCodec) -> Columns:
         target = codec.tokenizer.encode_all([pair.target for pair in examples])
-        per_picture = codec.height * codec.width // self.patch**2
-        # Bytes: an epoch of pictures is kept in memory, and a batch is converted to numbers when it is made.
-        patches = np.empty((len(examples) * per_picture, 3 * self.patch**2), dtype=np.uint8)
+        per_image = codec.height * codec.width // self.patch**2
+        # Bytes: an epoch of images is kept in memory, and a batch is converted to numbers when it is made.
+        patches = np.empty((len(examples) * per_image, 3 * self.patch**2), dtype=np.uint8)
         for number, pair in enumerate(examples):
             try:
                 pixels = codec.read(pair.source)
             except DataError as error:
                 raise DataError(f"example {number + 1}: {error}") from error
-            patches[number * per_picture : (number + 1) * per_picture] = patches_of(pixels, self.patch)
-        source = Column(patches, np.arange(len(examples) + 1, dtype=np.int64) * per_picture)
+            patches[number * per_image : (number + 1) * per_image] = patches_of(pixels, self.patch)
+        source = Column(patches, np.arange(len(examples) + 1, dtype=np.int64) * per_image)
         return Columns({"source": source, "target": Column.from_lists(target)}, ("source", "target"))
 
     def collate(self, columns: Columns, rows: Indices) -> Batch:
@@ -156,11 +156,11 @@ class CaptioningTask(Task[CaptionCodec]):
         return CaptionPredictor(model, codec, decode.replace(beam=1) if greedy else decode, warn, patch=self.patch)
 
     def describe_input(self, text: str) -> str:
-        return f"picture ({len(text):,} characters)"
+        return f"image ({len(text):,} characters)"
 
     @torch.inference_mode()
     def trace(self, predictor: CaptionPredictor, text: str, options: TraceOptions) -> Trace:
-        """Return the trace of one picture: a data URI, or the path of a file, which the caller of `look` may name."""
+        """Return the trace of one image: a data URI, or the path of a file, which the caller of `look` may name."""
         line = text if not text.strip() or text.lower().startswith("data:") else read_file(Path(text))
         model, tokenizer, patches = predictor.model, predictor.codec.tokenizer, predictor.encode_one(line)
         source = predictor.source([patches])
@@ -181,7 +181,7 @@ class CaptioningTask(Task[CaptionCodec]):
         trace = Trace(options.name, axes, recorded_attentions(model, log, axes), *found)
         weights = soft_alignment(trace).reshape(len(ids), rows, columns)
         picture = Picture(
-            "attention to the picture", lambda plt: draw_attention(plt, pixels, target.tokens[:-1], weights[:-1])
+            "attention to the image", lambda plt: draw_attention(plt, pixels, target.tokens[:-1], weights[:-1])
         )
         return replace(trace, pictures=(picture,))
 
@@ -192,20 +192,20 @@ def as_numbers(patches: Any) -> torch.Tensor:
 
 
 class CaptionPredictor(SearchPredictor[Seq2Seq, CaptionCodec, Pixels]):
-    """A captioner in use: the caption of each picture, given as a data URI."""
+    """A captioner in use: the caption of each image, given as a data URI."""
 
     needs = Seq2Seq  # on a GPU it is a captioner whose steps are captured as a CUDA graph
     counts = "patches"
-    if_empty = "the input is empty; give a picture as data:image/png;base64,... or the path of a file"
+    if_empty = "the input is empty; give an image as data:image/png;base64,... or the path of a file"
 
     def __init__(self, model: Model, codec: CaptionCodec, options: SearchOptions, warn: Warn, *, patch: int) -> None:
         super().__init__(model, codec, options, warn)
         self.patch = patch
-        # All pictures have the same size, so none is cut.
+        # All images have the same size, so none is cut.
         self.limit = codec.height * codec.width // patch**2
 
     def encode(self, text: str) -> Pixels:
-        """Return the patches of a picture, as bytes."""
+        """Return the patches of an image, as bytes."""
         if not text.strip():
             return np.zeros((0, 3 * self.patch**2), dtype=np.uint8)
         return patches_of(self.codec.read(text), self.patch)
