@@ -128,6 +128,10 @@ class Task(ABC, Generic[C]):
         """Return the codec with the tokenizers of the codec that a run begins with (`train.init`); by default as it is."""
         return codec
 
+    def search_options(self, *, greedy: bool) -> SearchOptions:
+        """Return the search options of the recipe; with `greedy`, those of the quickest search."""
+        return self.recipe.decode.replace(beam=1) if greedy else self.recipe.decode
+
     @abstractmethod
     def predictor(self, model: Model, codec: C, *, greedy: bool = False, warn: Warn = ignore) -> Predictor:
         """Return the model in use. `greedy` asks for the quickest search, for validation."""

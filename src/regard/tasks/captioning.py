@@ -152,8 +152,7 @@ class CaptioningTask(Task[CaptionCodec]):
     def predictor(
         self, model: Model, codec: CaptionCodec, *, greedy: bool = False, warn: Warn = ignore
     ) -> CaptionPredictor:
-        decode = self.recipe.decode
-        return CaptionPredictor(model, codec, decode.replace(beam=1) if greedy else decode, warn, patch=self.patch)
+        return CaptionPredictor(model, codec, self.search_options(greedy=greedy), warn, patch=self.patch)
 
     def describe_input(self, text: str) -> str:
         return f"image ({len(text):,} characters)"

@@ -182,8 +182,7 @@ class PointingTask(Task[ElementCodec]):
     def predictor(
         self, model: Model, codec: ElementCodec, *, greedy: bool = False, warn: Warn = ignore
     ) -> PositionPredictor:
-        decode = self.recipe.decode
-        return PositionPredictor(model, codec, decode.replace(beam=1) if greedy else decode, warn)
+        return PositionPredictor(model, codec, self.search_options(greedy=greedy), warn)
 
     @torch.inference_mode()
     def trace(self, predictor: PositionPredictor, text: str, options: TraceOptions) -> Trace:

@@ -159,8 +159,7 @@ class TranslationTask(Task[Tokenizers]):
         return other if isinstance(other, Tokenizers) and other.joint == codec.joint else codec
 
     def predictor(self, model: Model, codec: Tokenizers, *, greedy: bool = False, warn: Warn = ignore) -> Translator:
-        options = self.recipe.decode
-        return Translator(model, codec, options.replace(beam=1) if greedy else options, warn=warn)
+        return Translator(model, codec, self.search_options(greedy=greedy), warn=warn)
 
     def details(self, model: Model, codec: Tokenizers, examples: Sequence[Example]) -> dict[str, Any]:
         details: dict[str, Any] = {
