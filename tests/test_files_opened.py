@@ -41,7 +41,7 @@ ALLOWED = {
     "text/arriving_lines.py": {"open": "text that the user named"},
     "text/babi.py": {"iterdir": "a folder of text that the user named"},
     "text/corpus.py": {"open": "text that the user named"},
-    "text/pictures.py": {"open": "a picture that the user or a data file named, or bytes"},
+    "text/images.py": {"open": "an image that the user or a data file named, or bytes"},
     "toml.py": {"read_bytes": "a recipe that the user named"},
 }
 

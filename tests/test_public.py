@@ -37,7 +37,7 @@ MODELS = {
     "MaskedLm": {"source_size": 20, **LAYERS},
     "Pointer": {"input_width": 2, **LAYERS},
     "Han": {**LABELS, "width": 16, "hidden": 16, "attention": 8},
-    "Captioner": {"picture_height": 8, "picture_width": 8, "target_size": 20, **LAYERS},
+    "Captioner": {"image_height": 8, "image_width": 8, "target_size": 20, **LAYERS},
 }
 
 

@@ -15,7 +15,7 @@ from regard.data.columns import Columns
 from regard.decoding.sampling import SampleOptions
 from regard.errors import ConfigError, DataError, DecodeError
 from regard.explain.report import write_report
-from regard.explain.trace import Trace
+from regard.explain.trace import Trace, TraceOptions
 from regard.loading import checked_weights, load, task_of_run
 from regard.messages import warn_caller
 from regard.metrics import Score, deciding_metric
@@ -27,7 +27,7 @@ from regard.run.finding import find_run
 from regard.run.folder import CARD_JSON, CARD_PAGE, INIT, RunFolder
 from regard.run.tensor_file import WeightKind
 from regard.tasks import task_of
-from regard.tasks.initialize import begin_with, codec_with, find_beginning
+from regard.tasks.initialize import begin_with, codec_with, find_initial_run
 from regard.tasks.setup import (
     choose_budget,
     fresh_model,
@@ -155,13 +155,13 @@ def _train(
     if begun and {name: part for name, part in run.corpus().items() if name != INIT} != corpus.fingerprint():
         raise DataError(f"the text has changed since {run} was begun; put it back, or name another folder with --out")
     # A run that has begun needs the one it began with no more.
-    beginning = None if begun else find_beginning(recipe)
+    initial = None if begun else find_initial_run(recipe)
     fitted = task.fit(corpus.train) if world.writes and not begun else None
-    if fitted is not None and beginning is not None:
-        fitted = codec_with(task, fitted, beginning)
+    if fitted is not None and initial is not None:
+        fitted = codec_with(task, fitted, initial)
     codec = task.load_codec(run.codec_folder()) if begun else share_codec(task, fitted, world)
     model = fresh_model(recipe, task.sizes(codec), added=max(task.added)).to(world.device)
-    began = Noted(0, begin_with(model, task, codec, beginning)) if beginning is not None else None
+    began = Noted(0, begin_with(model, task, codec, initial)) if initial is not None else None
     dataset = task.dataset(corpus.train, codec)
     recipe = choose_budget(task, codec, dataset, model, world, hear)
     task = task_of(recipe)
@@ -189,7 +189,7 @@ def _train(
             if run.exists != begun:
                 raise ConfigError(f"another process has begun {run} meanwhile; give the command again")
             if not begun:  # all that can be refused has been: only now is anything written
-                init = {INIT: beginning.fingerprint()} if beginning is not None else {}
+                init = {INIT: initial.fingerprint()} if initial is not None else {}
                 run.create(recipe, codec, {**corpus.fingerprint(), **init})
             elif changed:
                 run.reopen()
@@ -292,9 +292,7 @@ def look(
     if sample is not None and not task.samples:
         raise ConfigError(f"{run} is a {task.name} run; only language models sample: leave out temperature and top-k")
     predictor = load(run, device=device)
-    if sample is not None:
-        return task.trace(predictor, text, name=str(run), alternatives=alternatives, sample=sample)  # type: ignore[call-arg]
-    return task.trace(predictor, text, name=str(run), beam=beam, alternatives=alternatives)
+    return task.trace(predictor, text, TraceOptions(str(run), beam, alternatives, sample))
 
 
 def card(

@@ -30,6 +30,11 @@ def sources():
     ]
 
 
+def made(*batches):
+    """Return batches as the functions that make them."""
+    return [lambda batch=batch: batch for batch in batches]
+
+
 @pytest.mark.parametrize("beam", [1, 3])
 def test_parallel_batches_give_what_single_batches_give(two_threads, beam):
     torch.manual_seed(0)
@@ -37,7 +42,7 @@ def test_parallel_batches_give_what_single_batches_give(two_threads, beam):
     options = SearchOptions(beam=beam, max_extra=3)
     together = {
         (batch, sentence): [one.ids for one in best]
-        for batch, found in search_all(model, sources(), options=options)
+        for batch, found in search_all(model, made(*sources()), options=options)
         for sentence, best in found
     }
     alone = {
@@ -52,6 +57,6 @@ def test_parallel_batches_give_what_single_batches_give(two_threads, beam):
 def test_an_error_in_one_batch_is_raised_to_the_caller(two_threads):
     model = build_model({**TABLE, "positions": "learned", "max_positions": 8}, source_size=20, target_size=20).eval()
     too_long = Ragged.from_lists([[5] * 20 + [2]])
-    results = search_all(model, [sources()[0], too_long], options=SearchOptions(beam=1, max_extra=1))
+    results = search_all(model, made(sources()[0], too_long), options=SearchOptions(beam=1, max_extra=1))
     with pytest.raises(DataError, match="21 tokens"):
         list(results)

@@ -57,7 +57,7 @@ def test_a_check_that_does_not_raise_changes_nothing(tiny_model, beam):
 
 
 def test_batches_in_several_threads_all_stop(tiny_model, threads):
-    model, batches = tiny_model("transformer"), [Ragged.from_lists(SOURCES) for _ in range(4)]
+    model, batches = tiny_model("transformer"), [lambda: Ragged.from_lists(SOURCES)] * 4
     threads(2)
     with pytest.raises(DeadlineExceeded):
         list(search_all(model, batches, options=SearchOptions(beam=2), check=After(3, DeadlineExceeded)))
@@ -68,7 +68,7 @@ def test_refinement_stops_between_iterations(tiny_model):
     check = After(3)
     options = SearchOptions(beam=2, iterations=10)
     with pytest.raises(Cancelled):
-        list(search_all(tiny_model("cmlm"), [Ragged.from_lists(SOURCES)], options=options, check=check))
+        list(search_all(tiny_model("cmlm"), [lambda: Ragged.from_lists(SOURCES)], options=options, check=check))
     assert check.seen == 4
 
 

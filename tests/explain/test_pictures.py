@@ -7,8 +7,9 @@ import pytest
 from regard.errors import DecodeError
 from regard.explain.attention import Axis
 from regard.explain.figures import FigureOptions, draw
+from regard.explain.pictures import Picture
 from regard.explain.report import as_page
-from regard.explain.trace import Picture, Trace
+from regard.explain.trace import Trace
 
 pytest.importorskip("matplotlib")
 

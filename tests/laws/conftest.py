@@ -147,7 +147,7 @@ SIZES = {
     "classification": {"source_size": VOCABULARY, "num_labels": LABELS},
     "pointing": {"source_size": VOCABULARY},
     "question-answering": {"source_size": VOCABULARY, "num_labels": LABELS},
-    "captioning": {"picture_height": 8, "picture_width": 6, "target_size": VOCABULARY},
+    "captioning": {"image_height": 8, "image_width": 6, "target_size": VOCABULARY},
     "masked-lm": {"source_size": VOCABULARY},
     "binary-sequences": {"input_width": 4, "output_width": 3},
     "language-modelling": {"source_size": VOCABULARY},

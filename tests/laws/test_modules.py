@@ -38,7 +38,7 @@ def outputs(model):
     if isinstance(model, BinaryModel):
         with torch.inference_mode():
             return (model.logits(source).values > 0).tolist()
-    [(_, best), *more] = search_all(model, [Ragged.from_lists(SOURCES)], options=OPTIONS)
+    [(_, best), *more] = search_all(model, [lambda: Ragged.from_lists(SOURCES)], options=OPTIONS)
     return dict(best) | {sentence: found for _, some in more for sentence, found in some}
 
 

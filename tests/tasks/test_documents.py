@@ -10,6 +10,7 @@ import torch
 import regard
 from regard.data.batch import SENTENCES
 from regard.errors import DecodeError
+from regard.explain.trace import TraceOptions
 from regard.recipe_files import load_recipe
 from regard.tasks import task_of
 from regard.tasks.corpus import TextPairs
@@ -71,12 +72,12 @@ def test_a_long_document_is_cut_within_a_sentence(predictor):
     assert predictor.predict(["a b | c d"]) == predictor.predict(["a b | c"])
     assert warnings == ["line 1 has 4 tokens; only the first 3 are used"]
     with pytest.raises(DecodeError, match="has 4 tokens; this model takes at most 3"):
-        task_of(load_recipe("documents", [])).trace(predictor, "a b | c d")
+        task_of(load_recipe("documents", [])).trace(predictor, "a b | c d", TraceOptions())
 
 
 def test_outputs_and_attention_do_not_depend_on_the_other_documents(predictor):
     texts = ["a b c | d", "", "b", "c c | a | d d d"]
-    predictor.budget = 4
+    predictor.options = predictor.options.replace(tokens=4)
     assert predictor.predict(texts) == [predictor.predict([text])[0] for text in texts]
     together = predictor.attention(texts)
     assert together[1] is None
@@ -88,7 +89,7 @@ def test_outputs_and_attention_do_not_depend_on_the_other_documents(predictor):
 
 
 def test_a_trace_has_both_attentions_with_labelled_axes_and_a_picture(task, predictor):
-    trace = task.trace(predictor, "a b | zebra d d", alternatives=1)
+    trace = task.trace(predictor, "a b | zebra d d", TraceOptions(alternatives=1))
     words, sentences = trace.attentions
     assert trace.axes_of(words)[0].tokens == ["a b", "zebra d d"] and trace.source.tokens == [
         "a",
@@ -104,7 +105,7 @@ def test_a_trace_has_both_attentions_with_labelled_axes_and_a_picture(task, pred
     assert trace.probabilities[0] + trace.alternatives[0][0].probability == pytest.approx(1, abs=1e-5)
     assert [picture.name for picture in trace.pictures] == ["document"]
     with pytest.raises(DecodeError, match="the text is empty"):
-        task.trace(predictor, " | ")
+        task.trace(predictor, " | ", TraceOptions())
 
 
 def test_encoding_keeps_the_sentences_that_have_ids(codec):

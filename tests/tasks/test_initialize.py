@@ -7,7 +7,13 @@ import torch
 
 import regard
 from regard.errors import ConfigError
+from regard.recipe_files import load_recipe
 from regard.run.folder import RunFolder
+from regard.tasks import task_of
+from regard.tasks.base import Task
+from regard.tasks.corpus import TextPairs
+from regard.tasks.initialize import vocabulary_axes
+from regard.text.generators import generate
 from regard.training.events import Noted
 
 TINY = [
@@ -123,6 +129,79 @@ def test_transitions_between_labels_are_found_by_the_names_of_both(tmp_path):
     given, taken = first["crf.transitions"], second["crf.transitions"]
     assert torch.equal(taken[:2, :2], given[1:, 1:]) and given.any()  # B and C
     assert not taken[2].any() and not taken[:, 2].any()  # D
+
+
+@pytest.mark.parametrize("size", ["tokenizer.size=80", "tokenizer.size=90"])  # that of the masked model, or another
+def test_a_classifier_begins_with_a_masked_model_and_finds_labels_by_their_names(size, tmp_path):
+    write(tmp_path, "text.txt", ["a b c"] * 20)
+    write(tmp_path, "first.tsv", ["c d a\tX", "a a c\tY"] * 5)
+    write(tmp_path, "second.tsv", ["c d a\tY", "a a c\tZ"] * 5)
+    more = ["data.valid={hold_out=2}", "data.test={}", "tokenizer.kind=word"]
+    text = ['data.train={text="text.txt"}', "tokenizer.size=80", "train.steps=1"]
+    masked, _ = train("repeats", tmp_path / "masked", *text, *more, data=tmp_path)
+    runs = {}
+    for name, before in (("first", "masked"), ("second", "first")):
+        options = [f'data.train={{pairs="{name}.tsv"}}', f"train.init={tmp_path / before}", size, *more, *NOTHING]
+        runs[name], _ = train("majority", tmp_path / name, *options, data=tmp_path)
+    first, second = runs["first"], runs["second"]
+    for token in ("a", "c"):
+        before, after = embedding_of(tmp_path / "masked", masked, token), embedding_of(tmp_path / "first", first, token)
+        assert torch.equal(before, after), token
+    # With the same settings the tokenizer is that of the other run.
+    words = json.loads((tmp_path / "first" / "tokenizer" / "joint.json").read_text())
+    assert ("b" in words, "d" in words) == ((True, False) if size == "tokenizer.size=80" else (False, True))
+    assert torch.equal(second["output.weight"][0], first["output.weight"][1])  # Y
+    assert not torch.equal(second["output.weight"][1], first["output.weight"][0])  # Z and X
+
+
+def test_a_model_of_stories_finds_words_and_answers_by_their_text(tmp_path):
+    write(tmp_path, "first.tsv", ["dogs bark | who barks?\tdogs", "cats sleep | who sleeps?\tcats"] * 5)
+    write(tmp_path, "second.tsv", ["cows sleep | who sleeps?\tcows", "cats bark | who barks?\tcats"] * 5)
+    options = [one for one in TINY if one.startswith(("model.width", "train."))]
+    weights = []
+    for name, init in (("first", []), ("second", [f"train.init={tmp_path / 'first'}", "train.seed=2"])):
+        data = [f'data.train={{pairs="{name}.tsv"}}', "data.valid={hold_out=2}", "data.test={}", *init, *NOTHING]
+        regard.train(
+            "rooms", out=tmp_path / name, overrides=[*options, *data], data=tmp_path, listen=lambda event: None
+        )
+        weights.append(RunFolder(tmp_path / name).weights()[0].weights)
+    first, second = weights
+    assert torch.equal(
+        embedding_of(tmp_path / "first", first, "cats"), embedding_of(tmp_path / "second", second, "cats")
+    )
+    [name] = [name for name, weight in first.items() if weight.size(0) == 2]
+    assert torch.equal(first[name][0], second[name][0])  # cats
+    assert not torch.equal(first[name][1], second[name][1])  # dogs and cows
+
+
+FAMILIES = dict.fromkeys(("transformer", "rnn", "convs2s", "bytenet", "nat", "cmlm", "ctc"), "copy")
+FAMILIES |= {
+    "tagger": "runs",
+    "classifier": "majority",
+    "masked-lm": "repeats",
+    "han": "documents",
+    "captioner": "shapes",
+}
+FAMILIES |= {"entnet": "rooms", "reader": "rooms", "decoder": "counting", "pointer": "sort-numbers"}
+
+
+@pytest.mark.filterwarnings("ignore:model.kind=")
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_every_vocabulary_is_found_among_the_dimensions_of_parameters(kind):
+    recipe = load_recipe(FAMILIES[kind], [f"model.kind={kind}"])
+    task, corpus = task_of(recipe), recipe.data.train.generate
+    codec = task.fit(TextPairs(list(generate(corpus, recipe.data.train.options or {}))[:20]))
+    found = {tuple(texts) for axes in vocabulary_axes(task, codec).values() for texts in axes.values()}
+    for name, texts in task.vocabularies(codec).items():
+        assert any(one[: len(texts)] == tuple(texts) for one in found), name
+
+
+def test_a_task_that_does_not_name_its_vocabularies_is_refused_by_name():
+    task = task_of(load_recipe("copy", []))
+    with pytest.raises(
+        ConfigError, match=r"^translation does not say what its ids stand for, so train\.init cannot serve"
+    ):
+        Task.vocabularies(task, None)
 
 
 def test_a_language_model_finds_its_embeddings_by_the_text_of_tokens(tmp_path):

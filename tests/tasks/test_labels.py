@@ -8,12 +8,14 @@ import regard
 from regard.config import EvaluateConfig
 from regard.data.batch import NO_LABEL
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
+from regard.explain.trace import TraceOptions
 from regard.metrics import TAGS, accuracy, exact_match, score_all, span_f1, spans
 from regard.recipe_files import load_recipe
 from regard.storage.folder import Folder
 from regard.tasks import task_of
 from regard.tasks.corpus import TextPairs
-from regard.tasks.labels import LABELS_FILE, LabelPredictor, encode_words
+from regard.tasks.labels import LABELS_FILE, LabelPredictor
+from regard.tasks.word_codec import encode_words
 from regard.text.corpus import Pair
 from regard.text.tokenizer import TOKENIZERS, UNK, train_tokenizers
 
@@ -144,7 +146,7 @@ def test_a_classifier_reads_the_same_ids_in_training_and_in_use():
     one = task("majority", "tokenizer.kind=char")
     codec = codec_of(one, ("a  b", "X"), ("b a", "Y"))
     predictor = one.predictor(small_model(one, codec), codec)
-    assert predictor.encode("a  b")[0] == one.encode([Pair("a  b", "X")], codec)["source"][0]
+    assert predictor.encode("a  b").ids == one.encode([Pair("a  b", "X")], codec)["source"][0]
 
 
 def test_a_class_of_two_words_is_refused():
@@ -161,7 +163,7 @@ def test_outputs_do_not_depend_on_the_other_texts(recipe):
     codec = codec_of(one, ("a b c d", "X Y X Z" if recipe == "runs" else "X"), ("b", "Y"))
     predictor = one.predictor(small_model(one, codec), codec)
     texts = ["a b c d", "", "b", "c c", "d a b"]
-    predictor.budget = 4
+    predictor.options = predictor.options.replace(tokens=4)
     assert predictor.predict(texts) == [predictor.predict([text])[0] for text in texts]
 
 
@@ -175,8 +177,8 @@ def test_a_text_that_is_too_long_is_cut_with_a_warning(recipe):
     outputs = predictor.predict(["a", "a b c a b c"])
     assert [len(output.split()) for output in outputs] == ([1, 4] if recipe == "runs" else [1, 1])
     assert warnings == ["line 2 has 6 tokens; only the first 4 are used"]
-    with pytest.raises(DecodeError, match="the text has 6 tokens; this model takes at most 4"):
-        one.trace(predictor, "a b c a b c")
+    with pytest.raises(DecodeError, match="the input has 6 tokens; this model takes at most 4"):
+        one.trace(predictor, "a b c a b c", TraceOptions())
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS.names())
@@ -184,7 +186,7 @@ def test_a_text_that_is_too_long_is_cut_with_a_warning(recipe):
 def test_a_trace_shows_unknown_characters_as_they_were_written(recipe, kind):
     one = task(recipe, f"tokenizer.kind={kind}")
     codec = codec_of(one, ("a b aa", "a a a" if recipe == "runs" else "a"), ("b", "b"))
-    trace = one.trace(one.predictor(small_model(one, codec), codec), "a 😀 b☃")
+    trace = one.trace(one.predictor(small_model(one, codec), codec), "a 😀 b☃", TraceOptions())
     assert trace.source.text == "a 😀 b☃"
     assert "".join(trace.source.word_texts).replace(" ", "") == "a😀b☃"
     assert len(trace.source.tokens) == len(trace.source.ids)
@@ -194,13 +196,13 @@ def test_a_trace_has_a_label_per_word_and_the_other_labels():
     one = task("runs", "tokenizer.kind=bpe", "tokenizer.size=20")
     codec = codec_of(one, ("abab ab", "X Y"), ("ba b", "Y X"))
     predictor = one.predictor(small_model(one, codec), codec)
-    trace = one.trace(predictor, "bbaa ba", alternatives=1)
+    trace = one.trace(predictor, "bbaa ba", TraceOptions(alternatives=1))
     assert trace.target.text == predictor.predict(["bbaa ba"])[0]
     assert len(trace.source.tokens) > len(trace.target.tokens) == 2
     for probability, (other,) in zip(trace.probabilities, trace.alternatives, strict=True):
         assert probability + other.probability == pytest.approx(1, abs=1e-5) and probability >= other.probability
     with pytest.raises(DecodeError, match="the text is empty"):
-        one.trace(predictor, "  ")
+        one.trace(predictor, "  ", TraceOptions())
 
 
 # Files

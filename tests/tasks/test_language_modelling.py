@@ -11,8 +11,9 @@ from regard.recipe_files import load_recipe
 from regard.tasks import task_of
 from regard.tasks.language_modelling import blocks
 from regard.tasks.setup import resolve
+from regard.tasks.word_codec import WordCodec
 from regard.text.corpus import Pair
-from regard.text.tokenizer import BOS, EOS, Tokenizers, train_tokenizer
+from regard.text.tokenizer import BOS, EOS, train_tokenizer
 
 SMALL = {"width": 16, "num_layers": 1, "num_heads": 2, "hidden": 24, "dropout": 0.0}
 
@@ -26,11 +27,11 @@ def task():
 @pytest.fixture
 def codec():
     tokenizer = train_tokenizer(["0 1 2 3 4 5 6"], kind="word", size=10)
-    return Tokenizers(tokenizer, tokenizer)
+    return WordCodec(tokenizer)
 
 
 def test_a_uniform_model_has_the_perplexity_of_the_vocabulary_size(task, codec):
-    model = Decoder(source_size=codec.source.size, **SMALL)
+    model = Decoder(source_size=codec.tokenizer.size, **SMALL)
     torch.nn.init.zeros_(model.embedding)
     found = task.evaluate(task.predictor(model.eval(), codec), [Pair("0 1 2", "0 1 2"), Pair("6 5 4 3 2 1", "")])
     scores = {score.name: score.value for score in found}
@@ -60,10 +61,10 @@ def test_every_token_of_a_long_text_is_predicted_once(task, codec):
 
 def test_top_k_and_temperature_restrict_what_is_drawn():
     logits = torch.tensor([[0.0, 3.0, 2.0, 1.0]]).expand(200, -1)
-    generator = torch.Generator().manual_seed(1)
-    assert set(draw(logits, SampleOptions(top_k=2), generator).tolist()) == {1, 2}
-    assert set(draw(logits, SampleOptions(temperature=0), generator).tolist()) == {1}
-    assert set(draw(logits, SampleOptions(temperature=100.0), generator).tolist()) == {0, 1, 2, 3}
+    numbers = torch.arange(200, dtype=torch.float64) / 200
+    assert set(draw(logits, SampleOptions(top_k=2), numbers).tolist()) == {1, 2}
+    assert set(draw(logits, SampleOptions(temperature=0), numbers).tolist()) == {1}
+    assert set(draw(logits, SampleOptions(temperature=100.0), numbers).tolist()) == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize("temperature", [-1.0, 1e-40, 0.009, 101.0, float("nan"), float("inf")])
@@ -83,6 +84,26 @@ def test_samples_begin_with_their_prompts_and_follow_from_the_seed():
     assert [ids[: len(prompt)] for ids, prompt in zip(first, prompts, strict=True)] == prompts
     assert all(len(ids) <= len(prompt) + 5 for ids, prompt in zip(first, prompts, strict=True))
     assert first == sample(model, prompts, options)
+
+
+def test_a_sample_does_not_depend_on_the_other_prompts():
+    torch.manual_seed(1)
+    model, prompts = Decoder(source_size=30, **SMALL).eval(), [[3, 4, 5], [], [6], [7, 8, 9, 3], [6]]
+    options = SampleOptions(max_tokens=8)
+    together = sample(model, prompts, options)
+    assert together[:4] == [sample(model, [prompt], options)[0] for prompt in prompts[:4]]
+    assert together[3::-1] == sample(model, prompts[3::-1], options)
+    assert sample(model, prompts, options, budget=1) == together
+    # Equal prompts have different continuations, and so do other seeds.
+    assert together[2] != together[4]
+    assert together[0] != sample(model, [prompts[0]], SampleOptions(max_tokens=8, seed=2))[0]
+
+
+def test_tokens_are_drawn_as_often_as_their_probabilities_say():
+    logits = torch.tensor([[0.1, 0.2, 0.0, 0.7]]).log().expand(1000, -1)
+    numbers = torch.arange(1000, dtype=torch.float64) / 1000
+    drawn = torch.bincount(draw(logits, SampleOptions(), numbers), minlength=4).tolist()
+    assert drawn == pytest.approx([100, 200, 0, 700], abs=1)
 
 
 def test_a_metric_of_outputs_is_refused():

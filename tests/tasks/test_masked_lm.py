@@ -7,6 +7,7 @@ import torch
 import regard
 from regard.config import EvaluateConfig
 from regard.data.batch import NO_LABEL
+from regard.explain.trace import TraceOptions
 from regard.metrics import masked_accuracy
 from regard.models.masked_lm import hidden_places
 from regard.recipe_files import load_recipe
@@ -80,7 +81,7 @@ def test_masks_are_replaced_by_words_and_the_rest_stays(task):
     assert [words[0], *words[2:4], words[5]] == ["The", "sees", "a", "."] and "[MASK]" not in words
     assert outputs[1] == "" and outputs[2].split()[1] == "sleep"
     assert outputs == [predictor.predict([text])[0] for text in texts]
-    trace = task.trace(predictor, texts[0], alternatives=2)
+    trace = task.trace(predictor, texts[0], TraceOptions(alternatives=2))
     assert trace.source.tokens == ["The", "[MASK]", "sees", "a", "[MASK]", "."]
     assert trace.target.tokens == [words[1], words[4]] and [len(one) for one in trace.alternatives] == [2, 2]
     assert trace.attentions[0].weights.shape == (2, 6, 6)

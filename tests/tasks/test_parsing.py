@@ -1,5 +1,7 @@
 """Parsing: a task of its own for the families of translation."""
 
+import json
+
 import pytest
 
 import regard
@@ -10,13 +12,16 @@ from regard.explain.attention import Axis
 from regard.explain.figures import pyplot
 from regard.explain.tree import _heights, draw_tree
 from regard.metrics import TREES, score_all
+from regard.models import build_model
 from regard.recipe_files import load_recipe
 from regard.tasks import task_of
 from regard.tasks.parsing import ParsingTask, words_at_spaces
+from regard.tasks.setup import make_validator
 from regard.tasks.translation import TranslationTask
 from regard.text.corpus import Pair
 from regard.text.tokenizer import fit_tokenizers
-from regard.text.trees import RepairedTree, repair
+from regard.text.trees import repair
+from regard.training.world import World
 
 
 def recipe(*overrides):
@@ -56,13 +61,29 @@ def test_a_target_that_is_no_tree_over_its_words_is_refused_with_its_number():
 
 def test_metrics_judge_form_before_repair_and_brackets_after_it():
     inputs, references = ["a b", "c"], ["(S (NP XX )NP XX )S", "(S XX )S"]
-    outputs = [RepairedTree("(S (NP XX )NP XX", 2), RepairedTree("(S XX )S", 1)]
+    outputs = ["(S (NP XX )NP XX", "(S XX )S"]
     scores = score_all(outputs, references, inputs, EvaluateConfig(), compares=TREES)
     assert {score.name: score.value for score in scores} == {
-        **{"exact": 100.0, "bracket_f1": 100.0, "bracket_precision": 100.0, "bracket_recall": 100.0},
+        **{"exact": 50.0, "bracket_f1": 100.0, "bracket_precision": 100.0, "bracket_recall": 100.0},
         **{"complete_match": 100.0, "well_formed": 50.0},
     }
     assert "95 % interval 100.0 to 100.0" in next(one.signature for one in scores if one.name == "bracket_f1")
+
+
+class Gathering(World):
+    """A world of one process whose messages are sent as those of several are."""
+
+    def gather(self, message):
+        return [json.loads(json.dumps(message))]
+
+
+def test_outputs_of_other_processes_count_as_well_formed_only_if_they_were_generated_so():
+    task, pairs = ParsingTask(recipe("model.width=16", "model.num_heads=2")), [Pair("a b c", "(S XX XX XX )S")] * 3
+    codec = task.fit(regard.tasks.corpus.TextPairs(pairs))
+    model = build_model(task.recipe.model, **task.sizes(codec)).eval()
+    # An untrained model generates no trees.
+    validation = make_validator(task, pairs, codec, Gathering(), lambda columns: columns)(model)
+    assert validation.metrics["well_formed"] == 0.0
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from regard.config import SearchOptions
 from regard.data.batch import shift_right
 from regard.data.ragged import Layout, Ragged
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
+from regard.explain.trace import TraceOptions
 from regard.models.pointer import END
 from regard.models.pointer_lstm import PointerLstm
 from regard.recipe_files import load_recipe
@@ -324,7 +325,7 @@ def test_an_output_may_be_as_long_as_the_input():
 def test_options_that_a_call_does_not_give_are_those_of_the_recipe(monkeypatch):
     one, used = task("decode.length_penalty=0.3", "decode.beam=2"), []
     codec = codec_of(one, ("0.5 0.1", "1 0"))
-    monkeypatch.setattr("regard.tasks.pointing.search_all", lambda *parts, options: used.append(options) or iter(()))
+    monkeypatch.setattr("regard.tasks.predictor.search_all", lambda *parts, options: used.append(options) or iter(()))
     predictor = one.predictor(regard.Pointer(input_width=1, **SMALL).eval(), codec)
     for options in (None, SearchOptions(beam=3)):
         predictor.predict(["0.5 0.1"], options=options)
@@ -340,7 +341,7 @@ def test_an_input_that_is_too_long_is_cut_with_a_warning():
     assert {int(position) for position in output.split()} <= {0, 1, 2}
     assert warnings == ["line 1 has 5 elements; only the first 3 are used"]
     with pytest.raises(DecodeError, match="the input has 5 elements; this model takes at most 3"):
-        one.trace(predictor, "0.1 0.2 0.3 0.4 0.5")
+        one.trace(predictor, "0.1 0.2 0.3 0.4 0.5", TraceOptions())
 
 
 def test_a_codec_is_loaded_as_it_was_saved_and_damage_is_reported(tmp_path):

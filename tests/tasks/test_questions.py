@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from regard.errors import DecodeError
+from regard.explain.trace import TraceOptions
 from regard.recipe_files import load_recipe
 from regard.tasks import task_of
 from regard.tasks.corpus import TextPairs
@@ -68,8 +69,8 @@ def test_long_inputs_are_cut_from_the_front_and_long_questions_at_their_end(task
         "line 1 has 19 tokens; only the last 1 of its 2 sentences are used",
         "line 2 has 32 tokens; only the first 12 of its question are used",
     ]
-    with pytest.raises(DecodeError, match="the text has 32 tokens; this model takes at most 12"):
-        task.trace(predictor, long * 2)
+    with pytest.raises(DecodeError, match="the input has 32 tokens; this model takes at most 12"):
+        task.trace(predictor, long * 2, TraceOptions())
 
 
 @pytest.mark.parametrize("kind", ["entnet", "reader"])
@@ -78,7 +79,7 @@ def test_a_trace_shows_gates_and_the_slots_or_words_that_the_answer_reads(kind):
     task = task_of(load_recipe("rooms", options, warn=lambda text: None))
     codec = task.fit(TextPairs(PAIRS))
     predictor = task.predictor(fresh_model(task.recipe, task.sizes(codec), added=0).eval(), codec)
-    trace = task.trace(predictor, PAIRS[0].source, alternatives=1)
+    trace = task.trace(predictor, PAIRS[0].source, TraceOptions(alternatives=1))
     assert trace.target.text == predictor.predict([PAIRS[0].source])[0]
     assert len(trace.alternatives[0]) == 1 and 0 < trace.probabilities[0] < 1
     shapes = {one.name: one.weights.shape for one in trace.attentions}

@@ -6,6 +6,7 @@ import torch
 
 from regard.config import Bitext
 from regard.errors import ConfigError, DataError
+from regard.explain.trace import TraceOptions
 from regard.models.tagger import Tagger
 from regard.recipe_files import load_recipe
 from regard.storage.folder import Folder
@@ -49,7 +50,7 @@ def test_outputs_do_not_depend_on_the_other_texts_and_are_the_best_sequence():
     outputs = predictor.predict(texts)
     assert [len(output.split()) for output in outputs] == [3, 0, 1, 2]
     assert outputs == [predictor.predict([text])[0] for text in texts]
-    trace = one.trace(predictor, texts[0], alternatives=2)
+    trace = one.trace(predictor, texts[0], TraceOptions(alternatives=2))
     assert trace.target.text == outputs[0] and [picture.name for picture in trace.pictures] == ["transitions"]
     for probability, others in zip(trace.probabilities, trace.alternatives, strict=True):
         # There are three labels.

@@ -54,8 +54,8 @@ INPUTS = {
     "binary-sequences": ["0101 0010 1000 . .", "", "0111 1000 ."],
     "language-modelling": ["1 2 3", "", "4"],
 }
-TINY_PICTURES = [pair.source for pair in generate("shapes/seen", {"count": 2})]
-INPUTS["captioning"] = [TINY_PICTURES[0], "", TINY_PICTURES[1]]
+TINY_IMAGES = [pair.source for pair in generate("shapes/seen", {"count": 2})]
+INPUTS["captioning"] = [TINY_IMAGES[0], "", TINY_IMAGES[1]]
 
 
 def call(*arguments):
@@ -284,7 +284,7 @@ def test_a_checkpoint_that_the_run_does_not_have_is_refused_with_those_it_has(tr
 
 def test_an_input_that_is_cut_is_a_python_warning_unless_a_function_takes_it(trained):
     if trained.task == "captioning":
-        pytest.skip("a picture of another size is refused")
+        pytest.skip("an image of another size is refused")
     text = {"pointing": "0.5 ", "binary-sequences": "0101 "}.get(trained.task, "a ") * 1100
     with pytest.warns(regard.RegardWarning, match="line 2 has .* only the first"):
         regard.load(trained.run, device="cpu").predict(["", text])

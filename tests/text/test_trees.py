@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.text.trees import RepairedTree, is_well_formed, linearize, repair, without_words
+from regard.text.trees import is_well_formed, linearize, repair, without_words
 
 TOKENS = st.lists(st.sampled_from(["(S", ")S", "(NP", ")NP", "(VP", ")VP", "XX", "⁇", "(", ")"]), max_size=30)
 
@@ -53,12 +53,6 @@ def test_a_repaired_output_is_a_tree_over_every_word_in_order(tokens, num_words)
 def test_repairing_twice_changes_nothing(tokens, num_words):
     once = repaired(" ".join(tokens), num_words)
     assert repaired(once, num_words) == once and is_well_formed(once, num_words)
-
-
-@given(TOKENS, st.integers(0, 8))
-def test_a_repaired_tree_remembers_what_was_written(tokens, num_words):
-    written = " ".join(tokens)
-    assert RepairedTree(written, num_words).as_written == written
 
 
 def test_words_take_the_places_of_placeholders_and_cannot_be_taken_for_brackets():

@@ -32,7 +32,7 @@ EXTRAS = {
     "serve": Extra(("fastapi", "uvicorn", "httptools"), "regard serve"),
     "rouge": Extra(("rouge-score",), "ROUGE, where evaluate.metrics of a recipe names it"),
     "plots": Extra(("matplotlib",), "pictures (regard look --png and --svg, regard bench table1 --out)"),
-    "images": Extra(("pillow",), "pictures of others as inputs (captioning)"),
+    "images": Extra(("pillow",), "images of others as inputs (captioning)"),
     "track": Extra(("tensorboard",), "TensorBoard curves (train.tensorboard=true)"),
     "ray": Extra(("ray", "pyarrow"), "regard translate --ray"),
 }

@@ -77,7 +77,9 @@ class DataConfig(Struct, frozen=True):
         if self.decontaminate and not self.test:
             raise ValueError("decontaminate compares the training examples with test sets; name some in data.test")
         if self.decontaminate and (self.train.fresh or self.train.store is not None):
-            raise ValueError("decontaminate is for text in files, not for a store or a corpus that is fresh in each epoch")
+            raise ValueError(
+                "decontaminate is for text in files, not for a store or a corpus that is fresh in each epoch"
+            )
         for folder in map(PurePath, self.folders or ()):
             if folder.is_absolute() or ".." in folder.parts:
                 raise ValueError(

@@ -40,6 +40,14 @@ def cut_to_budget(order: Indices, lengths: Sequence[Indices], budget: int) -> li
     return batches
 
 
+def batches_by_length(lengths: Sequence[int] | Indices, budget: int) -> list[list[int]]:
+    """Return the rows of each batch for inference, longest first. Rows of length 0 are left out."""
+    found = np.asarray(lengths, dtype=np.int64)
+    rows = np.flatnonzero(found)
+    order = rows[np.argsort(-found[rows], kind="stable")]
+    return [batch.tolist() for batch in cut_to_budget(order, (found,), budget)]
+
+
 def bucketed_batches(lengths: Sequence[Indices], *, budget: int, random: np.random.Generator) -> list[Indices]:
     """Return batches of examples of similar length within the budget, each example once; ties and batches shuffled."""
     shuffled = random.permutation(len(lengths[0]))

@@ -1,16 +1,19 @@
-"""Sampling: each next token is drawn from the model's distribution.
+"""Sampling: each next token is drawn from the model's distribution, with random numbers of each prompt's own.
 
 Shapes: R rows, V columns of the scores.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from regard.config import Struct, between
+from regard.data.batch_sampler import batches_by_length
 from regard.data.ragged import Ragged
 from regard.decoding.ranking import IMPOSSIBLE, forbid
 from regard.errors import DecodeError
@@ -41,11 +44,41 @@ class SampleOptions(Struct, frozen=True):
         between(self, 0, 2**53, "seed")
 
 
+def sample(
+    model: Seq2Seq, prompts: Sequence[Sequence[int]], options: SampleOptions, *, budget: int = 8192
+) -> list[list[int]]:
+    """Return each prompt with its continuation, without EOS. The prompts are ids, and may be empty.
+
+    A batch has prompts and continuations of at most `budget` tokens. A continuation does not depend on the other prompts,
+    except that equal prompts have different ones.
+    """
+    randoms = _generators(prompts, options.seed)
+    outputs: list[list[int]] = [[] for _ in prompts]
+    for rows in batches_by_length([len(prompt) + options.max_tokens for prompt in prompts], budget):
+        found = _sample_batch(model, [prompts[row] for row in rows], [randoms[row] for row in rows], options)
+        for row, ids in zip(rows, found, strict=True):
+            outputs[row] = ids
+    return outputs
+
+
+def _generators(prompts: Sequence[Sequence[int]], seed: int) -> list[np.random.Generator]:
+    """Return a generator per prompt, which follows from the seed, the prompt, and how many equal ones come before it."""
+    seen: Counter[tuple[int, ...]] = Counter()
+    found = []
+    for prompt in map(tuple, prompts):
+        found.append(np.random.default_rng([seed, seen[prompt], len(prompt), *prompt]))
+        seen[prompt] += 1
+    return found
+
+
 @torch.inference_mode()
-def sample(model: Seq2Seq, prompts: Sequence[Sequence[int]], options: SampleOptions) -> list[list[int]]:
-    """Return each prompt with its continuation, without EOS. The prompts are ids, and may be empty."""
+def _sample_batch(
+    model: Seq2Seq,
+    prompts: Sequence[Sequence[int]],
+    randoms: Sequence[np.random.Generator],
+    options: SampleOptions,
+) -> list[list[int]]:
     device = next(model.parameters()).device
-    generator = torch.Generator(device).manual_seed(options.seed)
     state = model.start(model.encode(Ragged.from_lists([[model.eos]] * len(prompts), device)), beams=1)
     limits = [len(prompt) + options.max_tokens for prompt in prompts]
     if model.max_length is not None:
@@ -55,7 +88,9 @@ def sample(model: Seq2Seq, prompts: Sequence[Sequence[int]], options: SampleOpti
     for step in range(max(limits, default=0)):
         logits_RV = model.step(tokens, state)
         forbid(model, logits_RV, eos=False)
-        drawn = draw(logits_RV, options, generator).tolist()
+        # A row draws no number while it reads its prompt.
+        numbers = [0.0 if step < len(prompts[row]) else randoms[row].random() for row in rows]
+        drawn = draw(logits_RV, options, torch.tensor(numbers, dtype=torch.float64, device=device)).tolist()
         going: list[int] = []  # places among the rows
         for place, row in enumerate(rows):
             if step < len(prompts[row]):
@@ -74,12 +109,15 @@ def sample(model: Seq2Seq, prompts: Sequence[Sequence[int]], options: SampleOpti
     return outputs
 
 
-def draw(logits_RV: Tensor, options: SampleOptions, generator: torch.Generator) -> Tensor:
-    """Return a token per row: [R]."""
+def draw(logits_RV: Tensor, options: SampleOptions, numbers_R: Tensor) -> Tensor:
+    """Return a token per row, [R], given a random number from 0 to 1 for each, in float64."""
     if options.temperature == 0 or options.top_k == 1:
         return logits_RV.argmax(dim=-1)
-    logits_RV = logits_RV.float() / options.temperature
+    logits_RV = logits_RV.double() / options.temperature
     if options.top_k is not None and options.top_k < logits_RV.size(1):
         least_R1 = logits_RV.topk(options.top_k, dim=-1).values[:, -1:]
         logits_RV = logits_RV.masked_fill(logits_RV < least_R1, IMPOSSIBLE)
-    return torch.multinomial(logits_RV.softmax(dim=-1), 1, generator=generator)[:, 0]
+    # The first token up to which the probabilities add up to more than the number.
+    sums_RV = logits_RV.softmax(dim=-1).cumsum(dim=-1)
+    bounds_R1 = (numbers_R * (1 - 1e-12) * sums_RV[:, -1])[:, None]
+    return torch.searchsorted(sums_RV, bounds_R1, right=True)[:, 0]

@@ -88,9 +88,12 @@ def refine(
 
 
 def search_all(
-    model: Model, sources: Sequence[Ragged], *, options: SearchOptions, check: Check = never_stop
+    model: Model, sources: Sequence[Callable[[], Ragged]], *, options: SearchOptions, check: Check = never_stop
 ) -> Iterator[tuple[int, SearchResults]]:
     """Yield the results of each batch, with the index of the batch, as they become ready; for either kind of model.
+
+    Each function makes the source of one batch when its search begins. Give the largest batches first, so that no thread is
+    still busy with one when the others are done.
 
     On a CPU several batches are searched at once, one thread each: one step is too little work to share between cores.
     `check` is called before every step, then by several threads.
@@ -107,7 +110,7 @@ def refuse_not_finite(results: SearchResults) -> SearchResults:
 
 
 def _search_all(
-    model: Model, sources: Sequence[Ragged], options: SearchOptions, check: Check
+    model: Model, sources: Sequence[Callable[[], Ragged]], options: SearchOptions, check: Check
 ) -> Iterator[tuple[int, SearchResults]]:
     find: Callable[..., Iterator[SearchResults]] = _refine_each if model.non_autoregressive else search_each
     threads = torch.get_num_threads()
@@ -115,18 +118,17 @@ def _search_all(
     on_cpu = next(model.parameters()).device.type == "cpu"
     if workers < 2 or not on_cpu or torch.is_autocast_enabled("cpu"):
         for number, source in enumerate(sources):
-            yield from ((number, results) for results in find(model, source, options=options, check=check))
+            yield from ((number, results) for results in find(model, source(), options=options, check=check))
         return
     events: SimpleQueue[tuple[int, SearchResults] | Future[None]] = SimpleQueue()
 
     def search_one(number: int) -> None:
-        for results in find(model, sources[number], options=options, check=check):
+        for results in find(model, sources[number](), options=options, check=check):
             events.put((number, results))
 
     pool = ThreadPoolExecutor(workers, "search", initializer=torch.set_num_threads, initargs=(threads // workers,))
     try:
-        # The largest first, so that no thread is still busy with one when the others are done.
-        for number in sorted(range(len(sources)), key=lambda number: -sources[number].layout.total):
+        for number in range(len(sources)):
             pool.submit(search_one, number).add_done_callback(events.put)
         ended = 0
         while ended < len(sources):

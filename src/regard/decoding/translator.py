@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 import numpy as np
 
 from regard.config import SearchOptions
-from regard.data.batch_sampler import cut_to_budget
+from regard.data.batch_sampler import batches_by_length
 from regard.data.ragged import Ragged
 from regard.decoding.ranking import Check, never_stop
 from regard.decoding.rescorer import Rescorer
@@ -147,19 +148,19 @@ class Translator:
         )
         if empty.any():
             yield [(number, [Translation("", 0.0)]) for number in np.flatnonzero(empty).tolist()]
-        wanted = np.flatnonzero(~empty)
         most = self._longest_source(options)
-        for number in wanted:
+        for number in np.flatnonzero(~empty):
             if len(encoded[number]) > most:
                 length = len(encoded[number])
                 self.warn(f"line {first + number} has {length} tokens; only the first {most} are translated")
                 encoded[number] = encoded[number][:most]
-        lengths = np.array([len(ids) + 1 for ids in encoded], dtype=np.int64)
-        order = wanted[np.argsort(-lengths[wanted], kind="stable")]
-        batches = cut_to_budget(order, (lengths,), max(1, options.tokens // options.beam))
-        sources = [Ragged.from_lists([[*encoded[number], EOS] for number in batch], device) for batch in batches]
+        lengths = np.where(empty, 0, [len(ids) + 1 for ids in encoded])
+        batches = batches_by_length(lengths, max(1, options.tokens // options.beam))
+        sources = [
+            partial(Ragged.from_lists, [[*encoded[number], EOS] for number in batch], device) for batch in batches
+        ]
         for batch, results in search_all(self.model, sources, options=options, check=check):
-            found = [(int(batches[batch][sentence]), best) for sentence, best in results]
+            found = [(batches[batch][sentence], best) for sentence, best in results]
             yield [
                 (number, [Translation(decode(number, one.ids), one.score) for one in best]) for number, best in found
             ]

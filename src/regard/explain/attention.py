@@ -12,20 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.models.base import Model
-from regard.nn.alignment import Alignment
-from regard.nn.attention import CrossAttention, PositionalAttention
-from regard.nn.attention_log import AttentionLog
-from regard.nn.copying import Copying
+from regard.nn.attention_log import AttentionKind, AttentionLog
 from regard.text.symbols import EOS
 from regard.text.tokenizer import Tokenizer
 from regard.text.unknown_words import ExtendedVocabulary
 
 AttentionWeights = NDArray[np.float32]
 SPACE = "\u2581"  # SentencePiece's symbol for a space
-BETWEEN = ("encoder-decoder", "copy")  # kinds of attention between two sequences
 OPEN_BOX = "\u2423"  # shown for a token that is only a space
 
 
@@ -99,14 +95,14 @@ def recorded_attentions(model: Model, log: AttentionLog, axes: Mapping[str, Axis
     for name, module in model.named_modules():
         if module not in log.calls:
             continue
-        kind, queries, keys = _kind(name, module, non_autoregressive=model.non_autoregressive)
+        kind = log.kinds.get(module) or _kind(name, non_autoregressive=model.non_autoregressive)
         calls = [call[0] for call in log.calls[module]]
         weights = _joined(calls, non_autoregressive=model.non_autoregressive).float().cpu().numpy()
-        sizes = [len(axes[axis].tokens) if axis in axes else None for axis in (queries, keys)]
+        sizes = [len(axes[axis].tokens) if axis in axes else None for axis in (kind.queries, kind.keys)]
         if list(weights.shape[1:]) == sizes:
             digits = re.search(r"\d+", name)
             layer = int(digits.group()) + 1 if digits else 1
-            found.append(Attention(kind, layer, queries, keys, weights, self_attention=kind not in BETWEEN))
+            found.append(Attention(kind.name, layer, kind.queries, kind.keys, weights, kind.self_attention))
     return found
 
 
@@ -116,16 +112,11 @@ def _joined(calls: list[Tensor], *, non_autoregressive: bool) -> Tensor:
     return torch.cat(calls, dim=1) if stepwise else calls[-1]
 
 
-def _kind(name: str, module: nn.Module, *, non_autoregressive: bool) -> tuple[str, str, str]:
-    """Return the kind of an attention module, and the names of its query axis and its key axis."""
-    if isinstance(module, Copying):
-        return "copy", "target", "source"
-    if isinstance(module, CrossAttention | Alignment):
-        return "encoder-decoder", "target", "source"
+def _kind(name: str, *, non_autoregressive: bool) -> AttentionKind:
+    """Return the kind of self-attention in a module of this name."""
     if "encoder" in name.split("."):
-        return "encoder", "source", "source"
-    kind = "positions" if isinstance(module, PositionalAttention) else "decoder"
-    return kind, "target", "target" if non_autoregressive else "read"
+        return AttentionKind("encoder", "source", "source", self_attention=True)
+    return AttentionKind("decoder", "target", "target" if non_autoregressive else "read", self_attention=True)
 
 
 # Merging weights

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from regard.explain.trace import Picture
+from regard.explain.pictures import Picture
 
 LINE = 72  # characters per line; longer sentences take several
 CHARACTER, HEIGHT = 0.095, 0.34  # inches

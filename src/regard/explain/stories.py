@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from regard.explain.attention import AttentionWeights, mean_over_heads
-from regard.explain.trace import Picture, Trace
+from regard.explain.pictures import Picture
+from regard.explain.trace import Trace
 
 GREY = "#5b606b"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor
 from regard.config import SearchOptions
 from regard.data.ragged import Ragged
 from regard.decoding.ranking import Check, never_stop
+from regard.decoding.sampling import SampleOptions
 from regard.decoding.search import refine, search
 from regard.decoding.translator import Translator
 from regard.errors import DecodeError
@@ -24,8 +25,8 @@ from regard.explain.attention import (
     merge_words,
     recorded_attentions,
 )
-from regard.explain.copying import copied_shares, draw_copying
-from regard.models.base import Model, NonAutoregressive, Seq2Seq
+from regard.explain.pictures import Picture, copied_shares, draw_copying
+from regard.models.base import NonAutoregressive, Seq2Seq
 from regard.nn.attention_log import AttentionLog, capture_attention
 from regard.text.symbols import BOS, EOS, RESERVED
 from regard.text.tokenizer import Tokenizer, Tokenizers
@@ -45,14 +46,6 @@ class Alternative:
     token: str
     probability: float
     text: str  # the complete output if this token is forced; empty if it was not computed
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A drawing of a task's own, for what a matrix of weights cannot show, such as points in a plane."""
-
-    name: str
-    draw: Callable[[Any], Any]  # takes matplotlib.pyplot and returns a figure
 
 
 @dataclass(frozen=True)
@@ -95,6 +88,36 @@ class Trace:
     def main_name(self) -> str:
         """The kind that is shown first: attention between two sequences if there is any."""
         return next((one.name for one in self.attentions if not one.self_attention), self.names[0])
+
+
+@dataclass(frozen=True)
+class TraceOptions:
+    """What is asked of a trace."""
+
+    name: str = ""  # what the trace calls the model
+    beam: int | None = None  # of tasks that search; None: that of the recipe
+    alternatives: int = 0  # other outputs at each position
+    sample: SampleOptions | None = None  # of tasks that can draw their output at random; None: search
+
+
+def alternatives_of(
+    probabilities_NV: Tensor, outputs: Sequence[int], count: int, token: Callable[[int], str]
+) -> tuple[list[float], list[list[Alternative]]]:
+    """Return the probability of the output at each position, and the `count` likeliest others, without zero probability.
+
+    `token` returns the text of a column.
+    """
+    own_N = probabilities_NV.gather(1, torch.tensor(outputs, device=probabilities_NV.device)[:, None])[:, 0]
+    best = probabilities_NV.topk(min(count + 1, probabilities_NV.size(1)), dim=-1)
+    others = [
+        [
+            Alternative(column, token(column), round(p, 6), "")
+            for column, p in zip(columns, ps, strict=True)
+            if column != own and p > 0
+        ][:count]
+        for own, columns, ps in zip(outputs, best.indices.tolist(), best.values.tolist(), strict=True)
+    ]
+    return [round(p, 6) for p in own_N.tolist()], others
 
 
 # Alignment
@@ -151,17 +174,18 @@ def trace_translation(
         target_ids = [*search(model, source, options=options, prefixes=[prefix], check=check)[0][0].ids, model.eos]
         check()
         log, logp = record_forced(model, source, target_ids)
-        probabilities = [round(float(logp[place, token].exp()), 6) for place, token in enumerate(target_ids)]
-        others = _alternatives(model, vocabulary, source_ids, target_ids, logp, options, alternatives, check)
+        probabilities, others = alternatives_of(
+            logp.exp(), target_ids, alternatives, lambda id: vocabulary.tokens([id])[0]
+        )
+        others = _continued(model, vocabulary, source_ids, target_ids, others, options, check)
     axes = _translation_axes(translator.tokenizers.source, vocabulary, text, source_ids, target_ids)
     attentions = recorded_attentions(model, log, axes)
-    pictures = _pictures(model, log, axes)
-    return Trace(name, axes, attentions, probabilities, others, pictures)
+    return Trace(name, axes, attentions, probabilities, others, _pictures(log, axes))
 
 
-def _pictures(model: Model, log: AttentionLog, axes: Mapping[str, Axis]) -> tuple[Picture, ...]:
+def _pictures(log: AttentionLog, axes: Mapping[str, Axis]) -> tuple[Picture, ...]:
     """Return the picture of a model that copies."""
-    shares = copied_shares(model, log)
+    shares = copied_shares(log)
     if shares is None:
         return ()
     return (Picture("copying", lambda plt: draw_copying(plt, *shares, axes["source"], axes["target"])),)
@@ -230,33 +254,19 @@ def _record_refinement(
 # Alternatives
 
 
-def _alternatives(
+def _continued(
     model: Seq2Seq,
     vocabulary: ExtendedVocabulary,
     source_ids: list[int],
     target_ids: list[int],
-    logp: Tensor,
+    alternatives: list[list[Alternative]],
     options: SearchOptions,
-    count: int,
     check: Check,
 ) -> list[list[Alternative]]:
-    """Return the `count` most likely other tokens at each position, with the translation that each leads to."""
-    if count == 0:
-        return [[] for _ in target_ids]
-    best = logp.topk(min(count + 1, logp.size(1)), dim=-1)
-    positions = [
-        [(token, p) for token, p in zip(tokens, ps, strict=True) if token != own and p > float("-inf")][:count]
-        for own, tokens, ps in zip(target_ids, best.indices.tolist(), best.values.tolist(), strict=True)
-    ]
-    prefixes = [[*target_ids[:at], token] for at, found in enumerate(positions) for token, _ in found]
+    """Return the alternatives at each position with the translation that each leads to."""
+    prefixes = [[*target_ids[:at], one.id] for at, found in enumerate(alternatives) for one in found]
     texts = iter(_continue_prefixes(model, vocabulary, source_ids, prefixes, options, check))
-    return [
-        [
-            Alternative(token, vocabulary.tokens([token])[0], round(float(np.exp(p)), 6), next(texts))
-            for token, p in found
-        ]
-        for found in positions
-    ]
+    return [[replace(one, text=next(texts)) for one in found] for found in alternatives]
 
 
 def _continue_prefixes(

@@ -126,9 +126,8 @@ def complete_match(
 def well_formed(
     outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
 ) -> tuple[float, str]:
-    """Return the percentage of outputs that were trees over the words of their input before repair."""
-    unrepaired = [getattr(output, "as_written", output) for output in outputs]
-    right = sum(is_well_formed(line, len(text.split())) for line, text in zip(unrepaired, inputs, strict=True))
+    """Return the percentage of outputs that are trees over the words of their input, without repair."""
+    right = sum(is_well_formed(line, len(text.split())) for line, text in zip(outputs, inputs, strict=True))
     return percent(right, len(outputs)), "balanced brackets, one root, every word once, before repair"
 
 

@@ -1,6 +1,6 @@
-"""A Transformer that reads a picture: an encoder over patches of pixels, and the decoder of text.
+"""A Transformer that reads an image: an encoder over patches of pixels, and the decoder of text.
 
-The picture is cut into square patches, and a linear layer turns the pixels of each into a vector (Dosovitskiy et al. 2021).
+The image is cut into square patches, and a linear layer turns the pixels of each into a vector (Dosovitskiy et al. 2021).
 The position of a patch is the sum of two learned vectors, of its row and of its column. The decoder attends to patches as
 it does to source words (Xu et al. 2015 attend to places of a convolutional network's output).
 
@@ -35,11 +35,11 @@ class CaptionerConfig(TransformerConfig, frozen=True):
         if self.window is not None:
             raise ValueError("window is set, but patches in reading order are not neighbours; leave it out")
         if self.copy:
-            raise ValueError("copy is set, but a picture has no words to copy; leave it out")
+            raise ValueError("copy is set, but an image has no words to copy; leave it out")
 
 
 class Captioner(Transformer):
-    """Pictures of `height` x `width` pixels in, text out. A source holds the patches of each picture, row by row."""
+    """Images of `height` x `width` pixels in, text out. A source holds the patches of each image, row by row."""
 
     config: CaptionerConfig
 
@@ -47,22 +47,22 @@ class Captioner(Transformer):
         self,
         config: CaptionerConfig | None = None,
         *,
-        picture_height: int,
-        picture_width: int,
+        image_height: int,
+        image_width: int,
         target_size: int,
         **options: Any,
     ) -> None:
         config = make_config(CaptionerConfig, config, options)
-        if picture_height % config.patch or picture_width % config.patch or not picture_height * picture_width:
+        if image_height % config.patch or image_width % config.patch or not image_height * image_width:
             raise ConfigError(
-                f"pictures of {picture_height} x {picture_width} pixels cannot be cut into patches of {config.patch} x "
+                f"images of {image_height} x {image_width} pixels cannot be cut into patches of {config.patch} x "
                 f"{config.patch}; choose a model.patch that divides both sides"
             )
         super().__init__(config, source_size=target_size, target_size=target_size)
         # There are no source tokens.
         self.source_embedding = self.target_embedding
         self.source_positions = Positions("none", config.width)
-        rows, self.columns, D = picture_height // config.patch, picture_width // config.patch, config.width
+        rows, self.columns, D = image_height // config.patch, image_width // config.patch, config.width
         # Their sum has the variance of a scaled word embedding (section 3.4), so that places are as clear as pixels.
         self.row_positions = nn.Parameter(torch.empty(rows, D).normal_(std=0.5**0.5))
         self.column_positions = nn.Parameter(torch.empty(self.columns, D).normal_(std=0.5**0.5))

@@ -24,6 +24,7 @@ from regard.config import MAX_WIDTH, Struct, between
 from regard.data.ragged import Ragged
 from regard.models.base import make_config
 from regard.models.binary import BinaryModel
+from regard.nn.attention_log import current_log
 from regard.nn.external_memory import SHIFTS, content_weights, interpolate, read, sharpen, shift, write
 
 
@@ -117,7 +118,8 @@ class Ntm(BinaryModel):
         return True
 
     def logits(self, source: Ragged) -> Ragged:
-        return self.run(source, lambda step: None)
+        log = current_log()
+        return self.run(source, (lambda step: None) if log is None else log.memory_steps.append)
 
     def run(self, source: Ragged, record: Callable[[MemoryStep], None]) -> Ragged:
         """Return the logits after each step, [N, V], and pass what the heads did in each step to `record`."""

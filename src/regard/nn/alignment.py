@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from regard.data.ragged import Layout, Ragged
 from regard.nn.attend import AttentionMask, attend, attend_explicit
-from regard.nn.attention_log import current_log
+from regard.nn.attention_log import ENCODER_DECODER, current_log
 from regard.nn.device import product_dtype
 from regard.nn.linear import Linear
 
@@ -82,7 +82,11 @@ class Alignment(nn.Module):
         weights = self._local(states_BQD, scores_BQS, source) if local else scores_BQS.softmax(dim=-1)
         log = current_log()
         if log is not None:
-            log.add(self, [one[None, :, :length] for one, length in zip(weights, source.lengths.tolist(), strict=True)])
+            log.add(
+                self,
+                [one[None, :, :length] for one, length in zip(weights, source.lengths.tolist(), strict=True)],
+                ENCODER_DECODER,
+            )
         return torch.bmm(weights.to(source.values.dtype), source.values), weights
 
     def over(self, states_ND: Tensor, keys_MD: Tensor, values_ME: Tensor, mask: AttentionMask) -> Tensor:
@@ -94,7 +98,7 @@ class Alignment(nn.Module):
         if log is None:
             return attend(q_NHK, k_MHK, v_MHV, mask)[:, 0]
         read_NHV, weights = attend_explicit(q_NHK, k_MHK, v_MHV, mask)
-        log.add(self, weights)
+        log.add(self, weights, ENCODER_DECODER)
         return read_NHV[:, 0]
 
     def _scores(self, states_BQD: Tensor, keys_BSD: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from regard.kernels import cpu
 from regard.kernels.split_columns import split_columns
 from regard.messages import counted
 from regard.nn.attend import AttentionMask, Backend, attend, attend_explicit
-from regard.nn.attention_log import current_log
+from regard.nn.attention_log import ENCODER_DECODER, POSITIONS, AttentionKind, current_log
 from regard.nn.cache import KeyValueCache, StaticCache, by_head, by_row
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.linear import Linear
@@ -57,6 +57,8 @@ def head_shape(width: int, heads: int | HeadShape) -> HeadShape:
 class MultiHead(nn.Module):
     """What all kinds share: heads, dropout on the weights, and the output projection W^O."""
 
+    kind: AttentionKind | None = None  # None: self-attention, of an encoder or a decoder
+
     def __init__(
         self, width: int, shape: HeadShape, *, dropout: float, noise: Noise | None = None, backend: Backend = "auto"
     ) -> None:
@@ -76,7 +78,7 @@ class MultiHead(nn.Module):
             heads_NHV = attend(q_NHK, k_MHK, v_MHV, mask, backend=self.backend, drop=drop)
         else:
             heads_NHV, weights = attend_explicit(q_NHK, k_MHK, v_MHV, mask, drop)
-            log.add(self, weights)
+            log.add(self, weights, self.kind)
         return self.output(heads_NHV.flatten(1))
 
     def attend_step(self, q_RHK: Tensor, k_GSK: Tensor, v_GSV: Tensor, bias_GQS: Tensor) -> Tensor:
@@ -148,6 +150,8 @@ class SelfAttention(MultiHead):
 class CrossAttention(MultiHead):
     """Attention whose queries come from the decoder, and whose keys and values come from the encoder's output."""
 
+    kind = ENCODER_DECODER
+
     def __init__(
         self, width: int, shape: HeadShape, *, dropout: float, noise: Noise | None = None, backend: Backend = "auto"
     ) -> None:
@@ -173,6 +177,8 @@ class CrossAttention(MultiHead):
 
 class PositionalAttention(MultiHead):
     """Attention whose queries and keys come from positions, and whose values come from the sequence (Gu et al. 2018)."""
+
+    kind = POSITIONS
 
     def __init__(
         self, width: int, shape: HeadShape, *, dropout: float, noise: Noise | None = None, backend: Backend = "auto"

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.data.ragged import Layout
-from regard.nn.attention_log import current_log
+from regard.nn.attention_log import COPY, current_log
 from regard.nn.linear import Linear
 
 # Log-probability of what cannot be. It is finite, so that gradients are; exp of it is 0.
@@ -82,7 +82,7 @@ class Copying(nn.Module):
         log_BTS = scores_BTS.masked_fill(source.missing[:, None], NEVER).log_softmax(dim=-1)
         weights_BTS = log_BTS.exp()
         if (log := current_log()) is not None:
-            log.add(self, [one[None] for one in weights_BTS])
+            log.add(self, [one[None] for one in weights_BTS], COPY)
         context_BTA = weights_BTS.to(source.values.dtype) @ source.values
         read = torch.cat([hidden_BTD.to(context_BTA.dtype), context_BTA], dim=-1)
         gate_BT = self.gate(read.flatten(0, 1)).float().view(B, T)

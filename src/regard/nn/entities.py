@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.nn.attention_log import current_log
+from regard.nn.attention_log import ANSWER, GATES, current_log
 
 TINY = 1e-12  # added to the mean square of a vector before its root
 
@@ -54,7 +54,7 @@ class EntityMemory(nn.Module):
             if log is not None:
                 gates.append(g_BJ1.view(B, 1, J))
         if log is not None and gates:
-            log.add(self, list(torch.stack(gates, dim=2)))
+            log.add(self, list(torch.stack(gates, dim=2)), GATES)
         return h_RD.view(B, J, D)
 
 
@@ -71,6 +71,6 @@ class EntityAnswer(nn.Module):
         """Return the logits of every answer: [B, L]."""
         p_B1J = (q_BD[:, None] @ h_BJD.transpose(1, 2)).softmax(dim=-1)
         if (log := current_log()) is not None:
-            log.add(self, list(p_B1J[:, None]))
+            log.add(self, list(p_B1J[:, None]), ANSWER)
         u_BD = (p_B1J @ h_BJD).squeeze(1)
         return F.prelu(q_BD + u_BD @ self.H.t(), self.slope) @ self.R.t()

@@ -20,7 +20,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader, BufferedWriter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from regard.errors import CheckpointError
 from regard.storage.paths import bare_name, refuse_wrong_kinds, temporary_name
@@ -28,6 +30,7 @@ from regard.storage.paths import bare_name, refuse_wrong_kinds, temporary_name
 MIB = 2**20
 SMALL, LARGE = 16 * MIB, 512 * MIB  # default limits on the bytes read from one file
 LOCK = ".lock"
+T = TypeVar("T")
 NEW = ".new"  # .NAME.new: a file that the manifest lists already but that does not have its final name yet
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -189,6 +192,13 @@ class Folder:
 
     def load_json(self, name: str, *, limit: int = SMALL) -> Any:
         return parse_json(self.load_bytes(name, limit=limit), origin=self.path / name)
+
+    def load_struct(self, name: str, kind: type[T], *, limit: int = SMALL) -> T:
+        """Return a JSON file as a value of this type, such as a struct whose fields have bounds."""
+        try:
+            return msgspec.convert(self.load_json(name, limit=limit), kind)
+        except msgspec.ValidationError as error:
+            raise CheckpointError(f"{self.path / name} is damaged: {error}") from error
 
     # Writing
 

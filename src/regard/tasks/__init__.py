@@ -12,12 +12,12 @@ from regard.tasks.base import Task
 from regard.tasks.binary import BinarySequencesTask
 from regard.tasks.captioning import CaptioningTask
 from regard.tasks.classification import ClassificationTask
-from regard.tasks.labels import TaggingTask
 from regard.tasks.language_modelling import LanguageModellingTask
 from regard.tasks.masked_lm import MaskedLmTask
 from regard.tasks.parsing import ParsingTask
 from regard.tasks.pointing import PointingTask
 from regard.tasks.questions import QuestionAnsweringTask
+from regard.tasks.tagging import TaggingTask
 from regard.tasks.translation import TranslationTask
 
 TASKS: Registry[type[Task[Any]]] = Registry("task")

@@ -13,16 +13,19 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+import torch
+
 from regard.config import Recipe, SearchOptions
 from regard.data.batch import Batch
 from regard.data.columns import Columns, Dataset, Indices
 from regard.errors import ConfigError
-from regard.explain.trace import Trace
+from regard.explain.trace import Trace, TraceOptions
 from regard.metrics import Score, score_all
 from regard.models.base import Model
 from regard.run.folder import Codec
 from regard.storage.folder import Folder
 from regard.tasks.corpus import Corpus, TextPairs, TrainingData, read_corpus
+from regard.tasks.predictor import Warn, ignore
 from regard.text.corpus import Pair
 from regard.training.events import Example, Listener
 
@@ -45,7 +48,7 @@ class Task(ABC, Generic[C]):
     uses_families_of: ClassVar[str | None] = None  # another task, whose model families can also do this one
     compares: str  # kind of its outputs, by which metrics are chosen (`Metric.compares`)
     searches: ClassVar[bool] = False  # whether the outputs that are scored are found by search
-    samples: ClassVar[bool] = False  # whether `trace` takes `sample`, the options of a random output
+    samples: ClassVar[bool] = False  # whether `trace` can draw an output at random (`TraceOptions.sample`)
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
@@ -62,7 +65,7 @@ class Task(ABC, Generic[C]):
         return read_corpus(self.recipe, folders)
 
     def with_files(self, examples: Sequence[Pair], folders: list[Path]) -> list[Pair]:
-        """Return examples of a data file with the content of other files that their lines name, such as pictures."""
+        """Return examples of a data file with the content of other files that their lines name, such as images."""
         return list(examples)
 
     @abstractmethod
@@ -116,27 +119,26 @@ class Task(ABC, Generic[C]):
     def sizes(self, codec: C) -> dict[str, int]:
         """Return the keyword arguments of a model that follow from the codec, such as vocabulary sizes."""
 
-    def rows(self, codec: C) -> Mapping[str, Sequence[str]]:
-        """Return what each row of a parameter stands for, by the name of the parameter: tokens, characters, labels.
+    def vocabularies(self, codec: C) -> Mapping[str, Sequence[str]]:
+        """Return what the ids of each vocabulary stand for (tokens, characters, labels), by the name of its size in `sizes`.
 
-        A run that begins with the weights of another (`train.init`) takes over the rows of the same text. By default no
-        rows are known, and parameters are taken over as they are.
+        A run that begins with the weights of another one (`train.init`) takes over what stands for the same text. A task
+        whose sizes are no vocabularies returns none of them.
         """
-        return {}
+        raise ConfigError(
+            f"{self.name} does not say what its ids stand for, so train.init cannot serve it; leave it out"
+        )
 
     def take_over(self, codec: C, other: Any) -> C:
         """Return the codec with the tokenizers of the codec that a run begins with (`train.init`); by default as it is."""
         return codec
 
+    def search_options(self, *, greedy: bool) -> SearchOptions:
+        """Return the search options of the recipe; with `greedy`, those of the quickest search."""
+        return self.recipe.decode.replace(beam=1) if greedy else self.recipe.decode
+
     @abstractmethod
-    def predictor(
-        self,
-        model: Model,
-        codec: C,
-        *,
-        greedy: bool = False,
-        warn: Callable[[str], None] = lambda text: None,
-    ) -> Predictor:
+    def predictor(self, model: Model, codec: C, *, greedy: bool = False, warn: Warn = ignore) -> Predictor:
         """Return the model in use. `greedy` asks for the quickest search, for validation."""
 
     def evaluate(
@@ -145,7 +147,7 @@ class Task(ABC, Generic[C]):
         examples: Sequence[Pair],
         *,
         options: SearchOptions | None = None,
-        warn: Callable[[str], None] = lambda text: None,
+        warn: Warn = ignore,
     ) -> list[Score]:
         """Return the scores of a test set: by default, of outputs that are compared with the references."""
         inputs, references = [pair.source for pair in examples], [pair.target for pair in examples]
@@ -166,8 +168,15 @@ class Task(ABC, Generic[C]):
         """Return how progress and reports show an input; by default as it is."""
         return text
 
-    def trace(
-        self, predictor: Any, text: str, *, name: str = "", beam: int | None = None, alternatives: int = 0
-    ) -> Trace:
+    def trace(self, predictor: Any, text: str, options: TraceOptions) -> Trace:
         """Return what the model did with one input: tokens, attention weights, probabilities, and other outputs."""
         raise ConfigError(f"{self.name} has no trace, so look cannot show its runs; use regard evaluate, or report")
+
+
+@torch.inference_mode()
+def dev_loss(model: Model, batches: Sequence[Batch], device: torch.device) -> tuple[float, int]:
+    """Return the summed loss in nats, unsmoothed, and the number of labels: exp of their ratio is the perplexity."""
+    total, tokens = 0.0, 0
+    for batch in batches:
+        total, tokens = total + model(batch.to(device)).item(), tokens + batch.num_tokens
+    return total, tokens

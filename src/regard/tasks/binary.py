@@ -7,34 +7,35 @@ side have as many bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Annotated
 
 import msgspec
 import numpy as np
 import torch
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from regard.config import SearchOptions
 from regard.data.batch import NO_LABEL, Batch, gather_rows, num_labels
-from regard.data.batch_sampler import cut_to_budget
 from regard.data.columns import Column, Columns, Indices
 from regard.data.ragged import Layout, Ragged
-from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
+from regard.errors import DataError, DecodeError
 from regard.explain.attention import Attention, Axis, recorded_attentions
-from regard.explain.tape import Tape, tape_pictures
-from regard.explain.trace import Alternative, Trace
+from regard.explain.ntm_memory import MemoryRecord, memory_pictures
+from regard.explain.trace import Alternative, Trace, TraceOptions
 from regard.messages import counted
 from regard.metrics import BITS
 from regard.models.base import Model
 from regard.models.binary import MOST_BITS, MOST_NUMBER, BinaryModel
-from regard.models.ntm import MemoryStep, Ntm
+from regard.models.ntm import MemoryStep
 from regard.nn.attention_log import capture_attention
-from regard.storage.folder import SMALL, Folder
+from regard.storage.folder import Folder
 from regard.tasks.base import Task
 from regard.tasks.corpus import TrainingData
+from regard.tasks.predictor import BatchPredictor, Warn, ignore
 from regard.text.corpus import Pair
-from regard.text.inputs import as_texts
 
 VECTORS = "vectors.json"
 WANTED = -2  # a dot, among parsed vectors
@@ -42,24 +43,15 @@ DOT, SPACE, NEWLINE, ZERO, COLON = (ord(one) for one in ". \n0:")
 _DIGITS = len(str(MOST_NUMBER))
 
 
-@dataclass(frozen=True)
-class BinaryCodec:
+class BinaryCodec(msgspec.Struct, frozen=True):
     """The number of bits of input and output vectors, and the largest number behind a vector in training."""
 
-    input_width: int
-    output_width: int
-    largest_number: int
+    input_width: Annotated[int, Meta(ge=1, le=MOST_BITS)]
+    output_width: Annotated[int, Meta(ge=1, le=MOST_BITS)]
+    largest_number: Annotated[int, Meta(ge=0, le=MOST_NUMBER)]
 
     def save(self, folder: Folder) -> None:
-        folder.save_json(VECTORS, msgspec.to_builtins(_Saved(self.input_width, self.output_width, self.largest_number)))
-
-
-class _Saved(msgspec.Struct):
-    """vectors.json"""
-
-    input_width: int
-    output_width: int
-    largest_number: int
+        folder.save_json(VECTORS, msgspec.to_builtins(self))
 
 
 def parse(lines: Sequence[str], width: int) -> tuple[NDArray[np.int32], Indices]:
@@ -140,24 +132,13 @@ class BinarySequencesTask(Task[BinaryCodec]):
         return BinaryCodec(width, first_width([pair.target for pair in pairs], "output"), largest)
 
     def load_codec(self, folder: Folder) -> BinaryCodec:
-        try:
-            saved = msgspec.convert(folder.load_json(VECTORS, limit=SMALL), _Saved)
-        except msgspec.ValidationError as error:
-            raise CheckpointError(f"{folder.path / VECTORS} is damaged: {error}") from error
-        widths = (saved.input_width, saved.output_width)
-        if not all(1 <= width <= MOST_BITS for width in widths) or not 0 <= saved.largest_number <= MOST_NUMBER:
-            raise CheckpointError(
-                f"{folder.path / VECTORS} is damaged: vectors have 1 to {MOST_BITS} bits, and numbers are at most "
-                f"{MOST_NUMBER}"
-            )
-        return BinaryCodec(*widths, saved.largest_number)
+        return folder.load_struct(VECTORS, BinaryCodec)
 
     def sizes(self, codec: BinaryCodec) -> dict[str, int]:
-        return {
-            "input_width": codec.input_width,
-            "output_width": codec.output_width,
-            "largest_number": codec.largest_number,
-        }
+        return msgspec.structs.asdict(codec)
+
+    def vocabularies(self, codec: BinaryCodec) -> dict[str, Sequence[str]]:
+        return {}
 
     def encode(self, examples: Sequence[Pair], codec: BinaryCodec) -> Columns:
         source, lengths = parse([pair.source for pair in examples], codec.input_width)
@@ -196,28 +177,19 @@ class BinarySequencesTask(Task[BinaryCodec]):
         return Batch(Ragged(zeros, layout), None, Ragged(zeros, layout), layout.total)
 
     def predictor(
-        self,
-        model: Model,
-        codec: BinaryCodec,
-        *,
-        greedy: bool = False,
-        warn: Callable[[str], None] = lambda text: None,
+        self, model: Model, codec: BinaryCodec, *, greedy: bool = False, warn: Warn = ignore
     ) -> BinaryPredictor:
         return BinaryPredictor(model, codec, self.recipe.decode, warn)
 
     @torch.inference_mode()
-    def trace(
-        self, predictor: BinaryPredictor, text: str, *, name: str = "", beam: int | None = None, alternatives: int = 0
-    ) -> Trace:
-        model, tokens = predictor.model, text.split()
+    def trace(self, predictor: BinaryPredictor, text: str, options: TraceOptions) -> Trace:
+        model, tokens = predictor.model, predictor.encode_one(text)
         if "." not in tokens:
-            raise DecodeError("the input has no dot, so nothing is output; add a dot for each vector that is wanted")
-        if len(tokens) > predictor.limit:
-            raise DecodeError(f"the input has {len(tokens)} vectors; this model takes at most {predictor.limit}")
-        source, wanted = predictor.encode([text])
-        steps: list[MemoryStep] = []
+            raise DecodeError(predictor.if_empty)
+        source, wanted = predictor.source([tokens])
         with capture_attention() as log:
-            logits = model.run(source, steps.append) if isinstance(model, Ntm) else model.logits(source)
+            logits = model.logits(source)
+        steps: list[MemoryStep] = log.memory_steps
         probabilities = logits.values.float().sigmoid()
         outputs = predictor.texts(logits.values)
         axes = {
@@ -225,42 +197,49 @@ class BinarySequencesTask(Task[BinaryCodec]):
             "target": Axis.from_tokens("output", [outputs[place] for place in np.flatnonzero(wanted)]),
         }
         found = recorded_attentions(model, log, axes)
-        if isinstance(model, Ntm):
-            axes["memory"] = Axis.from_tokens("memory", [str(place) for place in range(model.config.locations)])
+        if steps:
+            locations = steps[0].read_weights.size(-1)
+            axes["memory"] = Axis.from_tokens("memory", [str(place) for place in range(locations)])
             for kind in ("read", "write"):
                 weights = torch.cat([getattr(step, f"{kind}_weights") for step in steps]).transpose(0, 1)
                 found.append(Attention(kind, 1, "source", "memory", weights.cpu().numpy()))
-        tape = Tape(
+        record = MemoryRecord(
             model.channels(source.values).cpu().numpy(),
             probabilities.cpu().numpy(),
             wanted,
-            {name: torch.cat([getattr(step, name).flatten(1) for step in steps]).cpu().numpy() for name in Tape.PARTS}
+            {
+                name: torch.cat([getattr(step, name).flatten(1) for step in steps]).cpu().numpy()
+                for name in MemoryRecord.PARTS
+            }
             if steps
             else {},
         )
         sure = torch.maximum(probabilities, 1 - probabilities)[torch.from_numpy(wanted)].prod(dim=-1)
         nothing: list[list[Alternative]] = [[] for _ in axes["target"].tokens]
-        return Trace(name, axes, found, [round(one, 6) for one in sure.tolist()], nothing, tape_pictures(tape))
+        return Trace(
+            options.name, axes, found, [round(one, 6) for one in sure.tolist()], nothing, memory_pictures(record)
+        )
 
 
-class BinaryPredictor:
-    """A model of binary sequences in use. `warn` receives a message for each input that is cut."""
+class BinaryPredictor(BatchPredictor[BinaryModel, BinaryCodec, list[str]]):
+    """A model of binary sequences in use: the vectors that each input asks for, separated by spaces."""
 
-    def __init__(self, model: Model, codec: BinaryCodec, options: SearchOptions, warn: Callable[[str], None]) -> None:
-        if not isinstance(model, BinaryModel):
-            raise ConfigError(
-                f"binary sequences need a model of the class BinaryModel, and {type(model).__name__} is not one"
-            )
-        self.model, self.codec, self.budget, self.warn = model, codec, options.tokens, warn
-        self.limit = min(options.max_source, model.max_length or options.max_source)  # vectors of an input
+    needs = BinaryModel
+    counts = "vectors and dots"
+    if_empty = "the input has no dot, so nothing is output; add a dot for each vector that is wanted"
 
-    def encode(self, inputs: Sequence[str]) -> tuple[Ragged, NDArray[np.bool_]]:
+    def encode(self, text: str) -> list[str]:
+        return text.split()
+
+    def cut(self, one: list[str]) -> list[str]:
+        return one[: self.limit]
+
+    def source(self, batch: Sequence[list[str]]) -> tuple[Ragged, NDArray[np.bool_]]:
         """Return the input of all steps, and at which of them an output is wanted."""
-        values, lengths = parse(inputs, self.codec.input_width)
+        values, lengths = parse([" ".join(tokens) for tokens in batch], self.codec.input_width)
         wanted = values == WANTED
         ids = torch.from_numpy(np.where(wanted, 0, values).astype(np.int64))
-        device = next(self.model.parameters()).device
-        return Ragged(ids, Layout(lengths.tolist())).to(device), wanted
+        return Ragged(ids, Layout(lengths.tolist())).to(self.device), wanted
 
     def texts(self, logits: torch.Tensor) -> list[str]:
         """Return the bits that are more likely 1 than 0, as text: one per step."""
@@ -268,30 +247,10 @@ class BinaryPredictor:
         text, width = characters.tobytes().decode("ascii"), self.codec.output_width
         return [text[begin : begin + width] for begin in range(0, len(text), width)]
 
-    @torch.inference_mode()
-    def predict(self, inputs: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
-        """Return the vectors that each input asks for, separated by spaces. Search options do not apply.
-
-        An input of more than `limit` vectors and dots is cut, and what is cut off has no output.
-        """
-        inputs = as_texts(inputs, call="predict()")
-        texts = [self._cut(number, text) for number, text in enumerate(inputs, start=1)]
-        lengths = np.array([len(text.split()) for text in texts], dtype=np.int64)
-        order = np.flatnonzero(lengths)
-        order = order[np.argsort(-lengths[order], kind="stable")]
-        outputs = [""] * len(inputs)
-        for rows in cut_to_budget(order, (lengths,), self.budget):
-            source, wanted = self.encode([texts[row] for row in rows])
-            found, begin = self.texts(self.model.logits(source).values), 0
-            for row, length in zip(rows.tolist(), source.layout.lengths, strict=True):
-                places = np.flatnonzero(wanted[begin : begin + length]) + begin
-                outputs[row] = " ".join(found[place] for place in places)
-                begin += length
-        return outputs
-
-    def _cut(self, number: int, text: str) -> str:
-        vectors = text.split()
-        if len(vectors) <= self.limit:
-            return " ".join(vectors)
-        self.warn(f"line {number} has {len(vectors)} vectors and dots; only the first {self.limit} are used")
-        return " ".join(vectors[: self.limit])
+    def outputs(self, batch: Sequence[list[str]], options: SearchOptions) -> list[str]:
+        source, wanted = self.source(batch)
+        found, offsets = self.texts(self.model.logits(source).values), [0, *accumulate(source.layout.lengths)]
+        return [
+            " ".join(found[place] for place in np.flatnonzero(wanted[begin:end]) + begin)
+            for begin, end in pairwise(offsets)
+        ]

@@ -16,13 +16,13 @@ from regard.config import Recipe
 from regard.data.batch import SENTENCES, Batch, gather_rows, num_labels
 from regard.data.columns import Column, Columns, Dataset, Indices
 from regard.data.ragged import Layout, Ragged
-from regard.errors import DataError
-from regard.explain.trace import Trace
+from regard.explain.trace import Trace, TraceOptions
 from regard.metrics import LABELS
 from regard.models import MODELS, model_config
 from regard.models.base import Model
 from regard.tasks.documents import DocumentPredictor, encode_document, trace_document
-from regard.tasks.labels import LabelCodec, LabelPredictor, LabelTask
+from regard.tasks.labels import EncodedText, LabelCodec, LabelPredictor, LabelTask, one_label
+from regard.tasks.predictor import Warn, ignore
 from regard.text.corpus import Pair
 from regard.text.segmenter import sentences_of
 from regard.text.tokenizer import UNK
@@ -33,7 +33,6 @@ class ClassificationTask(LabelTask):
 
     name = "classification"
     compares = LABELS
-    per_word = False
 
     def __init__(self, recipe: Recipe) -> None:
         super().__init__(recipe)
@@ -41,11 +40,10 @@ class ClassificationTask(LabelTask):
         family = MODELS.get(kind, where="model.kind")
         self.by_sentence = SENTENCES in getattr(family.build, "extras", ())
 
+    # Data
+
     def names(self, pair: Pair) -> list[str]:
-        names = pair.target.split()
-        if len(names) != 1:
-            raise DataError(f"the label {pair.target[:80]!r} is not one word; write it as one, as in very_good")
-        return names
+        return one_label(pair)
 
     def texts(self, pair: Pair) -> list[str]:
         return sentences_of(pair.source) if self.by_sentence else [pair.source]
@@ -66,9 +64,10 @@ class ClassificationTask(LabelTask):
         return (lambda columns: columns) if model.extras == (SENTENCES,) else super().extras(model, dataset)
 
     def collate(self, columns: Columns, rows: Indices) -> Batch:
+        labels = gather_rows(columns["labels"], rows)
         if SENTENCES not in columns:
-            return super().collate(columns, rows)
-        sentences, labels = gather_rows(columns[SENTENCES], rows), gather_rows(columns["labels"], rows)
+            return Batch(gather_rows(columns["source"], rows), None, labels, num_labels(labels))
+        sentences = gather_rows(columns[SENTENCES], rows)
         words = torch.from_numpy(columns["source"].gather(rows).astype(np.int64))
         source = Ragged(words, Layout(sentences.values.tolist()))
         return Batch(source, None, labels, num_labels(labels), {SENTENCES: sentences})
@@ -82,21 +81,25 @@ class ClassificationTask(LabelTask):
         sentences = {SENTENCES: Ragged(torch.ones_like(words), documents)}
         return Batch(Ragged(words, Layout([1] * length * count)), None, labels, count, sentences)
 
-    def predictor(  # type: ignore[override]
-        self,
-        model: Model,
-        codec: LabelCodec,
-        *,
-        greedy: bool = False,
-        warn: Callable[[str], None] = lambda text: None,
-    ) -> LabelPredictor | DocumentPredictor:
-        if self.by_sentence:
-            return DocumentPredictor(model, codec, self.recipe.decode, warn)
-        return super().predictor(model, codec, greedy=greedy, warn=warn)
+    # Models
 
-    def trace(
-        self, predictor: Any, text: str, *, name: str = "", beam: int | None = None, alternatives: int = 0
-    ) -> Trace:
+    def predictor(
+        self, model: Model, codec: LabelCodec, *, greedy: bool = False, warn: Warn = ignore
+    ) -> TextPredictor | DocumentPredictor:
+        kind = DocumentPredictor if self.by_sentence else TextPredictor
+        return kind(model, codec, self.recipe.decode, warn)
+
+    def trace(self, predictor: Any, text: str, options: TraceOptions) -> Trace:
         if self.by_sentence:
-            return trace_document(predictor, text, name=name, alternatives=alternatives)
-        return super().trace(predictor, text, name=name, beam=beam, alternatives=alternatives)
+            return trace_document(predictor, text, options)
+        return super().trace(predictor, text, options)
+
+
+class TextPredictor(LabelPredictor):
+    """A classifier in use."""
+
+    def encode(self, text: str) -> EncodedText:
+        return EncodedText(self.codec.tokenizer.encode(text) if text.strip() else [], [0])
+
+    def tokenize(self, text: str) -> list[str]:
+        return self.codec.tokenizer.tokenize(text)

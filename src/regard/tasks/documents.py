@@ -5,7 +5,7 @@ Shapes: B documents, L labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
 
@@ -14,17 +14,14 @@ import torch
 from torch import Tensor
 
 from regard.config import SearchOptions
-from regard.data.batch_sampler import cut_to_budget
 from regard.data.ragged import Layout, Ragged
-from regard.errors import ConfigError, DecodeError
 from regard.explain.attention import Attention, AttentionWeights, Axis, group_words
 from regard.explain.document import document_picture
-from regard.explain.trace import Alternative, Trace
-from regard.models.base import Model
+from regard.explain.trace import Trace, TraceOptions, alternatives_of
 from regard.models.han import Han
 from regard.nn.attention_log import capture_attention
 from regard.tasks.labels import LabelCodec
-from regard.text.inputs import as_texts
+from regard.tasks.predictor import BatchPredictor
 from regard.text.segmenter import sentences_of
 from regard.text.tokenizer import Tokenizer
 
@@ -36,9 +33,7 @@ class Document:
     sentences: list[str]
     ids: list[list[int]]
 
-    @property
-    def length(self) -> int:
-        """The number of ids."""
+    def __len__(self) -> int:
         return sum(map(len, self.ids))
 
     def cut(self, limit: int) -> Document:
@@ -64,90 +59,68 @@ class DocumentAttention:
     words: list[list[float]]  # of each sentence
 
 
-class DocumentPredictor:
-    """A model of documents in use. `warn` receives a message for each document that is cut."""
+class DocumentPredictor(BatchPredictor[Han, LabelCodec, Document]):
+    """A model of documents in use: the label of each."""
 
-    def __init__(
-        self, model: Model, codec: LabelCodec, options: SearchOptions, warn: Callable[[str], None] = lambda text: None
-    ) -> None:
-        if not isinstance(model, Han):
-            raise ConfigError(f"documents need a model of the class Han, and {type(model).__name__} is not one")
-        self.model, self.codec, self.budget, self.limit = model, codec, options.tokens, options.max_source
-        self.warn = warn
+    needs = Han
 
-    def predict(self, inputs: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
-        """Return the label of each document; an empty one has none. Search options do not apply."""
-        documents = self._encode_all(inputs)
-        outputs = [""] * len(documents)
-        for rows in self._batches(documents):
-            best = self.scores([documents[row] for row in rows]).argmax(dim=-1).tolist()
-            for row, number in zip(rows, best, strict=True):
-                outputs[row] = self.codec.labels[number]
-        return outputs
+    def encode(self, text: str) -> Document:
+        return encode_document(self.codec.tokenizer, text)
+
+    def cut(self, one: Document) -> Document:
+        return one.cut(self.limit)
+
+    def outputs(self, batch: Sequence[Document], options: SearchOptions) -> list[str]:
+        return [self.codec.labels[number] for number in self.scores(batch).argmax(dim=-1).tolist()]
 
     def attention(self, inputs: Sequence[str]) -> list[DocumentAttention | None]:
         """Return the label of each document and what the model attended to; None for an empty document."""
-        documents = self._encode_all(inputs)
+        documents = self.encode_all(inputs, call="attention()")
         found: list[DocumentAttention | None] = [None] * len(documents)
-        for rows in self._batches(documents):
-            with capture_attention() as log:
-                best = self.scores([documents[row] for row in rows]).argmax(dim=-1).tolist()
-            words, sentences = (log.calls[level.attention][0] for level in (self.model.words, self.model.sentences))
-            of_words = iter(one.flatten().tolist() for one in words)
-            for row, number, weights in zip(rows, best, sentences, strict=True):
-                own = [next(of_words) for _ in documents[row].ids]
-                found[row] = DocumentAttention(self.codec.labels[number], weights.flatten().tolist(), own)
+        for rows in self.batches(documents, self.options):
+            for row, one in zip(rows, self.attended([documents[row] for row in rows])[1], strict=True):
+                found[row] = one
         return found
+
+    def attended(self, batch: Sequence[Document]) -> tuple[Tensor, list[DocumentAttention]]:
+        """Return the logits of a batch, [B, L], and what the model attended to in each document."""
+        with capture_attention() as log:
+            logits_BL = self.scores(batch)
+        words, sentences = (log.calls[level.attention][0] for level in (self.model.words, self.model.sentences))
+        of_words = iter(one.flatten().tolist() for one in words)
+        return logits_BL, [
+            DocumentAttention(
+                self.codec.labels[number], weights.flatten().tolist(), [next(of_words) for _ in document.ids]
+            )
+            for document, number, weights in zip(batch, logits_BL.argmax(dim=-1).tolist(), sentences, strict=True)
+        ]
 
     @torch.inference_mode()
     def scores(self, documents: Sequence[Document]) -> Tensor:
         """Return the logits of every label for each document: [B, L]."""
-        device = next(self.model.parameters()).device
-        source = Ragged.from_lists([ids for document in documents for ids in document.ids], device)
-        return self.model.scores(source, Layout([len(document.ids) for document in documents], device)).float()
-
-    def _encode_all(self, inputs: Sequence[str]) -> list[Document]:
-        documents = []
-        for number, text in enumerate(as_texts(inputs, call="predict()"), start=1):
-            document = encode_document(self.codec.tokenizer, text)
-            if document.length > self.limit:
-                self.warn(f"line {number} has {document.length} tokens; only the first {self.limit} are used")
-            documents.append(document.cut(self.limit))
-        return documents
-
-    def _batches(self, documents: list[Document]) -> list[list[int]]:
-        """Return the numbers of the documents that are not empty, longest first, in batches of a token budget."""
-        lengths = np.array([document.length for document in documents], dtype=np.int64)
-        order = np.flatnonzero(lengths)
-        order = order[np.argsort(-lengths[order], kind="stable")]
-        return [rows.tolist() for rows in cut_to_budget(order, (lengths,), self.budget)]
+        source = Ragged.from_lists([ids for document in documents for ids in document.ids], self.device)
+        layout = Layout([len(document.ids) for document in documents], source.layout.device)
+        return self.model.scores(source, layout).float()
 
 
 @torch.inference_mode()
-def trace_document(predictor: DocumentPredictor, text: str, *, name: str = "", alternatives: int = 0) -> Trace:
+def trace_document(predictor: DocumentPredictor, text: str, options: TraceOptions) -> Trace:
     """Return the label of a document, its probability, and the attention at both levels over the text."""
-    codec = predictor.codec
-    document = encode_document(codec.tokenizer, text)
-    if not document.ids:
-        raise DecodeError("the text is empty; give one with words in it")
-    if document.length > predictor.limit:
-        raise DecodeError(f"the text has {document.length} tokens; this model takes at most {predictor.limit}")
-    found = predictor.attention([text])[0]
-    assert found is not None
-    best = predictor.scores([document])[0].softmax(dim=-1).topk(min(1 + alternatives, len(codec.labels)))
-    labels = [(number, round(p, 6)) for number, p in zip(best.indices.tolist(), best.values.tolist(), strict=True)]
+    codec, document = predictor.codec, predictor.encode_one(text)
+    logits_BL, (found,) = predictor.attended([document])
     axes = {
         "source": _word_axis(codec.tokenizer, document, text),
         "sentences": Axis.from_tokens("sentences", document.sentences),
-        "target": Axis.from_tokens("label", [codec.labels[labels[0][0]]]),
+        "target": Axis.from_tokens("label", [found.label]),
     }
     attentions = [
         Attention("words", 1, "sentences", "source", _by_sentence(found.words)),
         Attention("sentences", 1, "target", "sentences", np.array([[found.sentences]], dtype=np.float32)),
     ]
-    others = [[Alternative(number, codec.labels[number], p, "") for number, p in labels[1:]]]
+    best, labels = logits_BL.argmax(dim=-1).tolist(), codec.labels
+    others = alternatives_of(logits_BL.softmax(dim=-1), best, options.alternatives, labels.__getitem__)
     picture = document_picture(_words(axes["source"], document, found), found.sentences, found.label)
-    return Trace(name, axes, attentions, [labels[0][1]], others, (picture,))
+    return Trace(options.name, axes, attentions, *others, (picture,))
 
 
 def _word_axis(tokenizer: Tokenizer, document: Document, text: str) -> Axis:

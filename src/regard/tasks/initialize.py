@@ -1,13 +1,13 @@
 """Beginning a run with the weights of another one (`train.init`), of the same task or of another.
 
-Tensors are taken over by name and shape. Rows that stand for tokens, characters or labels are taken over by their text, so
-vocabularies may differ. A row or tensor without a counterpart keeps its random values.
+Tensors are taken over by name and shape. Where a dimension is that of a vocabulary (tokens, characters, labels), what stands
+for the same text is taken over, so vocabularies may differ. What has no counterpart keeps its random values.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,11 +33,12 @@ RENAMES = [
     (re.compile(r"^(source|target)_embedding$"), "embedding"),
 ]
 SHOWN = 5  # names in a message
-BOTH_WAYS = {"crf.transitions"}  # parameters whose columns stand for the same as their rows
+
+Axes = Mapping[int, Sequence[str]]  # what the entries of a dimension stand for, by the number of the dimension
 
 
 @dataclass(frozen=True)
-class Beginning:
+class InitialRun:
     """The run that another one begins with."""
 
     folder: RunFolder
@@ -53,7 +54,7 @@ class Beginning:
         return {"run": self.folder.path.name, "step": step, "sha256": run.weights_digest()}
 
 
-def find_beginning(recipe: Recipe) -> Beginning | None:
+def find_initial_run(recipe: Recipe) -> InitialRun | None:
     """Return the run that the recipe begins with, if it names one, intact and with the shapes of its own recipe."""
     if recipe.train.init is None:
         return None
@@ -64,74 +65,106 @@ def find_beginning(recipe: Recipe) -> Beginning | None:
         expected = expected_shapes(task.recipe.model, **task.sizes(codec))
     except ConfigError as error:
         raise CheckpointError(f"{folder.path / RECIPE} does not describe a model: {error}") from error
-    return Beginning(folder, task, codec, *folder.weights(expected))
+    return InitialRun(folder, task, codec, *folder.weights(expected))
 
 
-def codec_with(task: Task[Any], codec: Any, beginning: Beginning) -> Any:
+def codec_with(task: Task[Any], codec: Any, initial: InitialRun) -> Any:
     """Return the codec with the tokenizers of the other run, if both recipes have the same settings for them."""
-    same = task.recipe.tokenizer == beginning.task.recipe.tokenizer
-    return task.take_over(codec, beginning.codec) if same else codec
+    same = task.recipe.tokenizer == initial.task.recipe.tokenizer
+    return task.take_over(codec, initial.codec) if same else codec
 
 
-def begin_with(model: Model, task: Task[Any], codec: Any, beginning: Beginning) -> str:
+def begin_with(model: Model, task: Task[Any], codec: Any, initial: InitialRun) -> str:
     """Copy the weights that fit into the model, and return a sentence about what was copied."""
-    weights = _renamed(beginning.checkpoint.weights, model)
-    own_rows, their_rows = task.rows(codec), dict(beginning.task.rows(beginning.codec))
-    for name, rows in list(their_rows.items()):
-        if name not in own_rows:
-            their_rows.setdefault(_rename(name), rows)
-    taken: list[str] = []
-    vocabularies: list[str] = []
-    own = model_weights(model)
+    own, theirs = model_weights(model), initial.checkpoint.weights
+    own_axes, their_axes = vocabulary_axes(task, codec), vocabulary_axes(initial.task, initial.codec)
+    names = counterparts(own, theirs)
+    taken: dict[str, str] = {}
+    partly: list[str] = []
     with torch.no_grad():
-        for name, weight in own.items():
-            given = weights.get(name)
-            if given is None:
-                continue
-            if name in BOTH_WAYS and name in own_rows and name in their_rows:
-                # Columns first, into a matrix with the rows of the other run.
-                columns = torch.zeros(len(given), len(weight)).to(given)
-                _copy_rows(columns.t(), own_rows[name], given.t(), their_rows[name])
-                taken += [name] if _copy_rows(weight, own_rows[name], columns, their_rows[name]) else []
-            elif name in own_rows and name in their_rows and weight.shape[1:] == given.shape[1:]:
-                count = _copy_rows(weight, own_rows[name], given, their_rows[name])
-                vocabularies += [f"{count:,} of {counted(len(weight), 'row')} of {name}"] if count < len(weight) else []
-                taken += [name] if count else []
-            elif weight.shape == given.shape and (name in own_rows) == (name in their_rows):
-                weight.copy_(given)
-                taken.append(name)
+        for name, other in names.items():
+            weight, axes = own[name], own_axes.get(name, {})
+            found = copy_same(weight, axes, theirs[other], their_axes.get(other, {}))
+            if found and min(found) > 0:
+                taken[name] = other
+                rows = counted(len(weight), "row") if weight.dim() else ""
+                partly += [f"{found[0]:,} of {rows} of {name}"] if axes and found[0] < len(weight) else []
     if not taken:
         raise ConfigError(
-            f"train.init={beginning.folder} has no weights of the names and shapes of this model; "
+            f"train.init={initial.folder} has no weights of the names and shapes of this model; "
             "give it the same model.width and layers, or leave out train.init"
         )
-    parts = [f"begins with {len(taken)} of {counted(len(own), 'tensor')} from {beginning.folder}"]
-    parts += [f"found by their text: {', '.join(vocabularies)}"] if vocabularies else []
+    parts = [f"begins with {len(taken)} of {counted(len(own), 'tensor')} from {initial.folder}"]
+    parts += [f"found by their text: {', '.join(partly)}"] if partly else []
     parts += _listed("new", [name for name in own if name not in taken])
-    parts += _listed("not used", [name for name in weights if name not in taken])
+    parts += _listed("not used", [name for name in theirs if name not in taken.values()])
     return "; ".join(parts)
 
 
-def _copy_rows(weight: Tensor, rows: Sequence[str], given: Tensor, their_rows: Sequence[str]) -> int:
-    """Copy the rows of the same text, and return how many there are."""
+def vocabulary_axes(task: Task[Any], codec: Any) -> dict[str, Axes]:
+    """Return the dimensions of parameters that are those of a vocabulary: their sizes change with its size."""
+    sizes, vocabularies = task.sizes(codec), task.vocabularies(codec)
+    shapes = expected_shapes(task.recipe.model, **sizes)
+    found: dict[str, dict[int, Sequence[str]]] = {}
+    for texts in {id(texts): texts for texts in vocabularies.values()}.values():
+        # A joint vocabulary has two sizes, which must be equal.
+        names, other_size = [name for name, one in vocabularies.items() if one is texts], abs(len(texts) - 1) or 2
+        others = expected_shapes(task.recipe.model, **{**sizes, **dict.fromkeys(names, other_size)})
+        for parameter, shape in others.items():
+            for dim, (other, size) in enumerate(zip(shape, shapes[parameter], strict=True)):
+                if other != size:
+                    # A model may add entries of its own, such as a mask.
+                    added = [f"\0{number}" for number in range(size - len(texts))]
+                    found.setdefault(parameter, {})[dim] = [*texts, *added]
+    return dict(found)
+
+
+def copy_same(weight: Tensor, axes: Axes, given: Tensor, their_axes: Axes) -> list[int]:
+    """Copy a tensor, or those of its entries that stand for the same text. Return how many there are per dimension.
+
+    Nothing is copied, and the list is empty, if shapes do not fit or vocabularies are not in the same dimensions.
+    """
+    others = [dim for dim in range(weight.dim()) if dim not in axes]
+    if weight.dim() != given.dim() or axes.keys() != their_axes.keys():
+        return []
+    if any(weight.size(dim) != given.size(dim) for dim in others):
+        return []
+    places = [_same_texts(axes[dim], their_axes[dim]) if dim in axes else None for dim in range(weight.dim())]
+    _copy_places(weight, given.to(weight), places)
+    counts = [weight.size(dim) if found is None else len(found) for dim, found in enumerate(places)]
+    return counts or [1]
+
+
+def _copy_places(weight: Tensor, given: Tensor, places: Sequence[list[tuple[int, int]] | None]) -> None:
+    """Copy the entries of a tensor to places of another, which are given per dimension; None: all of it."""
+    dim = next((dim for dim, found in enumerate(places) if found is not None), None)
+    if dim is None:
+        weight.copy_(given)
+        return
+    found = torch.tensor(places[dim] or [], dtype=torch.int64, device=weight.device).reshape(-1, 2)
+    part = weight.index_select(dim, found[:, 0])
+    rest = [None if number == dim else one for number, one in enumerate(places)]
+    _copy_places(part, given.index_select(dim, found[:, 1]), rest)
+    weight.index_copy_(dim, found[:, 0], part)
+
+
+def _same_texts(own: Sequence[str], theirs: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the places of the same text in both."""
     # Reserved tokens come first, and a word of the text may look like one.
-    places = {text: place for place, text in reversed(list(enumerate(their_rows)))}
-    found = [(place, places[text]) for place, text in enumerate(rows) if text in places]
-    if found:
-        to, which = torch.tensor(found, device=weight.device).unbind(dim=1)
-        weight[to] = given.to(weight)[which]
-    return len(found)
+    places = {text: place for place, text in reversed(list(enumerate(theirs)))}
+    return [(place, places[text]) for place, text in enumerate(own) if text in places]
 
 
-def _renamed(weights: Mapping[str, Tensor], model: Model) -> dict[str, Tensor]:
-    """Return the weights under the names that the model has for them. A name that it has itself comes first."""
-    own = model_weights(model).keys()
-    found = {name: weight for name, weight in weights.items() if name in own}
-    for name, weight in weights.items():
-        if name not in own:
-            other = _rename(name)
-            found.setdefault(other if other in own else name, weight)
-    return found
+def counterparts(own: Iterable[str], theirs: Iterable[str]) -> dict[str, str]:
+    """Return the other run's name for each tensor that it has too. An equal name comes first."""
+    own, theirs = list(own), list(theirs)
+    equal = {name: name for name in own if name in theirs}
+    renamed: dict[str, str] = {}
+    for name in theirs:
+        if name not in equal:
+            renamed.setdefault(_rename(name), name)
+    every = {**renamed, **equal}
+    return {name: every[name] for name in own if name in every}
 
 
 def _rename(name: str) -> str:

@@ -8,9 +8,9 @@ is predicted; in a text without one, every seventh word is hidden, so that a mod
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,12 +18,11 @@ from torch import Tensor
 
 from regard.config import SearchOptions
 from regard.data.batch import NO_LABEL, Batch, gather_rows, num_labels
-from regard.data.batch_sampler import cut_to_budget
 from regard.data.columns import Column, Columns, Dataset, Indices
 from regard.data.ragged import Layout, Ragged
-from regard.errors import ConfigError, DecodeError
+from regard.errors import ConfigError
 from regard.explain.attention import Axis, recorded_attentions
-from regard.explain.trace import Alternative, Trace
+from regard.explain.trace import Trace, TraceOptions, alternatives_of
 from regard.metrics import MASKED
 from regard.models import model_config
 from regard.models.base import Model
@@ -31,22 +30,18 @@ from regard.models.masked_lm import MaskedLm
 from regard.models.word_encoder import CHARACTERS, WordConfig
 from regard.nn.attention_log import capture_attention
 from regard.storage.folder import Folder
-from regard.tasks.base import Task
 from regard.tasks.corpus import TextPairs, TrainingData
-from regard.tasks.labels import cased, encode_words, input_tokenizer, spaced_words
+from regard.tasks.predictor import BatchPredictor, Warn, ignore
+from regard.tasks.word_codec import WordCodec, WordTask, cased, encode_words, load_word_codec, spaced_words
 from regard.text.corpus import Pair
-from regard.text.inputs import as_texts
 from regard.text.tokenizer import BOS as MASK  # an encoder reads no BOS, so its id is free
-from regard.text.tokenizer import EOS, UNK, Tokenizer, Tokenizers, fit_input_tokenizer, load_tokenizers
+from regard.text.tokenizer import EOS, UNK, fit_input_tokenizer
 from regard.text.words import (
     MASK_CHARACTER,
     MASK_WORD,
-    NO_FEATURES,
     Spellings,
-    WordFeatures,
     fit_words,
     hidden_words,
-    load_words,
     split_words,
 )
 
@@ -55,19 +50,7 @@ DEV_EPOCH = 2**62  # the number of the epoch whose masks a dev set has
 WORDS, SPELLINGS = "words", "spellings"  # columns with what the text has, before anything is hidden
 
 
-@dataclass(frozen=True)
-class TextCodec:
-    """A tokenizer, and what else is read of a word."""
-
-    tokenizer: Tokenizer
-    words: WordFeatures = NO_FEATURES
-
-    def save(self, folder: Folder) -> None:
-        Tokenizers(self.tokenizer, self.tokenizer).save(folder)
-        self.words.save(folder)
-
-
-class MaskedLmTask(Task[TextCodec]):
+class MaskedLmTask(WordTask[WordCodec]):
     """Hidden words of a text."""
 
     name = "masked-lm"
@@ -82,25 +65,25 @@ class MaskedLmTask(Task[TextCodec]):
 
     # Data
 
-    def fit(self, train: TrainingData) -> TextCodec:
+    def fit(self, train: TrainingData) -> WordCodec:
         if self.characters and self.recipe.tokenizer.side("source").kind != "word":
             raise ConfigError("characters are those of words; set tokenizer.kind=word")
         texts = [" ".join(split_words(pair.source)) for pair in train.examples()]
         words = fit_words(texts, spelled=bool(self.characters), tagged=False)
         texts = [text.lower() for text in texts] if self.characters else texts
-        return TextCodec(fit_input_tokenizer(texts, self.recipe.tokenizer), words)
+        return WordCodec(fit_input_tokenizer(texts, self.recipe.tokenizer), words)
 
-    def load_codec(self, folder: Folder) -> TextCodec:
-        return TextCodec(load_tokenizers(folder).source, load_words(folder))
+    def load_codec(self, folder: Folder) -> WordCodec:
+        return load_word_codec(folder)
 
-    def encode(self, examples: Sequence[Pair], codec: TextCodec) -> Columns:
+    def encode(self, examples: Sequence[Pair], codec: WordCodec) -> Columns:
         """Return examples with the masks of a dev set, which are always the same."""
         return self._masked(self._read(examples, codec), codec, DEV_EPOCH)
 
-    def dataset(self, train: TrainingData, codec: TextCodec) -> Dataset:
+    def dataset(self, train: TrainingData, codec: WordCodec) -> Dataset:
         return self._masked(self._read(train.examples(), codec), codec, 0)
 
-    def epochs(self, train: TrainingData, dataset: Dataset, codec: TextCodec) -> Callable[[int], Dataset]:
+    def epochs(self, train: TrainingData, dataset: Dataset, codec: WordCodec) -> Callable[[int], Dataset]:
         """Each epoch hides other words."""
         fresh = train.of_epoch if isinstance(train, TextPairs) else None
         assert isinstance(dataset, Columns)
@@ -112,7 +95,7 @@ class MaskedLmTask(Task[TextCodec]):
 
         return draw
 
-    def _read(self, examples: Sequence[Pair], codec: TextCodec) -> Columns:
+    def _read(self, examples: Sequence[Pair], codec: WordCodec) -> Columns:
         words = [split_words(pair.source) for pair in examples]
         encoded = [encode_words(codec.tokenizer, cased(one, codec.words))[0] for one in words]
         columns = {WORDS: Column.from_lists(encoded)}
@@ -121,7 +104,7 @@ class MaskedLmTask(Task[TextCodec]):
             columns[SPELLINGS] = Column(spelled, columns[WORDS].offsets)
         return Columns(columns, (WORDS,))
 
-    def _masked(self, columns: Columns, codec: TextCodec, epoch: int) -> Columns:
+    def _masked(self, columns: Columns, codec: WordCodec, epoch: int) -> Columns:
         """Return the columns with some words hidden: a function of (seed, epoch)."""
         words, offsets = columns[WORDS].values, columns[WORDS].offsets
         # Runs of other seeds have the same dev masks, so that their losses can be compared.
@@ -158,7 +141,7 @@ class MaskedLmTask(Task[TextCodec]):
         extras = {name: Ragged(gather_rows(columns[name], rows).values, source.layout) for name in names}
         return Batch(source, None, labels, num_labels(labels), extras)
 
-    def probe(self, codec: TextCodec, length: int, count: int) -> Batch:
+    def probe(self, codec: WordCodec, length: int, count: int) -> Batch:
         layout = Layout([length] * count)
         zeros = torch.zeros(layout.total, dtype=torch.int64)
         # At most a quarter of the tokens of a batch are predicted.
@@ -170,56 +153,21 @@ class MaskedLmTask(Task[TextCodec]):
 
     # Models
 
-    def sizes(self, codec: TextCodec) -> dict[str, int]:
-        more = {"num_characters": codec.words.num_characters} if codec.words.characters else {}
-        return {"source_size": codec.tokenizer.size, **more}
-
-    def rows(self, codec: TextCodec) -> dict[str, Sequence[str]]:
-        return {
-            "embedding": codec.tokenizer.tokens(range(codec.tokenizer.size)),
-            "spelling.embedding": codec.words.character_names,
-        }
-
-    def take_over(self, codec: TextCodec, other: Any) -> TextCodec:
-        tokenizer, words = input_tokenizer(other), getattr(other, "words", NO_FEATURES)
-        if tokenizer is None or bool(words.characters) != bool(codec.words.characters):
-            return codec
-        return TextCodec(tokenizer, WordFeatures(words.characters))
-
-    def predictor(
-        self,
-        model: Model,
-        codec: TextCodec,
-        *,
-        greedy: bool = False,
-        warn: Callable[[str], None] = lambda text: None,
-    ) -> MaskPredictor:
+    def predictor(self, model: Model, codec: WordCodec, *, greedy: bool = False, warn: Warn = ignore) -> MaskPredictor:
         return MaskPredictor(model, codec, self.recipe.decode, warn)
 
     @torch.inference_mode()
-    def trace(
-        self, predictor: MaskPredictor, text: str, *, name: str = "", beam: int | None = None, alternatives: int = 0
-    ) -> Trace:
-        model, codec = predictor.model, predictor.codec
-        hidden = predictor.hide(text)
-        if not hidden.ids:
-            raise DecodeError("the text is empty; give one with words in it")
-        if len(hidden.ids) > predictor.limit:
-            raise DecodeError(f"the text has {len(hidden.ids)} tokens; this model takes at most {predictor.limit}")
+    def trace(self, predictor: MaskPredictor, text: str, options: TraceOptions) -> Trace:
+        model, codec, hidden = predictor.model, predictor.codec, predictor.encode_one(text)
         with capture_attention() as log:
             logits = predictor.logits([hidden])
-        best = logits.float().softmax(dim=-1).topk(min(1 + alternatives, logits.size(-1)), dim=-1)
-        found = [
-            [(number, predictor.word(number), round(p, 6)) for number, p in zip(numbers, ps, strict=True)]
-            for numbers, ps in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        ]
-        shown = " ".join(hidden.words)
+        best = logits.argmax(dim=-1).tolist()
         axes = {
-            "source": Axis.from_text("input", codec.tokenizer.kind, shown, hidden.ids, hidden.tokens),
-            "target": Axis.from_tokens("hidden words", [row[0][1] for row in found]),
+            "source": Axis.from_text("input", codec.tokenizer.kind, " ".join(hidden.words), hidden.ids, hidden.tokens),
+            "target": Axis.from_tokens("hidden words", [predictor.word(number) for number in best]),
         }
-        others = [[Alternative(number, word, p, "") for number, word, p in row[1:]] for row in found]
-        return Trace(name, axes, recorded_attentions(model, log, axes), [row[0][2] for row in found], others)
+        found = alternatives_of(logits.float().softmax(dim=-1), best, options.alternatives, predictor.word)
+        return Trace(options.name, axes, recorded_attentions(model, log, axes), *found)
 
 
 def hidden_spelling(length: int) -> Spellings:
@@ -227,7 +175,8 @@ def hidden_spelling(length: int) -> Spellings:
     return np.array([MASK_CHARACTER] + [0] * (length - 1), dtype=np.int16)
 
 
-class Hidden(NamedTuple):
+@dataclass(frozen=True)
+class Hidden:
     """A text whose hidden words are masks."""
 
     words: list[str]
@@ -237,17 +186,22 @@ class Hidden(NamedTuple):
     tokens: list[str]  # of the ids
     spellings: Spellings  # of the words; no columns if the model reads none
 
+    def __len__(self) -> int:
+        return len(self.ids)
 
-class MaskPredictor:
-    """A masked language model in use. `warn` receives a message for each text that is cut."""
 
-    def __init__(self, model: Model, codec: TextCodec, options: SearchOptions, warn: Callable[[str], None]) -> None:
-        if not isinstance(model, MaskedLm):
-            raise ConfigError(f"masks need a model of the class MaskedLm, and {type(model).__name__} is not one")
-        assert isinstance(model.config, WordConfig)
-        self.model, self.codec, self.budget, self.warn = model, codec, options.tokens, warn
-        self.characters = model.config.characters
-        self.limit = min(options.max_source, model.max_length or options.max_source)  # tokens of a text
+class MaskPredictor(BatchPredictor[MaskedLm, WordCodec, Hidden]):
+    """A masked language model in use: each text with its hidden words predicted."""
+
+    needs = MaskedLm
+
+    def __init__(self, model: Model, codec: WordCodec, options: SearchOptions, warn: Warn = ignore) -> None:
+        super().__init__(model, codec, options, warn)
+        assert isinstance(self.model.config, WordConfig)
+        self.characters = self.model.config.characters
+
+    def encode(self, text: str) -> Hidden:
+        return self.hide(text)
 
     def hide(self, text: str) -> Hidden:
         """Return a text with its hidden words as masks."""
@@ -274,7 +228,7 @@ class MaskPredictor:
 
     def logits(self, texts: Sequence[Hidden]) -> Tensor:
         """Return the scores of the vocabulary at each hidden word, of all texts."""
-        device = next(self.model.parameters()).device
+        device = self.device
         source = Ragged.from_lists([one.ids for one in texts], device)
         starts = np.cumsum([0, *(len(one.ids) for one in texts)])[:-1].tolist()
         places = [start + place for start, one in zip(starts, texts, strict=True) for place in one.places]
@@ -290,31 +244,20 @@ class MaskPredictor:
         """Return a token as a word."""
         return self.codec.tokenizer.decode([token]).strip() or self.codec.tokenizer.tokens([token])[0]
 
-    @torch.inference_mode()
-    def predict(self, inputs: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
-        """Return each text with its hidden words predicted. Search options do not apply."""
-        inputs = as_texts(inputs, call="predict()")
-        hidden = [self._cut(number, self.hide(text)) for number, text in enumerate(inputs, start=1)]
-        lengths = np.array([len(one.ids) for one in hidden], dtype=np.int64)
-        order = np.flatnonzero(lengths)
-        order = order[np.argsort(-lengths[order], kind="stable")]
-        outputs = [""] * len(inputs)
-        for rows in cut_to_budget(order, (lengths,), self.budget):
-            texts = [hidden[row] for row in rows]
-            best = iter(self.logits(texts).argmax(dim=-1).tolist())
-            for row, one in zip(rows.tolist(), texts, strict=True):
-                words = list(one.words)
-                for number in one.masks:
-                    words[number] = self.word(next(best))
-                outputs[row] = " ".join(words)
+    def outputs(self, batch: Sequence[Hidden], options: SearchOptions) -> list[str]:
+        best = iter(self.logits(batch).argmax(dim=-1).tolist())
+        outputs = []
+        for one in batch:
+            words = list(one.words)
+            for number in one.masks:
+                words[number] = self.word(next(best))
+            outputs.append(" ".join(words))
         return outputs
 
-    def _cut(self, number: int, one: Hidden) -> Hidden:
-        if len(one.ids) <= self.limit:
-            return one
-        self.warn(f"line {number} has {len(one.ids)} tokens; only the first {self.limit} are used")
+    def cut(self, one: Hidden) -> Hidden:
         places = [place for place in one.places if place < self.limit]
-        return one._replace(
+        return replace(
+            one,
             masks=one.masks[: len(places)],
             ids=one.ids[: self.limit],
             places=places,

@@ -1,31 +1,29 @@
 """Parsing as translation into brackets (Vinyals et al. 2015; Vaswani et al. 2017, section 6.3).
 
 An example is a line of words, split at spaces, and its tree as a line of brackets with a placeholder for each word
-(`text.trees`). Outputs are repaired, so that each is a tree over the words of its input.
+(`text.trees`). An output need not be a tree over the words of its input; metrics and pictures repair it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from regard.config import SearchOptions
 from regard.data.columns import Columns
 from regard.data.pair_store import PairStore
-from regard.decoding.ranking import Check, never_stop
-from regard.decoding.translator import Ready, Translation, Translator
+from regard.decoding.translator import Translator
 from regard.errors import DataError
 from regard.explain.attention import SPACE, Axis, merge_words
-from regard.explain.trace import Picture, Trace, soft_alignment
+from regard.explain.pictures import Picture
+from regard.explain.trace import Trace, TraceOptions, soft_alignment
 from regard.explain.tree import draw_tree
 from regard.messages import counted
 from regard.metrics import TREES
-from regard.models.base import Model
 from regard.tasks.corpus import TrainingData
 from regard.tasks.translation import TranslationTask
 from regard.text.corpus import Pair
 from regard.text.tokenizer import Tokenizers, fit_tokenizers
-from regard.text.trees import RepairedTree, is_well_formed, linearize, repair, without_words
+from regard.text.trees import is_well_formed, linearize, repair, without_words
 
 
 class ParsingTask(TranslationTask):
@@ -51,22 +49,9 @@ class ParsingTask(TranslationTask):
                 )
         return super().encode([Pair(source, without_words(target)) for source, target in examples], codec)
 
-    def predictor(
-        self,
-        model: Model,
-        codec: Tokenizers,
-        *,
-        greedy: bool = False,
-        warn: Callable[[str], None] = lambda text: None,
-    ) -> TreeParser:
-        options = self.recipe.decode
-        return TreeParser(model, codec, options.replace(beam=1) if greedy else options, warn=warn)
-
-    def trace(
-        self, predictor: Translator, text: str, *, name: str = "", beam: int | None = None, alternatives: int = 0
-    ) -> Trace:
+    def trace(self, predictor: Translator, text: str, options: TraceOptions) -> Trace:
         """Return the trace of the translation, with the words of the input as they are split at spaces, and the tree."""
-        trace = super().trace(predictor, text, name=name, beam=beam, alternatives=alternatives)
+        trace = super().trace(predictor, text, options)
         words = text.split()
         tree = repair(trace.target.tokens[:-1], len(words))
         source = replace(trace.source, words=words_at_spaces(predictor.tokenizers.source.kind, trace.source))
@@ -91,21 +76,3 @@ def words_at_spaces(kind: str, axis: Axis) -> list[list[int]]:
             words.append([])
         words[-1].append(place)
     return words
-
-
-class TreeParser(Translator):
-    """A model in use whose outputs are repaired: each is a tree over the words of its input."""
-
-    def each(
-        self,
-        texts: Sequence[str],
-        *,
-        options: SearchOptions | None = None,
-        first: int = 1,
-        check: Check = never_stop,
-    ) -> Iterator[Ready]:
-        for some in super().each(texts, options=options, first=first, check=check):
-            yield [
-                (number, [Translation(RepairedTree(one.text, len(texts[number].split())), one.score) for one in best])
-                for number, best in some
-            ]

@@ -7,37 +7,39 @@ An example is a line of elements, split at spaces, and a line of their positions
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 import torch
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from regard.config import Recipe, SearchOptions
 from regard.data.batch import Batch, gather_rows, shift_right
-from regard.data.batch_sampler import cut_to_budget
 from regard.data.columns import Column, Columns, Dataset, Indices
 from regard.data.ragged import Layout, Ragged
-from regard.decoding.search import search_all
-from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
+from regard.errors import DataError
 from regard.explain.attention import Attention, AttentionWeights, Axis, recorded_attentions
+from regard.explain.pictures import Picture
 from regard.explain.plane import draw_plane
-from regard.explain.trace import Picture, Trace
+from regard.explain.trace import Trace, TraceOptions
 from regard.metrics.plane import KINDS, TRIANGLES
 from regard.models.base import Model
 from regard.models.pointer import END, FEWEST, PointingModel
 from regard.nn.attention_log import capture_attention
-from regard.storage.folder import SMALL, Folder
+from regard.storage.folder import Folder
 from regard.tasks.base import Task
 from regard.tasks.corpus import TrainingData
+from regard.tasks.predictor import SearchPredictor, Warn, ignore
+from regard.tasks.word_codec import every_token, load_tokenizer, save_tokenizer, tokenizer_of
 from regard.text.corpus import Pair
 from regard.text.elements import parse_elements, parse_positions
-from regard.text.inputs import as_texts
 from regard.text.plane import MOST_POINTS, right_answer
-from regard.text.tokenizer import Tokenizer, Tokenizers, fit_input_tokenizer, load_tokenizers
+from regard.text.tokenizer import Tokenizer, fit_input_tokenizer
 from regard.training.events import Listener
 
 ELEMENTS = "elements.json"
@@ -52,7 +54,7 @@ PROBLEMS = {"hull": "hull", "tour": "tour", "triangles": "delaunay"}  # by `eval
 class _SavedElements(msgspec.Struct):
     """elements.json"""
 
-    width: int  # numbers per element; 0: elements are words
+    width: Annotated[int, Meta(ge=0, le=MOST_NUMBERS)]  # numbers per element; 0: elements are words
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class ElementCodec:
     def save(self, folder: Folder) -> None:
         folder.save_json(ELEMENTS, {"width": self.width})
         if self.tokenizer is not None:
-            Tokenizers(self.tokenizer, self.tokenizer).save(folder)
+            save_tokenizer(self.tokenizer, folder)
 
     def encode(self, text: str) -> NDArray[np.generic]:
         """Return the elements of a line: ids, [length], or numbers, [length, width]."""
@@ -114,19 +116,18 @@ class PointingTask(Task[ElementCodec]):
         return ElementCodec(0, fit_input_tokenizer([pair.source for pair in pairs], config))
 
     def load_codec(self, folder: Folder) -> ElementCodec:
-        try:
-            width = msgspec.convert(folder.load_json(ELEMENTS, limit=SMALL), _SavedElements).width
-        except msgspec.ValidationError as error:
-            raise CheckpointError(f"{folder.path / ELEMENTS} is damaged: {error}") from error
-        if not 0 <= width <= MOST_NUMBERS:
-            raise CheckpointError(f"{folder.path / ELEMENTS} is damaged: elements cannot have {width} numbers")
-        return ElementCodec(width, None if width else load_tokenizers(folder).source)
+        width = folder.load_struct(ELEMENTS, _SavedElements).width
+        return ElementCodec(width, None if width else load_tokenizer(folder))
 
     def sizes(self, codec: ElementCodec) -> dict[str, int]:
         return {"input_width": codec.width} if codec.tokenizer is None else {"source_size": codec.tokenizer.size}
 
-    def rows(self, codec: ElementCodec) -> dict[str, Sequence[str]]:
-        return {} if codec.tokenizer is None else {"embedding": codec.tokenizer.tokens(range(codec.tokenizer.size))}
+    def vocabularies(self, codec: ElementCodec) -> dict[str, Sequence[str]]:
+        return {} if codec.tokenizer is None else {"source_size": every_token(codec.tokenizer)}
+
+    def take_over(self, codec: ElementCodec, other: Any) -> ElementCodec:
+        tokenizer = None if codec.tokenizer is None else tokenizer_of(other)
+        return codec if tokenizer is None else replace(codec, tokenizer=tokenizer)
 
     def encode(self, examples: Sequence[Pair], codec: ElementCodec) -> Columns:
         blocks = range(0, len(examples), BLOCK)
@@ -181,29 +182,18 @@ class PointingTask(Task[ElementCodec]):
         return Batch(Ragged(numbers, layout), shift_right(labels, END), labels, written.total)
 
     def predictor(
-        self,
-        model: Model,
-        codec: ElementCodec,
-        *,
-        greedy: bool = False,
-        warn: Callable[[str], None] = lambda text: None,
+        self, model: Model, codec: ElementCodec, *, greedy: bool = False, warn: Warn = ignore
     ) -> PositionPredictor:
-        decode = self.recipe.decode
+        options = self.search_options(greedy=greedy)
         if self.compares == TRIANGLES:
-            decode = decode.replace(max_extra=max(decode.max_extra, LONGEST_TRIANGULATION))
-        return PositionPredictor(model, codec, decode.replace(beam=1) if greedy else decode, warn)
+            options = options.replace(max_extra=max(options.max_extra, LONGEST_TRIANGULATION))
+        return PositionPredictor(model, codec, options, warn)
 
     @torch.inference_mode()
-    def trace(
-        self, predictor: PositionPredictor, text: str, *, name: str = "", beam: int | None = None, alternatives: int = 0
-    ) -> Trace:
-        model, elements = predictor.model, text.split()
-        if not elements:
-            raise DecodeError("the input is empty; give one with elements in it")
-        if len(elements) > predictor.limit:
-            raise DecodeError(f"the input has {len(elements)} elements; this model takes at most {predictor.limit}")
-        (output,) = predictor.predict([text], options=predictor.options.replace(beam=beam))
-        source = predictor.encode([text])
+    def trace(self, predictor: PositionPredictor, text: str, options: TraceOptions) -> Trace:
+        model, elements = predictor.model, predictor.encode_one(text)
+        (output,) = predictor.outputs([elements], predictor.options.replace(beam=options.beam))
+        source = predictor.source([elements])
         positions = [int(one) for one in output.split()]
         labels = Ragged.from_lists([[*(one + 1 for one in positions), END]], source.layout.device)
         with capture_attention() as log:
@@ -216,9 +206,9 @@ class PointingTask(Task[ElementCodec]):
         }
         found = recorded_attentions(model, log, axes)
         found.append(Attention("pointer", 1, "target", "source", weights[:, 1:].cpu().numpy()[None]))
-        probabilities = weights.gather(1, labels.values[:, None])[:, 0].tolist()
         pictures = self._pictures(predictor, text, positions, found[-1].weights[0])
-        return Trace(name, axes, found, [round(one, 6) for one in probabilities], [[] for _ in written], pictures)
+        probabilities = [round(one, 6) for one in weights.gather(1, labels.values[:, None])[:, 0].tolist()]
+        return Trace(options.name, axes, found, probabilities, [[] for _ in written], pictures)
 
     def _pictures(
         self, predictor: PositionPredictor, text: str, positions: list[int], weights: AttentionWeights
@@ -241,46 +231,28 @@ def positions_of(text: str, length: int, *, where: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-class PositionPredictor:
-    """A pointer network in use. `warn` receives a message for each input that is cut."""
+class PositionPredictor(SearchPredictor[PointingModel, ElementCodec, list[str]]):
+    """A pointer network in use: the positions for each input, separated by spaces."""
 
-    def __init__(self, model: Model, codec: ElementCodec, options: SearchOptions, warn: Callable[[str], None]) -> None:
-        if not isinstance(model, PointingModel):
-            raise ConfigError(f"pointing needs a PointingModel, and {type(model).__name__} is not one")
-        self.model, self.codec, self.warn = model, codec, warn
-        self.options = SearchOptions().with_given(options)
-        # The end of the output needs a position of the decoder too.
-        self.limit = options.max_source if model.max_length is None else min(options.max_source, model.max_length - 1)
+    needs = PointingModel
+    counts = "elements"
+    if_empty = "the input is empty; give one with elements in it"
+    added = 1  # the end of the output needs a position of the decoder too
 
-    def encode(self, inputs: Sequence[str]) -> Ragged:
-        """Return the elements of all inputs."""
-        arrays = [self.codec.encode(text) for text in inputs]
-        return gather_rows(Column.from_arrays(arrays), np.arange(len(arrays))).to(next(self.model.parameters()).device)
+    def encode(self, text: str) -> list[str]:
+        return text.split()
 
-    def predict(self, inputs: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
-        """Return the positions for each input, separated by spaces; the output for an empty input is empty.
+    def cut(self, one: list[str]) -> list[str]:
+        return one[: self.limit]
 
-        Inputs are cut to their first `limit` elements.
-        """
-        inputs = as_texts(inputs, call="predict()")
-        options = self.options.with_given(options)
+    def source(self, batch: Sequence[list[str]]) -> Ragged:
+        arrays = [self.codec.encode(" ".join(elements)) for elements in batch]
+        return gather_rows(Column.from_arrays(arrays), np.arange(len(arrays))).to(self.device)
+
+    def text(self, ids: Sequence[int]) -> str:
+        return " ".join(str(one - 1) for one in ids)
+
+    def each(self, encoded: Sequence[list[str]], options: SearchOptions) -> Iterator[tuple[int, str]]:
         # Search takes the last element for EOS, and allows one output less than there are elements.
-        options = options.replace(max_extra=min(options.max_extra + 1, options.BOUNDS["max_extra"][1]))
-        texts = [self._cut(number, text) for number, text in enumerate(inputs, start=1)]
-        lengths = np.array([len(text.split()) for text in texts], dtype=np.int64)
-        order = np.flatnonzero(lengths)
-        order = order[np.argsort(-lengths[order], kind="stable")]
-        batches = cut_to_budget(order, (lengths,), max(1, options.tokens // options.beam))
-        sources = [self.encode([texts[row] for row in rows]) for rows in batches]
-        outputs = [""] * len(inputs)
-        for number, results in search_all(self.model, sources, options=options):
-            for sentence, best in results:
-                outputs[batches[number][sentence]] = " ".join(str(one - 1) for one in best[0].ids)
-        return outputs
-
-    def _cut(self, number: int, text: str) -> str:
-        elements = text.split()
-        if len(elements) <= self.limit:
-            return text
-        self.warn(f"line {number} has {len(elements)} elements; only the first {self.limit} are used")
-        return " ".join(elements[: self.limit])
+        most = options.BOUNDS["max_extra"][1]
+        yield from super().each(encoded, options.replace(max_extra=min(options.max_extra + 1, most)))

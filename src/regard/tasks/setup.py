@@ -28,8 +28,7 @@ from regard.recipe_files import differences
 from regard.run.folder import Codec, RunFolder
 from regard.storage.folder import Folder
 from regard.tasks import task_of
-from regard.tasks.base import Task
-from regard.tasks.losses import dev_loss
+from regard.tasks.base import Task, dev_loss
 from regard.text.corpus import Pair
 from regard.text.tokenizer import refuse_unknown_kinds
 from regard.toml import to_table

@@ -13,7 +13,7 @@ from regard.data.fertilities import Aligner
 from regard.data.pair_store import PairStore
 from regard.decoding.translator import Translator
 from regard.errors import ConfigError, DataError
-from regard.explain.trace import Trace, attention_between, trace_translation
+from regard.explain.trace import Trace, TraceOptions, attention_between, trace_translation
 from regard.messages import counted
 from regard.metrics import TEXT, histograms
 from regard.models import model_config
@@ -21,6 +21,7 @@ from regard.models.base import Model, NonAutoregressive, Seq2Seq
 from regard.storage.folder import Folder
 from regard.tasks.base import Task
 from regard.tasks.corpus import Corpus, TextPairs, TrainingData, read_corpus, read_valid
+from regard.tasks.predictor import Warn, ignore
 from regard.text.bitext import find_store
 from regard.text.corpus import Pair
 from regard.text.tokenizer import UNK, Tokenizer, Tokenizers, fit_tokenizers, load_tokenizers
@@ -147,24 +148,18 @@ class TranslationTask(Task[Tokenizers]):
     def sizes(self, codec: Tokenizers) -> dict[str, int]:
         return {"source_size": codec.source.size, "target_size": codec.target.size}
 
-    def rows(self, codec: Tokenizers) -> dict[str, Sequence[str]]:
+    def vocabularies(self, codec: Tokenizers) -> dict[str, Sequence[str]]:
         target = codec.target.tokens(range(codec.target.size))
-        source = target if codec.joint else codec.source.tokens(range(codec.source.size))
-        return {"source_embedding": source, "target_embedding": target, "output": target}
+        return {
+            "source_size": target if codec.joint else codec.source.tokens(range(codec.source.size)),
+            "target_size": target,
+        }
 
     def take_over(self, codec: Tokenizers, other: Any) -> Tokenizers:
         return other if isinstance(other, Tokenizers) and other.joint == codec.joint else codec
 
-    def predictor(
-        self,
-        model: Model,
-        codec: Tokenizers,
-        *,
-        greedy: bool = False,
-        warn: Callable[[str], None] = lambda text: None,
-    ) -> Translator:
-        options = self.recipe.decode
-        return Translator(model, codec, options.replace(beam=1) if greedy else options, warn=warn)
+    def predictor(self, model: Model, codec: Tokenizers, *, greedy: bool = False, warn: Warn = ignore) -> Translator:
+        return Translator(model, codec, self.search_options(greedy=greedy), warn=warn)
 
     def details(self, model: Model, codec: Tokenizers, examples: Sequence[Example]) -> dict[str, Any]:
         details: dict[str, Any] = {
@@ -174,11 +169,9 @@ class TranslationTask(Task[Tokenizers]):
             details["attention"] = attention_between(model, codec, examples[0].source, examples[0].output)
         return details
 
-    def trace(
-        self, predictor: Translator, text: str, *, name: str = "", beam: int | None = None, alternatives: int = 0
-    ) -> Trace:
-        options = predictor.options.replace(beam=beam)
-        return trace_translation(predictor, text, options=options, alternatives=alternatives, name=name)
+    def trace(self, predictor: Translator, text: str, options: TraceOptions) -> Trace:
+        search = predictor.options.replace(beam=options.beam)
+        return trace_translation(predictor, text, options=search, alternatives=options.alternatives, name=options.name)
 
 
 def _resampled(tokenizer: Tokenizer, texts: list[str], rate: float, fixed: Column) -> Callable[[int], Column]:

@@ -1,12 +1,12 @@
-"""Pictures of one or two coloured shapes or digits, and their captions.
+"""Images of one or two coloured shapes or digits, and their captions.
 
     a red square left of a blue disc        a green 7        a white ring below a pink 3
 
-Of two shapes the larger one is named first, so that a picture has one caption. Two shapes are always clearly next to or
+Of two shapes the larger one is named first, so that an image has one caption. Two shapes are always clearly next to or
 above one another. Some combinations of the first shape's colour, its kind and the relation never occur in training: the
 split "test" has only those, and "seen" has only others.
 
-Shapes: C pictures that are drawn together, S pixels of a side.
+Shapes: C images that are drawn together, S pixels of a side.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from regard.config import Struct, between
 from regard.text.draws import below
-from regard.text.pictures import Pixels, picture_uri
+from regard.text.images import Pixels, image_uri
 
 COLOURS = {
     "red": (220, 50, 40),
@@ -39,17 +39,17 @@ RELATIONS = {"left of": (-1, 0), "right of": (1, 0), "above": (0, -1), "below": 
 # Digits of 3 x 5 pixels, row by row from the top, one octal digit per row.
 DIGITS = ("75557", "26227", "71747", "71717", "55711", "74717", "74757", "71111", "75757", "75717")
 SEEDS = {"train": 3, "valid": 4, "seen": 5, "test": 6}
-ONE_IN = 5  # pictures with a single shape
-CHUNK = 512  # pictures that are drawn together
+ONE_IN = 5  # images with a single shape
+CHUNK = 512  # images that are drawn together
 
 
-MOST_PIXELS = 2**30  # of all pictures of a split
+MOST_PIXELS = 2**30  # of all images of a split
 
 
 class ShapeOptions(Struct, frozen=True):
-    """How many pictures, how large, and of what."""
+    """How many images, how large, and of what."""
 
-    count: int = 2000  # pictures
+    count: int = 2000  # images
     size: int = 32  # pixels of a side
     colours: int = len(COLOURS)  # the first of COLOURS
     kinds: int = len(KINDS)  # the first of KINDS
@@ -59,13 +59,13 @@ class ShapeOptions(Struct, frozen=True):
         between(self, 16, 128, "size")
         if self.count * self.size**2 > MOST_PIXELS:
             most = MOST_PIXELS // self.size**2
-            raise ValueError(f"count is {self.count:,}; at most {most:,} pictures of this size fit into memory")
+            raise ValueError(f"count is {self.count:,}; at most {most:,} images of this size fit into memory")
         between(self, 2, len(COLOURS), "colours")
         between(self, 2, len(KINDS), "kinds")
 
 
 class Shape(NamedTuple):
-    """One shape of a picture. Places and the radius are in pixels."""
+    """One shape of an image. Places and the radius are in pixels."""
 
     colour: int
     kind: int
@@ -75,7 +75,7 @@ class Shape(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """What is in a picture."""
+    """What is in an image."""
 
     shapes: tuple[Shape, ...]
     relation: int  # of the first shape to the second
@@ -83,12 +83,12 @@ class Scene(NamedTuple):
 
 
 def generate(split: str, options: ShapeOptions, epoch: int) -> Iterator[tuple[str, str]]:
-    """Yield pictures as data URIs, and their captions."""
+    """Yield images as data URIs, and their captions."""
     every = scenes(random.Random(SEEDS[split] + 1000 * epoch), options, held_out=split == "test")
     wanted = islice(every, options.count)
     while chunk := list(islice(wanted, CHUNK)):
         for scene, pixels in zip(chunk, draw(chunk, options.size), strict=True):
-            yield picture_uri(pixels), caption(scene)
+            yield image_uri(pixels), caption(scene)
 
 
 def is_held_out(colour: int, kind: int, relation: int) -> bool:
@@ -135,7 +135,7 @@ def caption(scene: Scene) -> str:
 
 
 def draw(chunk: list[Scene], size: int) -> Pixels:
-    """Return the pictures of scenes: [C, S, S, 3]."""
+    """Return the images of scenes: [C, S, S, 3]."""
     pixels = np.empty((len(chunk), size, size, 3), dtype=np.uint8)
     pixels[:] = np.array([scene.ground for scene in chunk], dtype=np.uint8)[:, None, None, None]
     palette = np.array(list(COLOURS.values()), dtype=np.uint8)

@@ -112,14 +112,3 @@ def without_words(line: str) -> str:
 def is_well_formed(line: str, num_words: int) -> bool:
     """Whether a line is a tree over so many words as it is: nothing in it needs repair."""
     return without_words(line) == linearize(repair(line.split(), num_words))
-
-
-class RepairedTree(str):
-    """A linearized tree, and the line that it was before repair."""
-
-    as_written: str
-
-    def __new__(cls, line: str, num_words: int) -> RepairedTree:
-        repaired = super().__new__(cls, linearize(repair(line.split(), num_words)))
-        repaired.as_written = line
-        return repaired

@@ -1,4 +1,4 @@
-"""Pictures as text, the shapes that we draw, and what of a stranger's file is refused."""
+"""Images as text, the shapes that we draw, and what of a stranger's file is refused."""
 
 import base64
 import io
@@ -12,7 +12,7 @@ import pytest
 from regard.errors import DataError
 from regard.text.corpus import Pair
 from regard.text.generators import generate
-from regard.text.pictures import MAX_BYTES, patches_of, picture_uri, png_bytes, read_picture, with_files
+from regard.text.images import MAX_BYTES, image_uri, patches_of, png_bytes, read_image, with_files
 from regard.text.shapes import KINDS, RELATIONS, Scene, Shape, ShapeOptions, caption, draw, is_held_out, scenes
 
 PIXELS = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3)
@@ -22,8 +22,8 @@ def uri(content, kind="png"):
     return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
 
 
-def test_a_picture_survives_being_written_and_read():
-    assert np.array_equal(read_picture(picture_uri(PIXELS)), PIXELS)
+def test_a_image_survives_being_written_and_read():
+    assert np.array_equal(read_image(image_uri(PIXELS)), PIXELS)
 
 
 def test_pillow_reads_what_we_write_and_we_read_what_it_writes():
@@ -32,13 +32,13 @@ def test_pillow_reads_what_we_write_and_we_read_what_it_writes():
     for kind in ("PNG", "JPEG"):
         file = io.BytesIO()
         image.fromarray(np.full((8, 8, 3), 200, dtype=np.uint8)).save(file, format=kind)
-        assert abs(read_picture(uri(file.getvalue(), kind.lower())).astype(int) - 200).max() <= 2
+        assert abs(read_image(uri(file.getvalue(), kind.lower())).astype(int) - 200).max() <= 2
 
 
 def test_patches_are_read_row_by_row():
     patches = patches_of(PIXELS, 2)
     assert patches.shape == (6, 12)
-    # The first patch has rows 0 and 1 of columns 0 and 1; a pixel has three numbers, and a row of the picture 18.
+    # The first patch has rows 0 and 1 of columns 0 and 1; a pixel has three numbers, and a row of the image 18.
     assert patches[0].tolist() == [0, 1, 2, 3, 4, 5, 18, 19, 20, 21, 22, 23]
     assert patches[1, 0] == 6 and patches[3, 0] == 36
 
@@ -58,9 +58,9 @@ def bomb(side):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("pictures/1.png", "is no picture"),
-        ("/etc/passwd", "is no picture"),
-        ("data:text/html;base64,AAAA", "is no picture"),
+        ("images/1.png", "is no image"),
+        ("/etc/passwd", "is no image"),
+        ("data:text/html;base64,AAAA", "is no image"),
         ("data:image/png;base64,A*", "not in base64"),
         ("data:image/png;base64," + "A" * (2 * MAX_BYTES), "more than 1,048,576 bytes"),
         (uri(b"\x89PNG\r\n\x1a\n" + bytes(100)), "damaged, or no PNG"),
@@ -68,19 +68,19 @@ def bomb(side):
         (uri(bomb(2000)), "2000 x 2000 pixels; at most 1024"),
     ],
 )
-def test_what_is_no_picture_is_refused_in_one_sentence(line, says):
+def test_what_is_no_image_is_refused_in_one_sentence(line, says):
     pytest.importorskip("PIL")
     with pytest.raises(DataError, match=says) as caught:
-        read_picture(line)
+        read_image(line)
     assert "\n" not in str(caught.value)
 
 
-def test_a_data_file_may_name_pictures_below_the_data_folder_alone(tmp_path):
+def test_a_data_file_may_name_images_below_the_data_folder_alone(tmp_path):
     (tmp_path / "one.png").write_bytes(png_bytes(PIXELS))
-    [pair, other] = with_files([Pair("one.png", "a"), Pair(picture_uri(PIXELS), "b")], [tmp_path])
-    assert np.array_equal(read_picture(pair.source), PIXELS) and pair.target == "a" and other.target == "b"
+    [pair, other] = with_files([Pair("one.png", "a"), Pair(image_uri(PIXELS), "b")], [tmp_path])
+    assert np.array_equal(read_image(pair.source), PIXELS) and pair.target == "a" and other.target == "b"
     for name in ("../one.png", str(tmp_path / "one.png"), "two.png"):
-        with pytest.raises(DataError, match="picture"):
+        with pytest.raises(DataError, match="image"):
             with_files([Pair(name, "a")], [tmp_path])
 
 
@@ -99,11 +99,11 @@ def test_a_square_left_of_a_smaller_cross_is_drawn_and_described():
 
 def test_every_kind_is_drawn_differently():
     drawn = draw([Scene((Shape(0, kind, 16, 16, 8),), 0, 20) for kind in range(len(KINDS))], 32)
-    assert len({picture.tobytes() for picture in drawn}) == len(KINDS) == 16
+    assert len({image.tobytes() for image in drawn}) == len(KINDS) == 16
 
 
 @pytest.mark.parametrize("held_out", [False, True])
-def test_two_shapes_stand_as_their_caption_says_and_inside_the_picture(held_out):
+def test_two_shapes_stand_as_their_caption_says_and_inside_the_image(held_out):
     every = scenes(random.Random(1), ShapeOptions(size=48), held_out=held_out)
     for _ in range(300):
         scene = next(every)
@@ -120,7 +120,7 @@ def test_two_shapes_stand_as_their_caption_says_and_inside_the_picture(held_out)
         assert is_held_out(first.colour, first.kind, scene.relation) == held_out
 
 
-def test_each_epoch_has_new_pictures_and_the_same_ones_again():
+def test_each_epoch_has_new_images_and_the_same_ones_again():
     def of_epoch(epoch):
         return list(generate("shapes/train", {"count": 5}, epoch=epoch))
 

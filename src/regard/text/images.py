@@ -1,4 +1,4 @@
-"""Pictures as lines of text: data URIs of PNG or JPEG files, and the patches of pixels that a model reads.
+"""Images as lines of text: data URIs of PNG or JPEG files, and the patches of pixels that a model reads.
 
 PNG files as `png_bytes` writes them are read without other packages; all others with Pillow, from the extra `images`.
 
@@ -32,13 +32,13 @@ _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _RGB = (8, 2, 0, 0, 0)  # bits per colour, red-green-blue, and the only methods of compression, filters and order
 
 
-def picture_uri(pixels: Pixels) -> str:
-    """Return a picture as a data URI."""
+def image_uri(pixels: Pixels) -> str:
+    """Return an image as a data URI."""
     return "data:image/png;base64," + base64.b64encode(png_bytes(pixels)).decode()
 
 
 def png_bytes(pixels: Pixels) -> bytes:
-    """Return a picture as a PNG file: rows without filters."""
+    """Return an image as a PNG file: rows without filters."""
     height, width, _ = pixels.shape
     rows = np.zeros((height, 1 + 3 * width), dtype=np.uint8)
     rows[:, 1:] = pixels.reshape(height, 3 * width)
@@ -52,20 +52,20 @@ def _chunk(name: bytes, content: bytes) -> bytes:
     return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
 
 
-def read_picture(line: str) -> Pixels:
+def read_image(line: str) -> Pixels:
     """Return the pixels of a data URI. Raise DataError for anything else, also for the path of a file."""
     start = line[:32]
     prefix = next((one for one in KINDS if start.lower().startswith(one)), None)
     if prefix is None:
         raise DataError(
-            f"{line[:40]!r} is no picture; give one as data:image/png;base64,... or data:image/jpeg;base64,..."
+            f"{line[:40]!r} is no image; give one as data:image/png;base64,... or data:image/jpeg;base64,..."
         )
     if len(line) > len(prefix) + MAX_BYTES * 4 // 3 + 4:
-        raise DataError(f"a picture has more than {MAX_BYTES:,} bytes; make it smaller")
+        raise DataError(f"an image has more than {MAX_BYTES:,} bytes; make it smaller")
     try:
         content = base64.b64decode(line[len(prefix) :], validate=True)
     except (binascii.Error, ValueError) as error:
-        raise DataError(f"a picture is not in base64 ({error}); encode the file again") from error
+        raise DataError(f"an image is not in base64 ({error}); encode the file again") from error
     found = _read_plain_png(content)
     return _read_with_pillow(content, KINDS[prefix]) if found is None else found
 
@@ -98,11 +98,11 @@ def _read_with_pillow(content: bytes, kind: str) -> Pixels:
         with image_module.open(io.BytesIO(content), formats=(kind,)) as image:
             if max(image.size) > MAX_SIDE:
                 raise DataError(
-                    f"a picture has {image.width} x {image.height} pixels; at most {MAX_SIDE} x {MAX_SIDE} are read"
+                    f"an image has {image.width} x {image.height} pixels; at most {MAX_SIDE} x {MAX_SIDE} are read"
                 )
             return np.asarray(image.convert("RGB"), dtype=np.uint8)
     except (*_DAMAGED, image_module.DecompressionBombError) as error:
-        raise DataError(f"a picture is damaged, or no {kind} ({error}); write the file again") from error
+        raise DataError(f"an image is damaged, or no {kind} ({error}); write the file again") from error
 
 
 # Files
@@ -114,9 +114,9 @@ def read_file(path: Path) -> str:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise DataError(f"the picture {path} cannot be read ({error.strerror}); check the path") from error
+        raise DataError(f"the image {path} cannot be read ({error.strerror}); check the path") from error
     if len(content) > MAX_BYTES:
-        raise DataError(f"the picture {path} has more than {MAX_BYTES:,} bytes; make it smaller")
+        raise DataError(f"the image {path} has more than {MAX_BYTES:,} bytes; make it smaller")
     kind = "png" if content.startswith(_SIGNATURE) else "jpeg"
     return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
 
@@ -132,19 +132,19 @@ def with_files(pairs: Sequence[Pair], folders: Sequence[Path]) -> list[Pair]:
 def _found(name: str, folders: Sequence[Path]) -> Path:
     path = Path(name.strip())
     if path.is_absolute() or ".." in path.parts:
-        raise DataError(f"the picture {name[:200]!r} is not below the data folder; name it as in 'pictures/1.png'")
+        raise DataError(f"the image {name[:200]!r} is not below the data folder; name it as in 'images/1.png'")
     for folder in folders:
         if (folder / path).is_file():
             return folder / path
     where = ", ".join(repr(str(folder)) for folder in folders)
-    raise DataError(f"no picture {name[:200]!r} in {where}; name the folder that holds it with --data or REGARD_DATA")
+    raise DataError(f"no image {name[:200]!r} in {where}; name the folder that holds it with --data or REGARD_DATA")
 
 
 # Patches
 
 
 def patches_of(pixels_HW3: Pixels, side: int) -> Pixels:
-    """Return the patches of a picture row by row, each as one vector: [M, P * P * 3]."""
+    """Return the patches of an image row by row, each as one vector: [M, P * P * 3]."""
     height, width, _ = pixels_HW3.shape
     cut = pixels_HW3.reshape(height // side, side, width // side, side, 3)
     return cut.transpose(0, 2, 1, 3, 4).reshape(-1, 3 * side * side)

@@ -15,13 +15,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.explain.trace import Picture
+from regard.explain.pictures import Picture
 
 Matrix = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Tape:
+class MemoryRecord:
     """Inputs, outputs, and what the heads did in each step."""
 
     inputs: Matrix  # [T, C]
@@ -32,12 +32,12 @@ class Tape:
     PARTS: ClassVar[tuple[str, ...]] = ("adds", "reads", "write_weights", "read_weights")
 
 
-def tape_pictures(tape: Tape) -> tuple[Picture, ...]:
+def memory_pictures(record: MemoryRecord) -> tuple[Picture, ...]:
     """Return the pictures of a sequence, the one that says most first."""
-    pictures = (Picture("inputs and outputs", lambda plt: _draw(plt, tape, ())),)
-    if not tape.memory:
+    pictures = (Picture("inputs and outputs", lambda plt: _draw(plt, record, ())),)
+    if not record.memory:
         return pictures
-    return (Picture("memory", lambda plt: _draw(plt, tape, Tape.PARTS)), *pictures)
+    return (Picture("memory", lambda plt: _draw(plt, record, MemoryRecord.PARTS)), *pictures)
 
 
 TITLES = {
@@ -48,16 +48,16 @@ TITLES = {
 }
 
 
-def _draw(plt: Any, tape: Tape, parts: tuple[str, ...]) -> Any:
+def _draw(plt: Any, record: MemoryRecord, parts: tuple[str, ...]) -> Any:
     """Draw panels below each other: the input, the output where one is wanted, and parts of what the heads did."""
-    outputs = np.where(tape.wanted[:, None], tape.outputs, np.nan)
-    panels = {"input": (tape.inputs, "Greys"), "output": (outputs, "Greys")}
-    panels |= {TITLES[name]: (tape.memory[name], _colours(name)) for name in parts}
+    outputs = np.where(record.wanted[:, None], record.outputs, np.nan)
+    panels = {"input": (record.inputs, "Greys"), "output": (outputs, "Greys")}
+    panels |= {TITLES[name]: (record.memory[name], _colours(name)) for name in parts}
     heights = [min(max(values.shape[1], 4), 32) for values, _ in panels.values()]
     figure, axes = plt.subplots(
         len(panels),
         1,
-        figsize=(max(5.0, 0.12 * len(tape.inputs) + 1.5), 0.09 * sum(heights) + 0.45 * len(panels)),
+        figsize=(max(5.0, 0.12 * len(record.inputs) + 1.5), 0.09 * sum(heights) + 0.45 * len(panels)),
         gridspec_kw={"height_ratios": heights},
         sharex=True,
         squeeze=False,
