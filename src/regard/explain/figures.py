@@ -74,7 +74,7 @@ def draw(trace: Trace, path: Path, options: FigureOptions) -> None:
             raise DecodeError(f"there is no word {options.word!r}; choose one of {', '.join(rows.words)}")
         selected = selected * np.array([word == options.word for word in rows.words], dtype=np.float32)[:, None]
     title = f"{attention.name} attention, layer {attention.layer}, " + (
-        f"heads {', '.join(map(str, heads))}" if heads else "mean over all heads"
+        f"head{'s' if len(heads) > 1 else ''} {', '.join(map(str, heads))}" if heads else "mean over all heads"
     )
     plt = pyplot()
     if options.heatmap:

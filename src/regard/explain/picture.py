@@ -18,8 +18,8 @@ DIM = 0.25  # brightness of pixels without attention
 def draw_attention(plt: Any, pixels: Pixels, words: Sequence[str], weights: AttentionWeights) -> Any:
     """Return a figure with the picture, and one copy per word. `weights` are those of each patch: [words, rows, columns]."""
     panels = 1 + len(words)
-    across = min(panels, PER_ROW)
-    down = -(-panels // across)
+    down = -(-panels // PER_ROW)
+    across = -(-panels // down)
     figure, axes = plt.subplots(down, across, figsize=(1.7 * across, 1.95 * down), squeeze=False)
     for one in axes.flat:
         one.axis("off")
