@@ -17,7 +17,7 @@ help:
 	@echo "make lock    write requirements/*.txt from constraints.txt and pyproject.toml"
 	@echo "make fix     format, and apply the automatic fixes of the linter"
 	@echo "make bench   measure regard and the installed peers side by side"
-	@echo "make pictures  draw the README's pictures of attention (make demo first)"
+	@echo "make pictures  train a small model per task on the CPU and draw the pictures of the docs (about ten minutes)"
 	@echo "make clean   remove what the other targets created, except runs"
 
 demo: $(VENV)/.core
@@ -62,10 +62,8 @@ bench: $(VENV)/.dev
 	@$(BIN)/python benchmarks/decode.py --attempts 3
 
 pictures: $(VENV)/.dev
-	@test -d runs/dates || { echo "runs/dates does not exist; run make demo first"; exit 1; }
-	@$(BIN)/regard look en-de "My sister says that she likes the dog because it is friendly." \
-		--png --attention encoder --layer 5 --head 1 --head 4 --word it --out docs/pictures/pronoun.png
-	@$(BIN)/regard look runs/dates "Donnerstag, 9. November 1989" --png --out docs/pictures/dates.png
+	@echo "Training in runs/pictures what is not trained yet, and drawing docs/pictures (ten minutes at first) ..."
+	@OMP_NUM_THREADS=2 $(BIN)/python scripts/pictures.py
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
