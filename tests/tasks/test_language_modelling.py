@@ -41,7 +41,7 @@ def test_a_uniform_model_has_the_perplexity_of_the_vocabulary_size(task, codec):
 
 def test_words_with_unknown_symbols_do_not_improve_the_perplexity_per_word(task, codec):
     """The model is uniform over 10 tokens: each costs log 10, and 8 and 9 are unknown."""
-    model = Decoder(source_size=codec.source.size, **SMALL)
+    model = Decoder(source_size=codec.tokenizer.size, **SMALL)
     torch.nn.init.zeros_(model.embedding)
     found = task.evaluate(task.predictor(model.eval(), codec), [Pair("0 8 1", ""), Pair("9", ""), Pair("2", "")])
     scores = {score.name: score for score in found}
