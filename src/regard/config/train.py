@@ -25,7 +25,9 @@ class TrainConfig(Struct, frozen=True):
     lr: float | None = None  # peak learning rate; for "noam" a factor on the paper's curve, 1 if unset
     warmup_steps: int = 4000  # steps over which the learning rate rises to its peak
     decay: float = 0.4  # "wsd": the share of steps at the end over which the rate falls to zero
-    label_smoothing: float = 0.1  # share of the probability that is spread over all labels; 0 where the loss has none
+    label_smoothing: float = (
+        0.1  # share of the probability that is spread over all labels; not of positions, bits, CTC or a CRF
+    )
     clip_norm: float = 0.0  # 0: no clipping, as in the paper
     stall_seconds: float = 600.0  # without a step until the stack of every thread is written to stalled.txt; 0: never
     max_bad_steps: int = 20  # consecutive steps with a non-finite gradient until training stops

@@ -149,7 +149,7 @@ DEFAULTS = Recipe(name="defaults", data=DataConfig(train=Bitext(pairs="-")), mod
 
 
 def _ignored_options(recipe: Recipe) -> dict[tuple[str, str], Any]:
-    """Return table and name of each option that has no effect here, and the value with which the run folder says so."""
+    """Return table and name of each option that has no effect here, and a value that may be given all the same."""
     kind, config = model_config(recipe.model)
     ignored = {("decode", name): getattr(DEFAULTS.decode, name) for name in task_of(recipe).ignored_options}
     family = MODELS.get(kind, where="model.kind")
@@ -160,15 +160,17 @@ def _ignored_options(recipe: Recipe) -> dict[tuple[str, str], Any]:
 
 
 def _with_all_options(recipe: Recipe) -> Recipe:
-    """Return the recipe with every option of its model, also those that were added since it was written.
-
-    Options that have no effect get the same value, whatever it was.
-    """
+    """Return the recipe with every option of its model, also those that were added since it was written."""
     kind, config = model_config(recipe.model)
+    return msgspec.structs.replace(recipe, model={"kind": kind, **to_table(config)})
+
+
+def _without_ignored(recipe: Recipe) -> Recipe:
+    """Return the recipe with one value for each option that has no effect, whatever it was."""
     for (table, name), without in _ignored_options(recipe).items():
         changed = msgspec.structs.replace(getattr(recipe, table), **{name: without})
         recipe = msgspec.structs.replace(recipe, **{table: changed})
-    return msgspec.structs.replace(recipe, model={"kind": kind, **to_table(config)})
+    return recipe
 
 
 def refuse_other_recipe(run: RunFolder, recipe: Recipe, accept: Sequence[str]) -> None:
@@ -181,7 +183,8 @@ def refuse_other_recipe(run: RunFolder, recipe: Recipe, accept: Sequence[str]) -
         key = change.partition(":")[0]
         return any(key == meant or key.startswith(f"{meant}.") for meant in (*NOT_THE_RUN, *accept))
 
-    changed = [change for change in differences(_with_all_options(run.recipe()), recipe) if not is_meant(change)]
+    before, now = _without_ignored(_with_all_options(run.recipe())), _without_ignored(recipe)
+    changed = [change for change in differences(before, now) if not is_meant(change)]
     if changed:
         raise ConfigError(
             f"{run} holds a run of another recipe ({'; '.join(changed[:5])}); name another folder with --out, "
