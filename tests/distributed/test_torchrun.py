@@ -27,10 +27,14 @@ CLOSE = 1e-4  # tolerance of losses: sums over processes are added in another or
 
 
 def torchrun(out, *overrides, recipe="reverse", accident="none", restarts=0, processes=2, settings=SETTINGS):
+    return start("worker.py", recipe, out, accident, *settings, *overrides, restarts=restarts, processes=processes)
+
+
+def start(script, *words, restarts=0, processes=2):
+    """Start a script of this folder with torchrun, and wait for its end."""
     command = [
         *(sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"),
-        *(f"--max-restarts={restarts}", str(Path(__file__).with_name("worker.py"))),
-        *(str(recipe), str(out), accident, *settings, *overrides),
+        *(f"--max-restarts={restarts}", str(Path(__file__).with_name(script)), *map(str, words)),
     ]
     with alone():
         return subprocess.run(command, capture_output=True, text=True, timeout=240)
@@ -193,11 +197,12 @@ assert SMALL.keys() == TRANSLATORS, "every translation family must be listed her
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", SMALL)
-def test_every_family_can_be_sharded(kind, tmp_path):
+def test_every_family_can_be_sharded(tmp_path):
     short = ["train.tokens=256", "train.steps=2", "train.validate_pairs=2", "train.threads=1", "train.device=cpu"]
-    overrides = [f"model.kind={kind}", "model.dropout=0.1", *SMALL[kind], *short]
-    done = torchrun(tmp_path / "run", "train.parallel=shards", *overrides, settings=())
+    families = {kind: [f"model.kind={kind}", "model.dropout=0.1", *SMALL[kind], *short] for kind in SMALL}
+    words = [word for kind in SMALL for word in (tmp_path / kind, "train.parallel=shards", *families[kind], "--")]
+    done = start("runs_worker.py", "reverse", *words)
     assert done.returncode == 0, done.stderr[-3000:]
-    regard.train("reverse", out=tmp_path / "alone", overrides=[*overrides, "train.accumulate=2"])
-    assert_close(tmp_path / "run", tmp_path / "alone", 1e-4)
+    for kind, overrides in families.items():
+        regard.train("reverse", out=tmp_path / f"{kind} alone", overrides=[*overrides, "train.accumulate=2"])
+        assert_close(tmp_path / kind, tmp_path / f"{kind} alone", 1e-4)
