@@ -19,7 +19,11 @@ RECIPES["question-answering"] = "rooms"
 RECIPES |= {"parsing": "expressions", "captioning": "shapes", "documents": "documents", "masked-lm": "repeats"}
 RECIPES |= {"binary-sequences": "ntm-copy-small", "language-modelling": "counting"}
 CORPORA = {**RECIPES, "documents": "reviews", "binary-sequences": "ntm-copy"}
-CORPUS_OPTIONS = {"binary-sequences": {"width": 3}}
+PICTURES = {"size": 16, "colours": 3, "kinds": 2}
+CORPUS_OPTIONS = {
+    "binary-sequences": {"width": 3, "max_length": 4, "count": 120},
+    "captioning": PICTURES | {"count": 120},
+}
 TASKS = {**{task: task for task in RECIPES}, "documents": "classification"}  # documents are classified
 NOT_SEARCHED = {
     "tagging",
@@ -34,7 +38,7 @@ LAYERS = ["model.width=16", "model.num_layers=1", "model.num_heads=2", "model.hi
 MODEL = {"question-answering": ["model.width=16", "model.slots=3"]}  # other options than those of layers
 TINY = [
     *("train.steps=4", "train.tokens=64", "train.checkpoint_every=2", "train.validate_every=2", "train.log_every=1"),
-    *("train.threads=1", "train.device=cpu", "decode.length_penalty=0.3"),
+    *("train.threads=1", "train.device=cpu", "decode.length_penalty=0.3", "decode.max_source=100"),
 ]
 MODEL["documents"] = ["model.width=16", "model.hidden=12", "model.attention=8"]
 MODEL["binary-sequences"] = ["model.width=16", "model.locations=8", "model.location_width=4"]
@@ -54,7 +58,7 @@ INPUTS = {
     "binary-sequences": ["0101 0010 1000 . .", "", "0111 1000 ."],
     "language-modelling": ["1 2 3", "", "4"],
 }
-TINY_PICTURES = [pair.source for pair in generate("shapes/seen", {"count": 2})]
+TINY_PICTURES = [pair.source for pair in generate("shapes/seen", PICTURES | {"count": 2})]
 INPUTS["captioning"] = [TINY_PICTURES[0], "", TINY_PICTURES[1]]
 
 
@@ -83,9 +87,11 @@ class Trained:
 
     def __init__(self, task, folder):
         self.task, self.folder, self.run = task, folder, folder / "run"
+        lines = [
+            f"{one.source}\t{one.target}\n" for one in generate(f"{CORPORA[task]}/valid", CORPUS_OPTIONS.get(task, {}))
+        ]
         for split, count in SPLITS.items():
-            pairs = list(generate(f"{CORPORA[task]}/valid", CORPUS_OPTIONS.get(task, {})))[:count]
-            (folder / f"{split}.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+            (folder / f"{split}.tsv").write_text("".join(lines[:count]))
         call("train", *arguments_of(task, folder), "--out", self.run)
 
 
