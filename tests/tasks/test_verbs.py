@@ -19,7 +19,11 @@ RECIPES["question-answering"] = "rooms"
 RECIPES |= {"parsing": "expressions", "captioning": "shapes", "documents": "documents", "masked-lm": "repeats"}
 RECIPES |= {"binary-sequences": "ntm-copy-small", "language-modelling": "counting"}
 CORPORA = {**RECIPES, "documents": "reviews", "binary-sequences": "ntm-copy"}
-CORPUS_OPTIONS = {"binary-sequences": {"width": 3}}
+PICTURES = {"size": 16, "colours": 3, "kinds": 2}
+CORPUS_OPTIONS = {
+    "binary-sequences": {"width": 3, "max_length": 4, "count": 120},
+    "captioning": PICTURES | {"count": 120},
+}
 TASKS = {**{task: task for task in RECIPES}, "documents": "classification"}  # documents are classified
 NOT_SEARCHED = {
     "tagging",
@@ -54,7 +58,7 @@ INPUTS = {
     "binary-sequences": ["0101 0010 1000 . .", "", "0111 1000 ."],
     "language-modelling": ["1 2 3", "", "4"],
 }
-TINY_IMAGES = [pair.source for pair in generate("shapes/seen", {"count": 2})]
+TINY_IMAGES = [pair.source for pair in generate("shapes/seen", PICTURES | {"count": 2})]
 INPUTS["captioning"] = [TINY_IMAGES[0], "", TINY_IMAGES[1]]
 
 
@@ -84,9 +88,11 @@ class Trained:
 
     def __init__(self, task, folder):
         self.task, self.folder, self.run = task, folder, folder / "run"
+        lines = [
+            f"{one.source}\t{one.target}\n" for one in generate(f"{CORPORA[task]}/valid", CORPUS_OPTIONS.get(task, {}))
+        ]
         for split, count in SPLITS.items():
-            pairs = list(generate(f"{CORPORA[task]}/valid", CORPUS_OPTIONS.get(task, {})))[:count]
-            (folder / f"{split}.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+            (folder / f"{split}.tsv").write_text("".join(lines[:count]))
         call("train", *arguments_of(task, folder), "--out", self.run)
 
 
