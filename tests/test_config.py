@@ -293,7 +293,8 @@ def test_a_string_may_hold_a_delete_character():
 
 def test_unset_fields_are_not_written():
     table = to_table(DataConfig(train=Bitext(generate="copy/train")))
-    assert table == {"train": {"generate": "copy/train"}, "test": {}, "max_length": 256, "cut_source": False}
+    unset = {"max_length": 256, "cut_source": False, "decontaminate": False}  # flags and bounds are written
+    assert table == {"train": {"generate": "copy/train"}, "test": {}, **unset}
 
 
 def test_options_of_single_searches_do_not_belong_in_a_recipe(small):
