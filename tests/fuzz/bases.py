@@ -114,7 +114,9 @@ def write_text(folder: Path) -> None:
         positions = (" ".join(map(str, reversed(range(len(line))))) for line in lines)
         (folder / f"{name}.positions").write_text("".join(f"{row}\n" for row in positions))
     for name, settings in RUNS.items():
-        (folder / f"{name}.toml").write_text(RECIPE.format(**{"target": "en", **settings}))
+        recipe = RECIPE.format(**{"target": "en", **settings})
+        # A tagger does not search, and refuses options of search.
+        (folder / f"{name}.toml").write_text(recipe.partition("[decode]")[0] if name == "tagger" else recipe)
     store = RECIPE.format(target="en", **RUNS["bpe"]).replace(
         'target = "train.en"', 'target = "train.en", store = "../store"'
     )
