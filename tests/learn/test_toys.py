@@ -57,7 +57,7 @@ STACKS = "model.width=64 model.num_layers=2 model.num_heads=4 model.hidden=256 m
 READER = (
     "model.width=64 model.num_layers=2 model.num_heads=4 model.hidden=128 model.norm_order=pre model.positions=rotary"
 )
-READER += " train.lr=3e-3 train.clip_norm=1.0 train.tokens=768 train.steps=800"
+READER += " train.optimizer=muon train.lr=1.5e-3 train.clip_norm=1.0 train.tokens=1536 train.steps=1000"
 RIVALS = {
     "rnn": ("reverse", "model.width=64 model.hidden=128 train.steps=200", 98),
     "convs2s": (
