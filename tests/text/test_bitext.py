@@ -104,7 +104,8 @@ def test_a_missing_file_is_refused_with_the_searched_folders():
     with pytest.raises(DataError) as caught:
         find_file("a.en", [Path("here"), Path("there")])
     assert str(caught.value) == (
-        "no file 'a.en' in 'here', 'there', plain or .gz; name the folder that holds it with --data or REGARD_DATA"
+        "no file 'a.en' in 'here', 'there', plain or .gz, .xz or .zst; "
+        "name the folder that holds it with --data or REGARD_DATA"
     )
 
 
@@ -115,8 +116,9 @@ def test_every_missing_file_is_named_and_every_searched_folder_once(tmp_path, mo
     with pytest.raises(DataError) as caught:
         load_bitext(bitext, folders=[tmp_path, Path()], data=data)
     assert str(caught.value) == (
-        f"no file 'a.en', 'a.de.gz' in '{tmp_path}/corpus', '{tmp_path}/published', plain or .gz; get them from "
-        "the A corpus (example.org/a), and name the folder that has 'published/a.en' with --data or REGARD_DATA"
+        f"no file 'a.en', 'a.de.gz' in '{tmp_path}/corpus', '{tmp_path}/published', plain or .gz, .xz or .zst; "
+        "get them from the A corpus (example.org/a), and name the folder that has 'published/a.en' with --data or "
+        "REGARD_DATA"
     )
 
 
@@ -152,9 +154,9 @@ def test_other_folders_lie_below_the_data_folder(outside):
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_multi30k_is_found_as_published_and_as_documented(recipe, layout, suffix, tmp_path):
     data = load_recipe(recipe).data
-    bitexts = [data.train, data.valid, *data.test.values()]
+    bitexts = [*data.corpora, *data.dev_sets, *data.test.values()]
     names = {Path(name).name.removesuffix(".gz") for one in bitexts for name in (one.source, one.target)}
-    assert "train.lc.norm.tok.en" in names and len(names) == 8
+    assert "train.lc.norm.tok.en" in names and len(names) == (12 if recipe == "multi30k-many" else 8)
     (tmp_path / layout).mkdir(parents=True, exist_ok=True)
     for name in names:
         (tmp_path / layout / f"{name}{suffix}").write_text("one line\n")
@@ -187,7 +189,7 @@ def test_each_searched_folder_is_named_once_as_the_user_typed_it(tmp_path, monke
     assert data_folders(None, Path("my.toml").parent) == [Path()]
     assert data_folders(tmp_path, Path("my.toml").parent) == [tmp_path]
     assert data_folders("../" + tmp_path.name, tmp_path) == [Path("..") / tmp_path.name]
-    with pytest.raises(DataError, match=r"^no file 'a.en' in '\.', plain or .gz; name the folder"):
+    with pytest.raises(DataError, match=r"^no file 'a.en' in '\.', plain or .gz, .xz or .zst; name the folder"):
         find_file("a.en", data_folders(None, Path("my.toml").parent))
 
 

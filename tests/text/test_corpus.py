@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from regard.errors import DataError
-from regard.text.corpus import MAX_LINE_CHARS, Pair, read_lines, read_pairs
+from regard.text.corpus import Pair, read_pairs
+from regard.text.lines import MAX_LINE_CHARS, read_lines, stream_lines
+from regard.text.text_report import TextReport
 
 Write = Callable[[str, bytes], Path]
 
@@ -112,11 +114,10 @@ def test_files_of_different_length_are_refused_with_both_counts(write: Write) ->
     assert f"{source} has 3 lines but {target} has 2;" in refusal(source, target)
 
 
-def test_windows_line_endings_are_refused_at_the_first_line(write: Write) -> None:
-    sentence = refusal(write("a", b"one\ntwo\r\nthree\r\n"), read=read_lines)
-    assert sentence.startswith("line 2 of ")
-    assert "carriage return" in sentence
-    assert "line 1 of" in refusal(write("b", b"one\r"), read=read_lines)
+def test_windows_line_endings_are_removed_and_counted(write: Write) -> None:
+    report = TextReport()
+    assert list(stream_lines(write("a", b"one\ntwo\r\nthree\r"), report)) == ["one", "two", "three"]
+    assert report.mended == {"Windows line endings": 2}
 
 
 def test_invalid_utf8_is_refused_with_line_and_byte(write: Write) -> None:
@@ -185,10 +186,12 @@ def test_a_tsv_row_without_two_columns_is_refused(write: Write, line: bytes, col
         (b"", "truncated"),
         (b'{"source": "x", "target": "\\ud800"}', "is not a pair"),
         (b'{"source": "x"}', "target"),
-        (b'{"source": 7, "target": "y"}', "Expected `str`, got `int`"),
+        (b'{"source": 7, "target": "y"}', "'source' is of type int, not text"),
         (b'["x", "y"]', "Expected `object`, got `array`"),
-        (b'{"source": "x", "target": "y\\nz"}', "line break or a NUL inside its target"),
-        (b'{"source": "\\u0000", "target": "y"}', "line break or a NUL inside its source"),
+        (b'{"source": "x", "target": "y\\u0000z"}', "NUL inside its target"),
+        (b'{"source": "\\u0000", "target": "y"}', "NUL inside its source"),
+        (b'{"source": "x", "target": null}', "empty target side"),
+        (b'{"source": "x", "more": ' + b"[" * 50_000, "is not a pair (maximum recursion depth"),
     ],
 )
 def test_a_json_row_that_is_not_a_pair_is_refused(write: Write, line: bytes, reason: str) -> None:
@@ -197,8 +200,8 @@ def test_a_json_row_that_is_not_a_pair_is_refused(write: Write, line: bytes, rea
     assert reason in sentence
 
 
-@pytest.mark.parametrize("name", ["pairs.csv", "pairs.txt.gz", "pairs"])
+@pytest.mark.parametrize("name", ["pairs.doc", "pairs.txt.gz", "pairs"])
 def test_a_table_of_unknown_format_is_refused_with_the_known_ones(write: Write, name: str) -> None:
     sentence = refusal(write(name, b"one\teins\n"))
-    assert ".tsv or .jsonl" in sentence
+    assert ".tsv, .csv, .jsonl, .ndjson, .tmx, .po, .parquet (.gz, .xz, .zst may follow)" in sentence
     assert "two parallel files" in sentence

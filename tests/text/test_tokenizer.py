@@ -44,6 +44,7 @@ TEXTS = [text for pair in PAIRS for text in pair]
 KINDS = TOKENIZERS.names()
 SUBWORD_KINDS = ("bpe", "unigram")
 SYMBOL_KINDS = ("char", "word")
+SPACED_KINDS = (*SUBWORD_KINDS, "sentencepiece")  # kinds whose subwords contain spaces
 
 
 @pytest.fixture(scope="module")
@@ -63,12 +64,12 @@ def test_a_text_is_split_into_what_was_written_with_one_token_per_id(kind, text,
         token for token in tokenizer.tokens(ids) if token != "⁇"
     ]
     assert "⁇" not in written
-    assert joined(kind, written).split() == text.replace("\u2581", " " if kind in SUBWORD_KINDS else "\u2581").split()
+    assert joined(kind, written).split() == text.replace("\u2581", " " if kind in SPACED_KINDS else "\u2581").split()
 
 
 def joined(kind: str, tokens: list[str]) -> str:
     """Return the text of tokens."""
-    if kind in SUBWORD_KINDS:
+    if kind in SPACED_KINDS:
         return "".join(tokens).replace("\u2581", " ").strip()
     return {"char": "", "word": " "}[kind].join(tokens)
 
@@ -153,7 +154,7 @@ def test_training_twice_writes_the_same_bytes(kind: str, tmp_path: Path) -> None
         {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("first", "second")
     )
     assert first == second
-    assert len(first) == 3
+    assert len(first) == (5 if kind == "sentencepiece" else 3)  # a list of symbols per side
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -167,7 +168,7 @@ def test_separate_tokenizers_know_only_their_own_side(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_small_text_gives_fewer_ids_than_asked_for(kind: str) -> None:
-    tokenizer = train_tokenizers([("ab", "ab")], kind=kind, size=8_000, joint=True).source
+    tokenizer = train_tokenizers([("ab", "ab")], kind=kind, size=8_000, joint=True, byte_fallback=False).source
     assert tokenizer.size < 12
     assert tokenizer.decode(tokenizer.encode("ab")) == "ab"
 
@@ -419,7 +420,7 @@ def test_a_damaged_file_is_named(
     kind: str, damage: str, stem: str, tmp_path: Path, trained: dict[str, Tokenizers]
 ) -> None:
     trained[kind].save(Folder(tmp_path).make())
-    [path] = tmp_path.glob(f"{stem}.*")
+    path = min(tmp_path.glob(f"{stem}.*"))
     if damage == "missing":
         path.unlink()
     else:

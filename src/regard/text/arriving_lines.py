@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
 import select
 import stat
 import time
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from regard.text.corpus import decode_blocks, unpacked
+from regard.errors import RegardError
+from regard.text.compression import unpacked
+from regard.text.lines import decode_blocks, intact
+from regard.text.text_report import TextReport
 
 QUIET_SECONDS = 0.1  # without more input until a block ends
 LONGEST_SECONDS = 0.5  # from the first line of a block until it ends
 
 
-def read_blocks(file: io.BufferedReader, name: str, *, most: int) -> Iterator[list[str]]:
+def read_blocks(
+    file: io.BufferedReader, name: str, *, most: int, report: TextReport | None = None
+) -> Iterator[list[str]]:
     """Yield the lines in blocks of `most` lines. Lines that have arrived are a block if no more follow for a moment.
 
-    `name` is used in error messages.
+    `name` is used in error messages. What is mended is counted in the report.
     """
     block: list[str] = []
-    ends = 0.0
-    for lines in decode_blocks(file, name):
+    ends, number = 0.0, 1
+    for lines in decode_blocks(unpacked(file, name), name, report or TextReport()):
         if not block:
             ends = time.monotonic() + LONGEST_SECONDS
-        block += lines
+        before = len(block)
+        block += intact(lines, name, first=number)
+        number += len(block) - before
         while len(block) >= most:
             yield block[:most]
             block, ends = block[most:], time.monotonic() + LONGEST_SECONDS
@@ -41,16 +46,18 @@ def read_blocks(file: io.BufferedReader, name: str, *, most: int) -> Iterator[li
 
 
 def _is_readable(file: io.BufferedReader, seconds: float) -> bool:
-    """Wait for input, or its end, for at most these seconds. What has no descriptor is always readable."""
+    """Wait for input, or its end, for at most these seconds. What has no descriptor is always readable.
+
+    So is everything on Windows, which can wait for sockets alone.
+    """
     try:
-        descriptor = file.fileno()
+        return bool(select.select([file.fileno()], [], [], seconds)[0])
     except OSError:
         return True
-    return bool(select.select([descriptor], [], [], seconds)[0])
 
 
 def count_lines(file: io.BufferedReader) -> int | None:
-    """Return the number of lines from the position of a file on, plain or gzip, and leave the position as it is.
+    """Return the number of lines from the position of a file on, plain or compressed, and leave the position as it is.
 
     Return None for what cannot be read twice, such as a pipe, and for what is damaged.
     """
@@ -62,11 +69,11 @@ def count_lines(file: io.BufferedReader) -> int | None:
         return None
     start = file.tell()
     try:
-        stream, count, last = unpacked(file), 0, b"\n"
+        stream, count, last = unpacked(file, str(file.name)), 0, b"\n"
         while block := stream.read1(2**18):
             count, last = count + block.count(b"\n"), block[-1:]
         return count + (last != b"\n")
-    except (OSError, EOFError, zlib.error, gzip.BadGzipFile):
+    except (OSError, RegardError):
         return None
     finally:
         file.seek(start)

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Literal
 
 from regard.errors import DataError
-from regard.text.corpus import Pair, stream_lines
+from regard.text.lines import stream_lines
+from regard.text.pair import Pair
 from regard.text.segmenter import SEPARATOR, join_sentences
 
 Part = Literal["train", "valid", "test"]

@@ -3,61 +3,67 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import chain, zip_longest
 from pathlib import Path
 
 import msgspec
 
 from regard.config import Bitext, DataConfig, Recipe
 from regard.errors import DataError
-from regard.messages import counted
 from regard.text.babi import PARTS, find_babi, stream_babi
-from regard.text.corpus import Pair, decode_pairs, stream_lines, stream_pairs, stream_texts
+from regard.text.compression import ENDINGS
+from regard.text.corpus import Pair, decode_pairs, stream_pairs, stream_texts
 from regard.text.generators import generate
+from regard.text.table_files import Sides
+from regard.text.text_report import TextReport
 
 STDIN = "-"  # the value of data.train.pairs that means standard input
 
 
-def load_bitext(bitext: Bitext, *, folders: list[Path], data: DataConfig | None = None) -> list[Pair]:
+def new_report(data: DataConfig | None) -> TextReport:
+    """Return a report of reading text, which refuses or skips problems as the table of a recipe says."""
+    skip = data is not None and data.on_error == "skip"
+    return TextReport(skip=skip, advice="" if data is None else "; data.on_error=skip leaves such text out")
+
+
+def load_bitext(
+    bitext: Bitext, *, folders: list[Path], data: DataConfig | None = None, report: TextReport | None = None
+) -> list[Pair]:
     """Return all pairs. Relative paths are searched in the folders, in order.
 
-    `data` is the table that the bitext is from: it may name other folders, and where to get the files.
+    `data` is the table that the bitext is from: it may name other folders, and where to get the files. What is left out or
+    mended is counted in the report.
     """
-    return list(stream_bitext(bitext, folders=folders, data=data))
+    return list(stream_bitext(bitext, folders=folders, data=data, report=report))
 
 
-def stream_bitext(bitext: Bitext, *, folders: list[Path], data: DataConfig | None = None) -> Iterator[Pair]:
+def stream_bitext(
+    bitext: Bitext, *, folders: list[Path], data: DataConfig | None = None, report: TextReport | None = None
+) -> Iterator[Pair]:
     """Yield the pairs as they are read."""
+    report = new_report(data) if report is None else report
     if bitext.generate is not None:
         return iter(generate(bitext.generate, bitext.options or {}))
     if bitext.pairs == STDIN:
-        return decode_pairs(sys.stdin.buffer, "standard input")  # type: ignore[arg-type]
-    if bitext.text is not None:
-        return chain.from_iterable(map(stream_texts, text_files(bitext, folders, data)))
+        file: io.BufferedReader = sys.stdin.buffer  # type: ignore[assignment]
+        sides = Sides(bitext.columns, bitext.languages)
+        return decode_pairs(file, "standard input", sides, format=bitext.format, report=report)
     if bitext.part is not None:
         return stream_babi(babi_files(bitext, folders, data), bitext.part)
-    if bitext.pairs is None and bitext.source is None:
+    if not bitext.names("text", "pairs", "source"):
         raise DataError(f"the store {bitext.store!r} holds ids to train on, not text; name source and target, or pairs")
-    pairs = stream_pairs(*text_files(bitext, folders, data))
-    if bitext.tags is None:
-        return pairs
-    return _with_tags(pairs, find_file(bitext.tags, folders, data))
-
-
-def _with_tags(pairs: Iterator[Pair], path: Path) -> Iterator[Pair]:
-    """Yield the pairs with sources like `the|DT dog|NN`; line N of the file has the tags of pair N."""
-    for number, (pair, line) in enumerate(zip_longest(pairs, stream_lines(path)), start=1):
-        words, tags = pair.source.split() if pair else [], line.split() if line else []
-        if len(words) != len(tags):
-            raise DataError(
-                f"line {number} of {path} has {counted(len(tags), 'tag')} for {counted(len(words), 'word')}; "
-                "each word needs one tag"
-            )
-        yield Pair(" ".join(map("|".join, zip(words, tags, strict=True))), pair.target)
+    files = _files_by_key(bitext, folders, data)
+    if bitext.text is not None:
+        return stream_texts(files["text"], report)
+    if bitext.pairs is not None:
+        return stream_pairs(
+            files["pairs"], columns=bitext.columns, languages=bitext.languages, format=bitext.format, report=report
+        )
+    return stream_pairs(files["source"], files["target"], files.get("tags"), report=report)
 
 
 def refuse_outside(bitext: Bitext, folders: list[Path], *, recipe_of: str) -> None:
@@ -78,13 +84,18 @@ def refuse_outside(bitext: Bitext, folders: list[Path], *, recipe_of: str) -> No
 
 
 def text_files(bitext: Bitext, folders: list[Path], data: DataConfig | None = None) -> list[Path]:
-    """Return the files that hold the examples, without tags: two parallel ones, one of pairs, or all of texts."""
-    names = [name for key in Bitext.FILES if key != "tags" for name in bitext.names(key)]
-    found = [_look_for(name, folders, data) for name in names]
-    missing = [name for name, path in zip(names, found, strict=True) if path is None]
+    """Return all files that hold the examples."""
+    return [path for paths in _files_by_key(bitext, folders, data).values() for path in paths]
+
+
+def _files_by_key(bitext: Bitext, folders: list[Path], data: DataConfig | None) -> dict[str, list[Path]]:
+    """Return the files of each key that names some. Raise DataError with the names of all that are missing."""
+    names = {key: bitext.names(key) for key in Bitext.FILES if bitext.names(key)}
+    found = {name: _look_for(name, folders, data) for key in names for name in names[key]}
+    missing = [name for name, path in found.items() if path is None]
     if missing:
         raise _missing_files(missing, folders, data)
-    return [path for path in found if path is not None]
+    return {key: [path for name in own if (path := found[name]) is not None] for key, own in names.items()}
 
 
 def babi_files(bitext: Bitext, folders: list[Path], data: DataConfig | None = None) -> list[Path]:
@@ -119,12 +130,7 @@ def without_folders(recipe: Recipe) -> Recipe:
     def bare_name(name: str) -> str:
         return Path(name).name if Path(name).is_absolute() else name
 
-    def bare(bitext: Bitext | None) -> Bitext | None:
-        return None if bitext is None else _rename(bitext, bare_name, *Bitext.FILES, "store", "babi")
-
-    data = recipe.data
-    tests = {name: bare(bitext) for name, bitext in data.test.items()}
-    data = msgspec.structs.replace(data, train=bare(data.train), valid=bare(data.valid), test=tests)
+    data = recipe.data.with_sets(lambda one: _rename(one, bare_name, *Bitext.FILES, "store", "babi"))
     init = recipe.train.init
     if init and Path(init).is_absolute():
         train = msgspec.structs.replace(recipe.train, init=Path(init).name)
@@ -153,12 +159,7 @@ def anchor(data: DataConfig, folders: list[Path], *, named: Path | None) -> Data
         bitext = _rename(bitext, partial(absolute, _first_with), "store")
         return _rename(bitext, partial(absolute, find_task), "babi")
 
-    return msgspec.structs.replace(
-        data,
-        train=anchored(data.train),
-        valid=None if data.valid is None else anchored(data.valid),
-        test={name: anchored(bitext) for name, bitext in data.test.items()},
-    )
+    return data.with_sets(anchored)
 
 
 def named_folder(given: Path | str | None) -> Path | None:
@@ -177,7 +178,7 @@ def data_folders(given: Path | str | None, recipe_folder: Path | None) -> list[P
 
 
 def find_file(name: str, folders: list[Path], data: DataConfig | None = None) -> Path:
-    """Return the path of the file in the first folder that has it, plain or gzip."""
+    """Return the path of the file in the first folder that has it, plain or compressed."""
     found = _look_for(name, folders, data)
     if found is None:
         raise _missing_files([name], folders, data)
@@ -198,16 +199,17 @@ def _first_with(name: str, folders: list[Path]) -> Path | None:
 
 
 def _look_for(name: str, folders: list[Path], data: DataConfig | None = None) -> Path | None:
-    """Return the first file that exists: as named, with or without .gz, or in the other folders of the recipe."""
+    """Return the first file that exists: as named, compressed or not, or in the other folders of the recipe."""
     places = (folder / one for one in _other_names(name, data) for folder in folders)
     return _first_with(name, folders) or next((place for place in places if place.is_file()), None)
 
 
 def _other_names(name: str, data: DataConfig | None) -> list[Path]:
     """Return where else the file may be, relative to a data folder."""
-    both = (name, name.removesuffix(".gz") if name.endswith(".gz") else f"{name}.gz")
-    elsewhere = [Path(folder, Path(one).name) for folder in _other_folders(data) for one in both]
-    return [Path(both[1]), *elsewhere]
+    plain = next((name.removesuffix(ending) for ending in ENDINGS if name.endswith(ending)), name)
+    names = list(dict.fromkeys([name, plain, *(f"{plain}{ending}" for ending in ENDINGS)]))
+    elsewhere = [Path(folder, Path(one).name) for folder in _other_folders(data) for one in names]
+    return [*map(Path, names[1:]), *elsewhere]
 
 
 def _other_folders(data: DataConfig | None) -> tuple[str, ...]:
@@ -245,4 +247,4 @@ def _missing_files(names: list[str], folders: list[Path], data: DataConfig | Non
         advice = (
             f"get {them} from {data.origin}, and name the folder that has {str(example)!r} with --data or REGARD_DATA"
         )
-    return DataError(f"no file {files} in {where}, plain or .gz; {advice}")
+    return DataError(f"no file {files} in {where}, plain or {ENDINGS[0]}, {ENDINGS[1]} or {ENDINGS[2]}; {advice}")

@@ -1,237 +1,265 @@
-"""Reading of parallel text, plain or gzip: two aligned files, or one table of pairs.
+"""Pairs in files: two aligned files, or one of TSV, CSV, JSON lines, TMX, PO or Parquet; plain, gzip, xz or zstd.
 
-Only "\\n" ends a line, so that line numbers are those of `sed`; other Unicode separators are part of the line. Nothing is
-repaired silently: malformed text raises DataError with the file, the line and what to do.
+A reader of a format yields rows: pairs, and problems in place of pairs. Here blank and overlong sides are found, line breaks
+and control characters inside a side are replaced by spaces, and everything is counted in a `TextReport`. Problems raise
+DataError with the file, the line and what to do, unless the report says that they are skipped.
 """
 
 from __future__ import annotations
 
-import gzip
 import io
-import zlib
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from regard.errors import DataError
 from regard.messages import counted
+from regard.text.compression import ENDINGS, opened, unpacked
+from regard.text.lines import MAX_LINE_CHARS, Line, file_lines, long_text
+from regard.text.pair import Pair as Pair
+from regard.text.pair import Row, TextProblem
+from regard.text.parquet import read_parquet
+from regard.text.po import read_po
+from regard.text.table_files import Names, Sides, read_csv, read_jsonl, read_tsv
+from regard.text.text_report import CONTROL, ENTITIES, LINE_BREAKS, NO_COUNTERPART, SEPARATORS, TextReport
+from regard.text.tmx import read_tmx
 
-MAX_LINE_CHARS = 100_000
-# At most four bytes per character in UTF-8, a byte order mark, and the newline.
-_MAX_LINE_BYTES = 4 * MAX_LINE_CHARS + 4
-_BLOCK = 2**18  # bytes read at a time
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_GZIP_MAGIC = b"\x1f\x8b"
-_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that do not begin a character
-
-
-class Pair(NamedTuple):
-    """A source text and its target: a translation, a summary, a pronunciation ..."""
-
-    source: str
-    target: str
-
-
-class _Row(msgspec.Struct):
-    source: str
-    target: str
+_ENTITY = re.compile(r"&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,30});")
+_LINE_BREAK = re.compile(r"[ \t]*(?:\r\n|\n)[ \t\r\n]*")
+_SEPARATOR = re.compile("[\u2028\u2029]")
+_CONTROL = re.compile(r"[\x01-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-def read_lines(path: Path) -> list[str]:
-    """Return the lines of a file without newlines. Lines may be empty; an empty file raises DataError."""
-    return list(stream_lines(path))
+class PairFormat(NamedTuple):
+    """How files of a format are read."""
+
+    read: Callable[[io.BufferedReader, str, Sides, TextReport], Iterator[Row]]
+    endings: tuple[str, ...]  # of file names
+    unit: str = "line"  # what is counted
 
 
-def read_pairs(source: Path, target: Path | None = None) -> list[Pair]:
-    """Return the pairs of two parallel files, or of one table (.tsv or .jsonl). A blank side raises DataError."""
-    return list(stream_pairs(source, target))
+FORMATS = {
+    "tsv": PairFormat(read_tsv, (".tsv",)),
+    "csv": PairFormat(read_csv, (".csv",)),
+    "jsonl": PairFormat(read_jsonl, (".jsonl", ".ndjson")),
+    "tmx": PairFormat(read_tmx, (".tmx",)),
+    "po": PairFormat(read_po, (".po",)),
+    "parquet": PairFormat(read_parquet, (".parquet",), "row"),
+}
+Paths = Path | Sequence[Path]
 
 
-def stream_pairs(source: Path, target: Path | None = None) -> Iterator[Pair]:
-    """Yield the pairs as they are read; see `read_pairs`."""
-    if target is not None:
-        return _checked(_parallel_lines(source, target), str(source), str(target))
-    return _checked(_parsed(stream_lines(source), _table_parser(source), str(source)), str(source), str(source))
+def read_pairs(
+    source: Paths,
+    target: Paths | None = None,
+    *,
+    columns: Names | None = None,
+    languages: tuple[str, str] | None = None,
+    format: str | None = None,
+    report: TextReport | None = None,
+) -> list[Pair]:
+    """Return the pairs of parallel files, or of files that hold both sides. A blank side raises DataError.
 
-
-def stream_texts(path: Path) -> Iterator[Pair]:
-    """Yield each line of a file as a pair whose two sides are the line. A blank line raises DataError."""
-    return _checked((Pair(line, line) for line in stream_lines(path)), str(path), str(path))
-
-
-def decode_pairs(file: io.BufferedReader, name: str) -> Iterator[Pair]:
-    """Yield the pairs of an open .tsv file or pipe, plain or gzip. `name` is used in error messages."""
-    return _checked(_parsed(decode_lines(file, name), _parse_tsv, name), name, name)
-
-
-def _parsed(lines: Iterable[str], parse: Callable[[str, str], Pair], name: str) -> Iterator[Pair]:
-    return (parse(line, f"line {number} of {name}") for number, line in enumerate(lines, start=1))
-
-
-def _parallel_lines(source: Path, target: Path) -> Iterator[Pair]:
-    sources, targets = stream_lines(source), stream_lines(target)
-    for number, (one, other) in enumerate(zip_longest(sources, targets), start=1):
-        if one is None or other is None:
-            more = number + sum(1 for _ in (targets if one is None else sources))
-            counts = (number - 1, more) if one is None else (more, number - 1)
-            raise DataError(
-                f"{source} has {counted(counts[0], 'line')} but {target} has {counts[1]}; line N of one must translate "
-                "line N of the other, so find where they diverge"
-            )
-        yield Pair(one, other)
-
-
-def _checked(pairs: Iterable[Pair], source: str, target: str) -> Iterator[Pair]:
-    """Yield the pairs. Raise DataError, with these file names, if a side is blank."""
-    for number, pair in enumerate(pairs, start=1):
-        if not pair.source or pair.source.isspace():
-            raise DataError(f"line {number} of {source} has an empty source side; remove that pair or fill it in")
-        if not pair.target or pair.target.isspace():
-            raise DataError(f"line {number} of {target} has an empty target side; remove that pair or fill it in")
-        yield pair
-
-
-def _table_parser(path: Path) -> Callable[[str, str], Pair]:
-    name = path.name.lower().removesuffix(".gz")
-    if name.endswith(".tsv"):
-        return _parse_tsv
-    if name.endswith(".jsonl"):
-        return _parse_json
-    raise DataError(
-        f"{path} is not a table of pairs; name it .tsv or .jsonl (.gz may follow), or give two parallel files"
-    )
-
-
-def _parse_tsv(line: str, where: str) -> Pair:
-    columns = line.split("\t")
-    if len(columns) != 2:
-        raise DataError(
-            f"{where} has {counted(len(columns), 'column')}; it needs 2, source and target, with one tab between them"
-        )
-    return Pair(*columns)
-
-
-_decode_row = msgspec.json.Decoder(_Row).decode
-
-
-def _parse_json(line: str, where: str) -> Pair:
-    try:
-        row = _decode_row(line)
-    except msgspec.DecodeError as error:
-        fits = '{"source": "...", "target": "..."}'
-        raise DataError(f"{where} is not a pair ({error}); every line must look like {fits}") from error
-    for side, text in (("source", row.source), ("target", row.target)):
-        # Both can be escaped in JSON, and would break files with one sentence per line.
-        if "\n" in text or "\0" in text:
-            raise DataError(f"{where} has a line break or a NUL inside its {side}; replace it with a space")
-    return Pair(row.source, row.target)
-
-
-def stream_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a file as they are read; see `read_lines`."""
-    if path.is_dir():
-        raise DataError(f"{path} is a folder; name a file in it")
-    empty = True
-    try:
-        with path.open("rb") as file:
-            for line in decode_lines(file, str(path)):
-                empty = False
-                yield line
-    except FileNotFoundError as error:
-        raise DataError(f"there is no file {path}; check the path") from error
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}); check the file and its permissions") from error
-    if empty:
-        raise DataError(f"{path} is empty; it needs one sentence per line")
-
-
-def decode_lines(file: io.BufferedReader, name: str) -> Iterator[str]:
-    """Yield the lines of an open file or pipe, plain or gzip. `name` is used in error messages."""
-    return chain.from_iterable(decode_blocks(file, name))
-
-
-def unpacked(file: io.BufferedReader) -> io.BufferedIOBase:
-    """Return the file, or if it is gzip, a stream of its content."""
-    # Detect gzip by its content: file names can be wrong, and a pipe cannot be read twice.
-    return gzip.GzipFile(fileobj=file) if file.peek(2)[:2] == _GZIP_MAGIC else file
-
-
-def decode_blocks(file: io.BufferedReader, name: str) -> Iterator[Iterator[str]]:
-    """Yield the lines of an open file or pipe in the blocks in which they are read; see `decode_lines`.
-
-    Consume each block before the next. A block may be empty.
+    `columns` names the two sides of one file: columns by name or by number (from 1), keys of JSON, or languages.
+    `languages` are used where no columns are named, by formats that name languages. `format` is one of FORMATS; by default
+    it follows from the file name. With a `report` that skips, problems are counted in it instead of raised.
     """
-    stream = unpacked(file)
-    number, rest = 0, b""
-    try:
-        # read1 returns what is available, so that lines typed into a pipe are processed at once.
-        while block := stream.read1(_BLOCK):
-            block = rest + block
-            end = block.rfind(b"\n") + 1
-            complete = block[:end].removeprefix(_BYTE_ORDER_MARK) if number == 0 else block[:end]
-            yield _decode_block(complete, number, name)
-            number += complete.count(b"\n")
-            rest = block[end:]
-            if len(rest) >= _MAX_LINE_BYTES:
-                # Raises the error that explains what is wrong with this line.
-                _text(rest, stream, f"line {number + 1} of {name}")
-        if number == 0:
-            # A file with only a byte order mark is empty.
-            rest = rest.removeprefix(_BYTE_ORDER_MARK)
-        if rest:
-            yield iter([_text(rest, stream, f"line {number + 1} of {name}")])
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{name} is a damaged gzip file after line {number} ({error}); copy it again") from error
-
-
-def _decode_block(block: bytes, before: int, name: str) -> Iterator[str]:
-    """Yield the lines of a block of complete lines: decoded together if all are valid, else one by one up to the error."""
-    try:
-        lines = block.decode().split("\n")[:-1]
-        wrong = b"\0" in block or b"\r\n" in block or max(map(len, lines), default=0) > MAX_LINE_CHARS
-    except UnicodeDecodeError:
-        wrong = True
-    if not wrong:
-        return iter(lines)
-    stream = io.BufferedReader(io.BytesIO(block))
-    return (_text(raw, stream, f"line {number} of {name}") for number, raw in enumerate(stream, start=before + 1))
-
-
-def _text(raw: bytes, stream: io.BufferedIOBase, where: str) -> str:
-    """Return one decoded line. `stream` is positioned after `raw`, to measure a line that is longer than `raw`."""
-    if b"\0" in raw:
-        raise DataError(f"{where} has a NUL byte, so the file is binary or UTF-16; give it as UTF-8 text")
-    complete = raw.endswith(b"\n") or len(raw) < _MAX_LINE_BYTES - len(_BYTE_ORDER_MARK)
-    if not complete:
-        _refuse_long(_count_characters(raw, stream), where)
-    try:
-        text = raw.removesuffix(b"\n").decode()
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{where} is not UTF-8: byte {error.start + 1} of the line is 0x{raw[error.start]:02x}; "
-            "convert the file to UTF-8, for example with iconv"
-        ) from error
-    if text.endswith("\r"):
-        raise DataError(
-            f"{where} ends in a carriage return (a Windows line ending); convert the file, for example with dos2unix"
-        )
-    if len(text) > MAX_LINE_CHARS:
-        _refuse_long(len(text), where)
-    return text
-
-
-def _refuse_long(characters: int, where: str) -> None:
-    raise DataError(
-        f"{where} has {characters:,} characters, more than the limit of {MAX_LINE_CHARS:,}; split it or remove it"
+    return list(
+        stream_pairs(source, target, columns=columns, languages=languages, format=format, report=report or TextReport())
     )
 
 
-def _count_characters(chunk: bytes, stream: io.BufferedIOBase) -> int:
-    """Return the number of characters of a line of any length, with one chunk in memory at a time."""
-    count = len(chunk.translate(None, _CONTINUATION_BYTES))
-    while not chunk.endswith(b"\n") and (chunk := stream.readline(_MAX_LINE_BYTES)):
-        count += len(chunk.removesuffix(b"\n").translate(None, _CONTINUATION_BYTES))
-    return count
+def stream_pairs(
+    source: Paths,
+    target: Paths | None = None,
+    tags: Paths | None = None,
+    *,
+    columns: Names | None = None,
+    languages: tuple[str, str] | None = None,
+    format: str | None = None,
+    report: TextReport,
+) -> Iterator[Pair]:
+    """Yield the pairs as they are read; see `read_pairs`. `tags` has a tag for each word of the source: `the|DT dog|NN`."""
+    sources = _list(source)
+    if target is None:
+        sides = Sides(columns, languages)
+        # Formats first: a file whose format is not known is refused before the others are read.
+        files = [(path, _format_of(path, format)) for path in sources]
+        streams = (_one_file(path, found, sides, report) for path, found in files)
+    else:
+        others = [_list(target), *([_list(tags)] if tags is not None else [])]
+        for named in others:
+            if len(named) != len(sources):
+                raise DataError(
+                    f"the source has {counted(len(sources), 'file')}, but its target or tags have {len(named)}; "
+                    "the files of all sides are read in pairs, so name equally many"
+                )
+        streams = (_parallel(*paths, report=report) for paths in zip(sources, *others, strict=True))
+    return _not_empty(chain.from_iterable(streams), sources, report)
+
+
+def stream_texts(paths: Paths, report: TextReport) -> Iterator[Pair]:
+    """Yield each line of some files as a pair whose two sides are the line. A blank line is a problem."""
+
+    def rows(path: Path) -> Iterator[Row]:
+        for number, line in enumerate(file_lines(path, report), start=1):
+            yield Row(number, Pair(line, line) if isinstance(line, str) else line)
+
+    streams = (_kept(rows(path), str(path), str(path), report) for path in _list(paths))
+    return _not_empty(chain.from_iterable(streams), _list(paths), report)
+
+
+def decode_pairs(
+    file: io.BufferedReader, name: str, sides: Sides, *, format: str | None, report: TextReport
+) -> Iterator[Pair]:
+    """Yield the pairs of an open file or pipe; TSV by default. `name` is used in error messages."""
+    found = FORMATS[format or "tsv"]
+    rows = found.read(unpacked(file, name), name, sides, report)
+    return _not_empty(_kept(rows, name, name, report, unit=found.unit), [name], report)
+
+
+def _list(paths: Paths) -> list[Path]:
+    return [paths] if isinstance(paths, Path) else list(paths)
+
+
+def _not_empty(pairs: Iterator[Pair], names: Sequence[Path | str], report: TextReport) -> Iterator[Pair]:
+    first = next(pairs, None)
+    if first is None:
+        reasons = "; ".join(report.sentences()) or "there are none"
+        raise DataError(f"{', '.join(map(str, names))} gave no pair: {reasons}")
+    yield first
+    yield from pairs
+
+
+def _format_of(path: Path, named: str | None) -> PairFormat:
+    """Return the format that was named, or that of the file's name."""
+    if named is not None:
+        return FORMATS[named]
+    name = path.name.lower()
+    for ending in ENDINGS:
+        name = name.removesuffix(ending)
+    for found in FORMATS.values():
+        if name.endswith(found.endings):
+            return found
+    known = ", ".join(ending for found in FORMATS.values() for ending in found.endings)
+    packed = ", ".join(ENDINGS)
+    raise DataError(
+        f"{path} is not a file of pairs by its name; name it {known} ({packed} may follow), or say what it is with format; "
+        "or give two parallel files, source and target"
+    )
+
+
+def _one_file(path: Path, found: PairFormat, sides: Sides, report: TextReport) -> Iterator[Pair]:
+    with opened(path) as stream:
+        yield from _kept(found.read(stream, str(path), sides, report), str(path), str(path), report, unit=found.unit)
+
+
+def _parallel(source: Path, target: Path, tags: Path | None = None, *, report: TextReport) -> Iterator[Pair]:
+    rows = _aligned(source, target, report)
+    if tags is not None:
+        rows = _with_tags(rows, tags, report)
+    return _kept(rows, str(source), str(target), report)
+
+
+def _aligned(source: Path, target: Path, report: TextReport) -> Iterator[Row]:
+    """Yield the lines of two files in pairs. The lines that one has more than the other are problems."""
+    sources, targets = file_lines(source, report), file_lines(target, report)
+    for number, (one, other) in enumerate(zip_longest(sources, targets), start=1):
+        if isinstance(one, str) and isinstance(other, str):
+            yield Row(number, Pair(one, other))
+        elif one is None or other is None:
+            if not report.skip:
+                raise _misaligned(source, target, number, sources if other is None else targets, more=other is None)
+            text = other if one is None else one
+            shorter = source if one is None else target
+            sentence = f"has no counterpart, because {shorter} has only {counted(number - 1, 'line')}"
+            beginning = text if isinstance(text, str) else ""
+            file = str(target) if one is None else ""
+            yield Row(number, TextProblem(NO_COUNTERPART, sentence, beginning, file=file))
+        elif not isinstance(one, str):
+            yield Row(number, one)
+        elif not isinstance(other, str):
+            yield Row(number, other._replace(file=str(target)))
+
+
+def _misaligned(source: Path, target: Path, number: int, rest: Iterator[Line], *, more: bool) -> DataError:
+    longer = number + sum(1 for _ in rest)
+    counts = (longer, number - 1) if more else (number - 1, longer)
+    return DataError(
+        f"{source} has {counted(counts[0], 'line')} but {target} has {counts[1]}; line N of one must translate "
+        "line N of the other, so find where they diverge"
+    )
+
+
+def _with_tags(rows: Iterator[Row], path: Path, report: TextReport) -> Iterator[Row]:
+    """Yield the rows with sources like `the|DT dog|NN`; line N of the file has the tags of row N."""
+    for number, (row, line) in enumerate(zip_longest(rows, file_lines(path, report)), start=1):
+        found = row.found if row is not None else Pair("", "")
+        if isinstance(found, Pair):
+            found = line._replace(file=str(path)) if isinstance(line, TextProblem) else _tagged(found, line or "", path)
+        yield Row(number, found)
+
+
+def _tagged(pair: Pair, line: str, path: Path) -> Pair | TextProblem:
+    words, tags = pair.source.split(), line.split()
+    if len(words) != len(tags):
+        sentence = f"has {counted(len(tags), 'tag')} for {counted(len(words), 'word')}; each word needs one tag"
+        return TextProblem("wrong number of tags", sentence, line, file=str(path))
+    return Pair(" ".join(map("|".join, zip(words, tags, strict=True))), pair.target)
+
+
+def _kept(rows: Iterable[Row], source: str, target: str, report: TextReport, *, unit: str = "line") -> Iterator[Pair]:
+    """Yield the pairs, mended. Problems are reported with the name of the file that has them."""
+    for line, found in rows:
+        if isinstance(found, Pair) and not _is_plain(found):
+            found = _mended(found, target, report)
+        if isinstance(found, Pair):
+            yield found
+        else:
+            report.leave_out(found.file or source, line, found, unit=unit)
+
+
+def _is_plain(pair: Pair) -> bool:
+    """Whether there is nothing to mend, note or refuse. Quicker than the tests that follow, and true of nearly all texts."""
+    source, target = pair.source, pair.target
+    return (
+        0 < len(source) <= MAX_LINE_CHARS
+        and 0 < len(target) <= MAX_LINE_CHARS
+        and source.isprintable()
+        and target.isprintable()
+        and "&" not in source
+        and "&" not in target
+        and not source.isspace()
+        and not target.isspace()
+    )
+
+
+def _mended(pair: Pair, target: str, report: TextReport) -> Pair | TextProblem:
+    """Return the pair with line breaks, separators and control characters replaced by spaces; or what is wrong with it."""
+    pair = Pair(_mended_text(pair.source, report), _mended_text(pair.target, report))
+    problem = _problem(pair.source, "source", pair.target)
+    if problem is not None:
+        return problem
+    problem = _problem(pair.target, "target", pair.source)
+    return pair if problem is None else problem._replace(file=target)
+
+
+def _problem(text: str, side: str, other: str) -> TextProblem | None:
+    if not text or text.isspace():
+        return TextProblem(f"empty {side}", f"has an empty {side} side; remove that pair or fill it in", other)
+    if "\0" in text:
+        return TextProblem("NUL byte", f"has a NUL inside its {side}; remove it", text)
+    return long_text(len(text), text) if len(text) > MAX_LINE_CHARS else None
+
+
+def _mended_text(text: str, report: TextReport) -> str:
+    if _ENTITY.search(text):
+        report.mend(ENTITIES)
+    for kind, pattern in ((LINE_BREAKS, _LINE_BREAK), (SEPARATORS, _SEPARATOR), (CONTROL, _CONTROL)):
+        text, count = pattern.subn(" ", text)
+        if count:
+            report.mend(kind)
+            text = text.strip(" ")
+    return text

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from regard.text.corpus import Pair
+from regard.text.pair import Pair
 
 SHARED_WORDS = 8
 _WORD = re.compile(r"\w+")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from regard.config import Struct
 from regard.errors import DataError, did_you_mean
 from regard.text import dates, expressions, ntm_corpora, plane, reviews, rooms, shapes, toys
-from regard.text.corpus import Pair
+from regard.text.pair import Pair
 from regard.toml import from_table
 
 

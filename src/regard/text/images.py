@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import DataError, require
-from regard.text.corpus import Pair
+from regard.text.pair import Pair
 
 Pixels = NDArray[np.uint8]  # [H, W, 3], red, green and blue
 

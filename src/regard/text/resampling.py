@@ -14,7 +14,7 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from bisect import bisect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -28,7 +28,14 @@ IntArray = NDArray[Any]
 DROPOUT_SPLITS = 16  # splits with a dropped merge per word; they are drawn once, and chosen from later
 _CACHED_WORDS = 2**16
 _NEVER = sys.maxsize  # the rank of a pair that is not in the vocabulary
-_UNKNOWN = (UNK, -100.0)  # the score has no effect, since no subword competes for an unknown character
+_UNKNOWN_SCORE = -100.0  # it has no effect, since no subword competes for an unknown character
+
+Spell = Callable[[str], list[int]]  # the ids of a character that is not in the vocabulary
+
+
+def unknown(character: str) -> list[int]:
+    """Return the ids of a character that is not in the vocabulary, where there is no other way to write it."""
+    return [UNK]
 
 
 class Resampled(ABC):
@@ -75,8 +82,11 @@ class BpeDropout(Resampled):
     the word alone and are computed when they are first chosen.
     """
 
-    def __init__(self, texts: Sequence[Sequence[str]], ids: dict[str, int], rate: float) -> None:
+    def __init__(
+        self, texts: Sequence[Sequence[str]], ids: dict[str, int], rate: float, spell: Spell = unknown
+    ) -> None:
         super().__init__(texts)
+        self._spell = spell
         # Ids are in the order of training: pairs with smaller ids are merged first.
         self._ids, self._rate = ids, rate
         merged = [self._merge(word) for word in self._words]
@@ -133,7 +143,8 @@ class BpeDropout(Resampled):
             del ranks[here]
             for pair in range(max(here - 1, 0), min(here + 1, len(ranks))):
                 ranks[pair] = ids.get(symbols[pair] + symbols[pair + 1], _NEVER)
-        return [ids.get(symbol, UNK) for symbol in symbols], tried
+        found = ([ids[symbol]] if symbol in ids else self._spell(symbol) for symbol in symbols)
+        return list(itertools.chain.from_iterable(found)), tried
 
 
 class _Drops:
@@ -160,8 +171,15 @@ class _Drops:
 class UnigramSampling(Resampled):
     """Draws the split of each word with probability proportional to P(split) ** rate (Kudo 2018, section 3.3)."""
 
-    def __init__(self, texts: Sequence[Sequence[str]], scores: dict[str, tuple[int, float]], rate: float) -> None:
+    def __init__(
+        self,
+        texts: Sequence[Sequence[str]],
+        scores: dict[str, tuple[int, float]],
+        rate: float,
+        spell: Spell = unknown,
+    ) -> None:
         super().__init__(texts)
+        self._spell = spell
         # Id and log probability of each subword.
         self._scores, self._rate = scores, rate
         self._longest = max(map(len, scores))
@@ -183,9 +201,13 @@ class UnigramSampling(Resampled):
         while end > 0:
             weights, starts = lattice[end - 1]
             start = starts[bisect(weights, draw.random() * weights[-1], hi=len(starts) - 1)]
-            ids.append(self._scores.get(word[start:end], _UNKNOWN)[0])
+            subword = word[start:end]
+            ids += [self._scores[subword][0]] if subword in self._scores else self._spell(subword)[::-1]
             end = start
         return ids[::-1]
+
+    def _score(self, subword: str) -> float:
+        return self._scores[subword][1] if subword in self._scores else _UNKNOWN_SCORE
 
     def _forward(self, word: str) -> list[tuple[tuple[float, ...], tuple[int, ...]]]:
         """Return for each end position the cumulative weights of the subwords that end there, and their start positions."""
@@ -194,7 +216,7 @@ class UnigramSampling(Resampled):
         for end in range(1, len(word) + 1):
             starts = [start for start in range(max(0, end - self._longest), end - 1) if word[start:end] in self._scores]
             starts.append(end - 1)  # a single character, known or not
-            logs = [totals[start] + self._rate * self._scores.get(word[start:end], _UNKNOWN)[1] for start in starts]
+            logs = [totals[start] + self._rate * self._score(word[start:end]) for start in starts]
             top = max(logs)
             weights = tuple(itertools.accumulate(math.exp(log - top) for log in logs))
             totals.append(top + math.log(weights[-1]))

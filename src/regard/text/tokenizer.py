@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from regard.config import TokenizerConfig
-from regard.errors import CheckpointError, ConfigError
+from regard.config.mixing import is_list_of_tags
+from regard.errors import CheckpointError, ConfigError, DecodeError
 from regard.registry import Registry
 from regard.storage.folder import SMALL, Folder
+from regard.text.listed_subwords import load_listed_subwords, train_listed_subwords
 from regard.text.resampling import Resampled
 from regard.text.subwords import load_subwords, train_subwords
 from regard.text.symbols import BOS, EOS, RESERVED, UNK, load_symbols, train_symbols
+from regard.text.tags import TaggedTokenizer
 
 __all__ = [
     "BOS",
@@ -26,6 +29,7 @@ __all__ = [
     "TokenizerKind",
     "Tokenizers",
     "fit_input_tokenizer",
+    "fit_tokenizer",
     "fit_tokenizers",
     "load_tokenizers",
     "refuse_unknown_kinds",
@@ -72,7 +76,7 @@ class Tokenizer(Protocol):
         """Return each id as a printable string."""
 
     def save(self, folder: Folder, name: str) -> None:
-        """Write one file into the folder, called `name` with a suffix of the kind's own."""
+        """Write files into the folder, called `name` with suffixes of the kind's own."""
 
 
 class TrainTokenizer(Protocol):
@@ -90,6 +94,8 @@ class TokenizerKind(NamedTuple):
 
     train: TrainTokenizer
     load: LoadTokenizer
+    # Whether `train` also takes `byte_fallback`, as in `tokenizer.byte_fallback`, and `symbols` that it must not split.
+    subwords: bool = False
 
 
 TOKENIZERS: Registry[TokenizerKind] = Registry("tokenizer")
@@ -100,16 +106,18 @@ def register_tokenizer(name: str, kind: TokenizerKind, *, replace: bool = False)
     TOKENIZERS.register(name, kind, replace=replace)
 
 
-register_tokenizer("bpe", TokenizerKind(train_subwords, load_subwords))
-register_tokenizer("unigram", TokenizerKind(train_subwords, load_subwords))
+register_tokenizer("bpe", TokenizerKind(train_subwords, load_subwords, subwords=True))
+register_tokenizer("unigram", TokenizerKind(train_subwords, load_subwords, subwords=True))
 register_tokenizer("char", TokenizerKind(train_symbols, load_symbols))
 register_tokenizer("word", TokenizerKind(train_symbols, load_symbols))
+register_tokenizer("sentencepiece", TokenizerKind(train_listed_subwords, load_listed_subwords))
 
 
 class _Saved(msgspec.Struct, omit_defaults=True):
     kind: str  # of both sides, or of the source
     joint: bool
     target_kind: str | None = None  # where it is another one
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -118,6 +126,32 @@ class Tokenizers:
 
     source: Tokenizer
     target: Tokenizer
+    tags: Mapping[str, int] = field(default_factory=dict)  # ids of the symbols that may stand in front of a source
+
+    def with_tags(self, tags: Sequence[str]) -> Tokenizers:
+        """Return the tokenizers with ids for these tags as well: behind those of the source, or of both sides if joint."""
+        every = list(dict.fromkeys([*self.tags, *tags]))
+        if not every:
+            return self
+        plain = self.without_tags()
+        source = TaggedTokenizer(plain.source, every)
+        ids = {tag: plain.source.size + number for number, tag in enumerate(every)}
+        return Tokenizers(source, source if plain.joint else plain.target, ids)
+
+    def without_tags(self) -> Tokenizers:
+        """Return the tokenizers of text alone."""
+        if not isinstance(self.source, TaggedTokenizer):
+            return self
+        text = self.source.text
+        return Tokenizers(text, text if self.joint else self.target)
+
+    def tag_ids(self, tags: Sequence[str]) -> list[int]:
+        """Return the ids of these tags."""
+        for tag in tags:
+            if tag not in self.tags:
+                there = f"the tags {', '.join(self.tags)}" if self.tags else "no tags"
+                raise DecodeError(f"the tag {tag!r} is unknown; this model was trained with {there}")
+        return [self.tags[tag] for tag in tags]
 
     @property
     def joint(self) -> bool:
@@ -131,7 +165,8 @@ class Tokenizers:
             self.source.save(folder, "source")
             self.target.save(folder, "target")
         target_kind = None if self.target.kind == self.source.kind else self.target.kind
-        saved = _Saved(kind=self.source.kind, joint=self.joint, target_kind=target_kind)
+        tags = tuple(self.tags)
+        saved = _Saved(kind=self.source.kind, joint=self.joint, target_kind=target_kind, tags=tags)
         folder.save_bytes(TOKENIZER, msgspec.json.encode(saved))
 
 
@@ -152,36 +187,63 @@ def load_tokenizers(folder: Folder) -> Tokenizers:
             raise CheckpointError(f"{error} (if it is from a plug-in, install the plug-in)") from error
         return registered.load(folder, name, kind=kind)
 
+    if not is_list_of_tags(saved.tags):
+        raise CheckpointError(f"{path} is damaged: its tags are not distinct words; restore it from a copy of the run")
     if saved.joint:
         both = load("joint", saved.kind)
-        return Tokenizers(both, both)
-    return Tokenizers(load("source", saved.kind), load("target", saved.target_kind or saved.kind))
+        return Tokenizers(both, both).with_tags(saved.tags)
+    sides = load("source", saved.kind), load("target", saved.target_kind or saved.kind)
+    return Tokenizers(*sides).with_tags(saved.tags)
 
 
-def train_tokenizer(texts: Sequence[str], *, kind: str, size: int, coverage: float = 1.0) -> Tokenizer:
+def train_tokenizer(
+    texts: Sequence[str],
+    *,
+    kind: str,
+    size: int,
+    coverage: float = 1.0,
+    byte_fallback: bool | None = None,
+    symbols: Sequence[str] = (),
+) -> Tokenizer:
     """Return a tokenizer trained on the texts, of at most `size` ids, reserved ones included.
 
-    With `coverage` below 1 the rarest symbols become unknown.
+    With `coverage` below 1 the rarest symbols become unknown. With `byte_fallback` subwords write them as bytes; None: if
+    the vocabulary has room for the 256 bytes. `symbols` have one id each.
     """
-    train = TOKENIZERS.get(kind, where="tokenizer.kind").train
+    registered = TOKENIZERS.get(kind, where="tokenizer.kind")
+    if byte_fallback and not registered.subwords:
+        raise ConfigError(
+            f"tokenizer.byte_fallback is for subwords (bpe, unigram), not for tokenizer.kind={kind}; leave it out"
+        )
+    if symbols and not registered.subwords:
+        raise ConfigError(
+            f"data.augment.placeholders needs subwords (bpe, unigram), not tokenizer.kind={kind}; leave it out"
+        )
     if size <= len(RESERVED):
         raise ConfigError(f"tokenizer.size is {size}; {len(RESERVED)} ids are reserved, so it must be more than that")
     if not _MIN_COVERAGE <= coverage <= 1:
         raise ConfigError(f"tokenizer.coverage is {coverage}; it must be from {_MIN_COVERAGE} to 1")
-    trained = train(texts, kind=kind, size=size, coverage=coverage)
+    options: dict[str, Any] = {"byte_fallback": byte_fallback, "symbols": symbols} if registered.subwords else {}
+    trained = registered.train(texts, kind=kind, size=size, coverage=coverage, **options)
     if trained.kind != kind:
         raise ConfigError(f"the tokenizer registered as {kind!r} has the kind {trained.kind!r}; they must be equal")
     return trained
 
 
 def train_tokenizers(
-    pairs: Sequence[tuple[str, str]], *, kind: str, size: int, joint: bool, coverage: float = 1.0
+    pairs: Sequence[tuple[str, str]],
+    *,
+    kind: str,
+    size: int,
+    joint: bool,
+    coverage: float = 1.0,
+    byte_fallback: bool | None = None,
 ) -> Tokenizers:
     """Return tokenizers of one kind trained on the pairs, each of at most `size` ids, reserved ones included.
 
-    With `joint` one is trained on both sides together. With `coverage` below 1 the rarest symbols become unknown.
+    With `joint` one is trained on both sides together. The other options are those of `train_tokenizer`.
     """
-    train = partial(train_tokenizer, kind=kind, size=size, coverage=coverage)
+    train = partial(train_tokenizer, kind=kind, size=size, coverage=coverage, byte_fallback=byte_fallback)
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
     if joint:
         both = train(sources + targets)
@@ -200,20 +262,40 @@ def refuse_unknown_kinds(config: TokenizerConfig) -> None:
             TOKENIZERS.get(table.kind, where=f"{where}.kind")
 
 
-def fit_tokenizers(pairs: Sequence[tuple[str, str]], config: TokenizerConfig) -> Tokenizers:
-    """Return the tokenizers that a recipe describes, trained on the pairs: a joint one, or one per side."""
+def fit_tokenizers(
+    pairs: Sequence[tuple[str, str]],
+    config: TokenizerConfig,
+    *,
+    tags: Sequence[str] = (),
+    symbols: Sequence[str] = (),
+) -> Tokenizers:
+    """Return the tokenizers that a recipe describes, trained on the pairs: a joint one, or one per side.
+
+    `tags` are the symbols in front of sources; `tokenizer.size` does not count them. `symbols` are never split.
+    """
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
     if config.joint:
-        return train_tokenizers(pairs, kind=config.kind, size=config.size, joint=True, coverage=config.coverage)
-    source = _fit([source for source, _ in pairs], config.side("source"))
-    return Tokenizers(source, _fit([target for _, target in pairs], config.side("target")))
+        both = fit_tokenizer(sources + targets, config, symbols)
+        return Tokenizers(both, both).with_tags(tags)
+    source, target = config.side("source"), config.side("target")
+    sides = Tokenizers(fit_tokenizer(sources, source, symbols), fit_tokenizer(targets, target, symbols))
+    return sides.with_tags(tags)
 
 
 def fit_input_tokenizer(texts: Sequence[str], config: TokenizerConfig) -> Tokenizer:
     """Return the one tokenizer of a task whose outputs are not text."""
     if config.target is not None:
         raise ConfigError("this task has no text on its target side to tokenize; remove [tokenizer.target]")
-    return _fit(texts, config.side("source"))
+    return fit_tokenizer(texts, config.side("source"))
 
 
-def _fit(texts: Sequence[str], config: TokenizerConfig) -> Tokenizer:
-    return train_tokenizer(texts, kind=config.kind, size=config.size, coverage=config.coverage)
+def fit_tokenizer(texts: Sequence[str], config: TokenizerConfig, symbols: Sequence[str] = ()) -> Tokenizer:
+    """Return the tokenizer of one side, trained on its texts. `symbols` are never split."""
+    return train_tokenizer(
+        texts,
+        kind=config.kind,
+        size=config.size,
+        coverage=config.coverage,
+        byte_fallback=config.byte_fallback,
+        symbols=symbols,
+    )

@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regard.text.symbols import BOS, EOS, JOIN, UNK
+from regard.text.protected_spans import Masked
+from regard.text.symbols import JOIN, UNK
 from regard.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
 class ExtendedVocabulary:
-    """A tokenizer, and the words of one source that it does not know."""
+    """A tokenizer, the words of one source that it does not know, and the spans of the source that are protected."""
 
     tokenizer: Tokenizer
-    words: tuple[str, ...]
+    words: tuple[str, ...] = ()
+    masked: Masked | None = None  # the source with placeholders for its protected spans
 
     @property
     def kind(self) -> str:
@@ -41,17 +43,23 @@ class ExtendedVocabulary:
         return [token if id < size else self.words[id - size] for id, token in zip(ids, known, strict=True)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of the ids, without BOS and EOS."""
+        """Return the text of the ids, without BOS, EOS and tags, and with the protected spans of the source."""
+        text = self._decode(ids)
+        return text if self.masked is None else self.masked.restore(text)
+
+    def _decode(self, ids: Sequence[int]) -> str:
         if all(id < self.tokenizer.size for id in ids):
             return self.tokenizer.decode(ids)
-        return JOIN[self.kind].join(self.tokens([id for id in ids if id not in (BOS, EOS)]))
+        # BOS, EOS and tags have no text.
+        shown = [id for id in ids if id >= self.tokenizer.size or self.tokenizer.decode([id])]
+        return JOIN[self.kind].join(self.tokens(shown))
 
 
 def extend(tokenizer: Tokenizer, text: str, *, most: int | None = None) -> tuple[list[int], ExtendedVocabulary]:
     """Return the first `most` ids of a source, where unknown words have ids of their own, and the vocabulary with them."""
     ids = tokenizer.encode(text)[:most]
     if UNK not in ids or tokenizer.kind not in JOIN:
-        return ids, ExtendedVocabulary(tokenizer, ())
+        return ids, ExtendedVocabulary(tokenizer)
     numbers: dict[str, int] = {}
     for place, token in enumerate(tokenizer.tokenize(text)[:most]):
         if ids[place] == UNK:
