@@ -9,6 +9,7 @@ import regard
 from regard.errors import ConfigError, DataError
 from regard.recipe_files import load_recipe, shipped_recipes
 from regard.run.folder import RunFolder
+from regard.tasks import task_of
 from regard.tasks.setup import resolve
 from regard.training.events import Noted
 
@@ -26,9 +27,25 @@ def test_pairs_that_are_too_long_are_counted_and_the_setting_is_named(tmp_path):
     regard.train(str(recipe), out=tmp_path / "run", overrides=TINY, listen=notes.append)
     texts = [note.text for note in notes if isinstance(note, Noted)]
     assert (
-        "training leaves out 2 of 3 examples with more than 3 tokens on a side; raise data.max_length to keep them"
-        in texts
-    )
+        "training leaves out 2 of 3 examples with more than 3 tokens on a side; to keep them, raise data.max_length "
+        "(now 3), or cut them with data.cut_source=true or data.cut_target=true"
+    ) in texts
+
+
+def test_sides_that_are_too_long_are_cut_where_the_recipe_says_so(tmp_path):
+    (tmp_path / "train.tsv").write_text("a b\tb a\na b c d\td c b a\nb\ta b c d e\n")
+    recipe = tmp_path / "my.toml"
+    recipe.write_text('[data]\ntrain = { pairs = "train.tsv" }\nmax_length = 3\n[model]\nkind = "transformer"\n')
+    task = task_of(load_recipe(str(recipe), [*TINY, "data.cut_source=true", "data.cut_target=true"]))
+    corpus = task.read([tmp_path])
+    columns = task.encode(corpus.train.examples(), task.fit(corpus.train))
+    assert columns["source"].lengths.tolist() == [2, 3, 1] and columns["target"].lengths.tolist() == [2, 3, 3]
+    notes = []
+    overrides = [*TINY, "data.cut_target=true"]
+    regard.train(str(recipe), out=tmp_path / "run", overrides=overrides, listen=notes.append)
+    texts = [note.text for note in notes if isinstance(note, Noted)]
+    assert "2 of 3 targets have 3 tokens or more; training reads the first 3 of them" in texts
+    assert any(text.startswith("training leaves out 1 of 3 examples") for text in texts)
 
 
 def test_a_run_resumes_when_its_recipe_says_since_where_its_files_may_be(tmp_path):
@@ -44,7 +61,10 @@ def test_a_run_resumes_when_its_recipe_says_since_where_its_files_may_be(tmp_pat
 
 
 def test_a_dev_set_whose_examples_are_all_too_long_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"^every dev example has more than 2 tokens on a side; raise data.max_length"):
+    with pytest.raises(
+        DataError,
+        match=r"^every dev example has more than 2 tokens on a side; to keep them, raise data.max_length \(now 2\)",
+    ):
         regard.train("copy", out=tmp_path / "run", overrides=[*TINY, "data.max_length=2"], listen=lambda event: None)
     assert not (tmp_path / "run").exists()
 

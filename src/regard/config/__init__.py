@@ -4,7 +4,7 @@
 keys belong to the model family that `model.kind` names.
 """
 
-from regard.config.data import Bitext, DataConfig, TokenizerConfig, TokenizerSide
+from regard.config.data import AugmentConfig, Bitext, DataConfig, TokenizerConfig, TokenizerSide
 from regard.config.recipe import EvaluateConfig, Recipe
 from regard.config.search_options import SearchOptions
 from regard.config.struct import LARGEST, MAX_LAYERS, MAX_POSITIONS, MAX_WIDTH, Struct, below_one, between
@@ -15,6 +15,7 @@ __all__ = [
     "MAX_LAYERS",
     "MAX_POSITIONS",
     "MAX_WIDTH",
+    "AugmentConfig",
     "Bitext",
     "DataConfig",
     "EvaluateConfig",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from regard.config.data import DataConfig, TokenizerConfig
+from regard.config.mixing import refuse_empty_stages
 from regard.config.search_options import SearchOptions
 from regard.config.struct import Struct
 from regard.config.train import TrainConfig
@@ -39,6 +40,7 @@ class Recipe(Struct, frozen=True):
     def check(self) -> None:
         if not self.name.isprintable() or not 0 < len(self.name) <= 200:
             raise ValueError("name must be one line of at most 200 printable characters")
+        refuse_empty_stages(self.data.corpora, self.train.steps)
         default = SearchOptions()
         changed = [name for name in default.per_call if getattr(self.decode, name) != getattr(default, name)]
         if changed:

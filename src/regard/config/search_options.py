@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Literal, TypeVar, cast, get_args
 
 import msgspec
 
@@ -44,6 +44,10 @@ class _KnownNames(type(msgspec.Struct)):  # type: ignore[misc]
         return super().__call__(*args, **given)
 
 
+SWITCHES = ("scores", "early_stopping", "protect")  # options that are True or False
+LengthPenaltyKind = Literal["wu", "power"]
+
+
 class SearchOptions(Struct, metaclass=_KnownNames, frozen=True, dict=True):
     """How to search; in a recipe the `[decode]` table. The defaults are the paper's (section 6.1).
 
@@ -51,10 +55,19 @@ class SearchOptions(Struct, metaclass=_KnownNames, frozen=True, dict=True):
     """
 
     beam: int = _default(4)  # hypotheses per sentence; 1: greedy search
-    length_penalty: float = _default(0.6)  # alpha of Wu et al. 2016; 0: none
+    length_penalty: float = _default(0.6)  # alpha of the length penalty; 0: none
+    # What divides the log-probability of n tokens, EOS included. "wu": ((5 + n) / 6)^alpha (Wu et al. 2016). "power":
+    # n^alpha, as in Hugging Face's generate and in CTranslate2.
+    length_penalty_kind: LengthPenaltyKind = _default("wu")
+    # Stop when `beam` outputs have ended. False: continue until the best open one, at its length so far, scores no higher
+    # than the worst of the `beam` best, as Hugging Face's generate does by default.
+    early_stopping: bool = _default(True)
     max_extra: int = _default(50)  # the longest output has the tokens of the source and this many more
     tokens: int = _default(8192)  # source tokens per batch, times the beam
     max_source: int = _default(1024)  # longer sources are cut, with a warning
+    # Whether URLs, numbers, tags and other protected spans come back as they are; unset: if the model has placeholders.
+    # True also reports those that the output of any other model lacks.
+    protect: bool | None = _default(None)
     iterations: int = _default(10)  # of models that refine their output (mask-predict)
     nbest: int = _default(1)  # hypotheses per source
     min_length: int = _default(0)  # fewest output tokens, without EOS
@@ -110,7 +123,7 @@ class SearchOptions(Struct, metaclass=_KnownNames, frozen=True, dict=True):
                 f"nbest is {self.nbest}, but beam is {self.beam}; ask for at most {self.beam}, or for a wider beam"
             )
 
-    def replace(self, **changes: int | float | None) -> SearchOptions:
+    def replace(self, **changes: int | float | str | None) -> SearchOptions:
         """Return a copy with these options given as well. One that is None stays as it is."""
         return SearchOptions(**{**self.given, **{name: one for name, one in changes.items() if one is not None}})
 
@@ -134,8 +147,12 @@ def _refuse_other_type(name: str, value: Any) -> None:
     wanted: tuple[str, type] = ("a whole number", Integral)
     if name == "length_penalty":
         wanted = ("a number", Real)
-    if name == "scores":
+    if name in SWITCHES:
         wanted = ("True or False", bool)
-    fits = isinstance(value, wanted[1]) and (isinstance(value, bool) == (name == "scores"))
-    if not fits and not (value is None and name == "max_length"):
+    if name == "length_penalty_kind":
+        wanted = ("'wu' or 'power'", str)
+    fits = isinstance(value, wanted[1]) and (isinstance(value, bool) == (name in SWITCHES))
+    if name == "length_penalty_kind" and fits:
+        fits = value in get_args(LengthPenaltyKind)
+    if not fits and not (value is None and name in ("max_length", "protect")):
         raise _BadOption(f"{name} is {value!r}; it must be {wanted[0]}")

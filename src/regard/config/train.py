@@ -44,9 +44,18 @@ class TrainConfig(Struct, frozen=True):
     keep: int = 5  # newest checkpoints to keep (at least `average`), besides the best one
     log_every: int = 50  # steps between two reports of progress
     seed: int = 1  # of the first weights, the order of examples, and dropout
-    init: str | None = None  # another run, whose weights this one begins with where names and shapes agree
+    init: str | None = None  # another run, or a model of the package, whose weights and tokenizers this one begins with
+    # "new": train a tokenizer on this text, and find the embeddings of its tokens by their text.
+    init_tokenizer: Literal["same", "new"] = "same"
+    init_partial: bool = False  # begin also if tensors are missing in that run, not in this model, or of another shape
+    freeze: tuple[str, ...] = ()  # parts of the model that keep their weights, such as "encoder" or "decoder.0"
+    # Trained on top of `init`: all weights, low-rank adapters of the matrices of layers (Hu et al. 2022), biases.
+    adapt: Literal["none", "lora", "bias"] = "none"
+    lora_rank: int = 8  # of the adapters
+    lora_alpha: float = 16.0  # the adapters are scaled by lora_alpha / lora_rank
     device: str = "auto"  # auto, cpu, cuda, cuda:1, ...
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # of products; auto: bfloat16 on a GPU that has it
+    # Of products. "auto": bfloat16 on a GPU that has it, float16 with a loss scale on an older one, float32 on a CPU.
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     kernels: bool = True  # use our GPU kernels where Triton is installed
     graph: bool = True  # on a GPU, record the step as one CUDA graph
     threads: int = 0  # CPU threads; 0: as PyTorch chooses
@@ -62,6 +71,13 @@ class TrainConfig(Struct, frozen=True):
         between(self, 0, 10**12, "warmup_steps", "patience", "validate_every", "seed", "clip_norm", "stall_seconds")
         between(self, 0, 1_000_000, "weight_decay")
         between(self, 0, 4096, "threads")
+        between(self, 1, 65_536, "lora_rank")
+        if not self.lora_alpha > 0:
+            raise ValueError(f"lora_alpha is {self.lora_alpha}; it must be above 0")
+        if self.adapt != "none" and self.init is None:
+            raise ValueError(
+                f"adapt is {self.adapt}, which trains a part of a model that init names; set init, or adapt=none"
+            )
         for name in ("label_smoothing", "ema", "momentum"):
             below_one(self, name)
         if not self.eps > 0 or not (self.lr is None or self.lr >= 0):

@@ -101,6 +101,12 @@ class Column:
         places = np.repeat(self.offsets[:-1] - offsets[:-1], lengths) + np.arange(int(offsets[-1]))
         return Column(self.values[places], offsets)
 
+    def after(self, first: Column) -> Column:
+        """Return a column whose examples begin with those of another one."""
+        both = Column.join([first, self])
+        rows = np.arange(2 * len(self)).reshape(2, -1).T.reshape(-1)
+        return Column(both.gather(rows), _offsets(first.lengths + self.lengths))
+
     def take(self, rows: Indices) -> Column:
         """Return a column of these examples alone, copied."""
         return Column(self.gather(rows), _offsets(self.lengths_of(rows)))
@@ -153,6 +159,10 @@ class Columns:
 
     def read(self, batches: list[Indices]) -> tuple[Columns, list[Indices]]:
         return self, batches
+
+    def take(self, rows: Indices) -> Columns:
+        """Return columns of these examples alone, copied; an example may be taken more than once."""
+        return Columns({name: column.take(rows) for name, column in self.columns.items()}, self.sized)
 
     def with_column(self, name: str, column: Column) -> Columns:
         """Return these columns and one more."""

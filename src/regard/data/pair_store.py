@@ -4,6 +4,7 @@ DIR/
   settings.json     what the store is made from; written first
   tokenizer/        vocabularies, manifest.json
   shard-00000/      source.ids, source.offsets, target.ids, target.offsets, shard.json, manifest.json
+  left-out.tsv      text that was left out, if any was: file, line, reason, beginning
   store.json        sizes, lengths and hashes of everything; written last: a folder with it is a complete store
 
 Arrays are raw and little-endian: offsets have 64 bits, ids 16 if the vocabulary allows it, else 32.
@@ -45,8 +46,8 @@ class Shard(msgspec.Struct, frozen=True):
     sha256: str  # of its manifest, hence of every file in it
 
 
-class StoreInfo(msgspec.Struct, frozen=True):
-    """The content of store.json. Its last entry is the hash of all others, and so of the complete store."""
+class StoreInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The content of store.json. `sha256` is the hash of all other entries, and so of the complete store."""
 
     version: int
     pairs: int
@@ -58,12 +59,16 @@ class StoreInfo(msgspec.Struct, frozen=True):
     tokenizer_sha256: str
     lengths: list[list[int]]  # the rows of a LengthTable
     shards: list[Shard]
+    tags: tuple[str, ...] = ()  # symbols that every source begins with
+    source_cut: int = 0  # tokens that sources are cut to; 0: they are not cut
+    target_cut: int = 0
+    left_out: dict[str, int] = {}  # lines of the text by the reason why
+    mended: dict[str, int] = {}  # places of the text by what was mended or noted
     sha256: str = ""
 
     def digest(self) -> str:
         """Return what sha256 must be."""
-        table = msgspec.to_builtins(self)
-        del table["sha256"]
+        table = msgspec.to_builtins(msgspec.structs.replace(self, sha256=""))
         return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
 
 
@@ -123,9 +128,14 @@ class PairStore:
     def __len__(self) -> int:
         return self.info.pairs
 
-    def fingerprint(self) -> dict[str, int | str]:
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The number of pairs, as that of a single corpus."""
+        return (self.info.pairs,)
+
+    def fingerprints(self) -> list[dict[str, int | str]]:
         """Return number and hash of the pairs."""
-        return {"pairs": self.info.pairs, "sha256": self.info.sha256}
+        return [{"pairs": self.info.pairs, "sha256": self.info.sha256}]
 
     def examples(self) -> list[Pair]:
         """Raise DataError: a store has no text."""
@@ -136,7 +146,8 @@ class PairStore:
         stored, asked = flat_table(self.info.tokenizer), flat_table(tokenizer_settings(config))
         for key in {**stored, **asked}:
             given, value = asked.get(key), stored.get(key)
-            if given != value:
+            # Left out, it is whatever the store was prepared with.
+            if given != value and not (given is None and key.endswith("byte_fallback")):
                 advice = f"set tokenizer.{key}={json.dumps(value)}" if key in stored else "leave it out"
                 raise ConfigError(
                     f"tokenizer.{key} is {given!r}, but {self.folder} was prepared with {value!r}; {advice}, "
@@ -162,23 +173,17 @@ class StoredPairs:
         return len(self.store)
 
     def lengths_of(self, rows: Indices) -> tuple[Indices, ...]:
-        order = np.argsort(rows)
-        result = []
-        for side in SIDES:
-            lengths = np.empty(len(rows), dtype=np.int64)
-            lengths[order] = np.concatenate(self._by_shard(side, rows[order], ShardSide.lengths_of))
-            result.append(lengths)
-        return tuple(result)
+        # A mixture of corpora may draw a pair more than once; it is read once.
+        distinct, places = np.unique(rows, return_inverse=True)
+        lengths = (np.concatenate(self._by_shard(side, distinct, ShardSide.lengths_of)) for side in SIDES)
+        return tuple(one[places] for one in lengths)
 
     def upto(self, max_length: int | None) -> LengthTotals:
         return self.store.lengths.upto(max_length)
 
     def read(self, batches: list[Indices]) -> tuple[Columns, list[Indices]]:
-        rows = np.concatenate(batches)
-        order = np.argsort(rows)
-        places = np.empty(len(rows), dtype=np.int64)
-        places[order] = np.arange(len(rows))
-        source, target = (Column.join(self._by_shard(side, rows[order], ShardSide.take)) for side in SIDES)
+        distinct, places = np.unique(np.concatenate(batches), return_inverse=True)
+        source, target = (Column.join(self._by_shard(side, distinct, ShardSide.take)) for side in SIDES)
         return pair_columns(source, target), np.split(places, np.cumsum([len(batch) for batch in batches])[:-1])
 
     def _by_shard(self, side: str, rows: Indices, read: Callable[[ShardSide, Indices], Any]) -> list[Any]:

@@ -125,12 +125,23 @@ def _fill(descriptor: int, path: Path, buffer: NDArray[Any], begins: Numbers, pl
     for (start, stop), position in zip(pairwise(edges), (begins * width).tolist(), strict=True):
         while start < stop:
             try:
-                count = os.preadv(descriptor, [view[start:stop]], position)
+                count = _read_at(descriptor, view[start:stop], position)
             except OSError as error:
                 _damaged(path, f"cannot be read ({error.strerror})")
             if not count:
                 _damaged(path, f"ends at byte {position:,}: it was truncated")
             start, position = start + count, position + count
+
+
+def _read_at(descriptor: int, into: memoryview, position: int) -> int:
+    """Read bytes from a position of a file, and return their number."""
+    if hasattr(os, "preadv"):
+        return os.preadv(descriptor, [into], position)
+    # Windows. Each reader has opened the file for itself, so nobody else moves the position.
+    os.lseek(descriptor, position, os.SEEK_SET)
+    content = os.read(descriptor, len(into))
+    into[: len(content)] = content
+    return len(content)
 
 
 @contextmanager

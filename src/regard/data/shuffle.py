@@ -28,8 +28,11 @@ class Shuffle:
 
     def __getitem__(self, places: slice) -> NDArray[np.int64]:
         """Return the elements at these places of the permutation."""
-        at = np.arange(*places.indices(self.count), dtype=np.uint64)
-        result = self._mix(at)
+        return self.at(np.arange(*places.indices(self.count), dtype=np.int64))
+
+    def at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the elements at these places, in any order."""
+        result = self._mix(places.astype(np.uint64))
         outside = result >= self.count
         while outside.any():
             result[outside] = self._mix(result[outside])

@@ -1,23 +1,20 @@
 """A folder whose files are opened safely even if the content is untrusted: runs, stores, distilled corpora, shards.
 
-Run folders are exchanged between people, so nothing inside one is trusted. Every file is opened relative to a descriptor
-of its folder, symbolic links below the folder are not followed, only regular files are read, and every read has a size
+Run folders are exchanged between people, so nothing inside one is trusted. Every file is opened relative to its folder
+(`directory.py`), symbolic links below the folder are not followed, only regular files are read, and every read has a size
 limit. Writes go to a new file with a random name that then replaces the old file, so a crash leaves the old content or
 the new content.
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import math
 import os
 import re
-import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from io import BufferedReader, BufferedWriter
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,16 +22,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from regard.errors import CheckpointError
+from regard.storage.directory import LOCK, PathDirectory, open_directory
+from regard.storage.locks import try_lock
 from regard.storage.paths import bare_name, refuse_wrong_kinds, temporary_name
 
 MIB = 2**20
 SMALL, LARGE = 16 * MIB, 512 * MIB  # default limits on the bytes read from one file
-LOCK = ".lock"
 T = TypeVar("T")
 NEW = ".new"  # .NAME.new: a file that the manifest lists already but that does not have its final name yet
 
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_FILE_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -89,31 +85,14 @@ class Folder:
 
     # Opening
 
-    @contextmanager
-    def _descriptor(self) -> Iterator[int]:
-        descriptor = os.open(self.root, _FOLDER_FLAGS)
-        try:
-            for name in self.below:
-                inner = os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=descriptor)
-                os.close(descriptor)
-                descriptor = inner
-            yield descriptor
-        finally:
-            os.close(descriptor)
+    def _directory(self) -> AbstractContextManager[PathDirectory]:
+        return open_directory(self.root, self.below)
 
     @refuse_wrong_kinds
     def _open(self, name: str, flags: int) -> int:
         """Return a descriptor of a regular file. Does not block, not even on a pipe."""
-        with self._descriptor() as folder:
-            opened = os.open(bare_name(name), flags | os.O_NONBLOCK | _FILE_FLAGS, 0o666, dir_fd=folder)
-        try:
-            if not stat.S_ISREG(os.fstat(opened).st_mode):
-                raise OSError(errno.ENXIO, "not a regular file")
-            os.set_blocking(opened, True)
-        except BaseException:
-            os.close(opened)
-            raise
-        return opened
+        with self._directory() as folder:
+            return folder.open_entry(bare_name(name), flags)
 
     def open_file(self, name: str) -> BufferedReader:
         """Open a file for reading."""
@@ -141,8 +120,8 @@ class Folder:
     def _kind(self, name: str) -> int:
         """Return the file type bits of an entry, without following links; 0 if there is no such entry."""
         try:
-            with self._descriptor() as folder:
-                return stat.S_IFMT(os.lstat(bare_name(name), dir_fd=folder).st_mode)
+            with self._directory() as folder:
+                return stat.S_IFMT(folder.state(bare_name(name)).st_mode)
         except OSError:
             return 0
 
@@ -160,15 +139,15 @@ class Folder:
     def names(self) -> list[str]:
         """Return all entries of the folder, sorted; an empty list if the folder does not exist."""
         try:
-            with self._descriptor() as folder:
-                return sorted(os.listdir(folder))
+            with self._directory() as folder:
+                return sorted(folder.names())
         except OSError:
             return []
 
     def size(self) -> int:
         """Return the total size in bytes of all files in the folder and below."""
-        walk = os.fwalk(self.path)
-        return sum(os.lstat(name, dir_fd=folder).st_size for _, _, names, folder in walk for name in names)
+        walk = os.walk(self.path)
+        return sum(os.lstat(os.path.join(place, name)).st_size for place, _, names in walk for name in names)
 
     # Reading
 
@@ -207,38 +186,39 @@ class Folder:
         missing = [place for place in (self.root, *self.root.parents) if not place.exists()]
         self.root.mkdir(parents=True, exist_ok=True)
         for place in missing:
-            _sync(place.absolute().parent)
+            with open_directory(place.absolute().parent) as parent:
+                parent.sync()
         for depth in range(len(self.below)):
             Folder(self.root, *self.below[:depth])._make(self.below[depth])
         return self
 
     @refuse_wrong_kinds
     def _make(self, name: str) -> None:
-        with self._descriptor() as folder:
+        with self._directory() as folder:
             try:
-                os.mkdir(name, dir_fd=folder)
+                folder.make(name)
             except FileExistsError:
-                os.close(os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=folder))
+                folder.refuse_other_than_folder(name)
             else:
-                os.fsync(folder)
+                folder.sync()
 
     @refuse_wrong_kinds
     def save_bytes(self, name: str, content: bytes) -> None:
         """Replace a file atomically; on return the new content is on disk."""
-        with self._descriptor() as folder:
+        with self._directory() as folder:
             temporary = temporary_name(bare_name(name))
-            opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE_FLAGS, 0o666, dir_fd=folder)
+            opened = folder.open_entry(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             try:
                 with os.fdopen(opened, "wb") as file:
                     file.write(content)
                     file.flush()
                     os.fsync(file.fileno())
-                os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+                folder.replace(temporary, name)
             except Exception:
                 with suppress(OSError):
-                    os.unlink(temporary, dir_fd=folder)
+                    folder.remove(temporary)
                 raise
-            os.fsync(folder)
+            folder.sync()
 
     def save_text(self, name: str, text: str) -> None:
         self.save_bytes(name, text.encode())
@@ -249,33 +229,39 @@ class Folder:
     @refuse_wrong_kinds
     def move(self, old: str, new: str) -> None:
         """Rename an entry of this folder and flush the change to disk."""
-        with self._descriptor() as folder:
-            os.replace(bare_name(old), bare_name(new), src_dir_fd=folder, dst_dir_fd=folder)
-            os.fsync(folder)
+        with self._directory() as folder:
+            folder.replace(bare_name(old), bare_name(new))
+            folder.sync()
 
     def remove(self, name: str) -> None:
         """Delete a file, a link, or a folder with everything in it; links are not followed."""
-        with self._descriptor() as folder:
-            if stat.S_ISDIR(os.lstat(bare_name(name), dir_fd=folder).st_mode):
-                shutil.rmtree(name, dir_fd=folder)
+        with self._directory() as folder:
+            if stat.S_ISDIR(folder.state(bare_name(name)).st_mode):
+                folder.remove_folder(name)
             else:
-                os.unlink(name, dir_fd=folder)
-            os.fsync(folder)
+                folder.remove(name)
+            folder.sync()
 
     def sync(self) -> None:
         """Flush the entries of this folder to disk."""
-        with self._descriptor() as folder:
-            os.fsync(folder)
+        with self._directory() as folder:
+            folder.sync()
+
+    def sync_file(self, name: str) -> None:
+        """Flush the content of a file to disk. Windows flushes only what is open for writing."""
+        opened = self._open(name, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
 
     @contextmanager
     def locked(self, *, busy: str) -> Iterator[None]:
         """Lock the folder; raise CheckpointError(busy) if another process holds it. The lock ends with the process."""
         opened = self.make()._open(LOCK, os.O_RDWR | os.O_CREAT)
         try:
-            try:
-                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise CheckpointError(busy) from error
+            if not try_lock(opened):
+                raise CheckpointError(busy)
             yield
         finally:
             os.close(opened)
@@ -283,9 +269,9 @@ class Folder:
     @contextmanager
     def briefly_locked(self) -> Iterator[None]:
         """Wait for a short exclusive lock to change a few files; independent of `locked`, whose holder needs it too."""
-        with self._descriptor() as folder:
+        with self._directory() as folder:
             with suppress(OSError):  # some network file systems cannot lock a folder
-                fcntl.flock(folder, fcntl.LOCK_EX)
+                folder.lock()
             yield
 
 
@@ -297,11 +283,3 @@ def is_temporary(name: str) -> bool:
 def is_leftover(name: str) -> bool:
     """Return whether the name is of an entry that a killed process may have left, to be removed or renamed."""
     return is_temporary(name) or (name.startswith(".") and name.endswith(NEW))
-
-
-def _sync(folder: Path) -> None:
-    opened = os.open(folder, _FOLDER_FLAGS)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -56,7 +56,8 @@ def _fingerprint(folder: Folder, name: str) -> dict[str, Any]:
     with folder.open_file(name) as file:
         state = os.fstat(file.fileno())
         # Hashing a huge sparse file could take hours.
-        if state.st_size > LARGE and 2 * BLOCK * state.st_blocks < state.st_size:
+        blocks = getattr(state, "st_blocks", state.st_size)  # unknown on Windows
+        if state.st_size > LARGE and 2 * BLOCK * blocks < state.st_size:
             raise CheckpointError(
                 f"{folder.path / name} is damaged: most of its {state.st_size:,} bytes were never written"
             )
@@ -142,8 +143,7 @@ def staged(parent: Folder, name: str) -> Iterator[Folder]:
 def _write_manifest(folder: Folder) -> None:
     files = {name: _fingerprint(folder, name) for name in folder.names()}
     for name in files:
-        with folder.open_file(name) as file:
-            os.fsync(file.fileno())
+        folder.sync_file(name)
     folder.save_bytes(MANIFEST, _manifest_text(files))
 
 

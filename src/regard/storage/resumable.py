@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import CheckpointError, ConfigError
-from regard.storage.folder import LOCK, Folder, is_temporary
+from regard.storage.directory import LOCK
+from regard.storage.folder import Folder, is_temporary
 from regard.storage.manifest import sweep
 
 MAX_SHOWN = 60  # characters of a changed setting in an error message

@@ -48,6 +48,9 @@ class Task(ABC, Generic[C]):
     uses_families_of: ClassVar[str | None] = None  # another task, whose model families can also do this one
     compares: str  # kind of its outputs, by which metrics are chosen (`Metric.compares`)
     searches: ClassVar[bool] = False  # whether the outputs that are scored are found by search
+    augments: ClassVar[bool] = False  # whether its training text may get noise (`data.augment`)
+    reads_tags: ClassVar[bool] = False  # whether symbols may stand in front of its inputs (`Pair.tags`)
+    cuts: ClassVar[bool] = False  # whether `data.cut_source` and `data.cut_target` have an effect
     samples: ClassVar[bool] = False  # whether `trace` can draw an output at random (`TraceOptions.sample`)
 
     def __init__(self, recipe: Recipe) -> None:
@@ -56,7 +59,11 @@ class Task(ABC, Generic[C]):
     @property
     def ignored_options(self) -> tuple[str, ...]:
         """Options of `[decode]` that have no effect: by default those of search, unless outputs are found by search."""
-        return () if self.searches else ("beam", "length_penalty", "max_extra", "iterations")
+        return (
+            ()
+            if self.searches
+            else ("beam", "length_penalty", "length_penalty_kind", "early_stopping", "max_extra", "iterations")
+        )
 
     # Data
 
@@ -85,7 +92,10 @@ class Task(ABC, Generic[C]):
         return self.encode(train.examples(), codec)
 
     def epochs(self, train: TrainingData, dataset: Dataset, codec: C) -> Callable[[int], Dataset]:
-        """Return a function from the number of an epoch to its examples, which are new ones with `data.train.fresh`."""
+        """Return a function from the number of an epoch to its examples, which are new ones with `data.train.fresh`.
+
+        The examples of all corpora are there once each, in the same order; `data.mixing` draws from them.
+        """
         if not isinstance(train, TextPairs) or train.of_epoch is None:
             return lambda epoch: dataset
         of_epoch = train.of_epoch
@@ -133,6 +143,10 @@ class Task(ABC, Generic[C]):
         """Return the codec with the tokenizers of the codec that a run begins with (`train.init`); by default as it is."""
         return codec
 
+    def fit_like(self, train: TrainingData, other: Any) -> C:
+        """Return a codec learnt from the training examples, with the tokenizers of the codec that a run begins with."""
+        return self.take_over(self.fit(train), other)
+
     def search_options(self, *, greedy: bool) -> SearchOptions:
         """Return the search options of the recipe; with `greedy`, those of the quickest search."""
         return self.recipe.decode.replace(beam=1) if greedy else self.recipe.decode
@@ -140,6 +154,15 @@ class Task(ABC, Generic[C]):
     @abstractmethod
     def predictor(self, model: Model, codec: C, *, greedy: bool = False, warn: Warn = ignore) -> Predictor:
         """Return the model in use. `greedy` asks for the quickest search, for validation."""
+
+    def into(self, predictor: Any, language: str) -> Any:
+        """Return the predictor with outputs in one of its languages."""
+        raise ConfigError(f"{self.name} has no languages to choose from; leave out {language!r} (--to)")
+
+    def outputs(self, predictor: Any, examples: Sequence[Pair], *, options: SearchOptions | None = None) -> list[str]:
+        """Return the output for the input of each example."""
+        found: list[str] = predictor.predict([pair.source for pair in examples], options=options)
+        return found
 
     def evaluate(
         self,
@@ -151,7 +174,7 @@ class Task(ABC, Generic[C]):
     ) -> list[Score]:
         """Return the scores of a test set: by default, of outputs that are compared with the references."""
         inputs, references = [pair.source for pair in examples], [pair.target for pair in examples]
-        outputs = predictor.predict(inputs, options=options)
+        outputs = self.outputs(predictor, examples, options=options)
         if any(text.strip() for text in inputs) and not any(text.strip() for text in outputs):
             warn(f"all {len(outputs):,} outputs are empty: the model has learned too little to write any")
         return score_all(outputs, references, inputs, self.recipe.evaluate, compares=self.compares)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -139,6 +139,12 @@ class BinarySequencesTask(Task[BinaryCodec]):
 
     def vocabularies(self, codec: BinaryCodec) -> dict[str, Sequence[str]]:
         return {}
+
+    def take_over(self, codec: BinaryCodec, other: Any) -> BinaryCodec:
+        """The other codec serves if it has the same widths and numbers as large."""
+        if not isinstance(other, BinaryCodec) or other.largest_number < codec.largest_number:
+            return codec
+        return other if (other.input_width, other.output_width) == (codec.input_width, codec.output_width) else codec
 
     def encode(self, examples: Sequence[Pair], codec: BinaryCodec) -> Columns:
         source, lengths = parse([pair.source for pair in examples], codec.input_width)

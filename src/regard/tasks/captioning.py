@@ -38,7 +38,7 @@ from regard.text.corpus import Pair
 from regard.text.images import MAX_SIDE, Pixels, patches_of, read_file, read_image, with_files
 from regard.text.inputs import as_texts
 from regard.text.symbols import BOS, EOS, RESERVED
-from regard.text.tokenizer import Tokenizer, train_tokenizer
+from regard.text.tokenizer import Tokenizer, fit_tokenizer
 
 IMAGE_FILE = "picture.json"  # as the first runs call it
 
@@ -94,7 +94,7 @@ class CaptioningTask(Task[CaptionCodec]):
         train = corpus.train
         if isinstance(train, TextPairs):
             train = replace(train, pairs=with_files(train.pairs, folders))
-        return Corpus(train, with_files(corpus.valid, folders))
+        return replace(corpus, train=train, valid=with_files(corpus.valid, folders))
 
     def with_files(self, examples: Sequence[Pair], folders: list[Path]) -> list[Pair]:
         return with_files(examples, folders)
@@ -103,9 +103,7 @@ class CaptioningTask(Task[CaptionCodec]):
         pairs, config = train.examples(), self.recipe.tokenizer
         if config.source is not None:
             raise ConfigError("images are not tokenized; remove [tokenizer.source]")
-        side = config.side("target")
-        captions = [pair.target for pair in pairs]
-        tokenizer = train_tokenizer(captions, kind=side.kind, size=side.size, coverage=side.coverage)
+        tokenizer = fit_tokenizer([pair.target for pair in pairs], config.side("target"))
         height, width, _ = read_image(pairs[0].source).shape
         return CaptionCodec(height, width, tokenizer)
 

@@ -1,40 +1,36 @@
 """Beginning a run with the weights of another one (`train.init`), of the same task or of another.
 
-Tensors are taken over by name and shape. Where a dimension is that of a vocabulary (tokens, characters, labels), what stands
-for the same text is taken over, so vocabularies may differ. What has no counterpart keeps its random values.
+By default the new run uses the tokenizers of the other one, and every tensor of both models must have its counterpart. With
+`train.init_tokenizer = "new"` rows of embeddings are found by the text of their tokens. With `train.init_partial` what has
+no counterpart keeps its random values.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import torch
 from torch import Tensor
 
-from regard.config import Recipe
+from regard.config import Recipe, TokenizerConfig
 from regard.errors import CheckpointError, ConfigError
 from regard.messages import counted
 from regard.models import expected_shapes
 from regard.models.base import Model
 from regard.run.checkpoint import Checkpoint, model_weights
 from regard.run.finding import find_run
-from regard.run.folder import RECIPE, RunFolder
+from regard.run.folder import INIT, NEW, RECIPE, RunFolder
 from regard.tasks import task_of
 from regard.tasks.base import Task
+from regard.tasks.carry_over import Axes, copy_same, counterparts, vocabulary_axes
+from regard.tasks.corpus import TrainingData
+from regard.tasks.word_codec import every_token, tokenizer_of
 
-# What the encoder of a translation model is called in models without a decoder.
-RENAMES = [
-    (re.compile(r"^encoder\.(?=\d)"), "encoder.layers."),
-    (re.compile(r"^encoder_norm\."), "encoder.norm."),
-    (re.compile(r"^source_positions\."), "encoder.positions."),
-    (re.compile(r"^(source|target)_embedding$"), "embedding"),
-]
 SHOWN = 5  # names in a message
-
-Axes = Mapping[int, Sequence[str]]  # what the entries of a dimension stand for, by the number of the dimension
+SIDES: tuple[Literal["source", "target"], ...] = ("source", "target")
 
 
 @dataclass(frozen=True)
@@ -47,11 +43,20 @@ class InitialRun:
     checkpoint: Checkpoint
     name: str  # of the weights
 
-    def fingerprint(self) -> dict[str, int | str]:
-        """Return what the folder of the new run says of it."""
+    def fingerprint(self, new: Sequence[str]) -> dict[str, int | str]:
+        """Return what the folder of the new run says of it. `new` are the parameters that do not come from it."""
         run = RunFolder(self.folder.path, checkpoint=self.name)
         step = self.checkpoint.counters.get("step", 0)
-        return {"run": self.folder.path.name, "step": step, "sha256": run.weights_digest()}
+        found: dict[str, int | str] = {"run": self.folder.path.name, "step": step, "sha256": run.weights_digest()}
+        return {**found, NEW: " ".join(new)} if new else found
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What a model has taken over."""
+
+    text: str  # one sentence about it
+    new: tuple[str, ...]  # parameters with values that do not come from the other run
 
 
 def find_initial_run(recipe: Recipe) -> InitialRun | None:
@@ -68,110 +73,116 @@ def find_initial_run(recipe: Recipe) -> InitialRun | None:
     return InitialRun(folder, task, codec, *folder.weights(expected))
 
 
-def codec_with(task: Task[Any], codec: Any, initial: InitialRun) -> Any:
-    """Return the codec with the tokenizers of the other run, if both recipes have the same settings for them."""
-    same = task.recipe.tokenizer == initial.task.recipe.tokenizer
-    return task.take_over(codec, initial.codec) if same else codec
+def new_parameters(run: RunFolder) -> tuple[str, ...]:
+    """Return the parameters of a run that has begun which do not come from the run it began with."""
+    return tuple(str(run.corpus().get(INIT, {}).get(NEW, "")).split())
 
 
-def begin_with(model: Model, task: Task[Any], codec: Any, initial: InitialRun) -> str:
-    """Copy the weights that fit into the model, and return a sentence about what was copied."""
+# Tokenizers
+
+
+def fit_codec(task: Task[Any], train: TrainingData, initial: InitialRun | None) -> Any:
+    """Return a codec for the training examples, with the tokenizers of the initial run unless the recipe wants new ones."""
+    if initial is None or task.recipe.train.init_tokenizer == "new":
+        return task.fit(train)
+    return task.fit_like(train, initial.codec)
+
+
+def describe_tokenizer(recipe: Recipe, initial: InitialRun, codec: Any) -> Recipe:
+    """Return the recipe with the `[tokenizer]` table of the run it begins with, if its tokenizers are used."""
+    own, settings = tokenizer_of(codec), initial.task.recipe.tokenizer
+    for side in SIDES:
+        theirs = tokenizer_of(initial.codec, target=side == "target")
+        # There may be more tags behind the tokens of text.
+        if own is not None and theirs is not None and every_token(own)[: theirs.size] == every_token(theirs):
+            return with_tokenizer(recipe, settings if type(codec) is type(initial.codec) else settings.side(side))
+    return recipe
+
+
+def with_tokenizer(recipe: Recipe, settings: TokenizerConfig) -> Recipe:
+    """Return the recipe with other settings of the tokenizer. Sampling is how a tokenizer is used, and stays."""
+    own = recipe.tokenizer
+    sides = {
+        name: msgspec.structs.replace(side, sampling=own.side(name).sampling)
+        for name in SIDES
+        if (side := getattr(settings, name)) is not None
+    }
+    return msgspec.structs.replace(recipe, tokenizer=msgspec.structs.replace(settings, sampling=own.sampling, **sides))
+
+
+# Weights
+
+
+def begin_with(model: Model, task: Task[Any], codec: Any, initial: InitialRun) -> Beginning:
+    """Copy the weights of the other run into the model; refuse what does not fit unless `train.init_partial` is set."""
     own, theirs = model_weights(model), initial.checkpoint.weights
     own_axes, their_axes = vocabulary_axes(task, codec), vocabulary_axes(initial.task, initial.codec)
     names = counterparts(own, theirs)
-    taken: dict[str, str] = {}
-    partly: list[str] = []
+    rows: dict[str, str] = {}  # of which only some have a counterpart
+    unfit: list[str] = []
     with torch.no_grad():
         for name, other in names.items():
             weight, axes = own[name], own_axes.get(name, {})
             found = copy_same(weight, axes, theirs[other], their_axes.get(other, {}))
-            if found and min(found) > 0:
-                taken[name] = other
-                rows = counted(len(weight), "row") if weight.dim() else ""
-                partly += [f"{found[0]:,} of {rows} of {name}"] if axes and found[0] < len(weight) else []
+            if not found or min(found) == 0:
+                unfit.append(name)
+            elif any(found[dim] < weight.size(dim) or found[dim] < theirs[other].size(dim) for dim in axes):
+                rows[name] = f"{found[0]:,} of {counted(len(weight), 'row')} of {name}"
+    taken = {name: other for name, other in names.items() if name not in unfit}
     if not taken:
         raise ConfigError(
             f"train.init={initial.folder} has no weights of the names and shapes of this model; "
             "give it the same model.width and layers, or leave out train.init"
         )
+    missing = [name for name in own if name not in names]
+    extra = [name for name in theirs if name not in names.values()]
+    if not task.recipe.train.init_partial:
+        # Rows of a new tokenizer are new by intention, and so are those of new tags.
+        by_text = _reread(task, codec, initial) if task.recipe.train.init_tokenizer == "new" else set()
+        tags = set(getattr(codec, "tags", ()))
+        by_text |= {name for name in rows if _adds_only(tags, own_axes[name], their_axes[names[name]])}
+        shapes = {name: f"{name} ({_size(own[name])}, there {_size(theirs[names[name]])})" for name in unfit}
+        other_rows = [text for name, text in rows.items() if name not in by_text]
+        problems = [
+            *_listed("missing there", missing),
+            *_listed("not in this model", extra),
+            *_listed("of another shape", list(shapes.values())),
+            *_listed("found there by text", other_rows),
+        ]
+        if problems:
+            raise ConfigError(
+                f"train.init={initial.folder} does not fit this model ({'; '.join(problems)}); describe its model in "
+                "[model], or set train.init_partial=true to begin with what fits"
+            )
     parts = [f"begins with {len(taken)} of {counted(len(own), 'tensor')} from {initial.folder}"]
-    parts += [f"found by their text: {', '.join(partly)}"] if partly else []
+    parts += [f"found by their text: {', '.join(rows.values())}"] if rows else []
     parts += _listed("new", [name for name in own if name not in taken])
     parts += _listed("not used", [name for name in theirs if name not in taken.values()])
-    return "; ".join(parts)
+    return Beginning("; ".join(parts), (*missing, *unfit, *rows))
 
 
-def vocabulary_axes(task: Task[Any], codec: Any) -> dict[str, Axes]:
-    """Return the dimensions of parameters that are those of a vocabulary: their sizes change with its size."""
-    sizes, vocabularies = task.sizes(codec), task.vocabularies(codec)
-    shapes = expected_shapes(task.recipe.model, **sizes)
-    found: dict[str, dict[int, Sequence[str]]] = {}
-    for texts in {id(texts): texts for texts in vocabularies.values()}.values():
-        # A joint vocabulary has two sizes, which must be equal.
-        names, other_size = [name for name, one in vocabularies.items() if one is texts], abs(len(texts) - 1) or 2
-        others = expected_shapes(task.recipe.model, **{**sizes, **dict.fromkeys(names, other_size)})
-        for parameter, shape in others.items():
-            for dim, (other, size) in enumerate(zip(shape, shapes[parameter], strict=True)):
-                if other != size:
-                    # A model may add entries of its own, such as a mask.
-                    added = [f"\0{number}" for number in range(size - len(texts))]
-                    found.setdefault(parameter, {})[dim] = [*texts, *added]
-    return dict(found)
+def _reread(task: Task[Any], codec: Any, initial: InitialRun) -> set[str]:
+    """Return the parameters whose rows would stand for other text if the tokenizers of the other run were used."""
+    theirs = task.vocabularies(task.take_over(codec, initial.codec))
+    own = task.vocabularies(codec)
+    other = {name for name, texts in own.items() if list(texts) != list(theirs[name])}
+    texts = [list(own[name]) for name in other]
+    axes = vocabulary_axes(task, codec)
+    return {
+        name
+        for name, found in axes.items()
+        if any(list(one)[: len(text)] == text for one in found.values() for text in texts)
+    }
 
 
-def copy_same(weight: Tensor, axes: Axes, given: Tensor, their_axes: Axes) -> list[int]:
-    """Copy a tensor, or those of its entries that stand for the same text. Return how many there are per dimension.
-
-    Nothing is copied, and the list is empty, if shapes do not fit or vocabularies are not in the same dimensions.
-    """
-    others = [dim for dim in range(weight.dim()) if dim not in axes]
-    if weight.dim() != given.dim() or axes.keys() != their_axes.keys():
-        return []
-    if any(weight.size(dim) != given.size(dim) for dim in others):
-        return []
-    places = [_same_texts(axes[dim], their_axes[dim]) if dim in axes else None for dim in range(weight.dim())]
-    _copy_places(weight, given.to(weight), places)
-    counts = [weight.size(dim) if found is None else len(found) for dim, found in enumerate(places)]
-    return counts or [1]
+def _adds_only(tags: set[str], axes: Axes, their_axes: Axes) -> bool:
+    """Return whether a parameter has the rows of the other run, and besides them those of tags alone."""
+    new = {text for dim, texts in axes.items() for text in set(texts) - set(their_axes[dim])}
+    return new <= tags and all(set(their_axes[dim]) <= set(texts) for dim, texts in axes.items())
 
 
-def _copy_places(weight: Tensor, given: Tensor, places: Sequence[list[tuple[int, int]] | None]) -> None:
-    """Copy the entries of a tensor to places of another, which are given per dimension; None: all of it."""
-    dim = next((dim for dim, found in enumerate(places) if found is not None), None)
-    if dim is None:
-        weight.copy_(given)
-        return
-    found = torch.tensor(places[dim] or [], dtype=torch.int64, device=weight.device).reshape(-1, 2)
-    part = weight.index_select(dim, found[:, 0])
-    rest = [None if number == dim else one for number, one in enumerate(places)]
-    _copy_places(part, given.index_select(dim, found[:, 1]), rest)
-    weight.index_copy_(dim, found[:, 0], part)
-
-
-def _same_texts(own: Sequence[str], theirs: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the places of the same text in both."""
-    # Reserved tokens come first, and a word of the text may look like one.
-    places = {text: place for place, text in reversed(list(enumerate(theirs)))}
-    return [(place, places[text]) for place, text in enumerate(own) if text in places]
-
-
-def counterparts(own: Iterable[str], theirs: Iterable[str]) -> dict[str, str]:
-    """Return the other run's name for each tensor that it has too. An equal name comes first."""
-    own, theirs = list(own), list(theirs)
-    equal = {name: name for name in own if name in theirs}
-    renamed: dict[str, str] = {}
-    for name in theirs:
-        if name not in equal:
-            renamed.setdefault(_rename(name), name)
-    every = {**renamed, **equal}
-    return {name: every[name] for name in own if name in every}
-
-
-def _rename(name: str) -> str:
-    for pattern, other in RENAMES:
-        if pattern.search(name):
-            return pattern.sub(other, name)
-    return name
+def _size(weight: Tensor) -> str:
+    return " x ".join(map(str, weight.shape)) or "one number"
 
 
 def _listed(what: str, names: Sequence[str]) -> list[str]:

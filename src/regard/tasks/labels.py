@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -27,7 +27,7 @@ from regard.nn.attention_log import capture_attention
 from regard.storage.folder import Folder
 from regard.tasks.corpus import TrainingData
 from regard.tasks.predictor import BatchPredictor
-from regard.tasks.word_codec import WordCodec, WordTask, load_word_codec
+from regard.tasks.word_codec import WordCodec, WordTask, at_least, load_word_codec
 from regard.text.corpus import Pair
 from regard.text.tokenizer import fit_input_tokenizer
 
@@ -47,6 +47,11 @@ class LabelCodec(WordCodec):
 
     def vocabularies(self) -> dict[str, Sequence[str]]:
         return {**super().vocabularies(), "num_labels": self.labels}
+
+    def reading_as(self, other: object) -> LabelCodec:
+        """Return also the labels of the other codec, if these are among them."""
+        labels = at_least(self.labels, other.labels) if isinstance(other, LabelCodec) else self.labels
+        return replace(super().reading_as(other), labels=labels)
 
     @cached_property
     def _numbers(self) -> dict[str, int]:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from regard.data.columns import Columns
-from regard.data.pair_store import PairStore
 from regard.decoding.translator import Translator
 from regard.errors import DataError
 from regard.explain.attention import SPACE, Axis, merge_words
@@ -20,8 +19,9 @@ from regard.explain.tree import draw_tree
 from regard.messages import counted
 from regard.metrics import TREES
 from regard.tasks.corpus import TrainingData
+from regard.tasks.stored_corpora import StoredCorpora
 from regard.tasks.translation import TranslationTask
-from regard.text.corpus import Pair
+from regard.text.pair import Pair, TaggedPair
 from regard.text.tokenizer import Tokenizers, fit_tokenizers
 from regard.text.trees import is_well_formed, linearize, repair, without_words
 
@@ -30,14 +30,15 @@ class ParsingTask(TranslationTask):
     """Words in, a linearized tree out. Any model that turns one text into another can do it."""
 
     name = "parsing"
+    augments = False
     uses_families_of = TranslationTask.name
     compares = TREES
 
     def fit(self, train: TrainingData) -> Tokenizers:
-        if isinstance(train, PairStore):
+        if isinstance(train, StoredCorpora):
             return super().fit(train)
         pairs = [(source, without_words(target)) for source, target in train.examples()]
-        return fit_tokenizers(pairs, self.recipe.tokenizer)
+        return fit_tokenizers(pairs, self.recipe.tokenizer, tags=self.recipe.data.tags)
 
     def encode(self, examples: Sequence[Pair], codec: Tokenizers) -> Columns:
         for number, (source, target) in enumerate(examples, start=1):
@@ -47,7 +48,8 @@ class ParsingTask(TranslationTask):
                     f"the target of example {number}, {target[:80]!r}, is no tree over {counted(words, 'word')}; "
                     "it must look like (S (NP XX )NP (VP XX )VP )S, with one XX per word"
                 )
-        return super().encode([Pair(source, without_words(target)) for source, target in examples], codec)
+        bare = [TaggedPair(pair.source, without_words(pair.target), pair.tags) for pair in examples]
+        return super().encode(bare, codec)
 
     def trace(self, predictor: Translator, text: str, options: TraceOptions) -> Trace:
         """Return the trace of the translation, with the words of the input as they are split at spaces, and the tree."""

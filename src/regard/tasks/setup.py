@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import replace
+from functools import lru_cache, partial
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -14,9 +15,11 @@ import torch
 
 from regard import kernels
 from regard.config import Bitext, DataConfig, Recipe
+from regard.config.mixing import stage_begins, used_after
 from regard.data.batch_sampler import Loader, dev_batches, too_long
 from regard.data.batch_structure import UnknownSize, check_structure, structure_of
 from regard.data.columns import Columns, Dataset
+from regard.data.mixing import Mixture
 from regard.data.packing import PackedLoader
 from regard.errors import ConfigError, DataError, did_you_mean
 from regard.messages import counted
@@ -74,9 +77,7 @@ def make_validator(
     budget, most = recipe.train.budget, recipe.data.max_length
     batches = dev_batches(columns, task.collate, added=task.added, budget=budget, max_length=most)
     if not batches:
-        raise DataError(
-            f"every dev example has more than {counted(most, 'token')} on a side; raise data.max_length to keep them"
-        )
+        raise DataError(f"every dev example has more than {counted(most, 'token')} on a side; {keep_long(task)}")
     batches = batches[mine]
     precision = pick_precision(recipe.train.precision, device)
 
@@ -88,19 +89,21 @@ def make_validator(
             metrics |= {score.name: score.value for score in task.loss_scores(loss, int(tokens), examples, codec)}
             return Validation(metrics, ())
         with autocast(device, precision):
-            own = task.predictor(model, codec, greedy=True).predict(inputs[mine])
+            own = task.outputs(task.predictor(model, codec, greedy=True), shown[mine])
         outputs = [""] * len(inputs)
         for rank, theirs in enumerate(world.gather(own)):
             outputs[rank :: world.size] = theirs
         scores = score_all(outputs, references, inputs, recipe.evaluate, compares=task.compares)
         metrics |= {score.name: score.value for score in scores}
-        found = [Example(*three) for three in zip(inputs, outputs, references, strict=True)]
+        tags = [pair.tags for pair in shown]
+        found = [Example(*four) for four in zip(inputs, outputs, references, tags, strict=True)]
         with autocast(device, precision):
             details = task.details(model, codec, found)
         empty = bool(outputs) and not any(output.strip() for output in outputs)
         warnings = (f"all dev outputs are empty ({len(outputs):,}): the model writes nothing yet",) if empty else ()
-        chosen = found[:: -(-len(found) // EXAMPLES_SHOWN)]
-        described = tuple(Example(task.describe_input(one.source), one.output, one.reference) for one in chosen)
+        # Sorted by tags, so that examples of all of them are shown.
+        chosen = sorted(found, key=lambda one: one.tags)[:: -(-len(found) // EXAMPLES_SHOWN)]
+        described = tuple(replace(one, source=" ".join([*one.tags, task.describe_input(one.source)])) for one in chosen)
         return Validation(metrics, described, details, warnings)
 
     return validate
@@ -134,6 +137,12 @@ def resolve(recipe: Recipe) -> Recipe:
     if sides and getattr(config, "tie", None) == "all":
         # The model would notice only if the vocabularies differ in size.
         raise ConfigError("model.tie is 'all', but each side has a tokenizer of its own; set model.tie=target")
+    if recipe.data.tags and not task_of(recipe).reads_tags:
+        raise ConfigError(
+            f"data.train has the tag {recipe.data.tags[0]!r}, but {task_of(recipe).name} reads no tags; leave it out"
+        )
+    if recipe.data.augment is not None and not task_of(recipe).augments:
+        raise ConfigError(f"data.augment is for translation, not for {task_of(recipe).name}; leave it out")
     deciding_metric(recipe.train.metric, compares=task_of(recipe).compares, names=recipe.evaluate.metrics)
     for (table, name), without in _ignored_options(recipe).items():
         given, default = (getattr(getattr(one, table), name) for one in (recipe, DEFAULTS))
@@ -225,30 +234,68 @@ def fresh_model(recipe: Recipe, sizes: dict[str, int], *, added: int = 1) -> Mod
     return model
 
 
-def make_loader(
+def keep_long(task: Task[Any]) -> str:
+    """Return how to keep examples that are too long."""
+    most = task.recipe.data.max_length
+    cut = ", or cut them with data.cut_source=true or data.cut_target=true" if task.cuts else ""
+    return f"to keep them, raise data.max_length (now {most:,}){cut}"
+
+
+def make_loaders(
     task: Task[Any],
+    counts: Sequence[int],
     dataset: Dataset,
     epochs: Callable[[int], Dataset],
     model: Model,
     world: World,
     listen: Listener,
-) -> Loader | PackedLoader:
-    """Return packed batches where a GPU can use them, batches of examples of similar length elsewhere.
+) -> dict[int, Loader | PackedLoader]:
+    """Return the batches of each stage of training, by the number of steps that are taken before it.
 
-    `dataset` are the examples as they are without sampling, `epochs` those of each epoch.
+    `dataset` are the examples of all corpora as they are without sampling, `epochs` those of each epoch; `counts` are the
+    numbers of examples of the corpora.
     """
     recipe, most = task.recipe, task.recipe.data.max_length
     left_out = len(dataset) - dataset.upto(most).examples
     if left_out == len(dataset):
         raise too_long(most)
     if left_out:
-        counts = f"{left_out:,} of {counted(len(dataset), 'example')}"
+        those = f"{left_out:,} of {counted(len(dataset), 'example')}"
         more = f"more than {counted(most, 'token')} on a side"
-        listen(Noted(0, f"training leaves out {counts} with {more}; raise data.max_length to keep them"))
+        listen(Noted(0, f"training leaves out {those} with {more}; {keep_long(task)}"))
     task.check(dataset, model, listen)
     obstacle = why_not_packed(task, dataset, model, world)
     if obstacle and next(model.parameters()).is_cuda:
         listen(Noted(0, f"batches hold sentences of similar length, without a CUDA graph, because {obstacle}"))
+    corpora, loaders = recipe.data.corpora, {}
+    for begin in stage_begins(corpora, recipe.train.steps):
+        pairs = zip(corpora, used_after(corpora, begin), strict=True)
+        weights = [(1.0 if one.weight is None else one.weight) if used else None for one, used in pairs]
+        mixture = Mixture(counts, weights, seed=recipe.train.seed)
+        loaders[begin] = _make_loader(task, mixture_epochs(mixture, epochs), mixture.epoch(dataset, 0), model, obstacle)
+    return loaders
+
+
+def mixture_epochs(mixture: Mixture, epochs: Callable[[int], Dataset]) -> Callable[[int], Dataset]:
+    """Return a function from the number of an epoch to the examples that are drawn for it."""
+    if mixture.is_all:
+        return epochs
+
+    @lru_cache(maxsize=1)
+    def draw(epoch: int) -> Dataset:
+        return mixture.epoch(epochs(epoch), epoch)
+
+    return draw
+
+
+def _make_loader(
+    task: Task[Any], epochs: Callable[[int], Dataset], dataset: Dataset, model: Model, obstacle: str
+) -> Loader | PackedLoader:
+    """Return packed batches where nothing is an obstacle to them, batches of examples of similar length elsewhere."""
+    recipe, most = task.recipe, task.recipe.data.max_length
+    left_out = len(dataset) - dataset.upto(most).examples
+    if left_out == len(dataset):
+        raise too_long(most)
     budget, seed = recipe.train.budget, recipe.train.seed
     if obstacle:
         return Loader(
@@ -275,8 +322,8 @@ def why_not_packed(task: Task[Any], dataset: Dataset, model: Model, world: World
         return "train.kernels is false"
     if not kernels.usable(weight):
         return "Triton is not installed"
-    if not model.packs_float32 and pick_precision(config.precision, weight.device) != torch.bfloat16:
-        return "products are not in bfloat16"
+    if not model.packs_float32 and pick_precision(config.precision, weight.device) == torch.float32:
+        return "products are in float32"
     if not model.static_shapes:
         return "this family, model.attention or the width of the heads does not suit our kernels"
     if model.similar_lengths and (world.size > 1 or not config.graph or config.accumulate > 1):

@@ -52,7 +52,7 @@ class TaggingTask(LabelTask):
         return pair.target.split()
 
     def fit(self, train: TrainingData) -> LabelCodec:
-        tagged = self.recipe.data.train.tags is not None
+        tagged = any(one.tags is not None for one in self.recipe.data.corpora)
         if not self.characters and not tagged:
             return super().fit(train)
         if self.recipe.tokenizer.side("source").kind != "word":

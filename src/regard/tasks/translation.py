@@ -7,10 +7,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from regard.config import AugmentConfig, SearchOptions
 from regard.data.batch import ADDED, FERTILITIES, Batch, collate_pairs, make_batch
 from regard.data.columns import Column, Columns, Dataset, Indices, pair_columns
 from regard.data.fertilities import Aligner
-from regard.data.pair_store import PairStore
 from regard.decoding.translator import Translator
 from regard.errors import ConfigError, DataError
 from regard.explain.trace import Trace, TraceOptions, attention_between, trace_translation
@@ -22,8 +22,12 @@ from regard.storage.folder import Folder
 from regard.tasks.base import Task
 from regard.tasks.corpus import Corpus, TextPairs, TrainingData, read_corpus, read_valid
 from regard.tasks.predictor import Warn, ignore
-from regard.text.bitext import find_store
+from regard.tasks.stored_corpora import StoredCorpora, read_stores
+from regard.text.augment import augmented
+from regard.text.bitext import new_report
 from regard.text.corpus import Pair
+from regard.text.languages import Languages
+from regard.text.protected_spans import PLACEHOLDERS
 from regard.text.tokenizer import UNK, Tokenizer, Tokenizers, fit_tokenizers, load_tokenizers
 from regard.text.unknown_words import extend
 from regard.training.events import Example, Listener, Noted
@@ -36,25 +40,36 @@ class TranslationTask(Task[Tokenizers]):
     added = ADDED
     compares = TEXT
     searches = True
+    augments = True
+    reads_tags = True
+    cuts = True
 
     # Data
 
     def read(self, folders: list[Path]) -> Corpus:
-        store = self.recipe.data.train.store
-        if store is None:
+        corpora = self.recipe.data.corpora
+        if all(one.store is None for one in corpora):
             return read_corpus(self.recipe, folders)
-        valid = read_valid(self.recipe, folders)
+        report = new_report(self.recipe.data)
+        valid = read_valid(self.recipe, folders, report)
         if self.recipe.tokenizer.sampled:
             raise ConfigError(
                 "ids on disk are the same every epoch; set tokenizer.sampling=0, or train from text without data.train.store"
             )
-        return Corpus(PairStore(find_store(store, folders)), valid)
+        train = read_stores(self.recipe, folders, report)
+        return Corpus(train, valid, report, train.notes())
 
     def fit(self, train: TrainingData) -> Tokenizers:
-        config = self.recipe.tokenizer
-        if isinstance(train, PairStore):
-            return train.tokenizers(config)
-        return fit_tokenizers(train.examples(), config)
+        config, tags = self.recipe.tokenizer, self.recipe.data.tags
+        if isinstance(train, StoredCorpora):
+            return train.tokenizers(config, tags)
+        return fit_tokenizers(train.examples(), config, tags=tags, symbols=self.symbols)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols that the tokenizers must not split."""
+        augment = self.recipe.data.augment
+        return PLACEHOLDERS if augment is not None and augment.placeholders else ()
 
     def load_codec(self, folder: Folder) -> Tokenizers:
         return load_tokenizers(folder)
@@ -67,46 +82,75 @@ class TranslationTask(Task[Tokenizers]):
     @property
     def longest_source(self) -> int | None:
         """The tokens that sources are cut to; None: they are not cut."""
-        return self.recipe.data.max_length if self.recipe.data.cut_source else None
+        return self.recipe.data.cuts[0]
+
+    @property
+    def longest_target(self) -> int | None:
+        """The tokens that targets are cut to; None: they are not cut."""
+        return self.recipe.data.cuts[1]
 
     def encode(self, examples: Sequence[Pair], codec: Tokenizers) -> Columns:
         if self.copies:
             sources, targets = [], []
             for pair in examples:
-                ids, vocabulary = extend(codec.source, pair.source, most=self.longest_source)
+                most = None if self.longest_source is None else max(0, self.longest_source - len(pair.tags))
+                ids, vocabulary = extend(codec.source, pair.source, most=most)
                 sources.append(ids)
                 targets.append(vocabulary.encode(pair.target))
         else:
             sources = codec.source.encode_all([pair.source for pair in examples])
             targets = codec.target.encode_all([pair.target for pair in examples])
-        return pair_columns(self._cut(Column.from_lists(sources)), Column.from_lists(targets))
+        return self._cut(Column.from_lists(sources), tag_column(examples, codec), Column.from_lists(targets))
 
-    def _cut(self, sources: Column) -> Column:
-        return sources if self.longest_source is None else sources.cut(self.longest_source)
+    def _cut(self, sources: Column, tags: Column, targets: Column) -> Columns:
+        """Return the columns, with the tags in front of the sources, cut where the recipe says so."""
+        sources = sources.after(tags) if len(tags.values) else sources
+        sources = sources if self.longest_source is None else sources.cut(self.longest_source)
+        return pair_columns(sources, targets if self.longest_target is None else targets.cut(self.longest_target))
 
     def dataset(self, train: TrainingData, codec: Tokenizers) -> Dataset:
-        if not isinstance(train, PairStore):
+        if not isinstance(train, StoredCorpora):
             return self.encode(train.examples(), codec)
-        if self.copies or self.longest_source is not None:
-            raise ConfigError("model.copy and data.cut_source need text; train without data.train.store")
-        return train.encoded(codec)
+        if self.copies:
+            raise ConfigError("model.copy needs text; train without data.train.store")
+        return train.encoded(codec, self.encode)
 
     def epochs(self, train: TrainingData, dataset: Dataset, codec: Tokenizers) -> Callable[[int], Dataset]:
-        """With subword sampling each epoch has ids of its own."""
+        """With subword sampling, or with noise in the text, each epoch has ids of its own."""
         config, seed = self.recipe.tokenizer, self.recipe.train.seed
+        if self.recipe.data.augment is not None:
+            return self._noisy_epochs(train, self.recipe.data.augment, codec)
         if not config.sampled:
             return super().epochs(train, dataset, codec)
-        if self.recipe.data.train.fresh:
+        if any(one.fresh for one in self.recipe.data.corpora):
             raise ConfigError("each epoch has new examples already (data.train.fresh); set tokenizer.sampling=0")
         assert isinstance(train, TextPairs) and isinstance(dataset, Columns), "ids on disk are the same every epoch"
         sources, targets = [pair.source for pair in train.pairs], [pair.target for pair in train.pairs]
         source = _resampled(codec.source, sources, config.side("source").sampling, dataset["source"])
         target = _resampled(codec.target, targets, config.side("target").sampling, dataset["target"])
+        tags, sampled = tag_column(train.pairs, codec), bool(config.side("source").sampling)
+        no_tags = tags.cut(0)  # the fixed column has them
 
         @lru_cache(maxsize=1)
         def draw(epoch: int) -> Columns:
             number = seed * 1_000_003 + epoch
-            return pair_columns(self._cut(source(number)), target(number))
+            return self._cut(source(number), tags if sampled else no_tags, target(number))
+
+        return draw
+
+    def _noisy_epochs(self, train: TrainingData, augment: AugmentConfig, codec: Tokenizers) -> Callable[[int], Dataset]:
+        if not isinstance(train, TextPairs):
+            raise ConfigError(
+                "data.augment changes text, and a store has ids; train from text without data.train.store"
+            )
+        if self.recipe.tokenizer.sampled:
+            raise ConfigError("data.augment and tokenizer.sampling cannot be combined; leave one of them out")
+        pairs, of_epoch, seed = train.pairs, train.of_epoch, self.recipe.train.seed
+
+        @lru_cache(maxsize=1)
+        def draw(epoch: int) -> Columns:
+            plain = pairs if of_epoch is None else of_epoch(epoch)
+            return self.encode(augmented(plain, augment, seed=seed, epoch=epoch), codec)
 
         return draw
 
@@ -116,17 +160,19 @@ class TranslationTask(Task[Tokenizers]):
             return super().extras(model, dataset)
         if FERTILITIES not in model.extras:
             return lambda columns: columns
-        if not isinstance(dataset, Columns) or self.recipe.tokenizer.sampled:
+        if not isinstance(dataset, Columns) or self.recipe.tokenizer.sampled or self.recipe.data.augment is not None:
             raise ConfigError(
-                "this model needs its pairs in memory and always split into the same tokens; no store, no sampling"
+                "this model needs its pairs in memory and the same tokens in each epoch; no store, no sampling, no noise"
             )
         return Aligner.learn(dataset, max_length=self.recipe.data.max_length).add_to
 
     def check(self, dataset: Dataset, model: Model, listen: Listener) -> None:
-        if self.longest_source is not None and isinstance(dataset, Columns):
-            count, most = int((dataset["source"].lengths >= self.longest_source).sum()), self.longest_source
-            counts = f"{count:,} of {counted(len(dataset), 'source')}"
+        for side, most in (("source", self.longest_source), ("target", self.longest_target)):
+            count = (
+                int((dataset[side].lengths >= most).sum()) if most is not None and isinstance(dataset, Columns) else 0
+            )
             if count:
+                counts = f"{count:,} of {counted(len(dataset), side)}"
                 listen(Noted(0, f"{counts} have {most:,} tokens or more; training reads the first {most:,} of them"))
         if not isinstance(dataset, Columns) or not isinstance(model, NonAutoregressive):
             return
@@ -150,28 +196,63 @@ class TranslationTask(Task[Tokenizers]):
 
     def vocabularies(self, codec: Tokenizers) -> dict[str, Sequence[str]]:
         target = codec.target.tokens(range(codec.target.size))
-        return {
-            "source_size": target if codec.joint else codec.source.tokens(range(codec.source.size)),
-            "target_size": target,
-        }
+        source = codec.source.tokens(range(codec.source.size))
+        # Two tokenizers may number their subwords by one vocabulary, as those of imported Marian models do.
+        return {"source_size": target if source == target else source, "target_size": target}
 
     def take_over(self, codec: Tokenizers, other: Any) -> Tokenizers:
-        return other if isinstance(other, Tokenizers) and other.joint == codec.joint else codec
+        return other.with_tags(tuple(codec.tags)) if isinstance(other, Tokenizers) else codec
+
+    def fit_like(self, train: TrainingData, other: Any) -> Tokenizers:
+        if not isinstance(other, Tokenizers):
+            return self.fit(train)
+        # Nothing is learnt from the text. The ids of a store are there already.
+        other = other.with_tags(self.recipe.data.tags)
+        if isinstance(train, StoredCorpora) and self.vocabularies(self.fit(train)) != self.vocabularies(other):
+            raise ConfigError(
+                f"the ids in {train.folder} were made by other tokenizers than those of the run that train.init names; "
+                "train from text, or set train.init_tokenizer=new"
+            )
+        return other
 
     def predictor(self, model: Model, codec: Tokenizers, *, greedy: bool = False, warn: Warn = ignore) -> Translator:
-        return Translator(model, codec, self.search_options(greedy=greedy), warn=warn)
+        options, languages = self.search_options(greedy=greedy), Languages(self.recipe.data.language_pairs)
+        return Translator(model, codec, options, warn=warn, languages=languages)
+
+    def into(self, predictor: Translator, language: str) -> Translator:
+        return predictor.into(language)
+
+    def outputs(
+        self, predictor: Translator, examples: Sequence[Pair], *, options: SearchOptions | None = None
+    ) -> list[str]:
+        """Return the translation of each source, with the symbols in front of it that the example has."""
+        outputs = [""] * len(examples)
+        for tags in dict.fromkeys(pair.tags for pair in examples):
+            rows = [row for row, pair in enumerate(examples) if pair.tags == tags]
+            # A set without tags is translated as the translator says, which may have been told a language.
+            chosen = predictor.with_tags(tags) if tags else predictor
+            found = chosen.predict([examples[row].source for row in rows], options=options)
+            for row, text in zip(rows, found, strict=True):
+                outputs[row] = text
+        return outputs
 
     def details(self, model: Model, codec: Tokenizers, examples: Sequence[Example]) -> dict[str, Any]:
         details: dict[str, Any] = {
             "histograms": histograms([one.output for one in examples], [one.reference for one in examples])
         }
         if examples and isinstance(model, Seq2Seq):
-            details["attention"] = attention_between(model, codec, examples[0].source, examples[0].output)
+            first = examples[0]
+            details["attention"] = attention_between(model, codec, first.source, first.output, tags=first.tags)
         return details
 
     def trace(self, predictor: Translator, text: str, options: TraceOptions) -> Trace:
         search = predictor.options.replace(beam=options.beam)
         return trace_translation(predictor, text, options=search, alternatives=options.alternatives, name=options.name)
+
+
+def tag_column(examples: Sequence[Pair], codec: Tokenizers) -> Column:
+    """Return the ids of the symbols in front of each source."""
+    return Column.from_lists([codec.tag_ids(pair.tags) for pair in examples])
 
 
 def _resampled(tokenizer: Tokenizer, texts: list[str], rate: float, fixed: Column) -> Callable[[int], Column]:

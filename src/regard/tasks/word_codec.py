@@ -34,11 +34,17 @@ class WordCodec:
         tokenizer, words = tokenizer_of(other), getattr(other, "words", NO_FEATURES)
         if tokenizer is None or bool(words.characters) != bool(self.words.characters):
             return self
-        return replace(self, tokenizer=tokenizer, words=replace(self.words, characters=words.characters))
+        tags = at_least(self.words.tags, words.tags)
+        return replace(self, tokenizer=tokenizer, words=WordFeatures(words.characters, tags))
 
     def encode_words(self, words: list[str]) -> tuple[list[int], list[int]]:
         """Return the ids of words joined by spaces, and the place of each word's first id."""
         return encode_words(self.tokenizer, cased(words, self.words))
+
+
+def at_least(own: tuple[str, ...], theirs: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of the run to begin with if they include all of our own, else our own."""
+    return theirs if own and set(own) <= set(theirs) else own
 
 
 W = TypeVar("W", bound=WordCodec)
@@ -83,7 +89,8 @@ def every_token(tokenizer: Tokenizer) -> Sequence[str]:
 def tokenizer_of(codec: object, *, target: bool = False) -> Tokenizer | None:
     """Return the tokenizer of the codec of any task, if it has one: of two, that of the source or of the target."""
     if isinstance(codec, Tokenizers):
-        return codec.target if target else codec.source
+        plain = codec.without_tags()
+        return plain.target if target else plain.source
     found: Tokenizer | None = getattr(codec, "tokenizer", None)
     return found
 
