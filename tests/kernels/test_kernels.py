@@ -39,34 +39,56 @@ PATTERNS = {
 }
 
 
-def close(left, right):
-    """Compare within the precision of bfloat16 on a GPU, and of float32 in the interpreter."""
+# What training computes in on a GPU. The interpreter has no bfloat16.
+DTYPES = [torch.bfloat16, torch.float16] if DEVICE == "cuda" else [torch.float32, torch.float16]
+in_each_precision = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+
+
+def close(left, right, dtype=torch.float32):
+    """Compare within a precision. On a GPU, also float32 products may be rounded as bfloat16 is."""
     error = ((left.double() - right.double()).norm() / right.double().norm().clamp(min=1e-30)).item()
-    assert error < (1e-2 if DEVICE == "cuda" else 1e-5), error
+    assert error < (1e-5 if DEVICE == "cpu" and dtype == torch.float32 else 1e-2), error
 
 
-def heads(tokens, width):
-    dtype = torch.bfloat16 if DEVICE == "cuda" else torch.float32
+def heads(tokens, width, dtype=DTYPES[0]):
     return torch.randn(tokens, 2, width, device=DEVICE).to(dtype).requires_grad_()
 
 
-@pytest.mark.parametrize("widths", [(16, 32), (8, 24), (256, 256)], ids=["full tiles", "padded tiles", "wide heads"])
-@pytest.mark.parametrize("name", PATTERNS)
-def test_tiled_attention_is_the_explicit_one_forward_and_backward(name, widths):
+def rounded(*shape, dtype):
+    """Random numbers in a precision, and the same ones in float32."""
+    given = torch.randn(*shape, device=DEVICE).to(dtype).requires_grad_()
+    return given, given.detach().float().requires_grad_()
+
+
+WIDTHS = {"full tiles": (16, 32), "padded tiles": (8, 24), "wide heads": (256, 256)}
+# The interpreter is slow: one case in half precision.
+ATTENTIONS = [
+    pytest.param(name, widths, dtype, id=f"{name}, {tiles}, {dtype}")
+    for name in PATTERNS
+    for tiles, widths in WIDTHS.items()
+    for dtype in DTYPES
+    if DEVICE == "cuda" or dtype == torch.float32 or (name, tiles) == ("causal", "padded tiles")
+]
+
+
+@pytest.mark.parametrize(("name", "widths", "dtype"), ATTENTIONS)
+def test_tiled_attention_is_the_explicit_one_forward_and_backward(name, widths, dtype):
     from regard.kernels.attention import attend_tiled
 
     torch.manual_seed(0)
     pattern = AttentionMask(Layout(QUERIES, DEVICE), **PATTERNS[name])
     K, V = widths
-    q, k, v = heads(pattern.queries.total, K), heads(pattern.keys.total, K), heads(pattern.keys.total, V)
-    slope = torch.randn(pattern.queries.total, 2, V, device=DEVICE).to(q.dtype)
+    N, M = pattern.queries.total, pattern.keys.total
+    q, k, v = heads(N, K, dtype), heads(M, K, dtype), heads(M, V, dtype)
+    slope = torch.randn(N, 2, V, device=DEVICE).to(dtype)
     tiled = attend_tiled(q, k, v, pattern.ranges)
     doubles = [x.detach().double().requires_grad_() for x in (q, k, v)]
     explicit, _ = attend_explicit(*doubles, pattern)
-    close(tiled, explicit)
+    assert tiled.dtype == dtype
+    close(tiled, explicit, dtype)
     ours = torch.autograd.grad(tiled, (q, k, v), slope)
     for left, right in zip(ours, torch.autograd.grad(explicit, doubles, slope.double()), strict=True):
-        close(left, right)
+        close(left, right, dtype)
 
 
 def test_a_query_that_sees_no_key_gets_zeros_and_no_nan():
@@ -101,7 +123,8 @@ def test_dropout_on_the_weights_forward_and_backward():
         close(left, right)
 
 
-def test_embeddings_with_positions_and_dropout():
+@in_each_precision
+def test_embeddings_with_positions_and_dropout(dtype):
     from regard.kernels.embedding import embed
 
     torch.manual_seed(0)
@@ -109,33 +132,35 @@ def test_embeddings_with_positions_and_dropout():
     positions = torch.randn(9, 24, device=DEVICE)
     ids, places = torch.randint(0, 20, (37,), device=DEVICE), torch.randint(0, 9, (37,), device=DEVICE)
     drop = Drop(torch.tensor([11], dtype=torch.int32, device=DEVICE), 4, 0.3)
-    ours = embed(ids, table, places, positions, scale=3.0, drop=drop, dtype=torch.float32)
+    ours = embed(ids, table, places, positions, scale=3.0, drop=drop, dtype=dtype)
     reference = (table[ids] * 3.0 + positions[places]) * mask((37, 24), 11, 4, 0.3).to(DEVICE)
-    close(ours, reference)
-    slope = torch.randn_like(reference)
-    close(*(torch.autograd.grad(one, table, slope)[0] for one in (ours, reference)))
+    close(ours, reference, dtype)
+    slope = torch.randn_like(ours)
+    found, expected = (torch.autograd.grad(one, table, slope.to(one.dtype))[0] for one in (ours, reference))
+    assert found.dtype == torch.float32
+    close(found, expected, dtype)
 
 
 @pytest.mark.parametrize("bias", [True, False], ids=["layer norm", "rms norm"])
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 @pytest.mark.parametrize("width", [48, 64])
-def test_add_norm_is_the_norm_of_the_sum(bias, rate, width):
+@in_each_precision
+def test_add_norm_is_the_norm_of_the_sum(bias, rate, width, dtype):
     from regard.kernels.residual import add_norm
 
     torch.manual_seed(0)
-    x, branch = (torch.randn(37, width, device=DEVICE, requires_grad=True) for _ in range(2))
+    (x, wide_x), (branch, wide_branch) = (rounded(37, width, dtype=dtype) for _ in range(2))
     weight, shift = (torch.randn(width, device=DEVICE, requires_grad=True) for _ in range(2))
     drop = Drop(torch.tensor([77], dtype=torch.int32, device=DEVICE), 3, rate) if rate else None
-    inputs = [x, branch, weight, shift] if bias else [x, branch, weight]
+    parameters = [weight, shift] if bias else [weight]
     ours = add_norm(x, branch, weight, shift if bias else None, eps=1e-6, drop=drop)
-    total = x + branch * (mask((37, width), 77, 3, rate).to(DEVICE) if rate else 1.0)
+    total = wide_x + wide_branch * (mask((37, width), 77, 3, rate).to(DEVICE) if rate else 1.0)
     plain = F.layer_norm(total, (width,), weight, shift, 1e-6) if bias else F.rms_norm(total, (width,), weight, 1e-6)
-    close(ours, plain)
-    slope = torch.randn_like(plain)
-    for left, right in zip(
-        torch.autograd.grad(ours, inputs, slope), torch.autograd.grad(plain, inputs, slope), strict=True
-    ):
-        close(left, right)
+    close(ours, plain, dtype)
+    slope = torch.randn_like(ours)
+    expected = torch.autograd.grad(plain, [wide_x, wide_branch, *parameters], slope.float())
+    for left, right in zip(torch.autograd.grad(ours, [x, branch, *parameters], slope), expected, strict=True):
+        close(left, right, dtype)
 
 
 def test_dropout_keeps_its_share_at_every_rate_and_place():
@@ -161,42 +186,47 @@ def test_add_dropout_and_its_gradient():
 
 
 @pytest.mark.parametrize("vocabulary", [50, 4096, 5000])
-def test_cross_entropy_and_its_gradient_are_those_of_pytorch(vocabulary):
+@in_each_precision
+def test_cross_entropy_and_its_gradient_are_those_of_pytorch(vocabulary, dtype):
     from regard.kernels.loss import cross_entropy_, empty_logits
 
     torch.manual_seed(0)
-    logits = (torch.randn(20, vocabulary, device=DEVICE) * 3).requires_grad_()
+    logits = (torch.randn(20, vocabulary, device=DEVICE) * 3).to(dtype).float().requires_grad_()
     labels = torch.randint(0, vocabulary, (20,), device=DEVICE)
     labels[3] = -1
     plain = F.cross_entropy(logits, labels, label_smoothing=0.1, ignore_index=-1, reduction="none")
     (gradient,) = torch.autograd.grad(plain.sum(), logits)
-    ours = empty_logits(logits, vocabulary).copy_(logits.detach())
+    ours = empty_logits(logits.to(dtype), vocabulary).copy_(logits.detach())
     losses = cross_entropy_(ours, labels, smoothing=0.1, gradient=True)
     close(losses, plain)
-    close(ours, gradient)
+    close(ours, gradient, dtype)
     assert losses[3] == 0 and not ours[3].any()
 
 
-def cast(weight, bias):
-    """The weights that are multiplied, here in the same precision."""
-    return weight.detach(), bias.detach()
+def cast(weight, bias, dtype=torch.float32):
+    """The weights that are multiplied."""
+    return weight.detach().to(dtype), bias.detach().to(dtype)
 
 
 @pytest.mark.parametrize("relu", [True, False])
-def test_a_linear_layer_and_its_gradients(relu):
+@in_each_precision
+def test_a_linear_layer_and_its_gradients(relu, dtype):
     from regard.kernels.linear import linear
 
     torch.manual_seed(0)
-    x, weight, bias = (torch.randn(*s, device=DEVICE, requires_grad=True) for s in ((37, 24), (40, 24), (40,)))
-    ours, plain = linear(x, weight, bias, cast(weight, bias), relu=relu), F.linear(x, weight, bias)
+    (x, wide_x), weight, bias = (
+        rounded(37, 24, dtype=dtype),
+        *(torch.randn(*s, device=DEVICE).to(dtype).float().requires_grad_() for s in ((40, 24), (40,))),
+    )
+    ours, plain = linear(x, weight, bias, cast(weight, bias, dtype), relu=relu), F.linear(wide_x, weight, bias)
     plain = F.relu(plain) if relu else plain
-    close(ours, plain)
-    slope = torch.randn_like(plain)
-    inputs = (x, weight, bias)
-    for left, right in zip(
-        torch.autograd.grad(ours, inputs, slope), torch.autograd.grad(plain, inputs, slope), strict=True
-    ):
-        close(left, right)
+    close(ours, plain, dtype)
+    slope = torch.randn_like(ours)
+    expected = torch.autograd.grad(plain, (wide_x, weight, bias), slope.float())
+    found = torch.autograd.grad(ours, (x, weight, bias), slope)
+    assert [one.dtype for one in found] == [dtype, torch.float32, torch.float32]
+    for left, right in zip(found, expected, strict=True):
+        close(left, right, dtype)
 
 
 @pytest.mark.parametrize("relu", [True, False])
@@ -239,6 +269,21 @@ VARIANTS = {
     "window, convolution": {"window": 2, "feed_forward": "conv"},
     "nothing tied": {"tie": "none", "positions": "learned"},
     "narrow keys": {"key_width": 4},
+    "as in Marian": {
+        "attention_bias": True,
+        "output_bias": True,
+        "feed_forward": "silu",
+        "positions": "sinusoid-halves",
+        "norm_eps": 1e-5,
+    },
+    "as in fairseq": {
+        "attention_bias": True,
+        "positions": "sinusoid-log",
+        "first_position": 2,
+        "start_id": 2,
+        "scale_embeddings": False,
+        "final_norm": True,
+    },
     "convolutions": {
         "kind": "convs2s",
         "width": 32,
@@ -278,8 +323,9 @@ VARIANTS = {
 }
 
 
+@pytest.mark.parametrize("half", DTYPES if DEVICE == "cuda" else [None], ids=str)
 @pytest.mark.parametrize("name", VARIANTS)
-def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_pytorch(name):
+def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_pytorch(name, half):
     random = np.random.default_rng(0)
     lengths = random.integers(1, 20, (2, 30))
     stores = [
@@ -299,13 +345,19 @@ def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_
     torch.manual_seed(0)
     own = VARIANTS[name].get("kind") in ("convs2s", "bytenet", "rnn")  # these have no layers of attention
     model = build_model(VARIANTS[name] if own else {**table, **VARIANTS[name]}, source_size=50, target_size=50)
+    if "attention_bias" in VARIANTS[name]:
+        # Biases are zero at first, which would hide a kernel that leaves them out.
+        with torch.no_grad():
+            for key, parameter in model.named_parameters():
+                if key.endswith("bias"):
+                    parameter.normal_(std=0.3)
     model.train(name != "mask-predict")  # then all tokens are masked, instead of random ones
     assert model.static_shapes
 
     def passed(batch, device, *, ours):
         with kernels.allowed(ours):
             model.to(device).zero_grad()
-            with torch.autocast("cuda", torch.bfloat16, enabled=device == "cuda"):
+            with torch.autocast("cuda", half, enabled=device == "cuda"):
                 loss = model(batch, smoothing=0.1)
             loss.backward()
             # Gradients move with the model when it changes its device: keep copies.
@@ -320,7 +372,7 @@ def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_
     our_loss, our_gradients = passed(packed, DEVICE, ours=True)
     assert our_loss == pytest.approx(loss, rel=1e-2 if DEVICE == "cuda" else 1e-5)
     allowed = dict.fromkeys(gradients, 1e-4)
-    if DEVICE == "cuda":  # in bfloat16, which may be about as far from float32 as plain PyTorch is in bfloat16
+    if DEVICE == "cuda":  # in half precision, which may be about as far from float32 as plain PyTorch is in it
         on_gpu = plain.to(torch.device(DEVICE))
         plainly = errors(passed(on_gpu, DEVICE, ours=False)[1])
         allowed = {key: min(0.05 + 2 * error, 0.5) for key, error in plainly.items()}

@@ -53,6 +53,32 @@ VARIANTS = {
         "explicit": {"attention": "explicit"},
         "tensor2tensor": {"attention_dropout": 0.1, "activation_dropout": 0.1, "norm_order": "pre"},
         "copy": {"copy": True},
+        "marian": {
+            "attention_bias": True,
+            "output_bias": True,
+            "feed_forward": "silu",
+            "positions": "sinusoid-halves",
+            "norm_eps": 1e-5,
+        },
+        "fairseq": {
+            "attention_bias": True,
+            "positions": "sinusoid-log",
+            "first_position": 2,
+            "start_id": 2,
+            "norm_order": "pre",
+            "scale_embeddings": False,
+        },
+        "opennmt": {
+            "attention_bias": True,
+            "output_bias": True,
+            "tie": "none",
+            "norm_order": "pre",
+            "final_norm": False,
+            "feed_forward": "silu",
+            "decoder_layers": 1,
+            "source_eos": False,
+        },
+        "final norm": {"final_norm": True},
     },
     "rnn": {
         "additive": {},
@@ -78,8 +104,17 @@ VARIANTS = {
         "tied": {"tie": "target"},
         "far": {"dilations": [1, 16]},
     },
-    "nat": {"paper": {}, "few fertilities": {"fertilities": 3, "tie": "target"}},
-    "cmlm": {"paper": {}, "pre-norm": {"norm_order": "pre"}, "learned untied": {"positions": "learned", "tie": "none"}},
+    "nat": {
+        "paper": {},
+        "biases": {"attention_bias": True, "output_bias": True, "feed_forward": "silu"},
+        "few fertilities": {"fertilities": 3, "tie": "target"},
+    },
+    "cmlm": {
+        "paper": {},
+        "pre-norm": {"norm_order": "pre"},
+        "learned untied": {"positions": "learned", "tie": "none"},
+        "biases": {"attention_bias": True, "output_bias": True},
+    },
     "ctc": {"paper": {}, "two places": {"places": 2, "tie": "target"}},
     "tagger": {
         "plain": {},
@@ -170,6 +205,11 @@ def build(table):
         torch.manual_seed(3)
         more = {"num_characters": CHARACTERS} if table.get("characters") else {}
         model = build_model(table, **SIZES[MODELS.get(table["kind"], where="kind").task], **more)
+        if table.get("attention_bias"):
+            # Biases are zero at first, which would hide a path that leaves them out.
+            for name, parameter in model.named_parameters():
+                if name.endswith("bias"):
+                    torch.nn.init.normal_(parameter, std=0.5)
     if isinstance(model, Captioner):
         model.__class__ = CaptionerOfIds
     return model

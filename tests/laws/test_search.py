@@ -10,9 +10,10 @@ from regard.config import SearchOptions
 from regard.data.ragged import Ragged
 from regard.decoding.beam_search import BeamSearch
 from regard.decoding.cuda_graph_model import CudaGraphModel, with_cuda_graphs
+from regard.decoding.placeholders import Placeholders, WantedSymbols
 from regard.decoding.ranking import ForcedPrefix
 from regard.decoding.search import refine, search, search_each
-from regard.models.base import StaticSeq2Seq
+from regard.models.base import StaticSeq2Seq, TextSeq2Seq
 from regard.text.tokenizer import BOS, EOS
 from tests.laws.conftest import fitting
 
@@ -29,6 +30,35 @@ def test_output_does_not_depend_on_batch_size_or_order(model, beam):
     assert [one.ids for one in together] == [one.ids for one in alone] == [one.ids for one in backwards]
     for one, other in zip(together, alone, strict=True):
         assert one.score == pytest.approx(other.score, abs=1e-4)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("extra", [2, 8])  # with two there is room for the placeholders and little else
+def test_each_output_has_the_placeholders_of_its_source_exactly_once(model, beam, extra):
+    if not isinstance(model, TextSeq2Seq) or model.max_length is not None:
+        pytest.skip("its outputs are not text, or not longer than its longest source")
+    ids = (9, 10, 8)
+    wanted = [
+        WantedSymbols((0, 1), (0, 1)),
+        WantedSymbols(),
+        WantedSymbols((2,)),
+        WantedSymbols((0, 1, 2), (1, 2)),
+        WantedSymbols((1,)),
+        WantedSymbols((0, 2)),
+    ]
+    options = SearchOptions(beam=beam, max_extra=extra)
+
+    def find(rows):
+        source, some = Ragged.from_lists([SOURCES[row] for row in rows]), tuple(wanted[row] for row in rows)
+        found = search(model, source, options=options, placeholders=Placeholders(ids, some))
+        return [best[0].ids for best in found]
+
+    outputs = find(range(len(SOURCES)))
+    for output, one in zip(outputs, wanted, strict=True):
+        found = [ids.index(token) for token in output if token in ids]
+        assert sorted(found) == sorted(one.all)
+        assert [index for index in found if index in one.in_order] == list(one.in_order)
+    assert outputs == [find([row])[0] for row in range(len(SOURCES))]
 
 
 @pytest.mark.parametrize("beam", [1, 4])

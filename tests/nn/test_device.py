@@ -14,10 +14,11 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 def gpus(monkeypatch):
     """A machine that seems to have this many GPUs."""
 
-    def pretend(count, *, bfloat16=True):
+    def pretend(count, *, bfloat16=True, capability=(7, 5)):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: bfloat16)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
 
     return pretend
 
@@ -65,7 +66,8 @@ def test_a_device_that_only_pytorch_supports_is_refused(name):
     ("wanted", "has", "picked"),
     [
         ("auto", True, torch.bfloat16),
-        ("auto", False, torch.float32),
+        ("auto", False, torch.float16),
+        ("float16", True, torch.float16),
         ("float32", True, torch.float32),
         ("bfloat16", True, torch.bfloat16),
         ("bfloat16", False, torch.bfloat16),
@@ -74,6 +76,11 @@ def test_a_device_that_only_pytorch_supports_is_refused(name):
 def test_a_gpu_uses_bfloat16_if_it_supports_it_or_on_request(gpus, wanted, has, picked):
     gpus(1, bfloat16=has)
     assert pick_precision(wanted, CUDA) == picked
+
+
+def test_a_gpu_that_is_slow_in_float16_uses_float32(gpus):
+    gpus(1, bfloat16=False, capability=(6, 1))
+    assert pick_precision("auto", CUDA) == torch.float32
 
 
 @pytest.mark.parametrize("has", [True, False])

@@ -9,8 +9,10 @@ from regard.config import TrainConfig
 from regard.data.batch_sampler import Position
 from regard.data.fertilities import Aligner
 from regard.models import build_model
+from regard.training.adapters import choose_parameters
 from regard.training.cuda_graph import CudaGraphStep
 from regard.training.data_parallel import DistributedModel
+from regard.training.loss_scale import FIRST, LARGEST, LossScale
 from regard.training.step import make_optimizer, read
 from tests.data import test_batch_structure
 from tests.data.test_packing import loader_of, sides_of
@@ -54,26 +56,33 @@ def build(kind, **options):
     return build_model({**TABLES[kind], **options}, **sizes)
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "muon"])
-@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize(
+    ("optimizer", "accumulate", "precision"),
+    [
+        *(("adam", 1, torch.bfloat16), ("adam", 2, torch.bfloat16), ("muon", 1, torch.bfloat16)),
+        *(("muon", 2, torch.bfloat16), ("adam", 1, torch.float16), ("muon", 2, torch.float16)),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("kind", TABLES)
-def test_captured_steps_equal_uncaptured_steps(kind, optimizer, accumulate):
+def test_captured_steps_equal_uncaptured_steps(kind, optimizer, accumulate, precision):
     loader = loader_for(kind, 4_000, budget=4096)
     block = next(loader.blocks_of_rows(Position()))
     batches = [batch for batch, _ in replace(block, rows=block.rows.cuda()).batches()]
     assert (len({batch.shape for batch in batches}) > 1) == (kind in SIMILAR_LENGTHS)
     steps = 10 if len(loader.shapes) == 1 else 40
-    curves, weights = [], []
+    curves, weights, scales = [], [], []
     for graph in (True, False):
         torch.manual_seed(0)
         model = build(kind).cuda().train()
         config = TrainConfig(graph=graph, optimizer=optimizer, accumulate=accumulate, clip_norm=1.0, seed=3)
         notes = []
+        scale = LossScale(torch.device("cuda"), good_steps=8) if precision == torch.float16 else None
         step = CudaGraphStep(
-            DistributedModel(model, smoothing=config.label_smoothing),
+            DistributedModel(model, smoothing=config.label_smoothing, loss_scale=scale),
             make_optimizer(model, config),
             config,
-            precision=torch.bfloat16,
+            precision=precision,
             note=notes.append,
         )
         results = []
@@ -84,14 +93,86 @@ def test_captured_steps_equal_uncaptured_steps(kind, optimizer, accumulate):
         curves.append([cost.loss / cost.tokens for cost in read(results)])
         weights.append(torch.cat([one.detach().flatten() for one in model.parameters()]))
         assert ("captured as one CUDA graph" in "".join(notes)) == graph
+        scales.append(None if scale is None else (scale.scale.item(), scale.good_steps.item()))
+    assert scales[0] == scales[1]
     assert curves[0] == pytest.approx(curves[1], rel=1e-4)
     assert ((weights[0] - weights[1]).norm() / weights[1].norm()).item() < 1e-3
     if kind not in ("classifier", "pointer"):  # whose labels are random
         assert curves[0][-1] < curves[0][0]
 
 
+def captured_step(config, *, adapters=False, scale=None):
+    """Return a model, a function that takes a step with it, and its adapters. The fourth step is captured."""
+    loader = loader_for("transformer", 2_000, budget=4096)
+    block = next(loader.blocks_of_rows(Position()))
+    batches = [batch for batch, _ in replace(block, rows=block.rows.cuda()).batches()]
+    torch.manual_seed(0)
+    model = build("transformer").cuda().train()
+    made = choose_parameters(model, config) if adapters else None
+    distributed = DistributedModel(model, smoothing=0.1, adapters=made, loss_scale=scale)
+    precision = torch.bfloat16 if scale is None else torch.float16
+    optimizer = make_optimizer(model, config, adapters=made)
+    step = CudaGraphStep(distributed, optimizer, config, precision=precision, note=lambda text: None)
+
+    def take(number):
+        model.noise.seed(config.seed, number)
+        return step([batches[number % len(batches)]], rate=1e-3)
+
+    return model, take, made
+
+
+def weights_of(model):
+    return {name: one.detach().clone() for name, one in model.named_parameters()}
+
+
+def test_a_captured_step_that_overflows_is_skipped_without_the_host():
+    scale = LossScale(torch.device("cuda"))
+    model, take, _ = captured_step(TrainConfig(clip_norm=1.0), scale=scale)
+    for number in range(6):
+        take(number)
+    before = weights_of(model)
+    # Far above what float16 holds, so that a gradient overflows in the replayed graph.
+    scale.scale.fill_(2.0**60)
+    (result,) = read([take(6)])
+    assert result.overflowed and result.loss_scale == 2.0**60
+    assert all(torch.equal(one, before[name]) for name, one in weights_of(model).items())
+    assert scale.scale.item() == LARGEST
+    scale.scale.fill_(FIRST)
+    (result,) = read([take(7)])
+    assert result.finite
+    assert not all(torch.equal(one, before[name]) for name, one in weights_of(model).items())
+
+
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)
+def test_captured_steps_with_adapters_equal_uncaptured_ones(half):
+    found = []
+    for graph in (True, False):
+        config = TrainConfig(graph=graph, init="base", adapt="lora", lora_rank=4, clip_norm=1.0)
+        scale = LossScale(torch.device("cuda")) if half == torch.float16 else None
+        model, take, adapters = captured_step(config, adapters=True, scale=scale)
+        before = weights_of(model)
+        losses = [one.loss / one.tokens for one in read([take(number) for number in range(10)])]
+        after = weights_of(model)
+        changed = {name for name, one in after.items() if not torch.equal(one, before[name])}
+        assert changed == set(adapters.adapters) and losses[-1] < losses[0]
+        found.append(losses)
+    assert found[0] == pytest.approx(found[1], rel=1e-4)
+
+
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)
+def test_captured_steps_leave_frozen_parameters_alone(half):
+    scale = LossScale(torch.device("cuda")) if half == torch.float16 else None
+    model, take, _ = captured_step(TrainConfig(freeze=("encoder", "decoder.0")), adapters=True, scale=scale)
+    before = weights_of(model)
+    for number in range(8):
+        take(number)
+    changed = {name for name, one in weights_of(model).items() if not torch.equal(one, before[name])}
+    assert changed == {name for name in before if not name.startswith(("encoder.", "decoder.0."))}
+
+
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("kind", TABLES)
-def test_dummy_tokens_change_neither_loss_nor_gradients(kind):
+def test_dummy_tokens_change_neither_loss_nor_gradients(kind, half):
     """The same sentences, followed by other dummy tokens, have the same loss and gradients, and no NaN."""
     from regard.data.packed_rows import unpack
 
@@ -109,7 +190,7 @@ def test_dummy_tokens_change_neither_loss_nor_gradients(kind):
             if field is not None:
                 field.values[int(field.layout.offsets[40]) :] = dummy  # after the 40 examples
         model.zero_grad()
-        with torch.autocast("cuda", torch.bfloat16):
+        with torch.autocast("cuda", half):
             loss = model(packed, smoothing=0.1)
         loss.backward()
         results.append((loss.item(), torch.cat([one.grad.flatten() for one in model.parameters()])))

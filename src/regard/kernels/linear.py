@@ -120,4 +120,5 @@ class _Linear(torch.autograd.Function):
         if ctx.biased:
             gradient, to_bias = _pass_back(gradient, out)
         to_x = _add_product(of_input, gradient, weight) if ctx.needs_input_grad[0] else None
-        return to_x, product_float32(gradient.t(), x), to_bias, None, None, None
+        to_weight = product_float32(gradient.t(), x) if ctx.needs_input_grad[1] else None  # frozen weights need none
+        return to_x, to_weight, to_bias, None, None, None

@@ -58,6 +58,7 @@ class Model(nn.Module, ABC):
     non_autoregressive = False  # whether it is a `NonAutoregressive`
     smooths_labels = True  # whether its loss depends on `smoothing`
     copies = False  # whether ids behind its vocabulary are words of the source (`text.unknown_words`)
+    reads_source_eos = True  # whether the encoder reads the EOS behind a source
     # Whether packed batches should group sentences of similar length, because the model pads them to a rectangle.
     similar_lengths = False
     # Whether packed batches serve it in float32 too, because it does not need our attention kernels.
@@ -73,7 +74,12 @@ class Model(nn.Module, ABC):
 
     @property
     def output_weight(self) -> Tensor | None:
-        """The output layer's matrix [V, D], if the layer is nothing else; lets the loss be computed in chunks of logits."""
+        """The output layer's matrix [V, D]; lets the loss be computed in chunks of logits. None: the layer is another."""
+        return None
+
+    @property
+    def logit_bias(self) -> Tensor | None:
+        """The bias [V] that goes with `output_weight`, if there is one."""
         return None
 
     @property
@@ -191,7 +197,7 @@ class TextSeq2Seq(Seq2Seq):
         labels_N, weight_VD = batch.labels.values, self.output_weight
         if weight_VD is None:
             return cross_entropy(self.project(hidden_ND), labels_N, smoothing=smoothing)
-        return linear_cross_entropy(hidden_ND, weight_VD, labels_N, smoothing=smoothing)
+        return linear_cross_entropy(hidden_ND, weight_VD, labels_N, smoothing=smoothing, bias_V=self.logit_bias)
 
 
 class StaticSeq2Seq(TextSeq2Seq, Generic[Growing, Static]):

@@ -36,6 +36,8 @@ class CaptionerConfig(TransformerConfig, frozen=True):
             raise ValueError("window is set, but patches in reading order are not neighbours; leave it out")
         if self.copy:
             raise ValueError("copy is set, but an image has no words to copy; leave it out")
+        if not self.source_eos:
+            raise ValueError("source_eos is false, but an image has no EOS to leave out; leave out the option")
 
 
 class Captioner(Transformer):

@@ -61,7 +61,9 @@ class Cmlm(EncoderDecoder, NonAutoregressive):
         else:
             masked = masked_N.nonzero()[:, 0]
             hidden_ND, labels_N = hidden_ND.index_select(0, masked), labels_N[masked]
-        token_loss = linear_cross_entropy(hidden_ND, self.output_weight, labels_N, smoothing=smoothing)
+        token_loss = linear_cross_entropy(
+            hidden_ND, self.output_weight, labels_N, smoothing=smoothing, bias_V=self.logit_bias
+        )
         return token_loss + self._length_loss(batch, memory)
 
     def _length_loss(self, batch: Batch, memory: Ragged) -> Tensor:

@@ -19,15 +19,14 @@ from torch import Tensor, nn
 
 from regard.data.ragged import Layout, Ragged
 from regard.models.base import TextSeq2Seq, make_config
-from regard.models.transformer import EncoderConfig, layer_options
+from regard.models.transformer import EncoderConfig, layer_options, make_final_norm, make_positions
 from regard.nn.attend import AttentionMask
 from regard.nn.cache import Ancestry, KeyValueCache
 from regard.nn.device import stream_dtype
 from regard.nn.dropout import Dropout
 from regard.nn.layers import Stack, TransformerEncoderLayer
 from regard.nn.linear import Int8Matrix, PackedMatrix, for_search, logits_of
-from regard.nn.norms import Norm
-from regard.nn.positions import Positions, Rotation
+from regard.nn.positions import Rotation
 
 
 class DecoderConfig(EncoderConfig, frozen=True):
@@ -79,12 +78,11 @@ class Decoder(TextSeq2Seq):
         self.max_length = config.max_positions if config.positions == "learned" else None
         D = config.width
         self.embedding = nn.Parameter(torch.empty(source_size, D).normal_(std=D**-0.5))
-        self.positions = Positions(config.positions, D, max_positions=config.max_positions)
+        self.positions = make_positions(config)
         self.dropout = Dropout(config.dropout, self.noise)
         options = {**layer_options(config), "noise": self.noise}
         self.decoder: Stack[DecoderLayer] = Stack(DecoderLayer(**options) for _ in range(config.num_layers))
-        # Post-norm layers end in a norm of their own.
-        self.norm = Norm(config.norm, D) if config.norm_order == "pre" else nn.Identity()
+        self.norm = make_final_norm(config)
         self.output_for_search: PackedMatrix | Int8Matrix | None = None
 
     def encode(self, source: Ragged) -> Layout:

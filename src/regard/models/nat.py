@@ -102,7 +102,9 @@ class Nat(EncoderDecoder, NonAutoregressive):
         else:
             fertilities_M = spread_evenly(batch.source.layout, layout)
         hidden_ND = self._rewrite(_copies(batch.source.values, fertilities_M, layout.total), layout, memory)
-        token_loss = linear_cross_entropy(hidden_ND, self.output_weight, batch.labels.values, smoothing=smoothing)
+        token_loss = linear_cross_entropy(
+            hidden_ND, self.output_weight, batch.labels.values, smoothing=smoothing, bias_V=self.logit_bias
+        )
         logits_ML = self.fertility(memory.values).float()
         classes_M = fertilities_M.long().clamp(max=self.config.fertilities - 1)
         return token_loss + F.cross_entropy(logits_ML, classes_M, reduction="sum", ignore_index=NO_LABEL)

@@ -12,15 +12,19 @@ from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
 from regard.models.base import Output
 from regard.models.transformer import TransformerConfig
-from regard.text.tokenizer import EOS
+from regard.text.tokenizer import BOS, EOS
 
 
 def refuse_causal_layers(config: TransformerConfig) -> None:
-    """Raise ConfigError if the decoder would have causal convolutions, or copy: it attends in both directions."""
+    """Raise ConfigError for options that need a decoder which only looks back: this one attends in both directions."""
     if config.copy:
         raise ConfigError("model.copy is for models that output one token after another; remove it")
+    if config.start_id != BOS or not config.source_eos:
+        raise ConfigError("model.start_id and source_eos are for models that output token by token; remove them")
     if config.feed_forward == "conv":
-        raise ConfigError("model.feed_forward is 'conv', which looks back only in a decoder; set relu, gelu or swiglu")
+        raise ConfigError(
+            "model.feed_forward is 'conv', which looks back only in a decoder; set relu, gelu, silu or swiglu"
+        )
 
 
 def refuse_unused_embedding(config: TransformerConfig) -> None:

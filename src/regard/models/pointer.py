@@ -29,13 +29,12 @@ from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
 from regard.models.base import Seq2Seq, make_config
 from regard.models.states import TransformerState, start_decoder
-from regard.models.transformer import EncoderConfig, TransformerEncoder, layer_options
+from regard.models.transformer import EncoderConfig, TransformerEncoder, layer_options, make_final_norm, make_positions
 from regard.nn.attend import AttentionMask
 from regard.nn.dropout import Dropout
 from regard.nn.layers import Stack, TransformerDecoderLayer
 from regard.nn.linear import Linear
-from regard.nn.norms import Norm
-from regard.nn.positions import Positions, Rotation
+from regard.nn.positions import Rotation
 
 END = 0
 MAX_FREQUENCIES = 16
@@ -210,12 +209,12 @@ class Pointer(PointingModel):
         of_encoder = config if config.input_order else msgspec.structs.replace(config, positions="none")
         self.encoder = TransformerEncoder(of_encoder, self)
         self._make_ends(D)
-        self.positions = Positions(config.positions, D, max_positions=config.max_positions)
+        self.positions = make_positions(config)
         self.dropout = Dropout(config.dropout, self.noise)
         depth = config.num_layers if config.decoder_layers is None else config.decoder_layers
         options = {**layer_options(config), "noise": self.noise}
         self.decoder: Stack[TransformerDecoderLayer] = Stack(TransformerDecoderLayer(**options) for _ in range(depth))
-        self.norm = Norm(config.norm, D) if config.norm_order == "pre" else nn.Identity()
+        self.norm = make_final_norm(config)
         self.query = Linear(D, [D], bias=False)
         self.key = Linear(D, [D], bias=False)
 

@@ -19,9 +19,12 @@ Tie = Literal["all", "target", "none"]
 
 
 class TiedEmbeddings(Model):
-    """A model with an embedding per language and an output layer, [V, D] each; `tie` says which of them are one matrix."""
+    """A model with an embedding per language and an output layer, [V, D] each; `tie` says which of them are one matrix.
 
-    def __init__(self, width: int, tie: Tie, *, source_size: int, target_size: int) -> None:
+    With `output_bias` the output layer also has a bias, [V].
+    """
+
+    def __init__(self, width: int, tie: Tie, *, source_size: int, target_size: int, output_bias: bool = False) -> None:
         super().__init__()
         self.width = width
         self.target_embedding = _table(target_size, width)
@@ -31,12 +34,17 @@ class TiedEmbeddings(Model):
         elif source_size != target_size:
             raise ConfigError("model.tie is 'all' but the two sides have separate vocabularies; set model.tie=target")
         self.output = _table(target_size, width) if tie == "none" else None
+        self.output_bias = nn.Parameter(torch.zeros(target_size)) if output_bias else None
         # The output layer's matrix as search multiplies it.
         self.output_for_search: PackedMatrix | Int8Matrix | None = None
 
     @property
     def output_weight(self) -> Tensor:
         return self.target_embedding if self.output is None else self.output
+
+    @property
+    def logit_bias(self) -> Tensor | None:
+        return self.output_bias
 
     def pack_weights(self, *, int8: bool) -> None:
         super().pack_weights(int8=int8)
@@ -50,8 +58,8 @@ class TiedEmbeddings(Model):
     def project(self, hidden: Tensor) -> Tensor:
         """Apply the output layer: [N, D] to logits [N, V]."""
         if self.output_for_search is not None and self.output_for_search.fits(hidden):
-            return self.output_for_search.times(hidden)
-        return logits_of(hidden, self.output_weight)
+            return self.output_for_search.times(hidden, self.output_bias)
+        return logits_of(hidden, self.output_weight, self.output_bias)
 
     def likeliest(self, hidden_ND: Tensor, *, without: int) -> tuple[Tensor, Tensor]:
         """Return the likeliest token for each vector, other than `without`, and its log-probability, both [N]."""

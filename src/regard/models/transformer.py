@@ -12,12 +12,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import kernels
-from regard.config import MAX_LAYERS, MAX_POSITIONS, MAX_WIDTH, Struct, below_one, between
+from regard.config import LARGEST, MAX_LAYERS, MAX_POSITIONS, MAX_WIDTH, Struct, below_one, between
 from regard.data.ragged import Layout, Ragged
+from regard.errors import ConfigError
 from regard.models.base import Model, StaticSeq2Seq, make_config
 from regard.models.copying import CopyingSeq2Seq, SourceMemory
 from regard.models.states import StaticState, StepState, TransformerState, start_decoder
@@ -28,8 +30,9 @@ from regard.nn.device import stream_dtype
 from regard.nn.dropout import Dropout
 from regard.nn.feedforward import FeedForwardKind
 from regard.nn.layers import Stack, TransformerDecoderLayer, TransformerEncoderLayer
-from regard.nn.norms import Norm, NormKind, NormOrder
+from regard.nn.norms import EPS, Norm, NormKind, NormOrder
 from regard.nn.positions import PositionKind, Positions, Rotation
+from regard.text.tokenizer import BOS
 
 
 class EncoderConfig(Struct, frozen=True):
@@ -44,11 +47,16 @@ class EncoderConfig(Struct, frozen=True):
     dropout: float = 0.1  # on each sub-layer's output and on the sums of embeddings and positions (section 5.4)
     attention_dropout: float = 0.0  # on attention weights, where tensor2tensor adds it
     activation_dropout: float = 0.0  # inside the feed-forward layer, where tensor2tensor adds it
-    positions: PositionKind = "sinusoid"  # how the model knows the order of tokens
+    # How the model knows the order of tokens: the paper's sinusoids, two other formulas (`nn.positions`), learned, rotary.
+    positions: PositionKind = "sinusoid"
+    first_position: int = 0  # number of the first token in the formula of sinusoids; 2 in fairseq
     max_positions: int = 1024  # of "learned" positions
     norm: NormKind = "layer"  # layer norm, or division by the root mean square
     norm_order: NormOrder = "post"  # after each sub-layer, as published, or before it
+    norm_eps: float = EPS  # added to the variance by norms of layers
+    final_norm: bool | None = None  # one more norm at the end of a stack; unset: if norm_order is "pre"
     feed_forward: FeedForwardKind = "relu"  # activation of the feed-forward layer; conv: convolutions instead
+    attention_bias: bool = False  # the projections of attention have biases, which the paper's do not
     qk_norm: bool = False  # queries and keys are normed before their product
     window: int | None = None  # self-attention sees this many positions on each side; None: all
     attention: Backend = "auto"  # which backend of attend() computes it
@@ -61,6 +69,7 @@ class EncoderConfig(Struct, frozen=True):
             self.value_width or self.width // self.num_heads,
             normed=self.qk_norm,
             rotary=self.positions == "rotary",
+            bias=self.attention_bias,
         )
 
     @property
@@ -74,7 +83,9 @@ class EncoderConfig(Struct, frozen=True):
         between(self, 1, 8 * MAX_WIDTH, "hidden")
         between(self, 0, MAX_LAYERS, "num_layers")
         between(self, 1, MAX_POSITIONS, "max_positions")
-        between(self, 0, MAX_POSITIONS, "window")
+        between(self, 0, MAX_POSITIONS, "window", "first_position")
+        if not 0 < self.norm_eps <= 1:
+            raise ValueError(f"norm_eps is {self.norm_eps}; it must be above 0 and at most 1")
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             below_one(self, name)
         if self.width % self.num_heads and (self.key_width is None or self.value_width is None):
@@ -91,11 +102,23 @@ class TransformerConfig(EncoderConfig, frozen=True):
 
     decoder_layers: int | None = None  # num_layers if unset
     tie: Tie = "all"  # which embeddings share weights: all and the output layer, target and output layer, or none
+    scale_embeddings: bool = True  # multiply embeddings by the root of the width (section 3.4)
+    output_bias: bool = False  # the output layer has a bias per token
+    start_id: int = BOS  # the id whose embedding the decoder reads first; 2 (EOS) in fairseq
+    source_eos: bool = True  # the encoder reads the EOS at the end of a source, which OpenNMT-py's does not
     copy: bool = False  # whether tokens of the source can be copied to the output (`models.copying`)
 
     def check(self) -> None:
         super().check()
         between(self, 0, MAX_LAYERS, "decoder_layers")
+        between(self, 0, LARGEST, "start_id")
+        if self.copy and not self.source_eos:
+            raise ValueError("copy needs all tokens of the source; leave out source_eos=false")
+
+    @property
+    def static_shapes(self) -> bool:
+        # Where a source ends is known on the host only.
+        return super().static_shapes and self.source_eos
 
 
 PRESETS: dict[str, dict[str, object]] = {
@@ -112,14 +135,13 @@ class TransformerEncoder(nn.Module):
     def __init__(self, config: EncoderConfig, model: Model, *, causal: bool = False) -> None:
         super().__init__()
         self.config, self.causal = config, causal
-        self.positions = Positions(config.positions, config.width, max_positions=config.max_positions)
+        self.positions = make_positions(config)
         self.dropout = Dropout(config.dropout, model.noise)
         options = {**layer_options(config), "noise": model.noise}
         self.layers: Stack[TransformerEncoderLayer] = Stack(
             TransformerEncoderLayer(**options) for _ in range(config.num_layers)
         )
-        # Post-norm layers end in a norm of their own.
-        self.norm = Norm(config.norm, config.width) if config.norm_order == "pre" else nn.Identity()
+        self.norm = make_final_norm(config)
 
     def forward(self, x_MD: Tensor, layout: Layout) -> Ragged:
         x_MD = self.positions.add(x_MD, layout.positions, layout.longest)
@@ -139,12 +161,11 @@ class EncoderDecoder(TiedEmbeddings):
         self, config: TransformerConfig | None = None, *, source_size: int, target_size: int, **options: Any
     ) -> None:
         config = make_config(TransformerConfig, config, options)
-        super().__init__(config.width, config.tie, source_size=source_size, target_size=target_size)
+        sizes = {"source_size": source_size, "target_size": target_size}
+        super().__init__(config.width, config.tie, **sizes, output_bias=config.output_bias)
         self.config = config
-        D = config.width
         self.max_length = config.max_positions if config.positions == "learned" else None
-        self.source_positions = Positions(config.positions, D, max_positions=config.max_positions)
-        self.target_positions = Positions(config.positions, D, max_positions=config.max_positions)
+        self.source_positions, self.target_positions = make_positions(config), make_positions(config)
         self.dropout = Dropout(config.dropout, self.noise)
         depth = config.num_layers if config.decoder_layers is None else config.decoder_layers
         options = {**layer_options(config), "noise": self.noise}
@@ -152,10 +173,7 @@ class EncoderDecoder(TiedEmbeddings):
             TransformerEncoderLayer(**options) for _ in range(config.num_layers)
         )
         self.decoder: Stack[TransformerDecoderLayer] = Stack(TransformerDecoderLayer(**options) for _ in range(depth))
-        # Post-norm layers end in a norm of their own.
-        pre_norm = config.norm_order == "pre"
-        self.encoder_norm = Norm(config.norm, D) if pre_norm else nn.Identity()
-        self.decoder_norm = Norm(config.norm, D) if pre_norm else nn.Identity()
+        self.encoder_norm, self.decoder_norm = make_final_norm(config), make_final_norm(config)
 
     def encode(self, source: Ragged) -> Ragged:
         layout = source.layout
@@ -187,7 +205,7 @@ class EncoderDecoder(TiedEmbeddings):
         return hidden_ND
 
     def _embed(self, ids: Tensor, table: Tensor, positions: Positions, places: Tensor, longest: int) -> Tensor:
-        scale = math.sqrt(self.config.width)  # section 3.4
+        scale = math.sqrt(self.config.width) if self.config.scale_embeddings else 1.0  # section 3.4
         if kernels.usable(table) and positions.kind != "learned":
             from regard.kernels.embedding import embed
 
@@ -202,6 +220,25 @@ class EncoderDecoder(TiedEmbeddings):
         return Rotation(positions, self.config.heads.key_width) if self.config.positions == "rotary" else None
 
 
+def without_last(source: Ragged) -> Ragged:
+    """Return each sequence without its last token. One that has no other token stays as it is."""
+    lengths = source.layout.lengths
+    kept = torch.cat([torch.arange(length) < max(length - 1, 1) for length in lengths])
+    layout = Layout([max(length - 1, 1) for length in lengths], source.layout.device)
+    return Ragged(source.values[kept.to(source.values.device)], layout)
+
+
+def make_positions(config: EncoderConfig) -> Positions:
+    """Return the positions of a stack of layers."""
+    return Positions(config.positions, config.width, max_positions=config.max_positions, first=config.first_position)
+
+
+def make_final_norm(config: EncoderConfig) -> nn.Module:
+    """Return the norm at the end of a stack. Post-norm layers end in norms of their own."""
+    wanted = config.norm_order == "pre" if config.final_norm is None else config.final_norm
+    return Norm(config.norm, config.width, eps=config.norm_eps) if wanted else nn.Identity()
+
+
 def layer_options(config: EncoderConfig) -> dict[str, Any]:
     """Return the arguments of a layer of this model, noise excepted."""
     return {
@@ -213,6 +250,7 @@ def layer_options(config: EncoderConfig) -> dict[str, Any]:
         "activation_dropout": config.activation_dropout,
         "norm": config.norm,
         "norm_order": config.norm_order,
+        "norm_eps": config.norm_eps,
         "feed_forward": config.feed_forward,
         "backend": config.attention,
     }
@@ -225,10 +263,15 @@ class Transformer(EncoderDecoder, CopyingSeq2Seq, StaticSeq2Seq[TransformerState
         self, config: TransformerConfig | None = None, *, source_size: int, target_size: int, **options: Any
     ) -> None:
         super().__init__(config, source_size=source_size, target_size=target_size, **options)
+        self.reads_source_eos = self.config.source_eos
+        if self.config.start_id >= target_size:
+            raise ConfigError(f"model.start_id is {self.config.start_id}, but there are {target_size} ids, from 0 on")
         if self.config.copy:
             self.start_copying(self.width, self.width, source_size=source_size, target_size=target_size)
 
     def encode(self, source: Ragged) -> Ragged:
+        if not self.config.source_eos:
+            source = without_last(source)
         if self.copying is None:
             return super().encode(source)
         memory = super().encode(Ragged(self.known(source.values), source.layout))
@@ -237,9 +280,14 @@ class Transformer(EncoderDecoder, CopyingSeq2Seq, StaticSeq2Seq[TransformerState
     def hidden(self, target: Ragged, memory: Ragged) -> Tensor:
         layout = target.layout
         x_ND = self._embed(
-            self.known(target.values), self.target_embedding, self.target_positions, layout.positions, layout.longest
+            self._read(target.values), self.target_embedding, self.target_positions, layout.positions, layout.longest
         )
         return self._through_decoder(x_ND, layout, memory, causal=True)
+
+    def _read(self, ids: Tensor) -> Tensor:
+        """Return the ids whose embeddings the decoder reads."""
+        ids, start = self.known(ids), self.config.start_id
+        return ids if start == BOS else ids.masked_fill(ids == BOS, start)
 
     def start(self, memory: Ragged, *, beams: int) -> TransformerState:
         config = self.config
@@ -248,7 +296,7 @@ class Transformer(EncoderDecoder, CopyingSeq2Seq, StaticSeq2Seq[TransformerState
         return state
 
     def step(self, tokens: Tensor, state: StepState) -> Tensor:
-        position, tokens = state.position(), self.known(tokens)
+        position, tokens = state.position(), self._read(tokens)
         x_RD = self._embed(tokens, self.target_embedding, self.target_positions, position, state.num_positions)
         rotation, own_bias = self._rotation(position), state.own_bias()
         for layer, layer_state in zip(self.decoder, state.layers, strict=True):

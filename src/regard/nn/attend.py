@@ -139,7 +139,7 @@ def attend(
     if backend == "tiled":
         if not tiled_fits(q_NHK, v_MHV):
             raise ConfigError(
-                "tiled attention needs a GPU, Triton, bfloat16 and heads of width 256 or less; use attention=auto"
+                "tiled attention needs a GPU, Triton, half precision and heads of width 256 or less; use attention=auto"
             )
         from regard.kernels.attention import attend_tiled
 
@@ -148,7 +148,7 @@ def attend(
         assert drop is None, "varlen attention has no dropout on its weights"
         if not varlen_fits(q_NHK, v_MHV):
             raise ConfigError(
-                "varlen attention needs a GPU, bfloat16 and heads of one width up to 256; use attention=auto"
+                "varlen attention needs a GPU, half precision and heads of one width up to 256; use attention=auto"
             )
         return _attend_varlen(q_NHK, k_MHK, v_MHV, mask)
     if mask.banded:

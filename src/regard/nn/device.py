@@ -1,12 +1,11 @@
-"""Devices: their choice, their description, their memory, and the precision and the library of matrix products on them."""
+"""Devices: their choice, their description, and the precision and the library of matrix products on them."""
 
 from __future__ import annotations
 
 import os
 import platform
-import resource
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +16,8 @@ import regard
 from regard.errors import ConfigError
 from regard.messages import counted
 
-Precision = Literal["auto", "float32", "bfloat16"]
+Precision = Literal["auto", "float32", "bfloat16", "float16"]
+TENSOR_CORES = (7, 0)  # the first GPUs that multiply float16 quickly
 ON_ARM = platform.machine() == "aarch64"
 _casts: dict[int, Tensor] = {}  # by the identity of the weight
 
@@ -46,14 +46,19 @@ def use_device(device: torch.device) -> torch.device:
 
 
 def pick_precision(wanted: Precision, device: torch.device) -> torch.dtype:
-    """Return the dtype of matrix products. On a GPU "auto" is bfloat16 if the hardware supports it.
+    """Return the dtype of matrix products. On a GPU "auto" is bfloat16 if the hardware supports it, else float16.
 
     On a CPU "auto" is float32, so that a run resumes bit for bit. bfloat16 must be requested, and needs hardware support:
     emulation is about 200 times slower.
     """
     if device.type == "cuda":
-        has_bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
-        return torch.bfloat16 if wanted == "bfloat16" or (wanted == "auto" and has_bfloat16) else torch.float32
+        if wanted != "auto":
+            return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[wanted]
+        if torch.cuda.is_bf16_supported(including_emulation=False):
+            return torch.bfloat16
+        return torch.float16 if torch.cuda.get_device_capability(device) >= TENSOR_CORES else torch.float32
+    if wanted == "float16":
+        raise ConfigError("train.precision is float16, which only GPUs compute fast; use float32 or auto on a CPU")
     if wanted == "bfloat16" and not cpu_has_bfloat16():
         raise ConfigError("train.precision is bfloat16 but this CPU has no bfloat16 instructions; use float32 or auto")
     return torch.bfloat16 if wanted == "bfloat16" else torch.float32
@@ -145,24 +150,3 @@ def _cpu_name() -> str:
         lines = []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
-
-
-def memory_left() -> float:
-    """Return the bytes that this process can still allocate.
-
-    That is the minimum over machine, container and process limits, divided by the processes on this machine.
-    """
-    left = [float("inf")]
-    with suppress(OSError):
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                left.append(int(line.split()[1]) * 1024)
-    with suppress(OSError, ValueError):
-        group = Path("/sys/fs/cgroup")
-        left.append(int((group / "memory.max").read_text()) - int((group / "memory.current").read_text()))
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    with suppress(OSError):
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        if limit != resource.RLIM_INFINITY:
-            left.append(limit - pages * os.sysconf("SC_PAGE_SIZE"))
-    return min(left) / int(os.environ.get("LOCAL_WORLD_SIZE", "1"))

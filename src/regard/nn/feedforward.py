@@ -17,17 +17,20 @@ from regard.nn.dropout import Dropout, Noise
 from regard.nn.linear import Linear
 from regard.nn.sequences import Sequences, flatten
 
-FeedForwardKind = Literal["relu", "gelu", "swiglu", "conv"]
+FeedForwardKind = Literal["relu", "gelu", "silu", "swiglu", "conv"]
 
 
 class FeedForward(nn.Module):
-    """The same two layers at every position. "swiglu" has a third matrix, which gates the first (Shazeer 2020)."""
+    """The same two layers at every position. "swiglu" has a third matrix, which gates the first (Shazeer 2020).
+
+    "silu" is x · sigmoid(x), also known as swish.
+    """
 
     def __init__(
         self,
         width: int,
         hidden: int,
-        kind: Literal["relu", "gelu", "swiglu"] = "relu",
+        kind: Literal["relu", "gelu", "silu", "swiglu"] = "relu",
         *,
         dropout: float = 0.0,
         noise: Noise | None = None,
@@ -63,6 +66,8 @@ class FeedForward(nn.Module):
         hidden_NF, x_ND = self.inner.and_input(x_ND, relu=self.kind == "relu")
         if self.kind == "gelu":
             hidden_NF = F.gelu(hidden_NF)
+        elif self.kind == "silu":
+            hidden_NF = F.silu(hidden_NF)
         elif self.kind == "swiglu":
             gate, hidden_NF = hidden_NF.chunk(2, dim=-1)
             hidden_NF = F.silu(gate) * hidden_NF

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from torch import Tensor, nn
 
@@ -18,7 +18,7 @@ from regard.nn.attention import CrossAttention, HeadShape, SelfAttention, flatte
 from regard.nn.cache import KeyValueCache, StaticCache
 from regard.nn.dropout import Noise
 from regard.nn.feedforward import ConvFeedForward, FeedForward, FeedForwardKind
-from regard.nn.norms import NormKind, NormOrder, Residual
+from regard.nn.norms import EPS, NormKind, NormOrder, Residual
 from regard.nn.positions import Rotation
 from regard.nn.sequences import Sequences
 
@@ -42,6 +42,7 @@ class TransformerEncoderLayer(nn.Module):
         activation_dropout: float = 0.0,
         norm: NormKind = "layer",
         norm_order: NormOrder = "post",
+        norm_eps: float = EPS,
         feed_forward: FeedForwardKind = "relu",
         backend: Backend = "auto",
         noise: Noise | None = None,
@@ -51,8 +52,11 @@ class TransformerEncoderLayer(nn.Module):
             width, head_shape(width, heads), dropout=attention_dropout, noise=noise, backend=backend
         )
         self.feed_forward = _feed_forward(feed_forward, width, hidden, activation_dropout, noise, causal=False)
-        self.around_attention = Residual(width, kind=norm, order=norm_order, dropout=dropout, noise=noise)
-        self.around_feed_forward = Residual(width, kind=norm, order=norm_order, dropout=dropout, noise=noise)
+        around: dict[str, Any] = {
+            "kind": norm, "order": norm_order, "dropout": dropout, "noise": noise, "eps": norm_eps
+        }  # fmt: skip
+        self.around_attention = Residual(width, **around)
+        self.around_feed_forward = Residual(width, **around)
 
     def forward(
         self,
@@ -89,6 +93,7 @@ class TransformerDecoderLayer(nn.Module):
         activation_dropout: float = 0.0,
         norm: NormKind = "layer",
         norm_order: NormOrder = "post",
+        norm_eps: float = EPS,
         feed_forward: FeedForwardKind = "relu",
         backend: Backend = "auto",
         noise: Noise | None = None,
@@ -98,9 +103,12 @@ class TransformerDecoderLayer(nn.Module):
         self.attention = SelfAttention(width, shape, dropout=attention_dropout, noise=noise, backend=backend)
         self.cross_attention = CrossAttention(width, shape, dropout=attention_dropout, noise=noise, backend=backend)
         self.feed_forward = _feed_forward(feed_forward, width, hidden, activation_dropout, noise, causal=True)
-        self.around_attention = Residual(width, kind=norm, order=norm_order, dropout=dropout, noise=noise)
-        self.around_cross_attention = Residual(width, kind=norm, order=norm_order, dropout=dropout, noise=noise)
-        self.around_feed_forward = Residual(width, kind=norm, order=norm_order, dropout=dropout, noise=noise)
+        around: dict[str, Any] = {
+            "kind": norm, "order": norm_order, "dropout": dropout, "noise": noise, "eps": norm_eps
+        }  # fmt: skip
+        self.around_attention = Residual(width, **around)
+        self.around_cross_attention = Residual(width, **around)
+        self.around_feed_forward = Residual(width, **around)
 
     def forward(
         self,

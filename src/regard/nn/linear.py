@@ -86,11 +86,12 @@ def for_search(weight_FD: Tensor, *, int8: bool) -> PackedMatrix | Int8Matrix | 
     return (Int8Matrix.of(weight_FD) if int8 else None) or PackedMatrix.of(weight_FD)
 
 
-def logits_of(hidden_ND: Tensor, weight_VD: Tensor) -> Tensor:
-    """Return hidden @ weightᵀ: [N, V]. For few rows on a CPU it is computed and stored transposed, which is faster."""
+def logits_of(hidden_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None = None) -> Tensor:
+    """Return hidden @ weightᵀ + bias: [N, V]. For few rows on a CPU it is computed and stored transposed: faster."""
     if torch.is_inference_mode_enabled() and not hidden_ND.is_cuda and hidden_ND.size(0) <= FEW_ROWS:
-        return torch.mm(weight_VD, hidden_ND.t().contiguous()).t()
-    return F.linear(hidden_ND, weight_VD)
+        logits_VN = torch.mm(weight_VD, hidden_ND.t().contiguous())
+        return (logits_VN if bias_V is None else logits_VN.add_(bias_V[:, None])).t()
+    return F.linear(hidden_ND, weight_VD, bias_V)
 
 
 class PackedMatrix:

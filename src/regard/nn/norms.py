@@ -25,13 +25,15 @@ NormKind = Literal["layer", "rms"]
 NormOrder = Literal["post", "pre"]
 
 
+EPS = 1e-6  # added to the variance: tensor2tensor's value, since the paper names none
+
+
 class Norm(nn.Module):
-    """LayerNorm ("layer") or RMSNorm ("rms") over the width, with tensor2tensor's epsilon (the paper names none)."""
+    """LayerNorm ("layer") or RMSNorm ("rms") over the width."""
 
-    EPS = 1e-6
-
-    def __init__(self, kind: NormKind, width: int) -> None:
+    def __init__(self, kind: NormKind, width: int, *, eps: float = EPS) -> None:
         super().__init__()
+        self.eps = eps
         self.weight = nn.Parameter(torch.ones(width))
         self.bias = nn.Parameter(torch.zeros(width)) if kind == "layer" else None
 
@@ -45,10 +47,10 @@ class Norm(nn.Module):
         if kernels.usable(x_ND):
             from regard.kernels.residual import norm
 
-            return norm(x_ND, self.weight, self.bias, eps=self.EPS)
+            return norm(x_ND, self.weight, self.bias, eps=self.eps)
         if self.bias is None:
-            return F.rms_norm(x_ND, self.weight.shape, self.weight, self.EPS)
-        return torch.layer_norm(x_ND, self.weight.shape, self.weight, self.bias, self.EPS)
+            return F.rms_norm(x_ND, self.weight.shape, self.weight, self.eps)
+        return torch.layer_norm(x_ND, self.weight.shape, self.weight, self.bias, self.eps)
 
     def of_sum(self, x_ND: Tensor, branch_ND: Tensor, dropout: Dropout) -> Tensor:
         """Return the norm of x + Dropout(branch). The memory of the branch may be overwritten."""
@@ -56,9 +58,9 @@ class Norm(nn.Module):
             from regard.kernels.residual import add_norm
 
             drop = dropout.draw(x_ND.device) if dropout.active else None
-            return add_norm(x_ND, branch_ND, self.weight, self.bias, eps=self.EPS, drop=drop)
+            return add_norm(x_ND, branch_ND, self.weight, self.bias, eps=self.eps, drop=drop)
         if cpu.usable(x_ND) and not dropout.active:
-            return cpu.add_norm(x_ND, branch_ND, self.weight, self.bias, eps=self.EPS)
+            return cpu.add_norm(x_ND, branch_ND, self.weight, self.bias, eps=self.eps)
         return self(dropout.add(x_ND, branch_ND))
 
 
@@ -66,10 +68,17 @@ class Residual(nn.Module):
     """The residual connection, dropout and norm around one sub-layer."""
 
     def __init__(
-        self, width: int, *, kind: NormKind, order: NormOrder, dropout: float, noise: Noise | None = None
+        self,
+        width: int,
+        *,
+        kind: NormKind,
+        order: NormOrder,
+        dropout: float,
+        noise: Noise | None = None,
+        eps: float = EPS,
     ) -> None:
         super().__init__()
-        self.norm = Norm(kind, width)
+        self.norm = Norm(kind, width, eps=eps)
         self.dropout = Dropout(dropout, noise)
         self.order = order
 

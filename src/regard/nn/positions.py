@@ -5,7 +5,7 @@ Shapes: N tokens, D width, H heads, K head width.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeGuard, get_args
 
 import torch
 from torch import Tensor, nn
@@ -17,13 +17,26 @@ from regard.nn.sequences import Sequences, flatten
 
 MAX_ROWS = 1024  # of the first table of sinusoids; it grows when more positions are needed
 
-PositionKind = Literal["sinusoid", "learned", "rotary", "none"]
+SinusoidKind = Literal["sinusoid", "sinusoid-halves", "sinusoid-log"]
+PositionKind = Literal[SinusoidKind, "learned", "rotary", "none"]
 
 
-def sinusoids(num_positions: int, width: int) -> Tensor:
-    """Return PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos(the same) (section 3.5): [num_positions, D]."""
-    angles = _angles(torch.arange(num_positions, dtype=torch.float64), width)
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).to(torch.float32)
+def sinusoids(num_positions: int, width: int, *, kind: SinusoidKind = "sinusoid", first: int = 0) -> Tensor:
+    """Return the encodings of as many positions, from `first` on: [num_positions, D].
+
+    sinusoid          PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos(the same) (section 3.5)
+    sinusoid-halves   the same numbers, all sines before all cosines; Hugging Face's Marian models have these
+    sinusoid-log      sin(pos / 10000^(i/(d/2-1))), then all cosines; tensor2tensor, Marian and fairseq have these
+    """
+    positions = torch.arange(first, first + num_positions, dtype=torch.float64)
+    if kind == "sinusoid-log":
+        steps = torch.arange(width // 2, dtype=torch.float64) / max(width // 2 - 1, 1)
+        angles = positions[:, None] * 10000.0**-steps
+    else:
+        angles = _angles(positions, width)
+    if kind == "sinusoid":
+        return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).to(torch.float32)
+    return torch.cat([angles.sin(), angles.cos()], dim=1).to(torch.float32)
 
 
 def _angles(positions: Tensor, width: int) -> Tensor:
@@ -32,22 +45,30 @@ def _angles(positions: Tensor, width: int) -> Tensor:
     return positions.to(torch.float64)[:, None] * frequencies
 
 
+def is_sinusoid(kind: PositionKind) -> TypeGuard[SinusoidKind]:
+    """Return whether positions of this kind are computed by `sinusoids`."""
+    return kind in get_args(SinusoidKind)
+
+
 class Positions(nn.Module):
-    """Add to each embedding the encoding of its position. "rotary" (see `Rotation`) and "none" add nothing."""
+    """Add to each embedding the encoding of its position. "rotary" (see `Rotation`) and "none" add nothing.
+
+    `first` is the number of a sentence's first position in the formula of sinusoids.
+    """
 
     table: Tensor
 
-    def __init__(self, kind: PositionKind, width: int, *, max_positions: int = MAX_ROWS) -> None:
+    def __init__(self, kind: PositionKind, width: int, *, max_positions: int = MAX_ROWS, first: int = 0) -> None:
         super().__init__()
-        self.kind = kind
+        self.kind, self.first = kind, first
         self._outgrown: list[Tensor] = []
         if kind == "learned":
             self.learned = nn.Parameter(torch.empty(max_positions, width).normal_(std=width**-0.5))
-        elif kind == "sinusoid":
+        elif is_sinusoid(kind):
             # On the meta device only shapes are needed, and arange would import a large part of PyTorch.
             shape_only = torch.get_default_device().type == "meta"
             rows = min(max_positions, MAX_ROWS)
-            table = torch.empty(rows, width) if shape_only else sinusoids(rows, width)
+            table = torch.empty(rows, width) if shape_only else sinusoids(rows, width, kind=kind, first=first)
             self.register_buffer("table", table, persistent=False)
 
     def forward(self, x: Sequences, mask: Tensor | Layout | None = None) -> Sequences:
@@ -71,12 +92,13 @@ class Positions(nn.Module):
 
     def constants(self, longest: int) -> Tensor | None:
         """Return the table of sinusoids for at least `longest` positions, or None for other kinds."""
-        if self.kind != "sinusoid":
+        if not is_sinusoid(self.kind):
             return None
         if longest > self.table.size(0):
             self._outgrown.append(self.table)  # a captured CUDA graph keeps reading the table it was captured with
             with torch.inference_mode(False):  # a table made during search must be usable in training
-                self.table = sinusoids(2 * longest, self.table.size(1)).to(self.table.device)
+                larger = sinusoids(2 * longest, self.table.size(1), kind=self.kind, first=self.first)
+                self.table = larger.to(self.table.device)
         return self.table
 
 

@@ -59,7 +59,7 @@ class CudaGraphStep:
         self.stream = torch.cuda.Stream(self.device)
         # Graphs are replayed one at a time, so they share their memory.
         self.pool = torch.cuda.graph_pool_handle()
-        self.result = torch.zeros(3, device=self.device)
+        self.result = torch.zeros(4, device=self.device)
         # Communication between processes is not captured.
         single = distributed.world.size == 1
         self.captures = capture and config.graph and single and isinstance(optimizer, CapturableOptimizer)

@@ -18,8 +18,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from regard import kernels
 from regard.data.batch import Batch
+from regard.errors import ConfigError
 from regard.models.base import Model
 from regard.nn.device import autocast, precast
+from regard.training.adapters import LowRankAdapters, trained_parameters
+from regard.training.loss_scale import LossScale
 from regard.training.world import ALONE, World
 
 Parallel = Literal["copies", "shards"]
@@ -32,9 +35,23 @@ _SECOND_THREAD = ThreadPoolExecutor(1, "gradients")  # started when it is first 
 class DistributedModel:
     """A model whose loss and gradients all processes of a world compute together, each on its own batches."""
 
-    def __init__(self, model: Model, *, smoothing: float, world: World = ALONE, parallel: Parallel = "copies") -> None:
+    def __init__(
+        self,
+        model: Model,
+        *,
+        smoothing: float,
+        world: World = ALONE,
+        parallel: Parallel = "copies",
+        adapters: LowRankAdapters | None = None,
+        loss_scale: LossScale | None = None,
+    ) -> None:
         self.model, self.world, self.smoothing = model, world, smoothing
+        self.adapters, self.loss_scale = adapters, loss_scale
         self.sharded = world.size > 1 and parallel == "shards"
+        if self.sharded and adapters is not None:
+            raise ConfigError(
+                "train.adapt=lora needs complete matrices; use train.parallel=copies, or train.adapt=bias"
+            )
         self.wrapped: nn.Module = model
         if self.sharded:
             from regard.training.fsdp import shard
@@ -43,20 +60,26 @@ class DistributedModel:
         elif world.size > 1:
             self.wrapped = DistributedDataParallel(model, gradient_as_bucket_view=True)
 
+    def trained_parameters(self) -> dict[str, nn.Parameter]:
+        """Return what the optimizer updates, by name."""
+        return trained_parameters(self.model, self.adapters)
+
     def loss(self, batch: Batch) -> Tensor:
         """Return the summed loss of a batch, with label smoothing."""
         total: Tensor = self.wrapped(batch, smoothing=self.smoothing)
         return total
 
     def backward(self, batches: Sequence[Numbered], tokens: Tensor, *, precision: torch.dtype) -> Tensor:
-        """Add the gradient of the mean loss, and return the summed loss of these batches.
+        """Add the gradient of the mean loss, times the loss scale, and return the summed loss of these batches.
 
         `tokens` counts the labels of all batches of all processes. Gradients are averaged over processes after the last
         batch.
         """
+        # Dividing by less is the same as multiplying by the scale.
+        divisor = tokens if self.loss_scale is None else tokens / self.loss_scale.scale
         on_cpu = self.world.size == 1 and tokens.device.type == "cpu" and not kernels.interpreted()
         if on_cpu and precision == torch.float32 and min(torch.get_num_threads(), len(batches)) > 1:
-            return backward_in_two_threads(self.model, lambda batch: self.loss(batch) / tokens, batches) * tokens
+            return backward_in_two_threads(self.model, lambda batch: self.loss(batch) / divisor, batches) * divisor
         total = torch.zeros((), device=tokens.device)
         for count, (number, batch) in enumerate(batches, start=1):
             self.model.noise.part(number)
@@ -64,7 +87,7 @@ class DistributedModel:
                 with autocast(tokens.device, precision), precast(self._matmul_weights(), precision):
                     loss = self.loss(batch)
                 # Synchronization takes the mean over processes, so the sum is the mean times their number.
-                (loss * (self.world.size / tokens)).backward()
+                (loss * (self.world.size / divisor)).backward()
             total += loss.detach()
         return total
 

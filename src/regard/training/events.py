@@ -49,6 +49,7 @@ class Example:
     source: str
     output: str
     reference: str
+    tags: tuple[str, ...] = ()  # symbols in front of the input
 
 
 @dataclass(frozen=True)
@@ -92,13 +93,17 @@ Event = Command | Started | Progress | Validated | Saved | Noted
 Listener = Callable[[Event], None]
 
 
+def _without_empty(example: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in example.items() if value != ()}
+
+
 def log_entry(event: Event) -> dict[str, Any]:
     """Return an event as the run's log holds it, one JSON object per line."""
     match event:
         case Command() | Progress() | Started():
             return {"event": type(event).__name__.lower(), **vars(event)}
         case Validated(step, metrics, examples, best, details):
-            lines = [vars(example) for example in examples]
+            lines = [_without_empty(vars(example)) for example in examples]
             return {"event": "validated", "step": step, "best": best, **metrics, "examples": lines, **details}
         case Saved(step, folder):
             return {"event": "saved", "step": step, "checkpoint": folder.name}

@@ -18,7 +18,8 @@ from regard.data.packed_rows import largest_rectangle
 from regard.data.packed_shapes import shapes_by_length
 from regard.errors import TrainingError
 from regard.models.base import Model
-from regard.nn.device import autocast, memory_left
+from regard.nn.device import autocast
+from regard.nn.memory import memory_left
 
 SMALL = 8  # a CPU tries this many times the smallest budget
 # Peak memory as a multiple of what the forward pass saves: gradients of activations and chunks of logits are temporary.

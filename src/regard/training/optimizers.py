@@ -134,8 +134,9 @@ def _local(tensor: Tensor) -> Tensor:
 
 
 def orthogonalize(matrices_SRC: Tensor) -> Tensor:
-    """Return each matrix with its singular values near 1. Computes in bfloat16 on a GPU, in float32 on a CPU."""
-    x = matrices_SRC.bfloat16() if matrices_SRC.is_cuda else matrices_SRC.float()
+    """Return each matrix with its singular values near 1. Computes in bfloat16 on a GPU that has it, else in float32."""
+    half = matrices_SRC.is_cuda and torch.cuda.is_bf16_supported(including_emulation=False)
+    x = matrices_SRC.bfloat16() if half else matrices_SRC.float()
     tall = x.size(1) > x.size(2)
     x = x.mT if tall else x
     x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)

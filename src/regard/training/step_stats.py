@@ -69,6 +69,9 @@ class StepStats:
             self.norm = result.gradient_norm
             if result.finite:
                 self.loss, self.tokens, counters.bad_steps = self.loss + result.loss, self.tokens + result.tokens, 0
+            elif result.overflowed:
+                halved = f"the loss scale falls to {result.loss_scale / 2:,.0f}"
+                self.listen(Noted(step, f"a gradient overflowed in float16; this step was skipped, and {halved}"))
             else:
                 self._count_skipped(step, batches, counters)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import closing
 from functools import partial
 from itertools import islice
@@ -25,9 +25,11 @@ from regard.models.base import Model
 from regard.nn.device import describe_machine, pick_precision
 from regard.run.checkpoint import Checkpoint, load_weights, model_weights, weight_shapes
 from regard.run.folder import RunFolder
+from regard.training.adapters import choose_parameters
 from regard.training.cuda_graph import CudaGraphStep
 from regard.training.data_parallel import DistributedModel
 from regard.training.events import Listener, Noted, Saved, Started, Validated, Validation
+from regard.training.loss_scale import LossScale
 from regard.training.memory_check import out_of_memory
 from regard.training.prefetch import prefetch
 from regard.training.saver import Saver, disk_error, final_weights, steps_to_keep
@@ -40,6 +42,7 @@ from regard.training.world import ALONE, World
 
 Validate = Callable[[Model], Validation]
 Batches = Generator[tuple[Any, Position], None, None]
+AnyLoader = Loader | PackedLoader
 
 
 class Trainer:
@@ -63,16 +66,20 @@ class Trainer:
     constant, and otherwise follows `config`. Gradients are clipped to `config.clip_norm`, and a step with a gradient that is
     not finite is skipped.
 
+    `loader` may be a mapping, {0: first, 1000: second}: the loaders of stages, by the number of steps that are taken before
+    each of them begins. A stage begins with a new epoch.
+
     `validate` scores the model on a dev set; `config.metric` names the score that decides, and `higher_is_better` tells how
     to compare it. `listen` gets all events (`training.events`). `stop` is called after every step; True stops training. One
-    process at a time may train into a folder. When training has ended, the final weights are in `final/weights.safetensors`,
+    process at a time may train into a folder. `new` names parameters without trained values, which `config.adapt` does not
+    keep from being trained. When training has ended, the final weights are in `final/weights.safetensors`,
     by the names of `model.named_parameters()`.
     """
 
     def __init__(
         self,
         model: Model,
-        loader: Loader | PackedLoader,
+        loader: AnyLoader | Mapping[int, AnyLoader],
         config: TrainConfig,
         run: RunFolder | Path | str,
         *,
@@ -83,14 +90,26 @@ class Trainer:
         higher_is_better: bool = False,
         listen: Listener = lambda event: None,
         stop: Callable[[], bool] = lambda: False,
+        new: Collection[str] = (),
     ) -> None:
-        self.model, self.loader, self.config = model, loader, config
+        self.model, self.config = model, config
+        # The batches of each stage, by the number of steps before it, and those of the current one.
+        self.loaders: Mapping[int, AnyLoader] = loader if isinstance(loader, Mapping) else {0: loader}
+        self.loader = self.loaders[0]
         self.run = run if isinstance(run, RunFolder) else RunFolder(run)
         self.world, self.validate, self.listen, self.stop = world, validate, listen, stop
         self.sign = 1 if higher_is_better else -1  # of `train.metric`
         self.device = next(model.parameters()).device
         self.precision = pick_precision(config.precision, self.device)
-        distributed = DistributedModel(model, smoothing=config.label_smoothing, world=world, parallel=config.parallel)
+        adapters = choose_parameters(model, config, new=new)
+        distributed = DistributedModel(
+            model,
+            smoothing=config.label_smoothing,
+            world=world,
+            parallel=config.parallel,
+            adapters=adapters,
+            loss_scale=LossScale(self.device) if self.precision == torch.float16 else None,
+        )
         self.state = TrainingState(distributed, config, optimizer=optimizer, scheduler=scheduler)
         if optimizer is None and scheduler is None:
             scheduler = learning_rate(config, width=model.width)
@@ -130,22 +149,31 @@ class Trainer:
         self._resume()
         config, counters = self.config, self.counters
         size, machine = self.model.num_parameters(), describe_machine(self.device)
+        trained = sum(one.numel() for one in self.state.distributed.trained_parameters().values())
+        if trained != size:
+            self.listen(Noted(counters.step, f"{trained:,} numbers are trained; the model has {size:,}"))
         self.listen(Started(counters.step, config.steps, size, self._setup(), counters.seconds, machine))
-        batches, step = self._batches_and_step(self._position())
-        with closing(batches):
-            finished = self._take_steps(batches, step)
-        if finished:
-            self._finish()
-        return finished
+        self.stats.begin()
+        finished = False
+        while not finished:
+            begin = max(begin for begin in self.loaders if begin <= counters.step)
+            later = [other for other in self.loaders if other > counters.step]
+            self.loader = self.loaders[begin]
+            batches, step = self._batches_and_step(self._position(begin))
+            with closing(batches):
+                if not self._take_steps(batches, step, upto=min([config.steps, *later])):
+                    return False
+            finished = counters.step >= config.steps or self._out_of_patience()
+        self._finish()
+        return True
 
-    def _take_steps(self, batches: Batches, step: Callable[..., Tensor]) -> bool:
-        """Take the remaining steps, or stop when asked to. Return whether all were taken."""
+    def _take_steps(self, batches: Batches, step: Callable[..., Tensor], *, upto: int) -> bool:
+        """Take the steps up to the end of a stage, or stop when asked to. Return whether all were taken."""
         config, counters = self.config, self.counters
         # Reading results makes a GPU wait.
         read_every = config.log_every if self.device.type == "cuda" else 1
         before, started = counters.seconds, time.monotonic()
-        self.stats.begin()
-        while counters.step < config.steps and not self._out_of_patience():
+        while counters.step < upto and not self._out_of_patience():
             if (counters.step % read_every == 0 or self.world.size == 1) and self.world.any(self.stop()):
                 self._save()
                 return False
@@ -175,15 +203,22 @@ class Trainer:
             self.stats.pause(time.monotonic() - paused)
         return True
 
-    def _position(self) -> Position:
-        """Return where the data resumes: at the next epoch, if this machine makes other batches than the one before."""
+    def _position(self, begin: int) -> Position:
+        """Return where the data of a stage resumes.
+
+        It is at the next epoch if the stage begins with this step, or if this machine makes other batches than the last one.
+        A checkpoint of the step before has the position in the stage before, so a resumed run begins the same epoch.
+        """
         counters, kind = self.counters, type(self.loader).__name__
-        if counters.batching not in ("", kind):
+        position = Position(counters.epoch, counters.block, counters.batch)
+        if 0 < begin == counters.step:
+            position = Position(counters.epoch + 1)
+        elif counters.batching not in ("", kind):
             text = "this machine makes batches in another way than the last one did; the next epoch begins"
             self.listen(Noted(counters.step, text))
-            counters.epoch, counters.block, counters.batch = counters.epoch + 1, 0, 0
+            position = Position(counters.epoch + 1)
         counters.batching = kind
-        return Position(counters.epoch, counters.block, counters.batch)
+        return position
 
     def _batches_and_step(self, position: Position) -> tuple[Batches, Callable[..., Tensor]]:
         """Return the batches from a position on, and the function that takes a step with them."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -39,13 +39,17 @@ class TrainingState:
         self.device = next(self.model.parameters()).device
         self.custom: OptimizerState | None = None  # of an optimizer that the caller made
         if optimizer is None:
-            self.optimizer: Optimizer = make_optimizer(self.model, config, sharded=distributed.sharded)
+            self.optimizer: Optimizer = make_optimizer(
+                self.model, config, sharded=distributed.sharded, adapters=distributed.adapters
+            )
         else:
             if distributed.sharded:
                 raise ConfigError(
                     "train.parallel=shards replaces the parameters that the optimizer was made from; "
                     "use train.parallel=copies, or an optimizer that the recipe can name"
                 )
+            if distributed.adapters is not None:
+                raise ConfigError("train.adapt=lora is for an optimizer that the recipe can name; leave out optimizer")
             self.optimizer = optimizer
             self.custom = OptimizerState(
                 self.model, optimizer, scheduler if isinstance(scheduler, LRScheduler) else None
@@ -75,11 +79,15 @@ class TrainingState:
         if self.custom is None:
             training = {
                 f"optimizer/{name}/{key}": value
-                for name, parameter in self.model.named_parameters()
+                for name, parameter in self.distributed.trained_parameters().items()
                 for key, value in self.optimizer.state.get(parameter, {}).items()
             }
         else:
             counters["optimizer"], training = self.custom.pack()
+        if self.distributed.adapters is not None:
+            training |= self.distributed.adapters.state()
+        if self.distributed.loss_scale is not None:
+            training |= self.distributed.loss_scale.state()
         if self.average is not None:
             training |= {f"trained/{name}": weight for name, weight in model_weights(self.model).items()}
         if self.device.type == "cuda":
@@ -102,6 +110,10 @@ class TrainingState:
                 name.removeprefix("trained/"): training[name] for name in training if name.startswith("trained/")
             }
         self.load(weights, origin=origin)
+        if self.distributed.adapters is not None:
+            self.distributed.adapters.restore(training, origin=origin)
+        if self.distributed.loss_scale is not None:
+            self.distributed.loss_scale.restore(training, origin=origin)
         self._restore_optimizer(packed, training, origin=origin)
         if "generator/cuda" in training and self.device.type == "cuda":
             torch.cuda.set_rng_state(training["generator/cuda"], self.device)
@@ -116,8 +128,9 @@ class TrainingState:
             return
         if packed is not None:
             raise CheckpointError(f"{origin} was trained with an optimizer of the caller; resume it with Trainer")
-        states = _optimizer_states(self.model, training, origin=origin)
-        for name, parameter in self.model.named_parameters():
+        trained = self.distributed.trained_parameters()
+        states = _optimizer_states(trained, training, origin=origin)
+        for name, parameter in trained.items():
             if states[name]:
                 self.optimizer.state[parameter] = {
                     key: self.distributed.distribute(value, like=parameter) for key, value in states[name].items()
@@ -136,10 +149,12 @@ class TrainingState:
         return {name: self.distributed.full_tensor(tensor) for name, tensor in tensors.items()}
 
 
-def _optimizer_states(model: nn.Module, training: Mapping[str, Tensor], *, origin: str) -> dict[str, dict[str, Tensor]]:
+def _optimizer_states(
+    trained: Mapping[str, Tensor], training: Mapping[str, Tensor], *, origin: str
+) -> dict[str, dict[str, Tensor]]:
     """Return the optimizer's state of each parameter; refuse a part that is missing or of another shape."""
     states: dict[str, dict[str, Tensor]] = {}
-    for name, parameter in model.named_parameters():
+    for name, parameter in trained.items():
         prefix = f"optimizer/{name}/"
         states[name] = {key.removeprefix(prefix): one for key, one in training.items() if key.startswith(prefix)}
         if any(one.shape not in (torch.Size(), parameter.shape) for one in states[name].values()):
