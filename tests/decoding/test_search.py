@@ -1,6 +1,7 @@
 """Beam search against brute force, models with other first and last tokens, and the parts of a step."""
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -30,7 +31,7 @@ def tiny(request):
     return model
 
 
-def all_hypotheses(model, limit, alpha):
+def all_hypotheses(model, limit, options):
     """Every output of at most `limit` tokens with its score, best first. An output of `limit` tokens needs no EOS."""
     scored = []
     for length in range(limit + 1):
@@ -40,15 +41,19 @@ def all_hypotheses(model, limit, alpha):
                 target = Ragged.from_lists([[1, *labels[:-1]]])
                 logp = model.decode(target, model.encode(Ragged.from_lists([SOURCE]))).log_softmax(-1)
             total = sum(logp[place, token].item() for place, token in enumerate(labels))
-            scored.append((total / length_penalty(len(labels), alpha), list(ids)))
+            scored.append((total / length_penalty(len(labels), options), list(ids)))
     return sorted(scored, reverse=True)
 
 
+@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize("kind", ["wu", "power"])
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.5])
-def test_a_wide_beam_finds_the_brute_force_best(tiny, alpha):
-    options = SearchOptions(beam=300, nbest=3, length_penalty=alpha, max_length=4)
+def test_a_wide_beam_finds_the_brute_force_best(tiny, alpha, kind, early):
+    options = SearchOptions(
+        beam=300, nbest=3, length_penalty=alpha, length_penalty_kind=kind, early_stopping=early, max_length=4
+    )
     found = search(tiny, Ragged.from_lists([SOURCE]), options=options)[0]
-    expected = all_hypotheses(tiny, 4, alpha)[:3]
+    expected = all_hypotheses(tiny, 4, options)[:3]
     assert [one.ids for one in found] == [ids for _, ids in expected]
     assert [one.score for one in found] == pytest.approx([score for score, _ in expected], abs=1e-4)
 
@@ -64,9 +69,54 @@ def test_a_wider_beam_finds_no_worse_score(tiny):
 
 
 def test_length_penalty_by_hand():
-    assert length_penalty(1, 0.6) == 1.0  # (5 + 1) / 6
-    assert length_penalty(7, 1.0) == 2.0
-    assert length_penalty(7, 0.0) == 1.0
+    assert length_penalty(1, SearchOptions(length_penalty=0.6)) == 1.0  # (5 + 1) / 6
+    assert length_penalty(7, SearchOptions(length_penalty=1.0)) == 2.0
+    assert length_penalty(7, SearchOptions(length_penalty=0.0)) == 1.0
+    assert length_penalty(9, SearchOptions(length_penalty=0.5, length_penalty_kind="power")) == 3.0
+
+
+class Coin(Seq2Seq):
+    """A model that ends its output with probability 0.4 after any token, and else outputs token 1."""
+
+    bos, eos, never = 0, 0, ()
+
+    def __init__(self):
+        super().__init__()
+        self.logits = torch.nn.Parameter(torch.tensor([0.4, 0.6]).log())
+
+    def encode(self, source):
+        return len(source.layout.lengths)
+
+    def start(self, memory, *, beams):
+        return CoinState()
+
+    def step(self, tokens, state):
+        return self.logits.detach().expand(len(tokens), -1).clone()
+
+    def decode(self, target, memory):
+        raise NotImplementedError
+
+    def forward(self, batch, *, smoothing=0.0):
+        raise NotImplementedError
+
+
+class CoinState:
+    def expand_beams(self):
+        pass
+
+    def reorder(self, rows):
+        pass
+
+
+def test_search_stops_at_the_first_outputs_or_when_no_open_one_scores_higher():
+    options = SearchOptions(beam=2, length_penalty=1.0, length_penalty_kind="power", max_length=4)
+    source = Ragged.from_lists([[5, 6, 7, 2]])
+    (best,) = search(Coin(), source, options=options)[0]
+    # Two outputs have ended after two steps: none and one token. log(0.6 * 0.4) / 2 is more than log(0.4).
+    assert best.ids == [1] and best.score == pytest.approx(math.log(0.6 * 0.4) / 2)
+    (best,) = search(Coin(), source, options=options.replace(early_stopping=False))[0]
+    # Open ones always have log(0.6) per token, which is more, so that search continues to the limit.
+    assert best.ids == [1, 1, 1, 1] and best.score == pytest.approx(math.log(0.6))
 
 
 @pytest.mark.parametrize("width", [5, 130, 1000, 8192])
@@ -98,6 +148,8 @@ def test_the_normalizer_is_exact_to_many_digits(generator, layout, width, peak):
         ({"beam": 0}, "beam is 0; it must be from 1 to 1,000"),
         ({"beam": 2, "nbest": 3}, "or for a wider beam"),
         ({"length_penalty": -1.0}, "it must be from 0 to 100"),
+        ({"length_penalty_kind": "root"}, "length_penalty_kind is 'root'; it must be 'wu' or 'power'"),
+        ({"early_stopping": 1}, "early_stopping is 1; it must be True or False"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(wrong, sentence):

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from regard.config import SearchOptions
 from regard.data.ragged import Ragged
+from regard.decoding.placeholders import PlaceholderConstraint, Placeholders
 from regard.decoding.ranking import (
     IMPOSSIBLE,
     Check,
@@ -37,7 +38,13 @@ Numbers = NDArray[np.int64]
 
 
 def greedy_search(
-    model: Seq2Seq, memory: object, limits: Sequence[int], prefix: ForcedPrefix, options: SearchOptions, check: Check
+    model: Seq2Seq,
+    memory: object,
+    limits: Sequence[int],
+    prefix: ForcedPrefix,
+    options: SearchOptions,
+    check: Check,
+    constraint: PlaceholderConstraint | None = None,
 ) -> Iterator[SearchResults]:
     """Yield the likeliest outputs, several finished sentences at a time. `check` is called before every step."""
     device = prefix.device
@@ -55,9 +62,13 @@ def greedy_search(
         ranking = Ranking(logits, normalized=options.scores)
         forbid(model, logits, eos=step < options.min_length)
         prefix.force(logits, sentences, step)
+        if constraint is not None:
+            constraint.force(logits, step)
         normalizer = zeros[: len(sentences)] if ranking.normalizer is None else ranking.normalizer
         best, places, _ = ranking.best(-normalizer, beams=1, count=1, filler=model.eos)
         tokens = places[:, 0]
+        if constraint is not None:
+            constraint.output(tokens)
         if options.scores:
             logp[sentences] += torch.where(active, best[:, 0], 0.0)
         if step == output.size(1):
@@ -74,6 +85,8 @@ def greedy_search(
             return
         kept = active.nonzero()[:, 0]
         state.reorder(kept)
+        if constraint is not None:
+            constraint.reorder(kept)
         sentences, tokens, active, room = sentences[kept], tokens[kept], active[kept], room[kept]
 
 
@@ -82,7 +95,7 @@ def _hypothesis(ids: list[int], score: float, limit: int, eos: int, options: Sea
     ids = ids[:limit]
     ids = ids[: ids.index(eos)] if eos in ids else ids
     length = min(len(ids) + 1, limit)  # EOS counts if there was room for it
-    return Hypothesis(ids, score / length_penalty(length, options.length_penalty))
+    return Hypothesis(ids, score / length_penalty(length, options))
 
 
 @torch.inference_mode()
@@ -92,6 +105,7 @@ def stream_greedy(
     *,
     options: SearchOptions,
     on_token: Callable[[list[int]], None],
+    placeholders: Placeholders | None = None,
     check: Check = never_stop,
 ) -> list[int]:
     """Return the output of greedy search for one source. `on_token` receives the output so far after each token."""
@@ -100,11 +114,17 @@ def stream_greedy(
     limit = options.limit(len(source_ids) - 1)
     state = model.start(model.encode(source), beams=1)
     tokens, output = torch.full((1,), model.bos, device=device), list[int]()
-    for step in range(limit if model.max_length is None else min(limit, model.max_length)):
+    limit = limit if model.max_length is None else min(limit, model.max_length)
+    constraint = None if placeholders is None else PlaceholderConstraint(placeholders, [limit], model.eos, device)
+    for step in range(limit):
         check()
         logits = model.step(tokens, state)
         forbid(model, logits, eos=step < options.min_length)
+        if constraint is not None:
+            constraint.force(logits, step)
         tokens = logits.argmax(dim=-1)
+        if constraint is not None:
+            constraint.output(tokens)
         token = int(tokens)
         if token == model.eos:
             break
@@ -140,9 +160,16 @@ class BeamSearch:
     """The beams of all sentences of a batch, advanced together."""
 
     def __init__(
-        self, model: Seq2Seq, memory: object, limits: Sequence[int], prefix: ForcedPrefix, options: SearchOptions
+        self,
+        model: Seq2Seq,
+        memory: object,
+        limits: Sequence[int],
+        prefix: ForcedPrefix,
+        options: SearchOptions,
+        constraint: PlaceholderConstraint | None = None,
     ) -> None:
         self.model, self.options, self.prefix, self.device = model, options, prefix, prefix.device
+        self.constraint = constraint
         self.limits = list(limits)
         self.beams = options.beam  # after the first step; before it a sentence has one row
         self.state = model.start(memory, beams=options.beam)
@@ -174,6 +201,8 @@ class BeamSearch:
         forbid(self.model, logits_RV, eos=step < self.options.min_length)
         if step < self.prefix.length:
             self.prefix.force(logits_RV, torch.tensor(self.sentences, device=self.device).repeat_interleave(Q), step)
+        if self.constraint is not None:
+            self.constraint.force(logits_RV, step)
         assert ranking.normalizer is not None
         wanted = 2 * self.beams  # at most half of them can be EOS, so that enough remain to continue
         best = ranking.best(self.logp.view(-1) - ranking.normalizer, beams=Q, count=wanted, filler=self.model.eos)
@@ -194,10 +223,13 @@ class BeamSearch:
             found, limit = self.finished[self.sentences[row]], self.limits[self.sentences[row]]
             if length >= limit:
                 # There is no room for another token: open hypotheses count as they are.
-                for column in np.flatnonzero(open_ones[row])[: max(0, self.beams - len(found))]:
+                columns = np.flatnonzero(open_ones[row])[: max(0, self.beams - len(found))]
+                if not self.options.early_stopping:
+                    columns = np.flatnonzero(open_ones[row, : self.beams])
+                for column in columns:
                     ids = [*self._ids(candidates.parents[row, column]), int(tokens[row, column])]
                     self._finish(row, ids, scores[row, column], length)
-            active[row] = length < limit and not self._done(found, best_open[row], limit)
+            active[row] = length < limit and not self._done(found, best_open[row], length, limit)
         return active
 
     def _ids(self, row: int) -> list[int]:
@@ -209,18 +241,20 @@ class BeamSearch:
         return ids[::-1]
 
     def _finish(self, row: int, ids: list[int], score: float, length: int) -> None:
-        penalty = length_penalty(length, self.options.length_penalty)
+        penalty = length_penalty(length, self.options)
         self.finished[self.sentences[row]].append(Hypothesis(ids, float(score) / penalty))
 
-    def _done(self, found: list[Hypothesis], best_open: float, limit: int) -> bool:
+    def _done(self, found: list[Hypothesis], best_open: float, length: int, limit: int) -> bool:
         """Whether enough hypotheses ended, or no open one can still become one of the best."""
-        if len(found) >= self.beams:
+        if len(found) >= self.beams and self.options.early_stopping:
             return True
         if len(found) < self.options.nbest:
             return best_open == IMPOSSIBLE
-        worst_wanted = sorted((one.score for one in found), reverse=True)[self.options.nbest - 1]
+        scores = sorted((one.score for one in found), reverse=True)
+        if len(found) >= self.beams and best_open / length_penalty(length, self.options) <= scores[self.beams - 1]:
+            return True
         # Log-probabilities only decrease, and the penalty divides most at the largest length.
-        return best_open / length_penalty(limit, self.options.length_penalty) <= worst_wanted
+        return best_open / length_penalty(limit, self.options) <= scores[self.options.nbest - 1]
 
     def _continue(self, candidates: Candidates) -> None:
         """Give each beam its next token, and drop the rows of finished sentences once there are many."""
@@ -239,6 +273,9 @@ class BeamSearch:
         self.history.append((parents.ravel(), tokens.ravel()))
         rows, self.tokens = torch.from_numpy(np.stack(self.history[-1])).to(self.device).unbind()
         self.logp = torch.from_numpy(np.where(tokens == eos, np.float32(IMPOSSIBLE), scores)).to(self.device)
+        if self.constraint is not None:
+            self.constraint.reorder(rows)
+            self.constraint.output(self.tokens)
         if len(self.history) == 1:
             self.state.expand_beams()
             rows = rows * self.beams

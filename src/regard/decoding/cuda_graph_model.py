@@ -108,6 +108,7 @@ class CudaGraphModel(TextSeq2Seq, Generic[Growing, Static]):
         self.model = model
         self.width, self.max_length = model.width, model.max_length
         self.bos, self.eos, self.never = model.bos, model.eos, model.never
+        self.reads_source_eos = model.reads_source_eos
         self._graphs: OrderedDict[GraphSize, StepGraph[Growing, Static]] = OrderedDict()
 
     def encode(self, source: Ragged) -> object:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from regard.config import SearchOptions
 from regard.kernels import cpu
 from regard.models.base import Seq2Seq
 
@@ -37,9 +38,13 @@ def never_stop() -> None:
 SearchResults = list[tuple[int, list[Hypothesis]]]  # the index of a source, and its best hypotheses
 
 
-def length_penalty(length: int, alpha: float) -> float:
-    """Return ((5 + length) / 6)^alpha (Wu et al. 2016, equation 14), where the length includes EOS."""
-    return float(((5 + length) / 6) ** alpha)
+def length_penalty(length: int, options: SearchOptions) -> float:
+    """Return what divides the log-probability of so many tokens, EOS included.
+
+    "wu" is ((5 + length) / 6)^alpha (Wu et al. 2016, equation 14); "power" is length^alpha.
+    """
+    base = length if options.length_penalty_kind == "power" else (5 + length) / 6
+    return float(base**options.length_penalty)
 
 
 class ForcedPrefix:

@@ -16,6 +16,7 @@ import torch
 from regard.config import SearchOptions
 from regard.data.ragged import Ragged
 from regard.decoding.beam_search import BeamSearch, greedy_search
+from regard.decoding.placeholders import PlaceholderConstraint, Placeholders
 from regard.decoding.ranking import Check, ForcedPrefix, Hypothesis, SearchResults, never_stop
 from regard.errors import DecodeError
 from regard.models.base import Model, NonAutoregressive, Seq2Seq, WriteOptions
@@ -29,13 +30,15 @@ def search(
     *,
     options: SearchOptions,
     prefixes: Sequence[Sequence[int]] = (),
+    placeholders: Placeholders | None = None,
     check: Check = never_stop,
 ) -> list[list[Hypothesis]]:
     """Return the `nbest` best outputs for each source sentence (of text, ending in EOS), best first.
 
-    An output begins with its sentence's prefix, where prefixes are given. `check` is called before every step.
+    An output begins with its sentence's prefix, and has its placeholders, where those are given. `check` is called before
+    every step.
     """
-    results = search_each(model, source, options=options, prefixes=prefixes, check=check)
+    results = search_each(model, source, options=options, prefixes=prefixes, placeholders=placeholders, check=check)
     found = {sentence: best for some in results for sentence, best in refuse_not_finite(some)}
     return [found[sentence] for sentence in range(len(found))]
 
@@ -47,6 +50,7 @@ def search_each(
     *,
     options: SearchOptions,
     prefixes: Sequence[Sequence[int]] = (),
+    placeholders: Placeholders | None = None,
     check: Check = never_stop,
 ) -> Iterator[SearchResults]:
     """Yield what `search` returns as sentences finish: each one with beams, a quarter of the batch at a time without.
@@ -61,10 +65,11 @@ def search_each(
         limits = [min(limit, model.max_length) for limit in limits]
     check()
     memory, prefix = model.encode(source), ForcedPrefix(prefixes, source.layout.device)
+    constraint = None if placeholders is None else PlaceholderConstraint(placeholders, limits, model.eos, prefix.device)
     if options.beam == 1:
-        yield from greedy_search(model, memory, limits, prefix, options, check)
+        yield from greedy_search(model, memory, limits, prefix, options, check, constraint)
     else:
-        yield from BeamSearch(model, memory, limits, prefix, options).run(check)
+        yield from BeamSearch(model, memory, limits, prefix, options, constraint).run(check)
 
 
 @torch.inference_mode()
@@ -88,17 +93,22 @@ def refine(
 
 
 def search_all(
-    model: Model, sources: Sequence[Callable[[], Ragged]], *, options: SearchOptions, check: Check = never_stop
+    model: Model,
+    sources: Sequence[Callable[[], Ragged]],
+    *,
+    options: SearchOptions,
+    placeholders: Sequence[Placeholders] = (),
+    check: Check = never_stop,
 ) -> Iterator[tuple[int, SearchResults]]:
     """Yield the results of each batch, with the index of the batch, as they become ready; for either kind of model.
 
-    Each function makes the source of one batch when its search begins. Give the largest batches first, so that no thread is
-    still busy with one when the others are done.
+    Each function makes the source of one batch when its search begins. `placeholders` are those of each batch, for models
+    that search. Give the largest batches first, so that no thread is still busy with one when the others are done.
 
     On a CPU several batches are searched at once, one thread each: one step is too little work to share between cores.
     `check` is called before every step, then by several threads.
     """
-    for number, results in _search_all(model, sources, options, check):
+    for number, results in _search_all(model, sources, options, placeholders, check):
         yield number, refuse_not_finite(results)
 
 
@@ -110,20 +120,29 @@ def refuse_not_finite(results: SearchResults) -> SearchResults:
 
 
 def _search_all(
-    model: Model, sources: Sequence[Callable[[], Ragged]], options: SearchOptions, check: Check
+    model: Model,
+    sources: Sequence[Callable[[], Ragged]],
+    options: SearchOptions,
+    placeholders: Sequence[Placeholders],
+    check: Check,
 ) -> Iterator[tuple[int, SearchResults]]:
-    find: Callable[..., Iterator[SearchResults]] = _refine_each if model.non_autoregressive else search_each
+    find_each: Callable[..., Iterator[SearchResults]] = _refine_each if model.non_autoregressive else search_each
+
+    def find(number: int) -> Iterator[SearchResults]:
+        wanted = {"placeholders": placeholders[number]} if placeholders else {}
+        return find_each(model, sources[number](), options=options, check=check, **wanted)
+
     threads = torch.get_num_threads()
     workers = min(threads, MAX_THREADS, len(sources))
     on_cpu = next(model.parameters()).device.type == "cpu"
     if workers < 2 or not on_cpu or torch.is_autocast_enabled("cpu"):
-        for number, source in enumerate(sources):
-            yield from ((number, results) for results in find(model, source(), options=options, check=check))
+        for number in range(len(sources)):
+            yield from ((number, results) for results in find(number))
         return
     events: SimpleQueue[tuple[int, SearchResults] | Future[None]] = SimpleQueue()
 
     def search_one(number: int) -> None:
-        for results in find(model, sources[number](), options=options, check=check):
+        for results in find(number):
             events.put((number, results))
 
     pool = ThreadPoolExecutor(workers, "search", initializer=torch.set_num_threads, initargs=(threads // workers,))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
@@ -12,15 +13,19 @@ import numpy as np
 from regard.config import SearchOptions
 from regard.data.batch_sampler import batches_by_length
 from regard.data.ragged import Ragged
-from regard.decoding.ranking import Check, never_stop
+from regard.decoding.placeholders import Placeholders, WantedSymbols
+from regard.decoding.ranking import Check, Hypothesis, never_stop
 from regard.decoding.rescorer import Rescorer
 from regard.decoding.search import search_all
 from regard.messages import warn_caller
 from regard.models.base import Model
 from regard.text.inputs import as_texts, refuse_no_list, refuse_other_types
+from regard.text.languages import Languages
+from regard.text.protected_spans import Masked, lost_spans, mask, placeholder_ids
 from regard.text.tokenizer import EOS, Tokenizers
 from regard.text.unknown_words import ExtendedVocabulary, extend
 
+NO_LANGUAGES = Languages()
 READ_AHEAD = 4096  # lines that are read, sorted by length and translated together
 
 
@@ -30,6 +35,7 @@ class Translation:
 
     text: str
     score: float
+    lost: tuple[str, ...] = ()  # protected spans of the source that it lacks
 
 
 Ready = list[tuple[int, list[Translation]]]  # the index of a text, and its translations
@@ -39,7 +45,7 @@ class Translator:
     """A model with its tokenizers.
 
     A search takes the options that it is not given from `options`. `warn` receives a message for every source that is cut;
-    by default it is a `RegardWarning` of Python's warnings.
+    by default it is a `RegardWarning` of Python's warnings. A model of several languages translates after `into`.
     """
 
     def __init__(
@@ -50,9 +56,39 @@ class Translator:
         *,
         warn: Callable[[str], None] = warn_caller,
         rescorer: Rescorer | None = None,
+        languages: Languages = NO_LANGUAGES,
     ) -> None:
         self.model, self.tokenizers, self.warn, self.rescorer = model, tokenizers, warn, rescorer
-        self.options = SearchOptions().with_given(options)
+        self.options, self.languages = SearchOptions().with_given(options), languages
+        self.tags: tuple[str, ...] | None = None  # symbols in front of each source; None: none have been chosen
+        self.pivot: Translator | None = None  # translates each text first, into another language
+        sides = placeholder_ids(tokenizers.source), placeholder_ids(tokenizers.target)
+        # The ids of the placeholders on both sides, if the model knows them.
+        self._symbols = None if model.non_autoregressive or model.copies or not all(sides) else sides
+
+    def into(self, language: str | None = None, *, tag: str | None = None, pivot: str | None = None) -> Translator:
+        """Return a translator of the same model into one of its languages; None: into its only one.
+
+        `tag` is a symbol of the recipe (`data.train.tag`) in front of each source. With `pivot` each text is translated into
+        that language first, and from there into the other one.
+        """
+        chosen = self.with_tags((*self.languages.tags_into(language), *(() if tag is None else (tag,))))
+        chosen.pivot = None if pivot is None else self.into(pivot, tag=tag)
+        return chosen
+
+    def with_tags(self, tags: tuple[str, ...]) -> Translator:
+        """Return a translator of the same model with these symbols in front of each source."""
+        self.tokenizers.tag_ids(tags)
+        chosen = copy(self)
+        chosen.tags = tags
+        if self.rescorer is not None:
+            chosen.rescorer = self.rescorer.with_tags(tags)
+        return chosen
+
+    def tag_ids(self) -> list[int]:
+        """Return the ids in front of each source. Raise DecodeError if the language is to be chosen, and none has been."""
+        tags = self.languages.tags_into(None) if self.tags is None else self.tags
+        return self.tokenizers.tag_ids(tags)
 
     @property
     def longest_source(self) -> int:
@@ -65,17 +101,54 @@ class Translator:
             options.max_source if self.model.max_length is None else min(options.max_source, self.model.max_length - 1)
         )
 
-    def encode(self, text: str) -> tuple[list[int], ExtendedVocabulary]:
-        """Return the ids of a source, without EOS, and the vocabulary of its output: with words that may be copied."""
-        if self.model.copies:
-            return extend(self.tokenizers.source, text)
-        return self.tokenizers.source.encode(text), ExtendedVocabulary(self.tokenizers.target, ())
+    def encode(self, text: str, *, protect: bool | None = None) -> tuple[list[int], ExtendedVocabulary]:
+        """Return the ids of a source, without EOS, and the vocabulary of its output: with what it copies from the source.
 
-    def translate(self, texts: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
-        """Return the best translation of each text."""
+        `protect` is that of the options of search.
+        """
+        tags = self.tag_ids()
+        if self.model.copies:
+            ids, vocabulary = extend(self.tokenizers.source, text)
+            return [*tags, *ids], vocabulary
+        masked = self._mask(text, protect)
+        ids = self.tokenizers.source.encode(text if masked is None else masked.text)
+        return [*tags, *ids], ExtendedVocabulary(self.tokenizers.target, masked=masked)
+
+    def _mask(self, text: str, protect: bool | None) -> Masked | None:
+        """Return the text with placeholders, if the model knows them and the text has spans to protect."""
+        if self._symbols is None or protect is False:
+            return None
+        masked = mask(text)
+        return masked if masked.spans else None
+
+    def placeholders(self, sources: Sequence[tuple[Sequence[int], ExtendedVocabulary]]) -> Placeholders | None:
+        """Return what a search for these sources needs to know of placeholders; None: the model has none."""
+        if self._symbols is None:
+            return None
+        wanted = [self._wanted(ids, vocabulary.masked) for ids, vocabulary in sources]
+        return Placeholders(tuple(self._symbols[1]), tuple(wanted))
+
+    def _wanted(self, ids: Sequence[int], masked: Masked | None) -> WantedSymbols:
+        """Return the placeholders that a source has: not those that were cut off with its end."""
+        if masked is None or self._symbols is None:
+            return WantedSymbols()
+        there = set(ids)
+        wanted = [number for number in range(len(masked.spans)) if self._symbols[0][number] in there]
+        return WantedSymbols(tuple(wanted), tuple(number for number in wanted if masked.spans[number].kind == "tag"))
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        *,
+        options: SearchOptions | None = None,
+        to: str | None = None,
+        pivot: str | None = None,
+    ) -> list[str]:
+        """Return the best translation of each text: into the language `to`, by way of another one; see `into`."""
         texts = as_texts(texts, call="translate()")
         options = self.options.with_given(options).replace(scores=False)
-        return [best[0].text for best in self.stream(texts, options=options)]
+        chosen = self if to is None and pivot is None else self.into(to, pivot=pivot)
+        return [best[0].text for best in chosen.stream(texts, options=options)]
 
     def predict(self, inputs: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
         """Return the best translation of each text, as the predictors of all tasks do."""
@@ -119,6 +192,10 @@ class Translator:
         Rescored outputs all come at the end. `check` is called before every step of a search.
         """
         options = self.options.with_given(options)
+        if self.pivot is not None:
+            middle = self.pivot.each(texts, options=options.replace(nbest=1), first=first, check=check)
+            found = {number: best[0].text for some in middle for number, best in some}
+            texts = [found[number] for number in range(len(texts))]
         if self.rescorer is None:
             yield from self._search(texts, first, options, check)
             return
@@ -137,14 +214,15 @@ class Translator:
         targets = [one.text for translations in candidates for one in translations]
         scores = iter(rescorer.scores(sources, targets))
         for translations in candidates:
-            rescored = [Translation(one.text, next(scores)) for one in translations]
+            rescored = [replace(one, score=next(scores)) for one in translations]
             yield sorted(rescored, key=lambda one: -one.score)
 
     def _search(self, texts: Sequence[str], first: int, options: SearchOptions, check: Check) -> Iterator[Ready]:
         device = next(self.model.parameters()).device
-        encoded, decode = self._encode_all(texts)
+        encoded, vocabularies = self._encode_all(texts, options.protect)
+        tags = len(self.tag_ids())
         empty = np.array(
-            [not ids or not text.strip() for ids, text in zip(encoded, texts, strict=True)], dtype=np.bool_
+            [len(ids) == tags or not text.strip() for ids, text in zip(encoded, texts, strict=True)], dtype=np.bool_
         )
         if empty.any():
             yield [(number, [Translation("", 0.0)]) for number in np.flatnonzero(empty).tolist()]
@@ -159,16 +237,33 @@ class Translator:
         sources = [
             partial(Ragged.from_lists, [[*encoded[number], EOS] for number in batch], device) for batch in batches
         ]
-        for batch, results in search_all(self.model, sources, options=options, check=check):
+        wanted = [self.placeholders([(encoded[number], vocabularies[number]) for number in batch]) for batch in batches]
+        placeholders = [one for one in wanted if one is not None]
+        for batch, results in search_all(self.model, sources, options=options, placeholders=placeholders, check=check):
             found = [(batches[batch][sentence], best) for sentence, best in results]
             yield [
-                (number, [Translation(decode(number, one.ids), one.score) for one in best]) for number, best in found
+                (number, [self._translation(texts[number], vocabularies[number], one, options) for one in best])
+                for number, best in found
             ]
 
-    def _encode_all(self, texts: Sequence[str]) -> tuple[list[list[int]], Callable[[int, Sequence[int]], str]]:
-        """Return the ids of all texts, and a function from the number of a text and the ids of its output to the output."""
-        if not self.model.copies:
-            target = self.tokenizers.target
-            return self.tokenizers.source.encode_all(texts), lambda number, ids: target.decode(ids)
-        extended = [self.encode(text) for text in texts]
-        return [ids for ids, _ in extended], lambda number, ids: extended[number][1].decode(ids)
+    def _translation(
+        self, text: str, vocabulary: ExtendedVocabulary, found: Hypothesis, options: SearchOptions
+    ) -> Translation:
+        output = vocabulary.decode(found.ids)
+        reported = options.protect or (options.protect is None and self._symbols is not None)
+        return Translation(output, found.score, tuple(lost_spans(text, output)) if reported else ())
+
+    def _encode_all(
+        self, texts: Sequence[str], protect: bool | None
+    ) -> tuple[list[list[int]], list[ExtendedVocabulary]]:
+        """Return the ids of all texts, and the vocabularies of their outputs."""
+        if self.model.copies:
+            extended = [self.encode(text) for text in texts]
+            return [ids for ids, _ in extended], [vocabulary for _, vocabulary in extended]
+        tags, masks = self.tag_ids(), [self._mask(text, protect) for text in texts]
+        shown = [text if masked is None else masked.text for text, masked in zip(texts, masks, strict=True)]
+        encoded = self.tokenizers.source.encode_all(shown)
+        return (
+            [[*tags, *ids] for ids in encoded] if tags else encoded,
+            [ExtendedVocabulary(self.tokenizers.target, masked=masked) for masked in masks],
+        )
