@@ -1,0 +1,1 @@
+"""Models of other toolkits as runs of ours, and back."""
