@@ -22,7 +22,7 @@ import studies
 from harness import say
 from machine import machine_seconds
 from regard import loading
-from regard.text.corpus import stream_lines
+from regard.text.lines import stream_lines
 from regard.text.segmenter import segment
 
 

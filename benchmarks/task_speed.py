@@ -32,7 +32,7 @@ from regard.data.columns import Columns
 from regard.nn.device import autocast, pick_precision
 from regard.recipe_files import load_recipe, recipe_folder
 from regard.tasks import task_of
-from regard.tasks.setup import choose_budget, fresh_model, make_loader, resolve
+from regard.tasks.setup import choose_budget, fresh_model, make_loaders, resolve
 from regard.text.bitext import anchor, data_folders, named_folder
 from regard.training.cuda_graph import STEPS_BEFORE, CudaGraphStep
 from regard.training.data_parallel import DistributedModel
@@ -59,7 +59,9 @@ class Ours:
         extras = task.extras(self.model, dataset)
         dataset = extras(dataset) if isinstance(dataset, Columns) else dataset
         epochs = task.epochs(corpus.train, dataset, self.codec)
-        self.loader = make_loader(self.task, dataset, epochs, self.model, world, lambda event: say(str(event)))
+        counts = corpus.train.counts
+        loaders = make_loaders(self.task, counts, dataset, epochs, self.model, world, lambda event: say(str(event)))
+        self.loader = loaders[0]
         # The peer has Adam, so the recipe's optimizer does not matter here.
         self.config = msgspec.structs.replace(recipe.train, optimizer="adam")
         self.precision = pick_precision(recipe.train.precision, device)

@@ -11,6 +11,7 @@ prefers the index's files where both fit, and those need gigabytes of CUDA libra
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 import tomllib
 from collections.abc import Iterable
@@ -59,14 +60,11 @@ def main() -> None:
         with ThreadPoolExecutor(8) as pool:
             entries = list(pool.map(lambda name: entry(name, needed["dev"][name]), sorted(names[lock])))
         write(lock, about, f"For Linux (x86_64, aarch64) and macOS (arm64), Python {', '.join(PYTHONS)}", entries)
-    builds = [path for path in local_wheels() if is_pinned(path, "torch")]
+    builds = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in local_wheels() if is_pinned(path, "torch")
+    }
     if builds:
-        write(
-            "torch-cpu",
-            "builds for CPUs, without CUDA",
-            f"For {', '.join(path.name for path in builds)}",
-            local_entry(builds),
-        )
+        lock_builds({**locked_builds(), **builds})
     else:
         print("requirements/torch-cpu.txt is left as it is: pip's find-links have no build of PyTorch")
 
@@ -77,11 +75,19 @@ def write(lock: str, about: str, where: str, entries: list[str]) -> None:
     print(f"requirements/{lock}.txt: {len(entries)} packages")
 
 
-def local_entry(builds: list[Path]) -> list[str]:
-    """The lines of PyTorch, with the hashes of these wheels."""
-    version = max(parse_wheel_filename(path.name)[1] for path in builds)
-    hashes = [f" \\\n    --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}" for path in builds]
-    return [f"torch=={version}{''.join(hashes)}\n"]
+def lock_builds(builds: dict[str, str]) -> None:
+    """Write the hashes of these wheels of PyTorch; builds of an older version are dropped."""
+    version = max(parse_wheel_filename(name)[1] for name in builds)
+    current = {name: digest for name, digest in sorted(builds.items()) if parse_wheel_filename(name)[1] == version}
+    hashes = "".join(f" \\\n    --hash=sha256:{digest}" for digest in current.values())
+    write("torch-cpu", "builds for CPUs, without CUDA", f"For {', '.join(current)}", [f"torch=={version}{hashes}\n"])
+
+
+def locked_builds() -> dict[str, str]:
+    """The wheels that torch-cpu.txt has already, with their hashes: each machine's pip has only the build that fits it."""
+    text = (ROOT / "requirements" / "torch-cpu.txt").read_text(encoding="utf-8")
+    names = re.findall(r"torch-\S+?\.whl", text)
+    return dict(zip(names, re.findall(r"--hash=sha256:(\w+)", text), strict=True))
 
 
 def close(requirements: Iterable[str]) -> dict[str, set[Environment]]:

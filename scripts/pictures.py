@@ -61,7 +61,7 @@ PICTURES = {
     "pronoun": Look(
         "en-de",
         "My sister says that she likes the dog because it is friendly.",
-        options=("--attention", "encoder", "--layer", "5", "--head", "1", "--head", "4", "--word", "it"),
+        options=("--attention", "encoder", "--layer", "6", "--head", "3", "--word", "it"),
         pretrained=True,
     ),
     "dates": Look("dates", "Donnerstag, 9. November 1989", ("train.threads=2",)),

@@ -18,6 +18,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import msgspec
 
 from regard.config import (
+    AugmentConfig,
     Bitext,
     DataConfig,
     EvaluateConfig,
@@ -47,6 +48,7 @@ def page() -> str:
     parts += section("Top level", Recipe, "Keys above the first table, and the tables.")
     parts += section("[data]", DataConfig)
     parts += section("Text: data.train, data.valid, data.test.NAME", Bitext)
+    parts += section("[data.augment]", AugmentConfig)
     parts += section("[tokenizer]", TokenizerConfig)
     parts += section("[tokenizer.source] and [tokenizer.target]", TokenizerSide)
     parts += section("[train]", TrainConfig)
@@ -76,7 +78,9 @@ def section(title: str, struct: type[Struct], more: str = "", *, level: str = "#
     for field in msgspec.structs.fields(struct):
         if field.name not in struct.per_call:
             kind, meaning = kind_of(field.type), meanings.get(field.name, "")
-            lines.append(f"| `{field.name}` | {kind} | {default(field)} | {meaning.replace('|', chr(92) + '|')} |")
+            lines.append(
+                f"| `{field.encode_name}` | {kind} | {default(field)} | {meaning.replace('|', chr(92) + '|')} |"
+            )
     return lines
 
 

@@ -293,7 +293,8 @@ def test_a_string_may_hold_a_delete_character():
 
 def test_unset_fields_are_not_written():
     table = to_table(DataConfig(train=Bitext(generate="copy/train")))
-    unset = {"max_length": 256, "cut_source": False, "decontaminate": False}  # flags and bounds are written
+    # Flags, bounds and choices are written.
+    unset = {"on_error": "refuse", "max_length": 256, "cut_source": False, "cut_target": False, "decontaminate": False}
     assert table == {"train": {"generate": "copy/train"}, "test": {}, **unset}
 
 
@@ -301,7 +302,8 @@ def test_options_of_single_searches_do_not_belong_in_a_recipe(small):
     assert refusal(load_recipe, small, ["decode.nbest=2"]).startswith("decode has no field 'nbest'; ")
     recipe = load_recipe(small)
     assert to_table(recipe)["decode"].keys() == {
-        *("beam", "length_penalty", "max_extra", "tokens", "max_source", "iterations"),
+        *("beam", "length_penalty", "length_penalty_kind", "early_stopping"),
+        *("max_extra", "tokens", "max_source", "iterations"),
     }
     with pytest.raises(ValueError, match=r"decode\.nbest cannot be set in a recipe"):
         msgspec.structs.replace(recipe, decode=SearchOptions(nbest=2))

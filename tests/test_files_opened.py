@@ -26,21 +26,34 @@ ALLOWED = {
         "glob": "a pattern that the user named",
         "iterdir": "a folder of text that the user named",
     },
+    "exchange/comparing.py": dict.fromkeys(("write_text", "read_text"), "a temporary folder of this call"),
+    "exchange/engines.py": dict.fromkeys(("write_text", "read_text"), "a temporary folder of the call that started it"),
+    "exchange/exporting.py": dict.fromkeys(
+        ("mkdir", "rename", "rmdir", "rmtree", "iterdir"), "the folder that the user named, before it is filled"
+    ),
+    "exchange/held_out.py": {"read_text": "sentences in the package"},
+    "exchange/to_huggingface.py": {"save_file": "a new folder of this call"},
+    "exchange/onnx_translate.py": {"read_text": "the program of an export, which runs without regard"},
+    "exchange/to_onnx.py": dict.fromkeys(
+        ("rename", "read_bytes", "unlink"), "the package, and a new folder of this call"
+    ),
     "explain/report.py": {"read_text": "a part of the page, in the package"},
     "explain/figures.py": {"savefig": "the picture that the user named"},
     "kernels/cpu/build.py": {"read_text": "sources in the package, and /proc"},
     "kernels/cpu/cache.py": None,  # has rules of its own, for a folder that is the user's alone
     "recipe_files.py": {"glob": "recipes in the package"},
-    "nn/device.py": {"read_text": "/proc and /sys"},
+    "nn/device.py": {"read_text": "/proc"},
+    "nn/memory.py": {"read_text": "/proc and /sys"},
     "run/finding.py": {"glob": "models in the package"},
     "serve/access.py": {"read_text": "the file of keys that the user named"},
     "serve/server.py": {"read_text": "a part of the page, in the package"},
     "serve/worker_process.py": {"read_text": "/proc"},
     "serve/worker.py": {"fdopen": "a pipe"},
+    "storage/directory.py": None,
     "storage/folder.py": None,
     "text/arriving_lines.py": {"open": "text that the user named"},
     "text/babi.py": {"iterdir": "a folder of text that the user named"},
-    "text/corpus.py": {"open": "text that the user named"},
+    "text/compression.py": {"open": "text that the user named"},
     "text/images.py": {"open": "an image that the user or a data file named, or bytes"},
     "toml.py": {"read_bytes": "a recipe that the user named"},
 }

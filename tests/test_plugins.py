@@ -86,7 +86,7 @@ def test_a_plug_in_is_loaded_once_when_a_name_is_missing(tmp_path):
     install(tmp_path, "good", "good:register", REGISTERS)
     ask = "print(TOKENIZERS.get('reversed', where='kind') is not None, *TOKENIZERS.names())"
     found, errors = answers(tmp_path, ASK + ask)
-    assert found == ["loaded", "4", "True", "bpe", "unigram", "char", "word", "reversed"]
+    assert found == ["loaded", "5", "True", "bpe", "unigram", "char", "word", "sentencepiece", "reversed"]
     assert errors == ""
 
 
@@ -115,7 +115,7 @@ def test_a_plug_in_that_fails_is_reported_in_one_sentence_and_breaks_nothing_els
     install(tmp_path, "bad", entry_point, code)
     install(tmp_path, "good", "good:register", REGISTERS)
     found, errors = answers(tmp_path, ASK + "print(*TOKENIZERS.names(), *TOKENIZERS.names())")
-    assert found[2:] == ["bpe", "unigram", "char", "word", "reversed"] * 2
+    assert found[2:] == ["bpe", "unigram", "char", "word", "sentencepiece", "reversed"] * 2
     assert errors == f"the plug-in 'bad' of regard-bad 1.5 could not be loaded: {reason}\n"
 
 
@@ -130,7 +130,9 @@ except ConfigError as error:
 """
     found, _ = answers(tmp_path, ASK + ask)
     sentence = " ".join(found)
-    assert sentence.startswith("tokenizer.kind is 'mine'; known: bpe, char, unigram, word (the plug-in 'bad' of ")
+    assert sentence.startswith(
+        "tokenizer.kind is 'mine'; known: bpe, char, sentencepiece, unigram, word (the plug-in 'bad' of "
+    )
 
 
 # The example: a package of its own, installed as pip installs it
@@ -216,7 +218,7 @@ def test_evaluation_scores_by_the_metric_of_a_plug_in(installed, trained):
 @pytest.mark.slow
 def test_a_worker_of_the_server_loads_plug_ins_too(installed, trained):
     folder, environment = installed
-    command = [sys.executable, "-m", "regard.serve.worker", "cpu", "float32", "1", str(trained)]
+    command = [sys.executable, "-m", "regard.serve.worker", "cpu", "float32", "1", str(trained), ""]
     task = {"id": 1, "kind": "translate", "model": 0, "seconds": 60, "options": {"beam": 1}, "sentences": ["Größe 3"]}
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder, env=environment

@@ -12,7 +12,9 @@ The verbs, each explained by help(regard.train) and so on; docs/library.md has e
     evaluate    Score a run on its recipe's test sets, or on the files given.
     look        Return what a run's model did with one input: tokens, attention weights, probabilities, and other outputs.
     card        Write a run's card, with its test scores unless `evaluated` is False, and return its path.
+    adapt       Adapt a translation run to text of one domain, and measure what it gains and loses.
     export      Copy what prediction needs, and the card, to a new folder.
+    import_model  Read a model of another toolkit, and write it as a run folder.
     load_model  Return a run's model as a plain module, in evaluation mode: trainable, and not laid out for search.
     search      Return the `nbest` best outputs for each source sentence (of text, ending in EOS), best first.
 
@@ -30,6 +32,7 @@ from regard.messages import RegardWarning
 
 if TYPE_CHECKING:
     from regard import nn as nn
+    from regard.adapting.adapt import adapt as adapt
     from regard.api import (
         card as card,
     )
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
     from regard.data.ragged import Ragged as Ragged
     from regard.decoding.search import search as search
     from regard.decoding.translator import Translator as Translator
+    from regard.exchange.importing import import_model as import_model
     from regard.loading import load as load
     from regard.loading import load_model as load_model
     from regard.metrics import Metric as Metric
@@ -99,6 +103,7 @@ __version__ = "0.1.0"
 
 # Public names, by the module that defines them.
 _PUBLIC = {
+    "regard.adapting.adapt": ("adapt",),
     "regard.api": ("card", "evaluate", "export", "look", "train"),
     "regard.config": ("EvaluateConfig", "SearchOptions", "Struct", "TrainConfig"),
     "regard.data.batch": ("Batch", "collate_pairs", "gather_rows", "make_batch"),
@@ -107,6 +112,7 @@ _PUBLIC = {
     "regard.data.ragged": ("Layout", "Ragged"),
     "regard.decoding.search": ("search",),
     "regard.decoding.translator": ("Translator",),
+    "regard.exchange.importing": ("import_model",),
     "regard.loading": ("load", "load_model"),
     "regard.metrics": ("Metric", "register_metric"),
     "regard.models": ("Family", "register_model"),

@@ -24,14 +24,22 @@ from regard.progress import ProgressLines
 from regard.recipe_files import load_recipe, recipe_folder, refuse_no_list, warn_of_long_warmup
 from regard.run.card import make_card, write_card
 from regard.run.finding import find_run
-from regard.run.folder import CARD_JSON, CARD_PAGE, INIT, RunFolder
+from regard.run.folder import ADAPTATION_JSON, ADAPTATION_PAGE, CARD_JSON, CARD_PAGE, INIT, RunFolder
 from regard.run.tensor_file import WeightKind
 from regard.tasks import task_of
-from regard.tasks.initialize import begin_with, codec_with, find_initial_run
+from regard.tasks.corpus import load_tagged
+from regard.tasks.initialize import (
+    begin_with,
+    describe_tokenizer,
+    find_initial_run,
+    fit_codec,
+    new_parameters,
+    with_tokenizer,
+)
 from regard.tasks.setup import (
     choose_budget,
     fresh_model,
-    make_loader,
+    make_loaders,
     make_validator,
     refuse_other_recipe,
     resolve,
@@ -41,14 +49,16 @@ from regard.tasks.setup import (
 from regard.text.bitext import (
     anchor,
     data_folders,
-    load_bitext,
     named_folder,
+    new_report,
     pairs_fingerprint,
     refuse_outside,
     without_folders,
 )
-from regard.text.corpus import read_pairs, stream_pairs
-from regard.training.events import Command, Event, Listener, Noted, Saved, Validated, log_entry
+from regard.text.corpus import read_pairs
+from regard.text.languages import languages_of
+from regard.text.text_report import LEFT_OUT
+from regard.training.events import Command, Event, Listener, Noted, Saved, Started, Validated, log_entry
 from regard.training.saver import disk_error
 from regard.training.trainer import Trainer
 from regard.training.world import World, join, own_device
@@ -102,6 +112,8 @@ def train(
         if recipe.train.tokens == "auto":  # chosen when the run was begun
             train = msgspec.structs.replace(recipe.train, tokens=run.recipe().train.tokens)
             recipe = msgspec.structs.replace(recipe, train=train)
+        if recipe.train.init is not None and recipe.train.init_tokenizer == "same":
+            recipe = with_tokenizer(recipe, run.recipe().tokenizer)
         refuse_other_recipe(run, recipe, accept)
     if run.finished and not _continues(run, recipe, accept):
         listen(Noted(0, f"{run} is already finished; name another folder with --out to train again"))
@@ -141,6 +153,10 @@ def _train(
         try:
             if logs:
                 run.log(log_entry(event))
+            if logs and isinstance(event, Started) and event.step == 0:
+                # The trainer removes what was logged before it began.
+                for note in read:
+                    run.log(log_entry(note))
             if logs and isinstance(event, Validated | Saved):
                 write_report(run)
         except OSError as error:
@@ -149,31 +165,41 @@ def _train(
         listen(event)
 
     logs = False  # nothing is written before everything is known to fit
+    read: list[Noted] = []  # what reading the text left out or mended
     task = task_of(recipe)
     corpus = task.read(folders)
     hear(Noted(0, corpus.summary))
-    if begun and {name: part for name, part in run.corpus().items() if name != INIT} != corpus.fingerprint():
+    read = [Noted(0, text) for text in corpus.report.sentences(listed=str(run.path / LEFT_OUT))]
+    for event in read:
+        hear(event)
+    if begun and {name: run.corpus().get(name) for name in corpus.fingerprint()} != corpus.fingerprint():
         raise DataError(f"the text has changed since {run} was begun; put it back, or name another folder with --out")
     # A run that has begun needs the one it began with no more.
     initial = None if begun else find_initial_run(recipe)
-    fitted = task.fit(corpus.train) if world.writes and not begun else None
-    if fitted is not None and initial is not None:
-        fitted = codec_with(task, fitted, initial)
+    fitted = fit_codec(task, corpus.train, initial) if world.writes and not begun else None
     codec = task.load_codec(run.codec_folder()) if begun else share_codec(task, fitted, world)
+    if initial is not None:
+        described = describe_tokenizer(recipe, initial, codec)
+        if described.tokenizer != recipe.tokenizer:
+            tokenizer = f"the tokenizer is that of {initial.folder}, whatever [tokenizer] says"
+            hear(Noted(0, f"{tokenizer}; train.init_tokenizer=new trains another one"))
+        recipe, task = described, task_of(described)
     model = fresh_model(recipe, task.sizes(codec), added=max(task.added)).to(world.device)
-    began = Noted(0, begin_with(model, task, codec, initial)) if initial is not None else None
+    beginning = begin_with(model, task, codec, initial) if initial is not None else None
+    new = beginning.new if beginning is not None else new_parameters(run) if begun else ()
     dataset = task.dataset(corpus.train, codec)
     recipe = choose_budget(task, codec, dataset, model, world, hear)
     task = task_of(recipe)
     extras = task.extras(model, dataset)
     dataset = extras(dataset) if isinstance(dataset, Columns) else dataset
-    loader = make_loader(task, dataset, task.epochs(corpus.train, dataset, codec), model, world, hear)
+    epochs = task.epochs(corpus.train, dataset, codec)
+    loaders = make_loaders(task, corpus.train.counts, dataset, epochs, model, world, hear)
     validate = make_validator(task, corpus.valid, codec, model, world, extras) if corpus.valid else None
     try_one_example(task, codec, model.eval(), world.device, pick_precision(recipe.train.precision, world.device))
     metric = deciding_metric(recipe.train.metric, compares=task.compares, names=recipe.evaluate.metrics)
     trainer = Trainer(
         model,
-        loader,
+        loaders,
         recipe.train,
         run,
         world=world,
@@ -181,6 +207,7 @@ def _train(
         higher_is_better=metric.higher_is_better,
         listen=hear,
         stop=stop,
+        new=new,
     )
     if world.any(stop()):
         return TrainResult(run, finished=False, trained=True)
@@ -189,8 +216,9 @@ def _train(
             if run.exists != begun:
                 raise ConfigError(f"another process has begun {run} meanwhile; give the command again")
             if not begun:  # all that can be refused has been: only now is anything written
-                init = {INIT: initial.fingerprint()} if initial is not None else {}
-                run.create(recipe, codec, {**corpus.fingerprint(), **init})
+                init = {INIT: initial.fingerprint(new)} if initial is not None else {}
+                listed = {LEFT_OUT: b"".join(corpus.report.blocks()).decode()} if corpus.report.total else {}
+                run.create(recipe, codec, {**corpus.describe(), **init}, listed)
             elif changed:
                 run.reopen()
                 run.change_recipe(recipe)
@@ -198,8 +226,8 @@ def _train(
         logs = True
         if command is not None:
             hear(command)
-        if began is not None:
-            hear(began)
+        if beginning is not None:
+            hear(Noted(0, beginning.text))
         finished = trainer.fit()
         if world.writes:
             write_report(run)
@@ -223,6 +251,7 @@ def evaluate(
     source: Path | str | None = None,
     reference: Path | str | None = None,
     pairs: Path | str | None = None,
+    to: str | None = None,
     data: Path | str | None = None,
     options: SearchOptions | None = None,
     device: str = "auto",
@@ -232,7 +261,8 @@ def evaluate(
 ) -> list[Evaluation]:
     """Score a run on its recipe's test sets, or on the files given.
 
-    Files are `source` and `reference`, line by line, or `pairs`, one table with both.
+    Files are `source` and `reference`, line by line, or `pairs`, one table with both. `to` is the language of the
+    references, of a model that has several; of the recipe's test sets, those in this language are scored.
     """
     task = task_of_run(find_run(run))
     recipe = task.recipe
@@ -242,23 +272,33 @@ def evaluate(
         raise ConfigError("give both --source and --reference, or neither to use the recipe's test sets")
     if pairs is not None and source is not None:
         raise ConfigError("give --pairs, or --source and --reference, not both")
+    report = new_report(recipe.data)
     if pairs is not None:
-        examples = list(stream_pairs(Path(pairs)))
+        known = [found for found in recipe.data.language_pairs if found[1] == to]
+        languages = known[0] if known else languages_of(recipe.data, Path(run).name)
+        examples = read_pairs(Path(pairs), languages=languages, report=report)
         sets = {Path(pairs).name: task.with_files(examples, data_folders(data, Path(pairs).parent))}
     elif source is not None and reference is not None:
-        examples = read_pairs(Path(source), Path(reference))
+        examples = read_pairs(Path(source), Path(reference), report=report)
         sets = {Path(source).name: task.with_files(examples, data_folders(data, Path(source).parent))}
     else:
         folders = data_folders(data, None)
         for bitext in recipe.data.test.values():
             refuse_outside(bitext, folders, recipe_of=str(run))
         sets = {
-            name: task.with_files(load_bitext(bitext, folders=folders, data=recipe.data), folders)
+            name: task.with_files(load_tagged(bitext, recipe.data, folders, report), folders)
             for name, bitext in recipe.data.test.items()
+            if to is None or (bitext.languages or ("", ""))[1] == to
         }
     if not sets:
-        raise DataError("the recipe names no test set; give --pairs, or --source and --reference")
+        raise DataError(
+            f"the recipe names no test set{'' if to is None else f' in {to!r}'}; give --pairs, or --source and --reference"
+        )
+    for sentence in report.sentences():
+        warn(sentence)
     predictor = load(run, device=device, warn=warn, rescorer=rescorer, int8=int8)
+    if to is not None:
+        predictor = task.into(predictor, to)
     results = []
     search = _describe_search(recipe.decode.with_given(options)) if task.searches else ""
     for name, examples in sets.items():
@@ -268,7 +308,8 @@ def evaluate(
 
 
 def _describe_search(options: SearchOptions) -> str:
-    return f"beam {options.beam}, length penalty {options.length_penalty:g}" if options.beam > 1 else "greedy"
+    kind = " by power" if options.length_penalty_kind == "power" else ""
+    return f"beam {options.beam}, length penalty {options.length_penalty:g}{kind}" if options.beam > 1 else "greedy"
 
 
 def look(
@@ -279,10 +320,12 @@ def look(
     alternatives: int = 3,
     device: str = "auto",
     sample: SampleOptions | None = None,
+    to: str | None = None,
 ) -> Trace:
     """Return what a run's model did with one input: tokens, attention weights, probabilities, and other outputs.
 
-    With `sample` the output of a language model is drawn at random.
+    With `sample` the output of a language model is drawn at random. `to` is the language to translate into, of a model that
+    has several.
     """
     if not isinstance(text, str):
         raise DecodeError(f"look() takes one text (str), not {type(text).__name__}")
@@ -292,6 +335,8 @@ def look(
     if sample is not None and not task.samples:
         raise ConfigError(f"{run} is a {task.name} run; only language models sample: leave out temperature and top-k")
     predictor = load(run, device=device)
+    if to is not None:
+        predictor = task.into(predictor, to)
     return task.trace(predictor, text, TraceOptions(str(run), beam, alternatives, sample))
 
 
@@ -327,8 +372,9 @@ def export(run: Path | str, out: Path | str, *, weights: WeightKind = "float32",
     task = task_of_run(source)
     codec = task.load_codec(source.codec_folder())
     checkpoint, _ = checked_weights(source, task, codec)
-    # The card is about the final weights.
-    names = (CARD_JSON, CARD_PAGE) if cards and source.checkpoint is None else ()
+    # Both are about the final weights.
+    about = (CARD_JSON, CARD_PAGE, ADAPTATION_JSON, ADAPTATION_PAGE)
+    names = about if cards and source.checkpoint is None else ()
     extras = {name: text for name in names if (text := source.read_extra(name)) is not None}
     target.finish(checkpoint, kind=weights)
     target.create(without_folders(source.recipe()), codec, source.corpus(), extras)

@@ -21,8 +21,9 @@ from regard.run.finding import find_run
 from regard.run.log import log_line, parse_line
 from regard.storage.folder import LARGE
 from regard.storage.resumable import ResumableFolder
-from regard.text.bitext import data_folders, load_bitext, pairs_fingerprint, refuse_outside
+from regard.text.bitext import data_folders, load_bitext, new_report, pairs_fingerprint, refuse_outside
 from regard.text.corpus import Pair, read_pairs
+from regard.text.text_report import TextReport
 
 CARD = "card.json"  # written first, with the settings, and again when the corpus is complete
 PART = "target.jsonl.part"  # translations so far
@@ -37,6 +38,7 @@ def distill(
     *,
     source: Path | str | None = None,
     reference: Path | str | None = None,
+    to: str | None = None,
     data: Path | str | None = None,
     beam: int | None = None,
     closest: bool = False,
@@ -47,15 +49,19 @@ def distill(
     """Translate the teacher's training corpus, or the given files, into a folder; return its path.
 
     With `closest`, the hypothesis of the beam closest to the reference (sentence BLEU) is taken instead of the best one.
-    A folder that was started with the same teacher, corpus and options is resumed.
+    `to` is the language to translate into, of a teacher that has several. A folder that was started with the same teacher,
+    corpus and options is resumed.
     """
     folder, run = ResumableFolder(out, settings=CARD), find_run(teacher)
     if not run.finished and run.checkpoint is None:
         raise ConfigError(
             f"{run} is still being trained; wait until it has finished, so that the corpus comes from one model"
         )
-    pairs = _pairs(str(run), run.recipe().data, source, reference, data)
-    translator = loading.load_translator(teacher, "distill", device=device, warn=warn)
+    report = new_report(run.recipe().data)
+    pairs = _pairs(str(run), run.recipe().data, source, reference, data, report)
+    for sentence in report.sentences():
+        warn(sentence)
+    translator = loading.load_translator(teacher, "distill", device=device, warn=warn).into(to)
     options = translator.options.replace(beam=beam)
     options = options.replace(nbest=options.beam if closest else 1)
     about = {
@@ -64,8 +70,11 @@ def distill(
         "text": pairs_fingerprint(pairs),
         "beam": options.beam,
         "length_penalty": options.length_penalty,
+        # Left out where it is the default, so that corpora of earlier versions can be resumed.
+        **({"length_penalty_kind": "power"} if options.length_penalty_kind == "power" else {}),
         "max_extra": options.max_extra,
         "choice": "the translation of the beam most like the reference" if closest else "the best of the beam",
+        **({} if to is None else {"into": to}),
         "license": run.recipe().data.license,
         "attribution": run.recipe().data.attribution,
     }
@@ -75,18 +84,25 @@ def distill(
 
 
 def _pairs(
-    run: str, config: DataConfig, source: Path | str | None, reference: Path | str | None, data: Path | str | None
+    run: str,
+    config: DataConfig,
+    source: Path | str | None,
+    reference: Path | str | None,
+    data: Path | str | None,
+    report: TextReport,
 ) -> list[Pair]:
-    trained_on = config.train
     if (source is None) != (reference is None):
         raise ConfigError("give both --source and --reference, or neither to translate the teacher's training corpus")
     if source is not None and reference is not None:
-        return read_pairs(Path(source), Path(reference))
+        return read_pairs(Path(source), Path(reference), report=report)
+    if len(config.corpora) > 1:
+        raise DataError("the teacher was trained on several corpora; give --source and --reference of one of them")
+    (trained_on,) = config.corpora
     if trained_on.store and not (trained_on.source or trained_on.pairs):
         raise DataError("the teacher was trained on a store of token ids without text; give --source and --reference")
     folders = data_folders(data, None)
     refuse_outside(trained_on, folders, recipe_of=run)
-    return load_bitext(trained_on, folders=folders, data=config)
+    return load_bitext(trained_on, folders=folders, data=config, report=report)
 
 
 def _write(

@@ -118,4 +118,4 @@ def _load_rescorer(run: Path | str, device: str) -> Rescorer:
         raise ConfigError(f"{run} writes all tokens at once; only a model that writes token by token can rescore")
     if teacher.model.copies:
         raise ConfigError(f"{run} copies words of the source; only a model without model.copy can rescore")
-    return Rescorer(teacher.model, teacher.tokenizers, teacher.options.length_penalty, teacher.options.tokens)
+    return Rescorer(teacher.model, teacher.tokenizers, teacher.options)

@@ -12,7 +12,7 @@ from typing import Any
 
 from regard.config import Recipe
 from regard.errors import ConfigError, did_you_mean
-from regard.messages import warn_caller
+from regard.messages import counted, warn_caller
 from regard.toml import flat_table, from_table, read_toml, to_table
 
 
@@ -146,11 +146,27 @@ def apply_override(table: dict[str, Any], override: str) -> None:
         value = text
     if parts == ["model", "kind"] and isinstance(table.get("model"), dict) and table["model"].get("kind") != value:
         table["model"] = {}  # another family has other keys
-    for part in parts[:-1]:
-        table = table.setdefault(part, {})
-        if not isinstance(table, dict):
-            raise ConfigError(f"{key} cannot be set: {part!r} is a value, not a table")
-    table[parts[-1]] = value
+    inner: Any = table
+    for number, part in enumerate(parts):
+        place: str | int = part
+        if isinstance(inner, list) and inner and all(isinstance(one, dict) for one in inner):
+            place = _entry(inner, part, ".".join(parts[:number]), override)
+        elif not isinstance(inner, dict):
+            raise ConfigError(f"{key} cannot be set: {parts[number - 1]!r} is a value, not a table")
+        if number == len(parts) - 1:
+            inner[place] = value
+        else:
+            inner = inner.setdefault(place, {}) if isinstance(inner, dict) else inner[place]
+
+
+def _entry(tables: list[Any], part: str, where: str, override: str) -> int:
+    """Return the number of a table in a list."""
+    if not part.isdecimal() or int(part) >= len(tables):
+        raise ConfigError(
+            f"{where} is a list of {counted(len(tables), 'table')}, so {override!r} does not name one of them; "
+            f"give its number, from 0, as in {where}.0.weight=2"
+        )
+    return int(part)
 
 
 def differences(old: Recipe, new: Recipe) -> list[str]:

@@ -61,7 +61,7 @@ def _choices(kind: Any, path: list[str]) -> list[str]:
 
 
 def _refuse_unknown(cls: type[Struct], values: Mapping[str, Any], where: str) -> None:
-    fields = {field.name: field.type for field in msgspec.structs.fields(cls) if field.name not in cls.per_call}
+    fields = {field.encode_name: field.type for field in msgspec.structs.fields(cls) if field.name not in cls.per_call}
     for key, value in values.items():
         if key not in fields:
             raise ConfigError(f"{where or 'the recipe'} has no field {key!r}; {did_you_mean(key, fields)}")
@@ -69,6 +69,10 @@ def _refuse_unknown(cls: type[Struct], values: Mapping[str, Any], where: str) ->
             for name, inner in _structs_inside(fields[key], value):
                 path = ".".join(part for part in (where, key, name) if part)
                 _refuse_unknown(inner, value[name] if name else value, path)
+        elif isinstance(value, list | tuple):
+            for number, entry in enumerate(value):
+                if isinstance(entry, Mapping) and (struct := _struct_of_entries(fields[key])) is not None:
+                    _refuse_unknown(struct, entry, ".".join(filter(None, (where, key, str(number)))))
 
 
 def _structs_inside(kind: Any, value: Mapping[str, Any]) -> list[tuple[str, type[Struct]]]:
@@ -81,11 +85,18 @@ def _structs_inside(kind: Any, value: Mapping[str, Any]) -> list[tuple[str, type
     return []
 
 
+def _struct_of_entries(kind: Any) -> type[Struct] | None:
+    """Return the struct that the entries of a list are converted to."""
+    lists = [option for option in (kind, *get_args(kind)) if get_origin(option) in (list, tuple)]
+    found = [one for option in lists for one in get_args(option) if isinstance(one, type) and issubclass(one, Struct)]
+    return found[0] if found else None
+
+
 def to_table(struct: Struct) -> dict[str, Any]:
     """Return the struct as tables, lists and scalars, without unset fields and those that a recipe does not store."""
     return {
-        name: _to_plain(value)
-        for name in struct.__struct_fields__
+        key: _to_plain(value)
+        for name, key in zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True)
         if (value := getattr(struct, name)) is not None and name not in struct.per_call
     }
 
@@ -99,11 +110,16 @@ def _to_plain(value: Any) -> Any:
 
 
 def flat_table(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested tables as one table with dotted keys."""
+    """Return nested tables as one table with dotted keys. Tables in a list are numbered, from 0."""
     leaves: dict[str, Any] = {}
     for key, value in table.items():
-        leaves |= flat_table(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+        inner = {str(number): one for number, one in enumerate(value)} if _are_tables(value) else value
+        leaves |= flat_table(inner, f"{prefix}{key}.") if isinstance(inner, Mapping) else {prefix + key: value}
     return leaves
+
+
+def _are_tables(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(one, Mapping) for one in value)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -124,12 +140,15 @@ def parse_toml(content: bytes, *, origin: object) -> dict[str, Any]:
 
 def dump_toml(table: Mapping[str, Any], *, prefix: str = "") -> str:
     """Return TOML text that parses to the same table."""
-    scalars = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
+    scalars = {key: value for key, value in table.items() if not isinstance(value, Mapping) and not _are_tables(value)}
     lines = [f"{_toml_key(key)} = {_toml_value(value)}" for key, value in scalars.items()]
     for key, value in table.items():
         if isinstance(value, Mapping):
             path = f"{prefix}{_toml_key(key)}"
             lines += ["", f"[{path}]", dump_toml(value, prefix=f"{path}.")]
+        elif _are_tables(value):
+            path = f"{prefix}{_toml_key(key)}"
+            lines += [line for one in value for line in ("", f"[[{path}]]", dump_toml(one, prefix=f"{path}."))]
     return "\n".join(lines).strip("\n")
 
 

@@ -46,7 +46,7 @@ MISTAKES = {
     "a binary file": (["my.toml"], ("train.en", bytes(range(256)) * 9), "line 1 of"),
     "a broken gzip file": (["my.toml"], ("train.en", gzip.compress(b"a b\nc d\n" * 999)[:-20]), "damaged gzip"),
     "a line of a megabyte": (["my.toml"], ("train.en", b"a b\n" + b"x" * 1_000_000 + b"\n"), "line 2 of"),
-    "a Windows file": (["my.toml"], ("train.en", b"a b\r\nc d\r\n"), "carriage return"),
+    "a file in Latin-1": (["my.toml"], ("train.en", b"a b\nc \xe9\n"), "data.on_error=skip leaves such text out"),
     "an empty side": (["my.toml"], ("train.en", b"a b\n\n"), "line 2 of"),
     "a missing file": (["my.toml", "data.train.source=gone.en"], None, "no file 'gone.en'"),
     "a missing GPU": (["my.toml", "train.device=cuda:7"], None, "use device=cpu or auto"),

@@ -144,7 +144,7 @@ def test_the_pretrained_models_translate_between_german_and_english():
         assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 12e6
         card = json.loads((folder / "card.json").read_text())
         assert card["license"] == "CC BY 2.0" and "tatoeba.org" in card["attribution"]
-        assert card["command"] == f"regard train tatoeba-{folder.name}"
+        assert card["command"].startswith(f"regard train tatoeba-{folder.name}")
 
 
 def test_a_pretrained_model_translates():

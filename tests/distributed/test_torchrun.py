@@ -116,6 +116,19 @@ def test_shards_train_the_same_model_as_copies_and_save_an_ordinary_run(one_proc
     assert len(regard.load(tmp_path / "run").translate(["a b c"])) == 1
 
 
+def test_stages_and_mixtures_are_the_same_for_one_process_and_for_two(tmp_path):
+    corpora = [
+        "{generate='reverse/valid', weight=0.3, until=7}",
+        "{generate='copy/valid', weight=1.7, tag='<copy>', from=3}",
+    ]
+    mixture = [f"data.train=[{', '.join(corpora)}]"]
+    regard.train("reverse", out=tmp_path / "one", overrides=[*SETTINGS, *mixture, "train.accumulate=2"])
+    done = torchrun(tmp_path / "two", *mixture)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), abs=CLOSE)
+    assert_close(tmp_path / "two", tmp_path / "one", 1e-3)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first", ["train.parallel=copies", "train.parallel=shards"])
 def test_a_run_of_two_processes_resumes_in_one_process_and_vice_versa(one_process, tmp_path, first):
@@ -180,6 +193,28 @@ def test_all_processes_stop_at_the_same_step_and_leave_a_run_that_can_be_resumed
     assert step >= 5
     assert not RunFolder(tmp_path / "run").finished
     assert os.listdir(tmp_path / "run" / "checkpoints") == [f"step-{step:08}"]
+
+
+@pytest.mark.slow
+def test_two_processes_train_a_part_of_a_model_as_one_does(one_process, tmp_path):
+    init = [*SETTINGS, f"train.init={one_process}", "train.steps=6", "train.lr=1", "train.warmup_steps=2"]
+    runs = {
+        "lora": [*init, "train.adapt=lora"],
+        "freeze": [*init, 'train.freeze=["encoder"]'],
+        "freeze shards": [*init, 'train.freeze=["encoder"]', "train.parallel=shards"],
+        "bias shards": [*init, "train.adapt=bias", "train.parallel=shards"],
+    }
+    words = [word for name, overrides in runs.items() for word in (tmp_path / name, *overrides, "--")]
+    done = start("runs_worker.py", "reverse", *words)
+    assert done.returncode == 0, done.stderr[-3000:]
+    for name, overrides in runs.items():
+        regard.train("reverse", out=tmp_path / f"{name} alone", overrides=[*overrides, "train.accumulate=2"])
+        assert_close(tmp_path / name, tmp_path / f"{name} alone", 1e-4)
+        before, after = final(one_process), final(tmp_path / name)
+        changed = {key for key, weight in after.items() if not torch.equal(weight, before[key])}
+        assert changed and ("freeze" not in name or not any(key.startswith("encoder.") for key in changed))
+    done = torchrun(tmp_path / "refused", f"train.init={one_process}", "train.adapt=lora", "train.parallel=shards")
+    assert "train.adapt=lora needs complete matrices; use train.parallel=copies" in done.stderr
 
 
 STACKS = ["model.width=16", "model.num_layers=1", "model.hidden=16", "model.num_heads=2"]

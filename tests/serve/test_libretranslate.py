@@ -10,7 +10,7 @@ def client(server):
 
 
 def test_the_client_translates(client):
-    assert client.translate("Guten Morgen!", "de", "en") == "Good morning!"
+    assert client.translate("Guten Morgen!", "de", "en") == "Good morning."
 
 
 def test_the_client_lists_languages(client):
@@ -28,7 +28,7 @@ def test_the_client_detects_languages(client, text, language):
 def test_several_texts_and_alternatives_as_json(server):
     asked = {"q": ["Ja.", "Guten Morgen!"], "source": "de", "target": "en", "alternatives": 2}
     answer = server.post("/translate", json=asked).json()
-    assert answer["translatedText"][1] == "Good morning!"
+    assert answer["translatedText"][1] == "Good morning."
     assert [len(one) for one in answer["alternatives"]] == [2, 2]
 
 
@@ -46,6 +46,7 @@ def test_the_source_language_can_be_detected(server):
         ({"q": "a", "target": "en"}, "source is missing"),
         ({"q": "a", "source": "de", "target": "en", "alternatives": "many"}, "integer"),
         ({"q": "a", "source": "de", "target": "en", "alternatives": "99"}, "from 0 to"),
+        ({"q": "<b>a</b>", "source": "de", "target": "en", "format": "html"}, "format 'html' is not supported"),
     ],
 )
 def test_an_invalid_request_gets_an_explanation(server, asked, words):

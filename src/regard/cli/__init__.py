@@ -11,8 +11,33 @@ from typing import Annotated
 import typer
 
 import regard
-from regard.cli import bench, card, data, demo, distill, doctor, evaluate, export, look, report, serve, train, translate
-from regard.cli.terminal import Terminated, console, exit_on_signals, open_closed_streams, print_error, redirect_to_null
+from regard.cli import (
+    adapt,
+    bench,
+    card,
+    data,
+    demo,
+    distill,
+    doctor,
+    evaluate,
+    export,
+    import_model,
+    look,
+    report,
+    serve,
+    train,
+    translate,
+    verify,
+)
+from regard.cli.terminal import (
+    Terminated,
+    console,
+    exit_on_signals,
+    open_closed_streams,
+    print_error,
+    redirect_to_null,
+    write_utf8,
+)
 from regard.errors import RegardError
 
 app = typer.Typer(
@@ -40,8 +65,9 @@ def _global_options(
     """Declare the options that stand before a command; callbacks of the options do the work."""
 
 
-for module in (demo, train, translate, evaluate, card, look, report, serve, distill, export, doctor):
+for module in (demo, train, translate, evaluate, card, look, report, serve, adapt, distill, export, verify, doctor):
     app.command()(getattr(module, module.__name__.rsplit(".", 1)[-1]))
+app.command("import")(import_model.import_model)
 app.add_typer(data.app, name="data")
 app.add_typer(bench.app, name="bench")
 
@@ -52,6 +78,7 @@ def main() -> None:
     # "On a Neoverse N1"). Torch reads the variable when it is imported, which happens later.
     os.environ.setdefault("MIMALLOC_PURGE_DELAY", "1000")
     open_closed_streams()
+    write_utf8()
     exit_on_signals()
     code = _run()
     if threading.active_count() == 1:

@@ -17,6 +17,7 @@ from regard.messages import counted
 from regard.recipe_files import load_recipe, recipe_folder
 
 if TYPE_CHECKING:
+    from regard.data.pair_store import PairStore
     from regard.preprocess.prepare import PrepareProgress
 
 LINE_SECONDS = 10.0  # between two lines of progress without a terminal
@@ -45,17 +46,24 @@ def prepare(
 
       zcat web.*.tsv.gz | regard data prepare my.toml 'data.train={pairs="-"}' --out ids      from standard input
 
+    Of several corpora, [[data.train]], each becomes a store: ids/0, ids/1 and so on, or the folder that its `store` names.
+
     Reads the text that data.train names and trains the tokenizer of the recipe. Uses all cores; the memory does not grow
     with the text. Ctrl-C, SIGTERM, SIGHUP or a crash lose at most the shard being written. The same command resumes;
-    standard input must then be sent again from its beginning.
+    standard input must then be sent again from its beginning. With data.on_error=skip, text that cannot be used is left out
+    and listed in left-out.tsv of the store (docs/corpora.md).
     """
     # Warnings are about training, and `regard train` prints them.
     resolved = load_recipe(recipe, overrides or [], warn=lambda text: None)
-    place = out or (Path(resolved.data.train.store) if resolved.data.train.store else None)
-    if place is None:
+    corpora = resolved.data.corpora
+    several = len(corpora) > 1
+    if out is None and any(one.store is None for one in corpora):
         raise ConfigError("name the folder for the ids, for example: --out ids")
+    places = [Path(one.store or "") if out is None else out / str(number) for number, one in enumerate(corpora)]
+    places = [out] if out is not None and not several else places
     from regard.preprocess.prepare import prepare as prepare_store
     from regard.text.bitext import data_folders
+    from regard.text.text_report import LEFT_OUT, summary_sentences
 
     with console.status("starting ...") as status:
 
@@ -63,18 +71,28 @@ def prepare(
             status.update(escape(printable(text)))
 
         show = update if console.is_terminal else _rate_limited(print_message)
-        store = prepare_store(
-            resolved,
-            place,
-            folders=data_folders(data, recipe_folder(recipe)),
-            report=lambda progress: show(describe(progress)),
+        stores: list[PairStore] = []
+        for number, place in enumerate(places):
+            store = prepare_store(
+                resolved,
+                place,
+                folders=data_folders(data, recipe_folder(recipe)),
+                report=lambda progress: show(describe(progress)),
+                first=stores[0] if stores else None,
+                number=number,
+            )
+            stores.append(store)
+    keys = [f"data.train.{number}.store" if several else "data.train.store" for number in range(len(places))]
+    named = " ".join(f"{key}={shlex.quote(str(place))}" for key, place in zip(keys, places, strict=True))
+    for place, store in zip(places, stores, strict=True):
+        info = store.info
+        for sentence in summary_sentences(info.left_out, info.mended, listed=str(place / LEFT_OUT)):
+            print_message(sentence)
+        hint = f"   try: {command_name()} train {shlex.quote(recipe)} {named}" if store is stores[-1] else ""
+        print_message(
+            f"{place}: {counted(info.pairs, 'pair')}, {info.source_tokens:,} source and "
+            f"{counted(info.target_tokens, 'target token')} in {counted(len(info.shards), 'shard')}{hint}"
         )
-    info = store.info
-    print_message(
-        f"{place}: {counted(info.pairs, 'pair')}, {info.source_tokens:,} source and "
-        f"{counted(info.target_tokens, 'target token')} in {counted(len(info.shards), 'shard')}   "
-        f"try: {command_name()} train {shlex.quote(recipe)} data.train.store={place}"
-    )
 
 
 @app.command()

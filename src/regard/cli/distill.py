@@ -21,6 +21,10 @@ def distill(
         Path | None, typer.Option(help="Sentences to translate. Default: the training text of the teacher.")
     ] = None,
     reference: Annotated[Path | None, typer.Option(help="Human translations of --source, line by line.")] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(help="The language to translate into, of a model that has several.", show_default=False),
+    ] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of data files. Default: REGARD_DATA.")] = None,
     beam: Annotated[int | None, typer.Option(help="Beam size. Default: that of the recipe.")] = None,
     closest: Annotated[
@@ -57,6 +61,7 @@ def distill(
         out,
         source=source,
         reference=reference,
+        to=to,
         data=data,
         beam=beam,
         closest=closest,

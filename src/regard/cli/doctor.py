@@ -35,6 +35,11 @@ EXTRAS = {
     "images": Extra(("pillow",), "images of others as inputs (captioning)"),
     "track": Extra(("tensorboard",), "TensorBoard curves (train.tensorboard=true)"),
     "ray": Extra(("ray", "pyarrow"), "regard translate --ray"),
+    "ctranslate2": Extra(("ctranslate2",), "regard export --to ctranslate2"),
+    "huggingface": Extra(("transformers",), "regard export --to huggingface"),
+    "onnx": Extra(("onnx", "onnxruntime"), "regard export --to onnx"),
+    "parquet": Extra(("pyarrow",), "corpora in Parquet files"),
+    "zstd": Extra(("zstandard",), "text compressed with zstd"),
 }
 MODULES = {"pillow": "PIL", "rouge-score": "rouge_score"}  # packages that are imported under another name
 
@@ -125,7 +130,7 @@ def _hardware() -> list[Finding]:
             properties = torch.cuda.get_device_properties(index)
             memory = f"{properties.total_memory / 2**30:.0f} GiB"
             half = torch.cuda.is_bf16_supported(including_emulation=False)
-            advice = "" if half else "no bfloat16 on this GPU: training runs in float32"
+            advice = "" if half else "no bfloat16 on this GPU: training runs in float16 with a loss scale"
             found.append(Finding(f"GPU {index}", f"{properties.name}, {memory}", half, advice))
         triton = importlib.util.find_spec("triton") is not None
         advice = (

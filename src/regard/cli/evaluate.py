@@ -24,7 +24,17 @@ def evaluate(
     source: Annotated[Path | None, typer.Option(help="Inputs, one per line. Default: the recipe's test sets.")] = None,
     reference: Annotated[Path | None, typer.Option(help="Reference outputs for --source, line by line.")] = None,
     pairs: Annotated[
-        Path | None, typer.Option(help="One .tsv or .jsonl file of inputs and references.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="One file of inputs and references: .tsv, .csv, .jsonl, .tmx, .po or .parquet.", show_default=False
+        ),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            help="The language of the references, of a model that has several; of the recipe's test sets, only those in it.",
+            show_default=False,
+        ),
     ] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of data files. Default: REGARD_DATA.")] = None,
     beam: Annotated[int | None, typer.Option(help="Beam size. Default: that of the recipe.")] = None,
@@ -55,6 +65,8 @@ def evaluate(
       regard evaluate runs/mine --source my.test.de --reference my.test.en --json
 
       regard evaluate runs/mine --pairs my.test.tsv
+
+      regard evaluate runs/multi30k-many --data ~/data --to fr        a model of several languages
     """
     from regard import api
     from regard.config import SearchOptions
@@ -66,6 +78,7 @@ def evaluate(
         source=source,
         reference=reference,
         pairs=pairs,
+        to=to,
         data=data,
         options=options,
         device=device,

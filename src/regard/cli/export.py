@@ -19,6 +19,15 @@ class Weights(StrEnum):
     int8 = "int8"
 
 
+class Engine(StrEnum):
+    """Who uses the model."""
+
+    regard = "regard"
+    ctranslate2 = "ctranslate2"
+    huggingface = "huggingface"
+    onnx = "onnx"
+
+
 def export(
     run: Annotated[
         Path,
@@ -27,18 +36,58 @@ def export(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.", show_default=False)],
+    to: Annotated[
+        Engine, typer.Option(help="The engine that uses the model: this library, or another one, with a certificate.")
+    ] = Engine.regard,
     weights: Annotated[
-        Weights, typer.Option(help="How weights are stored. They are converted to float32 when they are loaded.")
+        Weights, typer.Option(help="How weights are stored. This library converts them to float32 when it loads them.")
     ] = Weights.float32,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="With another engine: the folder of the recipe's test set, which the certificate is about."),
+    ] = None,
+    lines: Annotated[
+        Path | None,
+        typer.Option(help="Instead: a file with a sentence per line, or sentence, tab, reference."),
+    ] = None,
 ) -> None:
-    """Copy what using the model needs into a folder that can be given away: weights, tokenizer or labels, recipe and card.
+    """Write a model into a folder that can be given away: for this library, or for another engine.
+
+    For this library that is a copy of what using the model needs: weights, tokenizer or labels, recipe and card.
+
+    For another engine, held-out lines are translated in that engine, in a process that cannot import regard, and compared
+    with ours: logits, log-probabilities of tokens, and translations. The folder gets certificate.json and certificate.md. If
+    the engine differs by more than the certificate's bounds, or cannot express the model, nothing is written. docs/export.md
+    has a table of what each engine can express.
 
     Examples:
 
       regard export runs/mine --out mine
 
-      regard export runs/mine --out mine-small --weights int8      a quarter of the size
+      regard export runs/mine --out mine-small --weights int8                a quarter of the size
+
+      regard export de-en --to ctranslate2 --weights int8 --out de-en-ct2    config.json, model.bin, SentencePiece files
+
+      regard export de-en --to huggingface --out de-en-hf                    for MarianMTModel and MarianTokenizer
+
+      regard export runs/mine --to onnx --out mine-onnx --lines test.tsv     encoder.onnx, decoder.onnx, translate.py
+
+      regard verify mine-onnx                                                compare again, on any machine
     """
+    if to != Engine.regard:
+        from regard.cli.verify import print_measured
+        from regard.exchange.exporting import export_model
+
+        certificate = export_model(
+            run, out, to=to.value, weights=weights.value, data=data, lines=lines, tell=print_message, warn=print_message
+        )
+        print_measured(certificate.measured, certificate.bounds)
+        print_message(
+            f"{out}: certified; certificate.md has the details, and regard verify {out} repeats the comparison"
+        )
+        return
+    if data is not None or lines is not None:
+        raise typer.BadParameter("--data and --lines are for certificates; name an engine with --to")
     from regard import api
     from regard.cli.hints import command_that_predicts
 

@@ -24,7 +24,8 @@ def command_after_training(recipe: Recipe, run: Path, *, data: Path | None) -> s
 def command_that_predicts(recipe: Recipe, run: Path) -> str:
     """Return a command that uses a run's model and reads no file that its recipe names."""
     if task_of(recipe).name == "translation":
-        return f'echo "a sentence" | {command_name()} {shlex.join(["translate", str(run)])}'
+        into = ["--to", recipe.data.target_languages[0]] if recipe.data.multilingual else []
+        return f'echo "a sentence" | {command_name()} {shlex.join(["translate", str(run), *into])}'
     return f"{command_name()} {shlex.join(['evaluate', str(run)])} --source INPUTS --reference OUTPUTS"
 
 

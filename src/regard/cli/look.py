@@ -22,6 +22,10 @@ def look(
         ),
     ] = None,
     sentence: Annotated[str | None, typer.Argument(help="The input text.", show_default=False)] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(help="The language to translate into, of a model that has several.", show_default=False),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The file to write. Default: look.html.")] = None,
     svg: Annotated[bool, typer.Option("--svg", help="Draw one layer as an SVG picture for a paper.")] = False,
     png: Annotated[bool, typer.Option("--png", help="Draw one layer as a PNG picture.")] = False,
@@ -56,7 +60,7 @@ def look(
 
       regard look runs/dates "samedi 14 novembre 2026" --out dates.html
 
-      regard look en-de "I like the dog because it is friendly." --png --attention encoder --layer 5 --head 1 --word it
+      regard look en-de "I like the dog because it is friendly." --png --attention encoder --layer 6 --head 3 --word it
 
       regard look --positions --png
     """
@@ -88,7 +92,7 @@ def look(
     sample = None
     if temperature is not None or top_k is not None:
         sample = SampleOptions(temperature=1.0 if temperature is None else temperature, top_k=top_k, seed=seed)
-    trace = api.look(run, sentence, beam=beam, alternatives=shown, device=device, sample=sample)
+    trace = api.look(run, sentence, beam=beam, alternatives=shown, device=device, sample=sample, to=to)
     if ending == "html":
         path.write_text(as_page(trace), encoding="utf-8")
     else:

@@ -29,6 +29,13 @@ def serve(
     int8: Annotated[
         bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same output.")
     ] = False,
+    pivot: Annotated[
+        str | None,
+        typer.Option(
+            help="A language through which texts are translated where no model has the pair, as in --pivot en.",
+            show_default=False,
+        ),
+    ] = None,
     threads: Annotated[int, typer.Option(help="CPU threads. 0: PyTorch's default.")] = 0,
     api_key_file: Annotated[
         Path | None,
@@ -66,6 +73,8 @@ def serve(
 
       regard serve runs/mine de-en --port 9000
 
+      regard serve runs/multi30k-many --pivot en      all pairs of a model of several languages; de-fr through English
+
       regard serve --host 0.0.0.0 --api-key-file keys.txt --allow-host translate.example.org
 
       curl -s localhost:8080/v1/translate -H 'content-type: application/json' -d '{"text": "Where is the station?"}'
@@ -78,7 +87,7 @@ def serve(
         require(package, extra="serve")
     from regard.nn.device import pick_device, use_threads
     from regard.serve.access import Access, Limits, allowed_hosts, read_keys
-    from regard.serve.models import load_all, num_workers
+    from regard.serve.models import load_all, num_workers, refuse_unknown_pivot
     from regard.serve.server import run_server, start_service
 
     access = Access(
@@ -92,8 +101,16 @@ def serve(
     # Bind first, so that a port in use is reported before models are loaded.
     listening = socket.create_server((host, port), family=family)
     models = load_all(runs or [], device=where, int8=int8, say=print_message)
+    refuse_unknown_pivot(models, pivot)
     service = start_service(
-        models, device=device, int8=int8, workers=num_workers(where), limits=limits, access=access, say=print_message
+        models,
+        device=device,
+        int8=int8,
+        workers=num_workers(where),
+        limits=limits,
+        access=access,
+        say=print_message,
+        pivot=pivot,
     )
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}"

@@ -7,6 +7,7 @@ or 129. A scheduler can therefore tell an unfinished run from a finished one.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import shlex
 import shutil
@@ -21,6 +22,7 @@ from rich.console import Console
 from regard.errors import python_command
 from regard.messages import format_duration as format_duration
 from regard.messages import printable as printable
+from regard.signals import HANGUP, STOPPING
 
 # No reader, no terminal, no file.
 _BROKEN = (errno.EPIPE, errno.EIO, errno.EBADF)
@@ -43,8 +45,8 @@ def exit_on_signals() -> None:
     def end(number: int, frame: FrameType | None) -> None:
         raise Terminated(number)
 
-    for one in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(one) == signal.SIG_DFL:
+    for one in STOPPING:
+        if one != signal.SIGINT and signal.getsignal(one) == signal.SIG_DFL:
             signal.signal(one, end)
 
 
@@ -67,8 +69,8 @@ class StopRequest:
         return 128 + (self.number or signal.SIGTERM)
 
     def __enter__(self) -> StopRequest:
-        for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if one == signal.SIGHUP and signal.getsignal(one) == signal.SIG_IGN:
+        for one in STOPPING:
+            if one == HANGUP and signal.getsignal(one) == signal.SIG_IGN:
                 continue
             self._before[one] = signal.signal(one, self._request)
         return self
@@ -137,6 +139,13 @@ def open_closed_streams() -> None:
             null = number
         os.set_inheritable(null, True)
         setattr(sys, name, os.fdopen(null, mode, encoding="utf-8", closefd=False))
+
+
+def write_utf8() -> None:
+    """Write UTF-8 with Unix line ends to stdout and stderr, also on Windows, where a pipe would get another encoding."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and os.name == "nt":
+            stream.reconfigure(encoding="utf-8", newline="\n")
 
 
 def _is_open(descriptor: int) -> bool:

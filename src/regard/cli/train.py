@@ -38,6 +38,8 @@ def train(
 
       regard train my.toml --out runs/mine data.train.source=my.de data.train.target=my.en
 
+      regard train my.toml 'data.train={pairs="memory.tmx", columns=["en", "de"]}' data.on_error=skip      docs/corpora.md
+
       regard train dates train.steps=2000 --accept train.steps      change the length of a run; continue a finished one
 
       regard train dates --show                     print every setting as TOML

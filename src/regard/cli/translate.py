@@ -91,11 +91,23 @@ def translate(
         str,
         typer.Argument(
             metavar="[INPUT]",
-            help="Text to translate, one sentence per line, plain or gzip. Default: standard input.",
+            help="Text to translate, one sentence per line, plain, gzip, xz or zstd. Default: standard input.",
             show_default=False,
         ),
     ] = "-",
     output: Annotated[Path | None, typer.Argument(help="With --ray: the folder of the translated shards.")] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(help="The language to translate into, of a model that has several.", show_default=False),
+    ] = None,
+    pivot: Annotated[
+        str | None,
+        typer.Option(help="Translate into this language first, and from there into --to.", show_default=False),
+    ] = None,
+    tag: Annotated[
+        str | None,
+        typer.Option(help="A tag of the recipe (data.train.tag) in front of each line.", show_default=False),
+    ] = None,
     beam: Annotated[int | None, typer.Option(help="Beam size; 1 is greedy. Default: that of the recipe.")] = None,
     nbest: Annotated[
         int,
@@ -109,6 +121,15 @@ def translate(
     ] = None,
     iterations: Annotated[
         int | None, typer.Option(help="Iterations of mask-predict. Default: that of the recipe.")
+    ] = None,
+    protect: Annotated[
+        bool | None,
+        typer.Option(
+            "--protect/--no-protect",
+            help="Keep URLs, e-mail addresses, numbers, variables, tags, code and emoji as they are, and report lost ones. "
+            "Default: if the model has placeholders.",
+            show_default=False,
+        ),
     ] = None,
     rescorer: Annotated[
         Path | None,
@@ -145,12 +166,17 @@ def translate(
 
       regard translate runs/multi30k-en-de test.en --nbest 4      prints: line, from 0 ||| translation ||| score
 
+      regard translate runs/multi30k-many test.en --to fr         a model of several languages (docs/mixing.md)
+
+      regard translate runs/multi30k-many test.de --to fr --pivot en
+
       regard translate de-en news.de.gz out --ray                 writes out/part-00000.txt ...; a second call resumes
 
       regard translate de-en 'news/*.parquet' out --ray --column body --workers 8
     """
     search = {
         "beam": beam, "nbest": nbest, "length_penalty": length_penalty, "max_extra": max_extra, "iterations": iterations,
+        "protect": protect,
     }  # fmt: skip
     own = {"workers": workers, "shard_lines": shard_lines, "column": column}
     if ray:
@@ -158,19 +184,20 @@ def translate(
             raise typer.BadParameter("--rescorer cannot be combined with --ray")
         if int8:
             raise typer.BadParameter("--int8 cannot be combined with --ray")
-        translate_with_ray(run, file, output, search, device=device, threads=threads, **own)
+        if tag is not None or pivot is not None:
+            raise typer.BadParameter("--tag and --pivot cannot be combined with --ray")
+        translate_with_ray(run, file, output, search, device=device, threads=threads, to=to, **own)
         return
     refuse_without_ray(output=output, **own)
     from regard import loading
     from regard.nn.device import use_threads
 
     use_threads(threads)
-    translator = loading.load_translator(
-        run, "translate", device=device, warn=print_warning, rescorer=rescorer, int8=int8
-    )
     # An n-best list counts its lines from 0, as that of Moses does, and so do warnings about it.
     first, warn = (1, print_warning) if nbest == 1 else (0, _warn_of_list)
-    translator.warn = warn
+    translator = loading.load_translator(run, "translate", device=device, warn=warn, rescorer=rescorer, int8=int8).into(
+        to, tag=tag, pivot=pivot
+    )
     options = translator.options.replace(**search)
     written = asked = False
     with _progress(file) as progress:
@@ -178,6 +205,8 @@ def translate(
             asked = asked or any(line.strip() for line in block)
             for found in translator.stream(block, options=options, first=first, on_ready=progress):
                 written = written or any(one.text.strip() for one in found)
+                if found[0].lost:
+                    warn(f"the translation of line {first} lacks {', '.join(found[0].lost)}")
                 for one in found[:nbest]:
                     print(one.text if nbest == 1 else f"{first} ||| {one.text} ||| {one.score:.4f}")
                 first += 1
@@ -194,14 +223,18 @@ def _blocks(file: str) -> Iterator[list[str]]:
     """Yield the lines of the input in blocks that are translated together."""
     from regard.decoding.translator import READ_AHEAD
     from regard.text.arriving_lines import read_blocks
-    from regard.text.corpus import stream_lines
+    from regard.text.lines import stream_lines
+    from regard.text.text_report import TextReport
 
+    report = TextReport()
     if file == "-":
-        yield from read_blocks(sys.stdin.buffer, "standard input", most=READ_AHEAD)  # type: ignore[arg-type]
-        return
-    lines = stream_lines(Path(file))
-    while block := list(islice(lines, READ_AHEAD)):
-        yield block
+        yield from read_blocks(sys.stdin.buffer, "standard input", most=READ_AHEAD, report=report)  # type: ignore[arg-type]
+    else:
+        lines = stream_lines(Path(file), report)
+        while block := list(islice(lines, READ_AHEAD)):
+            yield block
+    for sentence in report.sentences():
+        print_warning(sentence)
 
 
 def _progress(file: str) -> AbstractContextManager[Callable[[int], None]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from regard.decoding.translator import READ_AHEAD
 from regard.errors import ConfigError, require
 from regard.loading import require_translation
 from regard.run.finding import find_run
+from regard.text.languages import Languages
 
 # A multiple of the lines that are sorted together, so that batches equal those of `regard translate` without Ray.
 SHARD_LINES = 2 * READ_AHEAD
@@ -67,6 +68,7 @@ def translate_corpus(
     output: Path | str,
     *,
     options: SearchOptions | None = None,
+    to: str | None = None,
     column: str = "text",
     shard_lines: int = SHARD_LINES,
     workers: int = 0,
@@ -77,7 +79,8 @@ def translate_corpus(
 ) -> ClusterResult:
     """Translate files into a folder with workers on a Ray cluster; existing shards are kept.
 
-    `workers` 0 starts one worker per GPU of the cluster, or per CPU if it has no GPU.
+    `workers` 0 starts one worker per GPU of the cluster, or per CPU if it has no GPU. `to` is the language to translate
+    into, of a model that has several.
     """
     if shard_lines < 1 or workers < 0:
         raise ConfigError(
@@ -87,6 +90,7 @@ def translate_corpus(
     require_translation(run, "translate")
     recipe = find_run(run).recipe()
     options = recipe.decode.with_given(options)
+    Languages(recipe.data.language_pairs).tags_into(to)
     if options.nbest > 1:
         raise ConfigError(f"nbest is {options.nbest}, but shards hold one translation per line; leave --nbest out")
     paths = find_files(source)
@@ -95,9 +99,9 @@ def translate_corpus(
     with folder.opened() as stored:
         files = scan_files(paths, layout, stored.files if stored else ())
         shards = split_into_shards(files, shard_lines)
-        model = pack_model(run)
+        model = replace(pack_model(run), to=to)
         named = column if isinstance(layout, ParquetFormat) else None
-        search = _search_settings(options, recipe.decode)
+        search = {**_search_settings(options, recipe.decode), **({} if to is None else {"to": to})}
         settings = OutputSettings(files, named, shard_lines, str(run), model.sha256, search)
         folder.begin(settings, stored, len(shards))
         todo = {shard.number: shard.size for shard in shards if not folder.is_done(shard)}

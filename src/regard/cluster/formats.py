@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from regard.errors import ConfigError, DataError, require
-from regard.text.corpus import stream_lines
+from regard.text.lines import stream_lines
 
 Texts = Sequence[str | None]  # None: a null value in a Parquet row
 TRANSLATION = "translation"  # name of the output column
@@ -62,7 +62,7 @@ class TextRows:
 
 
 class TextFormat:
-    """One sentence per line, plain or gzip."""
+    """One sentence per line, plain or compressed."""
 
     suffix = ".txt"
 

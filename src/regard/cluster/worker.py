@@ -26,13 +26,14 @@ class PackedModel:
 
     files: dict[str, bytes]
     sha256: str
+    to: str | None = None  # the language to translate into, of a model that has several
 
     def load(self, device: str) -> Translator:
         with tempfile.TemporaryDirectory(prefix="regard-") as folder:
             for path, content in self.files.items():
                 *below, name = path.split("/")
                 Folder(folder, *below).make().save_bytes(name, content)
-            return loading.load_translator(folder, "translate", device=device)
+            return loading.load_translator(folder, "translate", device=device).into(self.to)
 
 
 def pack_model(run: Path | str) -> PackedModel:

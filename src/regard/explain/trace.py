@@ -26,7 +26,7 @@ from regard.explain.attention import (
     recorded_attentions,
 )
 from regard.explain.pictures import Picture, copied_shares, draw_copying
-from regard.models.base import NonAutoregressive, Seq2Seq
+from regard.models.base import Model, NonAutoregressive, Seq2Seq
 from regard.nn.attention_log import AttentionLog, capture_attention
 from regard.text.symbols import BOS, EOS, RESERVED
 from regard.text.tokenizer import Tokenizer, Tokenizers
@@ -160,9 +160,9 @@ def trace_translation(
     `name` is what the trace calls the model. `check` is called before every step of a search.
     """
     model = translator.model
-    source_ids, vocabulary = _source_ids(translator, text)
-    source = Ragged.from_lists([source_ids], next(model.parameters()).device)
     options = translator.options.with_given(options)
+    source_ids, vocabulary = _source_ids(translator, text, options)
+    source = Ragged.from_lists([source_ids], next(model.parameters()).device)
     probabilities: list[float] = []
     others: list[list[Alternative]] = []
     if isinstance(model, NonAutoregressive):
@@ -171,14 +171,16 @@ def trace_translation(
         target_ids, log = _record_refinement(model, source, options, check)
     else:
         assert isinstance(model, Seq2Seq)
-        target_ids = [*search(model, source, options=options, prefixes=[prefix], check=check)[0][0].ids, model.eos]
+        wanted = translator.placeholders([(source_ids, vocabulary)])
+        found = search(model, source, options=options, prefixes=[prefix], placeholders=wanted, check=check)
+        target_ids = [*found[0][0].ids, model.eos]
         check()
         log, logp = record_forced(model, source, target_ids)
         probabilities, others = alternatives_of(
             logp.exp(), target_ids, alternatives, lambda id: vocabulary.tokens([id])[0]
         )
-        others = _continued(model, vocabulary, source_ids, target_ids, others, options, check)
-    axes = _translation_axes(translator.tokenizers.source, vocabulary, text, source_ids, target_ids)
+        others = _continued(translator, vocabulary, source_ids, target_ids, others, options, check)
+    axes = _translation_axes(model, translator.tokenizers.source, vocabulary, text, source_ids, target_ids)
     attentions = recorded_attentions(model, log, axes)
     return Trace(name, axes, attentions, probabilities, others, _pictures(log, axes))
 
@@ -191,13 +193,19 @@ def _pictures(log: AttentionLog, axes: Mapping[str, Axis]) -> tuple[Picture, ...
     return (Picture("copying", lambda plt: draw_copying(plt, *shares, axes["source"], axes["target"])),)
 
 
-def attention_between(model: Seq2Seq, tokenizers: Tokenizers, source: str, target: str) -> dict[str, Any]:
-    """Return the mean encoder-decoder attention between the words of a translation, in percent, for the log."""
-    source_ids, target_ids = [*tokenizers.source.encode(source), EOS], [*tokenizers.target.encode(target), model.eos]
+def attention_between(
+    model: Seq2Seq, tokenizers: Tokenizers, source: str, target: str, *, tags: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the mean encoder-decoder attention between the words of a translation, in percent, for the log.
+
+    `tags` are the symbols in front of the source.
+    """
+    source_ids = [*tokenizers.tag_ids(tags), *tokenizers.source.encode(source), EOS]
+    target_ids = [*tokenizers.target.encode(target), model.eos]
     with torch.inference_mode():
         log, _ = record_forced(model, Ragged.from_lists([source_ids], next(model.parameters()).device), target_ids)
-    vocabulary = ExtendedVocabulary(tokenizers.target, ())
-    axes = _translation_axes(tokenizers.source, vocabulary, source, source_ids, target_ids)
+    vocabulary = ExtendedVocabulary(tokenizers.target)
+    axes = _translation_axes(model, tokenizers.source, vocabulary, source, source_ids, target_ids)
     trace = Trace("", axes, recorded_attentions(model, log, axes))
     percent = []
     if trace.layers("encoder-decoder"):
@@ -206,8 +214,8 @@ def attention_between(model: Seq2Seq, tokenizers: Tokenizers, source: str, targe
     return {"source": trace.source.word_texts, "target": trace.target.word_texts, "percent": percent}
 
 
-def _source_ids(translator: Translator, text: str) -> tuple[list[int], ExtendedVocabulary]:
-    ids, vocabulary = translator.encode(text)
+def _source_ids(translator: Translator, text: str, options: SearchOptions) -> tuple[list[int], ExtendedVocabulary]:
+    ids, vocabulary = translator.encode(text, protect=options.protect)
     if not ids or not text.strip():
         raise DecodeError("the sentence is empty; give one with words in it")
     limit = translator.longest_source
@@ -217,9 +225,18 @@ def _source_ids(translator: Translator, text: str) -> tuple[list[int], ExtendedV
 
 
 def _translation_axes(
-    tokenizer: Tokenizer, vocabulary: ExtendedVocabulary, source: str, source_ids: list[int], target_ids: list[int]
+    model: Model,
+    tokenizer: Tokenizer,
+    vocabulary: ExtendedVocabulary,
+    source: str,
+    source_ids: list[int],
+    target_ids: list[int],
 ) -> dict[str, Axis]:
-    source_tokens = [*tokenizer.tokenize(source), RESERVED[EOS]]
+    text_tokens = tokenizer.tokenize(source if vocabulary.masked is None else vocabulary.masked.text)
+    tags = tokenizer.tokens(source_ids[: len(source_ids) - 1 - len(text_tokens)])
+    source_tokens = [*tags, *text_tokens, RESERVED[EOS]]
+    if not model.reads_source_eos:
+        source_ids, source_tokens = source_ids[:-1], source_tokens[:-1]
     target = Axis.from_ids("output", vocabulary, target_ids)
     read_words = [[0], *([index + 1 for index in word] for word in target.words[:-1])]
     read_tokens = [RESERVED[BOS], *target.tokens[:-1]]
@@ -255,7 +272,7 @@ def _record_refinement(
 
 
 def _continued(
-    model: Seq2Seq,
+    translator: Translator,
     vocabulary: ExtendedVocabulary,
     source_ids: list[int],
     target_ids: list[int],
@@ -265,12 +282,12 @@ def _continued(
 ) -> list[list[Alternative]]:
     """Return the alternatives at each position with the translation that each leads to."""
     prefixes = [[*target_ids[:at], one.id] for at, found in enumerate(alternatives) for one in found]
-    texts = iter(_continue_prefixes(model, vocabulary, source_ids, prefixes, options, check))
+    texts = iter(_continue_prefixes(translator, vocabulary, source_ids, prefixes, options, check))
     return [[replace(one, text=next(texts)) for one in found] for found in alternatives]
 
 
 def _continue_prefixes(
-    model: Seq2Seq,
+    translator: Translator,
     vocabulary: ExtendedVocabulary,
     source_ids: list[int],
     prefixes: list[list[int]],
@@ -282,13 +299,15 @@ def _continue_prefixes(
     sizes = [len(source_ids) + max(limit, len(prefix) + 1) for prefix in prefixes]
     if sum(sizes) > MAX_CONTINUED_TOKENS:
         return ["" for _ in prefixes]
-    decode = vocabulary.decode
+    model, decode = translator.model, vocabulary.decode
+    assert isinstance(model, Seq2Seq)
     greedy = options.replace(beam=1, nbest=1, scores=False)
     texts: list[str] = []
     for batch in _batches(prefixes, sizes):
         source = Ragged.from_lists([source_ids] * len(batch), next(model.parameters()).device)
         unfinished = [prefix[:-1] if prefix[-1] == model.eos else prefix for prefix in batch]
-        found = search(model, source, options=greedy, prefixes=unfinished, check=check)
+        wanted = translator.placeholders([(source_ids, vocabulary)] * len(batch))
+        found = search(model, source, options=greedy, prefixes=unfinished, placeholders=wanted, check=check)
         texts += [
             decode(prefix if prefix[-1] == model.eos else hypotheses[0].ids)
             for prefix, hypotheses in zip(batch, found, strict=True)

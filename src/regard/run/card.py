@@ -14,9 +14,18 @@ from regard.config import Recipe
 from regard.messages import counted
 from regard.recipe_files import load_recipe, shipped_recipes
 from regard.run.checkpoint import Checkpoint
-from regard.run.folder import CARD_JSON, CARD_PAGE, INIT, RunFolder
+from regard.run.folder import CARD_JSON, CARD_PAGE, INIT, NEW, ORIGIN, RunFolder
 from regard.text.bitext import without_folders
 from regard.toml import dump_toml, flat_table, to_table
+
+# Parts of corpus.json that count what reading the text left out or mended, and what the card calls them.
+_COUNTS = {
+    "left_out": "left out of the text",
+    "mended": "noted in the text",
+    "store_left_out": "left out of the store",
+    "store_mended": "noted in the text of the store",
+}
+LABELS = {INIT: "began with", ORIGIN: "imported from"}  # other parts that are no data
 
 
 def make_card(
@@ -43,15 +52,18 @@ def make_card(
         "corpus": run.corpus(),
         "license": recipe.data.license,
         "attribution": recipe.data.attribution,
-        "command": _command(recipe, log),
+        "command": str(run.adaptation().get("command") or _command(recipe, log, run.corpus())),
+        **({"adapted": str(run.adaptation().get("verdict"))} if run.adaptation() else {}),
         "results": list(results),
         "notes": list(notes),
         "recipe": to_table(recipe),
     }
 
 
-def _command(recipe: Recipe, log: Sequence[Mapping[str, Any]]) -> str:
-    """Return the command that repeats the training, without folders of this machine."""
+def _command(recipe: Recipe, log: Sequence[Mapping[str, Any]], corpus: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the command that repeats the training or the import, without folders of this machine."""
+    if ORIGIN in corpus:
+        return shlex.join(["regard", "import", str(corpus[ORIGIN].get("folder", "FOLDER"))])
     given = [event for event in log if event["event"] == "command"]
     if given:
         name, overrides = given[-1]["recipe"], given[-1]["overrides"]
@@ -86,8 +98,10 @@ def as_markdown(card: Mapping[str, Any]) -> str:
         ("speed", f"{speed:,} labels per second" if speed else "unknown"),
         ("hardware", ", ".join(part for part in (machine.get("device"), card["how"]) if part) or "unknown"),
         ("versions", ", ".join(f"{name} {machine[name]}" for name in ("regard", "torch", "python") if name in machine)),
-        *((f"{name} data" if name != INIT else "began with", _describe(part)) for name, part in corpus.items()),
+        *((LABELS.get(name, f"{name} data"), _describe(part)) for name, part in corpus.items() if name not in _COUNTS),
+        *((_COUNTS[name], _counts(part)) for name, part in corpus.items() if name in _COUNTS),
         *((f"test set {one['name']}", _describe(_fingerprint(one))) for one in card["results"]),
+        ("adapted", card.get("adapted", "")),
         ("license", " ".join(part for part in (card["license"], card["attribution"]) if part)),
         ("command", f"`{card['command']}`"),
     ]
@@ -116,7 +130,13 @@ def _fingerprint(result: Mapping[str, Any]) -> dict[str, Any]:
     return {"pairs": result["num_pairs"], "sha256": result["sha256"]}
 
 
+def _counts(part: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} ({value:,})" for name, value in part.items())
+
+
 def _describe(part: Mapping[str, Any]) -> str:
     return ", ".join(
-        f"{name} {value:,}" if isinstance(value, int) else f"{name} `{value}`" for name, value in part.items()
+        f"{name} {value:,}" if isinstance(value, int) else f"{name} `{value}`"
+        for name, value in part.items()
+        if name != NEW
     )

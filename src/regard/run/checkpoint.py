@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError
-from regard.nn.device import memory_left
+from regard.nn.memory import memory_left
 from regard.run.tensor_file import (
     MAX_HEADER,
     WeightKind,

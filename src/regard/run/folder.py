@@ -2,13 +2,15 @@
 
 runs/NAME/
   recipe.toml                 the resolved recipe
-  corpus.json                 sizes and hashes of the text
+  corpus.json                 sizes and hashes of the text; what was left out or mended
+  left-out.tsv                text that was left out, if any was: file, line, reason, beginning
   manifest.json               sizes and hashes of recipe, corpus, card and report
   tokenizer/                  the task's codec (vocabularies, labels), manifest.json
   log.jsonl                   one event per line
   checkpoints/step-00000500/  weights.safetensors, training.safetensors, counters.json, manifest.json
   final/                      weights.safetensors, counters.json, manifest.json; exists when training has finished
   card.json, card.md          the card of the run, written by `regard card`
+  adaptation.json, .md        what `regard adapt` changed and measured, in a run that it made
   report.html                 the report of the run, for a browser
 """
 
@@ -27,7 +29,8 @@ from regard.errors import CheckpointError, ConfigError
 from regard.run.checkpoint import Checkpoint, Shapes, read_checkpoint, write_checkpoint
 from regard.run.log import LOG, append_event, read_events, rewind_log, sync_log
 from regard.run.tensor_file import WeightKind
-from regard.storage.folder import LOCK, SMALL, Folder, is_leftover, parse_json
+from regard.storage.directory import LOCK
+from regard.storage.folder import SMALL, Folder, is_leftover, parse_json
 from regard.storage.manifest import (
     MANIFEST,
     check_folder,
@@ -44,8 +47,11 @@ from regard.toml import dump_toml, from_table, parse_toml, to_table
 
 RECIPE, CORPUS = "recipe.toml", "corpus.json"
 CARD_JSON, CARD_PAGE, REPORT = "card.json", "card.md", "report.html"
+ADAPTATION_JSON, ADAPTATION_PAGE = "adaptation.json", "adaptation.md"
 MAX_RECIPE = 2**17  # bytes, because TOML parsers are slow
 INIT = "init"  # in corpus.json: the run whose weights this one began with
+NEW = "new"  # in the entry of that run: parameters that do not come from it
+ORIGIN = "origin"  # in corpus.json: the model of another toolkit that was imported
 CHECKPOINT_NAME = re.compile(r"step-[0-9]{8,15}")
 
 
@@ -108,7 +114,7 @@ class RunFolder:
 
     def is_unfinished_export(self) -> bool:
         """Whether the folder holds only files of an export that was killed, and no recipe yet."""
-        own = {"final", "tokenizer", CORPUS, MANIFEST, CARD_JSON, CARD_PAGE, LOCK}
+        own = {"final", "tokenizer", CORPUS, MANIFEST, CARD_JSON, CARD_PAGE, ADAPTATION_JSON, ADAPTATION_PAGE, LOCK}
         return not self.exists and all(name in own or is_leftover(name) for name in self.folder.names())
 
     def sweep(self) -> None:
@@ -181,8 +187,15 @@ class RunFolder:
 
     def card(self) -> dict[str, Any]:
         """Return the card of the run, or an empty mapping if it is missing or damaged."""
+        return self._read_object(CARD_JSON)
+
+    def adaptation(self) -> dict[str, Any]:
+        """Return what `regard adapt` wrote of the run, or an empty mapping if it is missing or damaged."""
+        return self._read_object(ADAPTATION_JSON)
+
+    def _read_object(self, name: str) -> dict[str, Any]:
         with suppress(CheckpointError):
-            found = parse_json((self.read_extra(CARD_JSON) or "{}").encode(), origin=self.path / CARD_JSON)
+            found = parse_json((self.read_extra(name) or "{}").encode(), origin=self.path / name)
             return found if isinstance(found, dict) else {}
         return {}
 

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 
-from regard.serve.models import ServedModel, known_languages
+from regard.serve.models import language_name
 from regard.serve.service import RequestContext, Service
 
 
@@ -19,17 +19,21 @@ def add_libretranslate(app: FastAPI, service: Service) -> None:
 
     @app.post("/translate", tags=["LibreTranslate"], openapi_extra=_BODY)
     async def translate(request: Request) -> dict[str, Any]:
-        """Translate as LibreTranslate does: q, source, target, alternatives, api_key; form or JSON."""
+        """Translate as LibreTranslate does: q, source, target, format (text), alternatives, api_key; form or JSON."""
         fields = await _read_fields(request)
         context = service.authorize(request, _text(fields, "api_key", ""))
         texts, several = _texts(fields)
+        _refuse_markup(_text(fields, "format", "text"))
         source, target = _text(fields, "source"), _text(fields, "target")
         alternatives = _number(fields, "alternatives", maximum=service.limits.beam - 1)
         detected = None
         if source == "auto":
-            detected = (await _detect(service, context, " ".join(texts)))[0]
+            detected = (await _detect(service, context, " ".join(texts), target))[0]
             source = detected["language"]
-        served = _find_model(service, source, target)
+        *before, served = service.find_route(source, target)
+        for first in before:
+            found_first = await service.translate(context, first, texts, first.translator.options)
+            texts = [split_text.join([best[0].text for best in found]) for split_text, found in found_first]
         beam = max(served.translator.options.beam, alternatives + 1)
         options = served.translator.options.replace(beam=min(beam, service.limits.beam), nbest=alternatives + 1)
         translations: list[str] = []
@@ -57,10 +61,9 @@ def add_libretranslate(app: FastAPI, service: Service) -> None:
     async def languages() -> list[dict[str, Any]]:
         """List the source languages and the target languages of each."""
         targets: dict[str, list[str]] = {}
-        for served in service.models.values():
-            if served.languages:
-                targets.setdefault(served.languages[0], []).append(served.languages[1])
-        return [{"code": code, "name": known_languages()[code], "targets": to} for code, to in targets.items()]
+        for source, target in service.language_pairs():
+            targets.setdefault(source, []).append(target)
+        return [{"code": code, "name": language_name(code), "targets": to} for code, to in targets.items()]
 
 
 _FIELDS = {
@@ -70,7 +73,7 @@ _FIELDS = {
         "q": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
         "source": {"type": "string"},
         "target": {"type": "string"},
-        "format": {"type": "string"},
+        "format": {"type": "string", "enum": ["text"]},
         "alternatives": {"type": "integer", "minimum": 0},
         "api_key": {"type": "string"},
     },
@@ -116,6 +119,14 @@ def _text(fields: dict[str, Any], key: str, default: str | None = None) -> str:
     return value
 
 
+def _refuse_markup(kind: str) -> None:
+    """Raise HTTPException for a format other than text: tags would be translated as if they were words."""
+    if kind != "text":
+        raise HTTPException(
+            400, f"format {kind[:20]!r} is not supported, because tags would be translated as words; send format=text"
+        )
+
+
 def _encodable(text: str) -> bool:
     """Return whether UTF-8 can encode a text: JSON allows unpaired surrogates, UTF-8 does not."""
     try:
@@ -135,19 +146,17 @@ def _number(fields: dict[str, Any], key: str, *, maximum: int) -> int:
     return value
 
 
-def _find_model(service: Service, source: str, target: str) -> ServedModel:
-    for served in service.models.values():
-        if served.languages == (source, target):
-            return served
-    pairs = ", ".join("-".join(served.languages) for served in service.models.values() if served.languages)
-    raise HTTPException(400, f"there is no model for {source[:20]}-{target[:20]}; available: {pairs or 'none'}")
+async def _detect(
+    service: Service, context: RequestContext, text: str, target: str | None = None
+) -> list[dict[str, Any]]:
+    """Return source languages, most likely first. A model scores its output highest for input in its own language.
 
-
-async def _detect(service: Service, context: RequestContext, text: str) -> list[dict[str, Any]]:
-    """Return source languages, most likely first. A model scores its output highest for input in its own language."""
+    With a target, only languages that can be translated into it are considered, if there are any.
+    """
     scores: dict[str, float] = {}
+    sources = {source for source, into in service.language_pairs() if into == target}
     for served in service.models.values():
-        if served.languages and text.strip():
+        if served.languages and text.strip() and (not sources or served.languages[0] in sources):
             options = served.translator.options.replace(beam=1, length_penalty=1.0)
             ((_, found),) = await service.translate(context, served, [text[:300]], options)
             score = sum(best[0].score for best in found) / max(1, len(found))

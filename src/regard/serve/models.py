@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +18,17 @@ from regard.run.finding import find_run, pretrained_models
 from regard.run.folder import RunFolder
 from regard.serve.access import sentence_cost
 from regard.serve.fair_queue import Sentence
+from regard.text.languages import known_languages, languages_of
 from regard.text.segmenter import SplitText, segment
 
-_PAIR = re.compile(r"(?:^|[^a-z])([a-z]{2})-([a-z]{2})$")
 MAX_WORKERS = 16
 # A text with more characters per allowed token is too long; saves tokenizing it.
 MAX_TOKEN_CHARACTERS = 16
 
 
-@cache
-def known_languages() -> dict[str, str]:
-    """Return the English names of languages by their two-letter codes."""
-    from babel import Locale
-
-    return {code: name for code, name in Locale("en").languages.items() if len(code) == 2}
+def language_name(code: str) -> str:
+    """Return the English name of a language; its code if there is none."""
+    return known_languages().get(code, code)
 
 
 @dataclass(frozen=True)
@@ -45,9 +40,15 @@ class ServedModel:
     translator: Translator
     languages: tuple[str, str] | None  # source and target, if known
     card: dict[str, Any] = field(default_factory=dict)
+    run: str = ""  # the name of the run, which serves several pairs of languages; empty: this one only
+
+    @property
+    def into(self) -> str | None:
+        """The language that a tag asks the model to translate into; None: it has one pair of languages only."""
+        return self.languages[1] if self.run and self.languages else None
 
     def count_tokens(self, text: str) -> int:
-        return len(self.translator.tokenizers.source.encode(text))
+        return len(self.translator.tag_ids()) + len(self.translator.tokenizers.source.encode(text))
 
     def split(self, text: str, max_tokens: int) -> SplitText:
         """Split a text into sentences of at most `max_tokens` tokens that are short enough for the model."""
@@ -92,27 +93,33 @@ def load_all(
     for run in runs or list(map(Path, pretrained_models())):
         folder = find_run(run)
         name = "-".join(filter(None, [folder.path.resolve().name, folder.checkpoint]))
-        if name in found:
+        if any(name in (one.name, one.run) for one in found.values()):
             raise ConfigError(f"two runs have the name {name!r}; rename one of the folders")
         say(f"loading {name} ...")
         card = folder.card() if folder.checkpoint is None else {}
         translator = loading.load_translator(run, "serve", device="cpu", warn=lambda text: None)
-        found[name] = ServedModel(name, folder, translator, languages_of(name, folder), card)
+        if len(translator.languages.pairs) < 2:
+            found[name] = ServedModel(name, folder, translator, languages_of(folder.recipe().data, name), card)
+            continue
+        for source, target in translator.languages.pairs:
+            pair = f"{name}:{source}-{target}"
+            found[pair] = ServedModel(pair, folder, translator.into(target), (source, target), card, run=name)
     if not found:
         raise ConfigError("there is no model to serve; give a run folder")
     return found
 
 
+def refuse_unknown_pivot(models: dict[str, ServedModel], pivot: str | None) -> None:
+    """Raise ConfigError if no text can be translated through this language."""
+    pairs = [one.languages for one in models.values() if one.languages is not None]
+    both = {target for _, target in pairs} & {source for source, _ in pairs}
+    if pivot is not None and pivot not in both:
+        there = ", ".join(sorted(both)) or "none"
+        raise ConfigError(
+            f"--pivot is {pivot!r}, but a pivot must be translated into and out of; languages for which this is so: {there}"
+        )
+
+
 def num_workers(device: torch.device) -> int:
     """Return the number of worker processes: one per core on a CPU, one for a GPU."""
     return max(1, min(torch.get_num_threads(), MAX_WORKERS)) if device.type == "cpu" else 1
-
-
-def languages_of(name: str, folder: RunFolder) -> tuple[str, str] | None:
-    """Return the languages by the suffixes of the training files (train.de) or by the run's name (news-de-en)."""
-    data = folder.recipe().data.train
-    endings = [str(path or "").removesuffix(".gz").rpartition(".")[2] for path in (data.source, data.target)]
-    for source, target in (endings, _PAIR.findall(name)[-1] if _PAIR.search(name) else ("", "")):
-        if source != target and {source, target} <= known_languages().keys():
-            return source, target
-    return None

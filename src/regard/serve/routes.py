@@ -106,7 +106,7 @@ def add_api(app: FastAPI, service: Service) -> None:
     @app.post("/v1/translate", tags=["regard"])
     async def translate(request: Request, body: TranslateRequest) -> TranslateResponse:
         """Translate one text or several."""
-        context, served = service.authorize(request), service.find_model(body.model)
+        context, served = service.authorize(request), service.find_model(body.model, body.target)
         beam = max(body.beam or served.translator.options.beam, body.nbest)
         options = options_of(served, body.model_copy(update={"beam": min(beam, service.limits.beam)}))
         texts = body.text if isinstance(body.text, list) else [body.text]
@@ -131,7 +131,7 @@ def add_api(app: FastAPI, service: Service) -> None:
     @app.post("/v1/stream", tags=["regard"], response_class=StreamingResponse)
     async def stream(request: Request, body: StreamRequest) -> StreamingResponse:
         """Translate a text; send `data: {"text": ...}` with the text so far after each token, lastly with `"done": true`."""
-        context, served = service.authorize(request), service.find_model(body.model)
+        context, served = service.authorize(request), service.find_model(body.model, body.target)
         if served.translator.model.non_autoregressive:
             raise HTTPException(422, f"{served.name} is non-autoregressive: it has no partial outputs to stream")
         options = options_of(served, body, beam=1)
@@ -142,7 +142,7 @@ def add_api(app: FastAPI, service: Service) -> None:
     @app.post("/v1/look", tags=["regard"])
     async def look(request: Request, body: LookRequest) -> dict[str, Any]:
         """Trace how a sentence is translated: attention, probabilities, alternatives. `prefix` forces its first tokens."""
-        context, served = service.authorize(request), service.find_model(body.model)
+        context, served = service.authorize(request), service.find_model(body.model, body.target)
         if any(token >= served.translator.tokenizers.target.size or token in (BOS, EOS) for token in body.prefix):
             raise HTTPException(422, "prefix: a token id is not in the vocabulary, or is BOS or EOS")
         limits = service.limits

@@ -29,6 +29,9 @@ class BaseRequest(BaseModel):
     model: Annotated[
         str | None, Field(max_length=200, description="A name from /v1/models; the first model if not given.")
     ] = None
+    target: Annotated[
+        str | None, Field(max_length=40, description="The language to translate into; chooses among several models.")
+    ] = None
     max_extra: Annotated[
         int | None,
         option("max_extra", "Maximum number of output tokens beyond those of the input.", most=LIMITS.max_extra),

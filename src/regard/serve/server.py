@@ -33,6 +33,7 @@ from regard.serve.scheduler import Scheduler
 from regard.serve.schema import Problem
 from regard.serve.service import CLIENT_CLOSED_REQUEST, INTERNAL_ERROR, Service
 from regard.serve.worker_process import WorkerCommand, WorkerProcess
+from regard.signals import HANGUP, STOPPING
 
 ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem} for status in (400, 401, 403, 404, 408, 413, 422, 429, 503)
@@ -151,11 +152,13 @@ def start_service(
     limits: Limits,
     access: Access,
     say: Callable[[str], None],
+    pivot: str | None = None,
 ) -> Service:
     """Start the worker processes and wait until the first one is ready."""
     runs = [served.folder.name_in_use for served in models.values()]
+    into = [served.into for served in models.values()]
     threads = 1  # one search step is too little work to split between cores
-    command = WorkerCommand.for_runs(runs, device=device, int8=int8, threads=threads)
+    command = WorkerCommand.for_runs(runs, device=device, int8=int8, threads=threads, into=into)
     numbers = {name: number for number, name in enumerate(models)}
     scheduler = Scheduler(
         lambda: WorkerProcess(command), workers=workers, models=numbers, limits=limits, say=MessagePrinter(say)
@@ -166,7 +169,7 @@ def start_service(
             scheduler.close()
             raise ConfigError("no worker process could load the models; see the messages above")
         time.sleep(0.02)
-    return Service(models, scheduler, limits, access)
+    return Service(models, scheduler, limits, access, pivot=pivot)
 
 
 class Server(uvicorn.Server):
@@ -217,7 +220,7 @@ def run_server(
         server.should_exit = True
 
     # uvicorn replaces the handlers of SIGINT and SIGTERM while it runs. Under nohup SIGHUP stays ignored.
-    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN:
+    for one in STOPPING:
+        if one != HANGUP or signal.getsignal(one) != signal.SIG_IGN:
             signal.signal(one, stop)
     server.run(sockets=[listening])

@@ -71,16 +71,46 @@ class Service:
     limits: Limits
     access: Access
     metrics: Metrics = field(default_factory=Metrics)
+    pivot: str | None = None  # the language through which others are translated, where no model has the pair
     draining: bool = False  # after SIGTERM, while accepted requests are finished
     _splitting: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "split"))
 
-    def find_model(self, name: str | None) -> ServedModel:
-        """Return the model of this name, or the first model if no name is given."""
-        if name is None:
-            return next(iter(self.models.values()))
-        if name not in self.models:
-            raise HTTPException(404, f"there is no model {name[:80]!r}; available: {', '.join(self.models)}")
-        return self.models[name]
+    def find_model(self, name: str | None, target: str | None = None) -> ServedModel:
+        """Return the model of this name, or the first model if no name is given; with a target, the first one into it.
+
+        The name of a run of several languages stands for all of its pairs.
+        """
+        named = [one for one in self.models.values() if name in (None, one.name, one.run or None)]
+        if not named:
+            raise HTTPException(404, f"there is no model {str(name)[:80]!r}; available: {', '.join(self.models)}")
+        targets = dict.fromkeys(one.languages[1] for one in named if one.languages is not None)
+        if target is not None:
+            named = [one for one in named if one.languages is not None and one.languages[1] == target]
+        if not named:
+            into = ", ".join(targets) or "none"
+            raise HTTPException(404, f"there is no model into {str(target)[:20]!r}; available: {into}")
+        if target is None and name is not None and name == named[0].run:
+            raise HTTPException(422, f"{name} translates into {', '.join(targets)}; choose one of them with target")
+        return named[0]
+
+    def find_route(self, source: str, target: str) -> list[ServedModel]:
+        """Return the model of a pair of languages, or two, by way of the pivot; raise HTTPException if there is none."""
+        pairs = {one.languages: one for one in reversed(self.models.values()) if one.languages is not None}
+        if (source, target) in pairs:
+            return [pairs[source, target]]
+        pivot = self.pivot
+        if pivot is not None and source != target and (source, pivot) in pairs and (pivot, target) in pairs:
+            return [pairs[source, pivot], pairs[pivot, target]]
+        there = ", ".join("-".join(languages) for languages in self.language_pairs()) or "none"
+        raise HTTPException(400, f"there is no model for {source[:20]}-{target[:20]}; available: {there}")
+
+    def language_pairs(self) -> list[tuple[str, str]]:
+        """Return all pairs of languages that can be translated, those by way of the pivot last."""
+        direct = list(dict.fromkeys(one.languages for one in self.models.values() if one.languages is not None))
+        into = [source for source, target in direct if target == self.pivot]
+        out_of = [target for source, target in direct if source == self.pivot]
+        by_pivot = [(source, target) for source in into for target in out_of if source != target]
+        return list(dict.fromkeys([*direct, *by_pivot]))
 
     def authorize(self, request: Request, key: str | None = None) -> RequestContext:
         """Check the API key, where keys are required; the client is the key, or else the address."""

@@ -1,6 +1,8 @@
 """The worker process: runs models, so that their memory, crashes and the GIL do not affect the server.
 
-python -m regard.serve.worker DEVICE float32|int8 THREADS RUN...
+python -m regard.serve.worker DEVICE float32|int8 THREADS [RUN LANGUAGE]...
+
+LANGUAGE is the one to translate into, or empty if the run has one only. A run that is named more than once is loaded once.
 
 Messages are lines of JSON. The server sends tasks, one at a time, and `{"cancel": ID}` at any time. The worker sends
 
@@ -24,6 +26,8 @@ import threading
 import time
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
+
+from regard.signals import STOPPING
 
 if TYPE_CHECKING:
     from regard.decoding.translator import Translator
@@ -98,19 +102,22 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
 
         (text,) = task["sentences"]
         assert isinstance(translator.model, Seq2Seq)
-        source_ids, vocabulary = translator.encode(text)
+        source_ids, vocabulary = translator.encode(text, protect=options.protect)
         source_ids, decode = [*source_ids[: translator.longest_source], EOS], vocabulary.decode
+        wanted = translator.placeholders([(source_ids, vocabulary)])
 
         def send_partial(ids: list[int]) -> None:
             channel.send({"id": number, "partial": decode(ids)})
 
-        ids = stream_greedy(translator.model, source_ids, options=options, on_token=send_partial, check=check)
+        ids = stream_greedy(
+            translator.model, source_ids, options=options, on_token=send_partial, placeholders=wanted, check=check
+        )
         send_ready([(0, decode(ids))])
 
 
-def main(device: str, precision: str, threads: int, runs: list[str]) -> None:
+def main(device: str, precision: str, threads: int, models: list[tuple[str, str]]) -> None:
     """Run tasks until the input ends."""
-    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for one in STOPPING:
         signal.signal(one, signal.SIG_IGN)
     # Before the slow imports, so that the server receives beats meanwhile.
     channel = Channel()
@@ -121,10 +128,11 @@ def main(device: str, precision: str, threads: int, runs: list[str]) -> None:
 
     torch.set_num_threads(threads)
     # Clients cannot fill the log with warnings.
-    translators = [
-        loading.load_translator(run, "serve", device=device, int8=precision == "int8", warn=lambda text: None)
-        for run in runs
-    ]
+    loaded = {
+        run: loading.load_translator(run, "serve", device=device, int8=precision == "int8", warn=lambda text: None)
+        for run in dict.fromkeys(run for run, _ in models)
+    }
+    translators = [loaded[run].into(language or None) for run, language in models]
     channel.send({"loaded": True})
     while True:
         task = channel.tasks.get()
@@ -138,4 +146,4 @@ def main(device: str, precision: str, threads: int, runs: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4:])
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), list(zip(sys.argv[4::2], sys.argv[5::2], strict=True)))

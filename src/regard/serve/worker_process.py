@@ -8,8 +8,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -34,12 +35,17 @@ class WorkerCommand:
     environment: Mapping[str, str]
 
     @classmethod
-    def for_runs(cls, runs: list[Path], *, device: str, int8: bool, threads: int) -> WorkerCommand:
+    def for_runs(
+        cls, runs: list[Path], *, device: str, int8: bool, threads: int, into: Sequence[str | None] = ()
+    ) -> WorkerCommand:
+        """Return the command for these runs, and the language that each is to translate into, if it has several."""
         settings = [device, "int8" if int8 else "float32", str(threads)]
         # The library for int8 products on Arm CPUs ignores PyTorch's thread count, but reads this variable.
         environment = os.environ | ({"OMP_NUM_THREADS": str(threads)} if int8 else {})
         environment.pop(KEYS_VARIABLE, None)
-        return cls([sys.executable, "-m", "regard.serve.worker", *settings, *map(str, runs)], environment)
+        models = zip_longest(map(str, runs), (language or "" for language in into), fillvalue="")
+        words = [word for pair in models for word in pair]
+        return cls([sys.executable, "-m", "regard.serve.worker", *settings, *words], environment)
 
 
 class WorkerProcess:
