@@ -174,8 +174,13 @@ def _train(
         hear(event)
     if begun and {name: run.corpus().get(name) for name in corpus.fingerprint()} != corpus.fingerprint():
         raise DataError(f"the text has changed since {run} was begun; put it back, or name another folder with --out")
-    # A run that has begun needs the one it began with no more.
-    initial = None if begun else find_initial_run(recipe)
+    # A run with a checkpoint needs the one it began with no more; one that was killed before its first checkpoint does.
+    has_checkpoint = recipe.train.init is not None and world.gather(run.latest()[0] is not None)[0]
+    initial = None if has_checkpoint else find_initial_run(recipe)
+    if begun and initial is not None and initial.digest != run.corpus()[INIT]["sha256"]:
+        raise DataError(
+            f"{initial.folder} has changed since {run} began with it; put it back, or train into another folder"
+        )
     fitted = fit_codec(task, corpus.train, initial) if world.writes and not begun else None
     codec = task.load_codec(run.codec_folder()) if begun else share_codec(task, fitted, world)
     if initial is not None:

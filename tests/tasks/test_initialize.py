@@ -1,6 +1,7 @@
 """Runs that begin with the weights of another run (`train.init`)."""
 
 import json
+import shutil
 from itertools import islice
 
 import msgspec
@@ -10,7 +11,7 @@ import torch
 
 import regard
 from regard.config import Bitext, DataConfig, TrainConfig
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DataError
 from regard.models import MODELS, build_model
 from regard.recipe_files import load_recipe
 from regard.run.checkpoint import Checkpoint, model_weights
@@ -22,7 +23,7 @@ from regard.tasks.carry_over import vocabulary_axes
 from regard.tasks.corpus import TextPairs
 from regard.tasks.initialize import InitialRun, begin_with, fit_codec
 from regard.text.generators import generate
-from regard.training.events import Noted
+from regard.training.events import Noted, Saved, Started
 from tests.laws.conftest import SMALL
 
 TINY = [
@@ -101,6 +102,35 @@ def test_resuming_does_not_need_the_run_it_began_with(masked, tmp_path):
     own.rename(tmp_path / "gone")
     found, notes = train("runs", tmp_path / "run", *options, data=tmp_path)
     assert RunFolder(tmp_path / "run").finished and not any("begins with" in note for note in notes)
+    for name, weight in expected.items():
+        assert torch.equal(found[name], weight), name
+
+
+@pytest.mark.parametrize("damaged", [False, True], ids=["none written", "damaged"])
+def test_a_run_without_an_intact_checkpoint_begins_with_the_other_run_again(tmp_path, damaged):
+    """As after a crash before the first checkpoint. If the other run has changed meanwhile, this is refused."""
+    own = tmp_path / "init"
+    train("copy", own, "train.steps=2")
+    options = [f"train.init={own}", "train.steps=4"]
+    expected, _ = train("reverse", tmp_path / "whole", *options)
+    run = tmp_path / "run"
+
+    def crash(event):
+        if isinstance(event, Saved if damaged else Started):
+            raise InterruptedError("a crash")
+
+    with pytest.raises(InterruptedError):
+        regard.train("reverse", out=run, overrides=[*TINY, *options], listen=crash)
+    for file in (run / "checkpoints").glob("*/weights.safetensors"):
+        file.write_bytes(b"damaged")
+    assert RunFolder(run).exists and RunFolder(run).latest()[0] is None
+    own.rename(tmp_path / "gone")
+    train("copy", own, "train.steps=3")
+    with pytest.raises(DataError, match=f"^{own} has changed since {run} began with it; put it back, or train into"):
+        train("reverse", run, *options)
+    shutil.rmtree(own)
+    (tmp_path / "gone").rename(own)
+    found, _ = train("reverse", run, *options)
     for name, weight in expected.items():
         assert torch.equal(found[name], weight), name
 

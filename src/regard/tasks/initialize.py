@@ -43,11 +43,15 @@ class InitialRun:
     checkpoint: Checkpoint
     name: str  # of the weights
 
+    @property
+    def digest(self) -> str:
+        """The SHA-256 digest of its weights."""
+        return RunFolder(self.folder.path, checkpoint=self.name).weights_digest()
+
     def fingerprint(self, new: Sequence[str]) -> dict[str, int | str]:
         """Return what the folder of the new run says of it. `new` are the parameters that do not come from it."""
-        run = RunFolder(self.folder.path, checkpoint=self.name)
         step = self.checkpoint.counters.get("step", 0)
-        found: dict[str, int | str] = {"run": self.folder.path.name, "step": step, "sha256": run.weights_digest()}
+        found: dict[str, int | str] = {"run": self.folder.path.name, "step": step, "sha256": self.digest}
         return {**found, NEW: " ".join(new)} if new else found
 
 
