@@ -2,8 +2,9 @@
 
 python benchmarks/babi.py --data ~/data --out benchmarks/results/babi-entnet-h200.json --jobs 16 --minutes 8.5
 
-Every task is trained once; while there is time, tasks are trained again with other seeds, those with the largest error on
-their dev questions first. As published, the run with the smallest dev error (then dev loss) counts, and it alone is tested.
+Every task is trained once, task 3 with four seeds; while there is time, tasks are trained again with other seeds, those
+with the largest error on their dev questions first. As published, the run with the smallest dev error (then dev loss)
+counts, and it alone is tested.
 Task 3 has no training file in en-10k: it is trained on questions of our generator (`rooms`, facts = 3; 10,000 new ones in
 each epoch, half as many per batch) and tested on the questions of bAbI. `--babi en` trains all tasks on 1,000 questions
 instead, task 3 too.
@@ -33,6 +34,8 @@ SOLVED = 0.1  # percent of dev questions; a task with a smaller error is not tra
 WORDS = (34, 84, 248, 20, 110, 37, 51, 49, 38, 42, 39, 46, 45, 58, 41, 36, 27, 53, 45, 30)
 # The longest runs, which start first.
 LONG = (3, 5, 2, 14, 18, 8, 7)
+# Runs with other seeds that start at once, where results differ most between seeds.
+SEEDS_AT_ONCE = {3: 4}
 # Of the recipe's steps, where a task needs more of them.
 MORE_STEPS = {2: 1.5, 3: 2.25, 16: 1.5, 17: 1.5, 19: 1.5}
 # Task 3 has new stories in each epoch, and needs less decay of the weights.
@@ -80,9 +83,9 @@ def command(given: argparse.Namespace, run: Run) -> list[str]:
 
 
 def next_task(runs: Sequence[Run], tasks: Sequence[int], seeds: int) -> int | None:
-    """Return the task to train next: one without a run, else the worst that still has seeds left and is not solved."""
+    """Return the task to train next: one without its first runs, else the worst with seeds left that is not solved."""
     counts = {task: sum(run.task == task for run in runs) for task in tasks}
-    waiting = [task for task in tasks if counts[task] == 0]
+    waiting = [task for task in tasks if counts[task] < SEEDS_AT_ONCE.get(task, 1)]
     if waiting:
         return min(waiting, key=lambda task: LONG.index(task) if task in LONG else len(LONG) + task)
     # Solved tasks need no other seed, and those whose first run has not been validated wait for it.
