@@ -39,6 +39,7 @@ def adapted(base, text):
     return done, told
 
 
+@pytest.mark.slow
 def test_the_domain_is_learnt_and_the_general_text_kept(base, adapted):
     done, _ = adapted
     bleu, chrf = done.domain.scores
@@ -50,6 +51,7 @@ def test_the_domain_is_learnt_and_the_general_text_kept(base, adapted):
     assert outputs == ["Q R S T A", "A B C D"]
 
 
+@pytest.mark.slow
 def test_the_numbers_are_those_of_evaluate(base, adapted):
     done, _ = adapted
     text = base.parent / "adapted.adapting" / "text"
@@ -60,6 +62,7 @@ def test_the_numbers_are_those_of_evaluate(base, adapted):
     assert [one.value for one in before.scores[:2]] == pytest.approx([one.before for one in done.domain.scores])
 
 
+@pytest.mark.slow
 def test_the_run_folder_has_the_report_and_a_card_that_names_the_base(base, adapted):
     done, _ = adapted
     assert done.run.problems() == [] and done.run.finished
@@ -74,11 +77,13 @@ def test_the_run_folder_has_the_report_and_a_card_that_names_the_base(base, adap
     assert card["corpus"]["train.0"]["pairs"] == 88 and card["recipe"]["train"]["init"] == "base"
 
 
+@pytest.mark.slow
 def test_an_export_keeps_the_report(base, adapted, tmp_path):
     regard.export(adapted[0].run.path, tmp_path / "exported")
     assert RunFolder(tmp_path / "exported").adaptation() == adapted[0].as_dict()
 
 
+@pytest.mark.slow
 def test_nothing_is_tested_that_was_trained_on(base, adapted):
     text = base.parent / "adapted.adapting" / "text"
     parts = {
@@ -90,6 +95,7 @@ def test_nothing_is_tested_that_was_trained_on(base, adapted):
         assert not parts[tested] & (parts["train"] | parts["replay"])
 
 
+@pytest.mark.slow
 def test_only_the_text_is_left_of_the_work(base, adapted):
     assert sorted(path.name for path in (base.parent / "adapted.adapting").iterdir() if path.is_dir()) == ["text"]
     with pytest.raises(ConfigError, match="adapted is there already; remove it, or name another folder with --out"):

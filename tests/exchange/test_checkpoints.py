@@ -205,6 +205,7 @@ def fairseq_here(size):
     return {0: 3, 1: BOS, 2: EOS, 3: 0, **{id: id for id in range(4, size)}}
 
 
+@pytest.mark.slow(unless=["12-post-norm"])
 @pytest.mark.parametrize(
     "options",
     [
@@ -350,6 +351,7 @@ def opennmt_reference(tensors, start):
     )  # fmt: skip
 
 
+@pytest.mark.slow(unless=["12-plain"])
 @pytest.mark.parametrize(
     "options",
     [{}, {"biases": False, "share": True, "newest": False}, {"start": "</s>"}],
@@ -479,6 +481,7 @@ def marian_reference(arrays):
     )  # fmt: skip
 
 
+@pytest.mark.slow(unless=["12-none"])
 @pytest.mark.parametrize("tied", ["all", "none"])
 def test_a_marian_model_equals_the_reference(tmp_path, draw, count, tied):
     arrays = marian_folder(tmp_path / "model", draw, tied=tied)

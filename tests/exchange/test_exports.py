@@ -118,9 +118,7 @@ def lines(tmp_path):
 QUICK = ("post", "pre", "untied", "two vocabularies", "rotary", "copy")
 
 
-@pytest.mark.slow(
-    unless=[f"{target}-{variant}" for target, variant in CASES if target != "huggingface" or variant in QUICK]
-)
+@pytest.mark.slow(unless=[f"{target}-{variant}" for target, variant in CASES if variant in QUICK])
 @pytest.mark.parametrize(("target", "variant"), CASES)
 @pytest.mark.filterwarnings("ignore:Recommended")
 def test_a_variant_is_certified_or_refused_by_name(target, variant, tmp_path, lines, in_this_process):
@@ -139,6 +137,7 @@ def test_a_variant_is_certified_or_refused_by_name(target, variant, tmp_path, li
     assert verify_export(out).measured.score == pytest.approx(measured.score, abs=1e-6)
 
 
+@pytest.mark.slow(unless=["ctranslate2", "onnx"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_engine_runs_where_regard_cannot_be_imported(target, tmp_path, lines):
     pytest.importorskip(PACKAGES[target])

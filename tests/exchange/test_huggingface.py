@@ -110,6 +110,7 @@ def test_logits_are_the_same_in_float64(run, theirs):
     torch.testing.assert_close(found, expected[:, order], rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow(unless=["1-False-1.0", "4-True-0.6"])
 @pytest.mark.parametrize("penalty", [1.0, 0.6])
 @pytest.mark.parametrize("early", [True, False])
 @pytest.mark.parametrize("beam", [1, 4])
@@ -254,6 +255,7 @@ def test_an_imported_run_is_looked_at_carded_exported_and_loaded_again(run, tran
     assert find_run(run.path).recipe().data.origin.startswith("This model was imported")
 
 
+@pytest.mark.slow
 def test_the_command_imports_and_refuses_a_second_time(folder, theirs, tmp_path):
     command = [sys.executable, "-m", "regard", "import", str(folder), "--out", str(tmp_path / "run")]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -269,6 +271,7 @@ def test_the_start_of_an_output_is_bos_here(theirs, translator):
     assert torch.equal(own, theirs.state_dict()["model.shared.weight"][pad])
 
 
+@pytest.mark.slow(unless=["none"])
 @pytest.mark.parametrize("adapt", ["none", "lora"])
 def test_training_begins_with_an_imported_run_and_its_tokenizers(run, tmp_path, adapt):
     pairs = zip(sentences(WORDS, 60), sentences(WOERTER, 60, seed=2), strict=True)
