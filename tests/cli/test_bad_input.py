@@ -1,10 +1,10 @@
 """A mistake of the user gives one sentence that says what to do, exit code 1 or 2, no traceback, and leaves no files."""
 
 import gzip
-import subprocess
-import sys
 
 import pytest
+
+from tests.commands import regard
 
 TINY = [
     *("train.steps=2", "train.checkpoint_every=2", "train.threads=1", "tokenizer.kind=char", "tokenizer.size=100"),
@@ -16,11 +16,6 @@ train = { source = "train.en", target = "train.de" }
 [model]
 kind = "transformer"
 """
-
-
-def regard(*arguments, cwd, text=""):
-    command = [sys.executable, "-c", "from regard.cli import main; main()", *arguments]
-    return subprocess.run(command, cwd=cwd, input=text, capture_output=True, text=True, timeout=120)
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """regard card, regard export, and the pretrained models."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -11,6 +9,7 @@ from regard import api, loading
 from regard.run.finding import pretrained_models
 from regard.text.bitext import pairs_fingerprint
 from regard.text.corpus import Pair
+from tests.commands import regard as call
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +27,6 @@ def run(tmp_path_factory):
         ],
     )
     return folder
-
-
-def call(*arguments, text=None):
-    return subprocess.run(
-        [sys.executable, "-m", "regard", *map(str, arguments)], capture_output=True, text=True, input=text
-    )
 
 
 def test_a_card_has_the_recipe_the_data_the_time_and_the_scores(run):

@@ -1,4 +1,4 @@
-"""The commands as a user types them, each in its own process."""
+"""The commands as a user types them, each in its own process; those of `sys.executable` import everything anew."""
 
 import contextlib
 import json
@@ -23,7 +23,8 @@ from regard.cli.hints import command_after_training
 from regard.errors import install_command
 from regard.recipe_files import load_recipe, shipped_recipes
 from tests.cli.printed import run_printed
-from tests.cli.test_bad_input import TINY, regard
+from tests.cli.test_bad_input import TINY
+from tests.commands import Forked, regard
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FAST = [
@@ -146,6 +147,7 @@ def test_a_line_is_translated_while_the_writer_is_still_there(copied):
     assert b"".join(outputs).decode() == expected
 
 
+@pytest.mark.slow(unless=["False"])
 @pytest.mark.parametrize("redirected", [False, True])
 def test_a_terminal_shows_the_progress_on_a_file_and_the_output_is_complete(copied, redirected):
     (copied / "many.txt").write_text("a b c\n" * 50)
@@ -297,12 +299,7 @@ def test_ctrl_c_saves_a_checkpoint_that_can_translate_and_the_same_command_resum
         "train.log_every=5",
         "train.threads=1",
     ]
-    code = "from regard.cli import main; main()"
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *command], cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment
-    )
-    assert process.stderr is not None
+    process = Forked(command, cwd=tmp_path, stderr=subprocess.PIPE)
     for line in process.stderr:
         if line.startswith("step 10/"):
             break
@@ -314,10 +311,7 @@ def test_ctrl_c_saves_a_checkpoint_that_can_translate_and_the_same_command_resum
     step = int(checkpoint.name.removeprefix("step-"))
     assert step >= 10
     assert regard("translate", "runs/copy", cwd=tmp_path, text="a b\n").returncode == 0
-    again = subprocess.Popen(
-        [sys.executable, "-c", code, *command], cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment
-    )
-    assert again.stderr is not None
+    again = Forked(command, cwd=tmp_path, stderr=subprocess.PIPE)
     for line in again.stderr:
         if "resuming from step" in line:
             assert f"resuming from step {step}" in line

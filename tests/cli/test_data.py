@@ -8,7 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from regard.cli import app
-from tests.cli.test_bad_input import TINY, regard
+from tests.cli.test_bad_input import TINY
+from tests.commands import regard
 
 RECIPE = """
 [data]

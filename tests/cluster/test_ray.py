@@ -15,7 +15,7 @@ from regard.cluster.corpus import ShardDone, WorkerReady, translate_corpus
 from regard.cluster.worker import pack_model
 from regard.config import SearchOptions
 from regard.errors import ConfigError, DataError, DecodeError, MissingExtra, install_command
-from tests.cli.test_bad_input import regard as command
+from tests.commands import regard as command
 
 FAST = ["train.steps=30", "train.validate_pairs=10", "train.checkpoint_every=30", "train.threads=1"]
 LINES, SHARD = 3000, 500

@@ -7,7 +7,7 @@ import pytest
 from regard.cluster.formats import TextFormat, pick_format
 from regard.cluster.output import OutputFolder, OutputSettings, find_files, read_shards, scan_files, split_into_shards
 from regard.errors import CheckpointError, ConfigError, DataError
-from tests.cli.test_bad_input import regard
+from tests.commands import regard
 
 
 def write(path, lines):

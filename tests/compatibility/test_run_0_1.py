@@ -6,8 +6,6 @@ tests/fixtures/run-0.1/make.py says how they were made.
 import hashlib
 import json
 import shutil
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -25,6 +23,7 @@ from regard.recipe_files import load_recipe
 from regard.run.folder import RunFolder
 from regard.tasks.setup import resolve
 from regard.toml import dump_toml, flat_table, to_table
+from tests.commands import regard as run_command
 from tests.compatibility.recorded import FIXTURES, read, this_processor
 
 EXPECTED, RECIPES, OPTIONS = read("expected.json"), read("recipes.json"), read("options.json")
@@ -107,12 +106,7 @@ def test_the_trainable_model_has_the_stored_weights():
 
 def test_the_old_name_of_the_rescorer_still_works():
     command = ["translate", FIXTURES / "rnn", "--judge", FIXTURES / "transformer", "--beam", "4", "--device", "cpu"]
-    result = subprocess.run(
-        [sys.executable, "-m", "regard", *map(str, command)],
-        capture_output=True,
-        text=True,
-        input="".join(f"{text}\n" for text in TEXTS),
-    )
+    result = run_command(*command, text="".join(f"{text}\n" for text in TEXTS))
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines() == EXPECTED["rnn rescored by transformer"]
 

@@ -9,7 +9,7 @@ from regard.config import SearchOptions
 from regard.errors import ConfigError
 from regard.run.finding import find_run
 from regard.serve.worker_process import WorkerCommand, WorkerProcess
-from tests.cli.test_bad_input import regard
+from tests.commands import regard
 
 TEXTS = ["Wo ist der Bahnhof?", "Ein Hund läuft durch den Schnee.", "Ich habe keine Zeit.", "Das Wetter ist schön."]
 OPTIONS = SearchOptions(beam=4)

@@ -12,15 +12,14 @@ import regard
 from regard.data.pair_store import PairStore
 from regard.preprocess.prepare import store_problems
 from regard.run.folder import RunFolder
+from tests.commands import Forked
 from tests.faults.test_kills import SETTINGS
 
 TRAIN = [*SETTINGS, "train.steps=60", "train.checkpoint_every=1000"]
-COMMAND = [sys.executable, "-m", "regard"]
 
 
-def start(*arguments, **settings):
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True, env=environment, **settings)
+def start(*arguments, stdin=None):
+    return Forked(arguments, stdin=stdin, stderr=subprocess.PIPE)
 
 
 def wait_for(process, begin):
@@ -75,7 +74,8 @@ def test_under_nohup_a_run_continues_when_the_terminal_hangs_up(tmp_path, expect
     def ignore():
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
-    process = start("train", "reverse", "--out", str(tmp_path / "run"), *TRAIN, preexec_fn=ignore)
+    command = [sys.executable, "-m", "regard", "train", "reverse", "--out", str(tmp_path / "run"), *TRAIN]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=ignore)
     wait_for(process, "step 7/")
     process.send_signal(signal.SIGHUP)
     assert end(process)[0] == 0
@@ -83,22 +83,23 @@ def test_under_nohup_a_run_continues_when_the_terminal_hangs_up(tmp_path, expect
     assert all(expected[name].equal(found[name]) for name in expected)
 
 
+@pytest.mark.slow(unless=["TERM"])
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["TERM", "HUP"])
 def test_a_stopped_prepare_exits_with_its_own_status_and_resumes(tmp_path, number, status):
     lines = [f"{'ab' * (n % 7 + 1)}\t{'ba' * (n % 7 + 1)}\n" for n in range(3000)]
     command = ("data", "prepare", "reverse", 'data.train={pairs="-"}', "--out", str(tmp_path / "ids"))
     process = start(*command, stdin=subprocess.PIPE)
-    process.stdin.write("".join(lines[:2000]))
-    process.stdin.flush()
+    process.stdin.write("".join(lines[:2000]).encode())
     while not (tmp_path / "ids" / ".lock").exists():
-        assert process.poll() is None
+        os.kill(process.pid, 0)  # it has not ended
     process.send_signal(number)
     found, output = end(process)
     assert found == status
     assert f"stopped by {number.name}" in output
     again = start(*command, stdin=subprocess.PIPE)
-    again.communicate("".join(lines), timeout=60)
-    assert again.returncode == 0
+    again.stdin.write("".join(lines).encode())
+    again.stdin.close()
+    assert end(again)[0] == 0
     store = PairStore(tmp_path / "ids")
     assert len(store) == 3000 and not list(store_problems(store))
 

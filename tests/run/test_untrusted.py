@@ -4,8 +4,6 @@ import json
 import os
 import resource
 import shutil
-import subprocess
-import sys
 from contextlib import contextmanager, suppress
 
 import pytest
@@ -26,6 +24,7 @@ from regard.storage.manifest import replace_files, staged
 from regard.toml import dump_toml, to_table
 from regard.training.events import Noted
 from regard.training.training_state import TrainingState
+from tests.commands import regard as run_command
 
 SETTINGS = [
     *("train.steps=4", "train.checkpoint_every=2", "train.log_every=1", "train.validate_pairs=2", "train.tokens=256"),
@@ -93,7 +92,7 @@ def test_writing_a_card_does_not_follow_links(run, secret, name):
 def test_writing_a_report_does_not_follow_links(run, secret):
     (run / "report.html").unlink()
     (run / "report.html").symlink_to(secret)
-    done = subprocess.run([sys.executable, "-m", "regard", "report", str(run)], capture_output=True, text=True)
+    done = run_command("report", run)
     assert done.returncode == 0, done.stderr
     assert secret.read_text() == SECRET and "<html" in (run / "report.html").read_text()
 

@@ -1,10 +1,8 @@
 """A run that was stopped or killed resumes as if it had not been interrupted."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
 
 import pytest
 from safetensors.torch import load_file
@@ -15,6 +13,7 @@ from regard.run.checkpoint import write_checkpoint
 from regard.run.folder import RunFolder
 from regard.storage.folder import Folder
 from regard.training.events import Noted, Progress
+from tests.commands import Forked
 
 SETTINGS = [
     *(
@@ -69,17 +68,9 @@ def test_a_stopped_and_resumed_run_equals_an_uninterrupted_one_bit_for_bit(tmp_p
 
 def test_a_killed_run_resumes_from_its_last_checkpoint(tmp_path):
     regard.train("reverse", out=tmp_path / "uninterrupted", overrides=SETTINGS)
-    call = f"regard.train('reverse', out='killed', overrides={SETTINGS!r}, listen=lambda e: print(e, flush=True))"
-    process = subprocess.Popen(
-        [sys.executable, "-c", f"import regard; {call}"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("Progress(step=17,"):
+    process = Forked(["train", "reverse", *SETTINGS, "--out", "killed"], cwd=tmp_path, stderr=subprocess.PIPE)
+    for line in process.stderr:
+        if line.startswith("step 17/"):
             process.send_signal(signal.SIGKILL)
             break
     process.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 from regard.config import Struct
@@ -31,7 +32,8 @@ class Generator(NamedTuple):
 
 
 def _fixed(make: Callable[[str], list[tuple[str, str]]]) -> Generator:
-    return Generator(lambda split, options, epoch: make(split))
+    made = cache(make)
+    return Generator(lambda split, options, epoch: made(split))
 
 
 def _of_points(problem: str, options: type[plane.PlaneOptions]) -> Generator:
