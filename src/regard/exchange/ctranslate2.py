@@ -7,32 +7,33 @@ folder, its logit does not take part in the softmax.
 from __future__ import annotations
 
 import math
-import os
 import re
-import struct
 from collections.abc import Mapping
-from io import BufferedReader
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.errors import ConfigError
-from regard.exchange.imported import Imported, Settings, Tell, load_settings, refuse_too_large, search_options
-from regard.exchange.names import Modules, Names, Side, from_theirs, parameter_names, refuse_unused, reorder_rows
+from regard.exchange.ctranslate2_file import read_model_file
+from regard.exchange.imported import (
+    Imported,
+    Settings,
+    Tell,
+    load_settings,
+    refuse_too_large,
+    search_options,
+    transformer_config,
+)
+from regard.exchange.names import Modules, Names, Side, our_weights, parameter_names
 from regard.exchange.positions import matching_positions
-from regard.exchange.vocabulary import Vocabulary, find_symbol, load_symbols, pair_of, sentencepiece_files
-from regard.models import model_config
+from regard.exchange.vocabulary import Vocabulary, find_symbol, load_symbols, load_tokenizers
 from regard.models.transformer import TransformerConfig
 from regard.storage.folder import Folder
 from regard.text.symbols import EOS
 
 FORMAT = "CTranslate2"
 CONFIG, MODEL = "config.json", "model.bin"
-VERSION = 6  # of the binary format
-SPEC = "TransformerSpec"
-MAX_VARIABLES, MAX_DIMENSIONS = 100_000, 8
-TYPES = (torch.float32, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16)
 ACTIVATIONS = {0: "relu", 2: "silu", 3: "gelu"}
 ACTIVATION_NAMES = ("ReLU", "GELU by tanh", "Swish", "GELU", "GELU by sigmoid", "tanh", "sigmoid")
 COMPUTED = ("encoder/position_encodings/encodings", "decoder/position_encodings/encodings")
@@ -44,21 +45,18 @@ def names(config: TransformerConfig) -> Names:
 
     def modules(side: Side, number: int) -> Modules:
         at = f"{side}/layer_{number}"
-        own = {
+        return {
             "attention.project": (f"{at}/self_attention/linear_0",),
             "attention.output": (f"{at}/self_attention/linear_1",),
             "around_attention.norm": (f"{at}/self_attention/layer_norm",),
             "feed_forward.inner": (f"{at}/ffn/linear_0",),
             "feed_forward.outer": (f"{at}/ffn/linear_1",),
             "around_feed_forward.norm": (f"{at}/ffn/layer_norm",),
-        }
-        cross = {
             "cross_attention.query": (f"{at}/attention/linear_0",),
             "cross_attention.memory": (f"{at}/attention/linear_1",),
             "cross_attention.output": (f"{at}/attention/linear_2",),
             "around_cross_attention.norm": (f"{at}/attention/layer_norm",),
         }
-        return {**own, **(cross if side == "decoder" else {})}
 
     def tensor(module: str, kind: str) -> str:
         if module.endswith("norm"):
@@ -88,9 +86,7 @@ def read(folder: Folder, tell: Tell) -> Imported:
     settings = Settings(load_settings(folder, CONFIG), origin=str(folder.path / CONFIG))
     refuse_too_large(folder, MODEL, tell=tell)
     origin = str(folder.path / MODEL)
-    with folder.open_file(MODEL) as file:
-        variables = _Reader(file, origin).variables()
-    tensors, scalars = _dequantized(variables, origin)
+    tensors, scalars = read_model_file(folder, MODEL)
     source, target, table = _vocabularies(folder, settings, scalars)
     table |= _model_table(settings, tensors, scalars, origin=origin)
     if target.bos is None:
@@ -98,17 +94,17 @@ def read(folder: Folder, tell: Tell) -> Imported:
     if table["output_bias"]:
         rows = tensors["decoder/projection/weight"].size(0)
         tensors.setdefault("decoder/projection/bias", torch.zeros(rows))
-    config = model_config({"kind": "transformer", **table})[1]
-    assert isinstance(config, TransformerConfig)
-    refuse_unused(names(config), tensors, known=[*COMPUTED, *names_of_tied(config)], origin=origin)
-    weights = from_theirs(names(config), tensors, origin=origin)
-    weights = reorder_rows(weights, {"source": source.order(), "target": target.order()})
-    models, files, notes = sentencepiece_files(folder)
+    config = transformer_config(table)
+    known = [*COMPUTED, *names_of_tied(config)]
+    weights = our_weights(
+        names(config), tensors, source=source.order(), target=target.order(), known=known, origin=origin
+    )
+    tokenizers, files, notes = load_tokenizers(folder, source, target)
     return Imported(
         FORMAT,
         table,
         weights,
-        pair_of(source, target, models, origin=str(folder.path)),
+        tokenizers,
         search_options(beam=2, length_penalty=1.0, length_penalty_kind="power"),
         [CONFIG, MODEL, *files],
         notes,
@@ -259,87 +255,3 @@ def _vocabularies(
     # Models of OpenNMT-py read no EOS. Others do, whether CTranslate2 adds it or their tokenizer did.
     ends = settings.flag("add_source_eos", default=False) or zero or start_token == eos_token
     return sides[0], sides[1], {**table, "source_eos": ends}
-
-
-# The binary file
-
-
-class _Reader:
-    """Reads variables, checking every number against what is left of the file."""
-
-    def __init__(self, file: BufferedReader, origin: str) -> None:
-        self.file, self.origin = file, origin
-        self.left = os.fstat(file.fileno()).st_size
-
-    def variables(self) -> dict[str, Tensor]:
-        version = self._number("<I")
-        if version != VERSION:
-            raise ConfigError(f"{self.origin} is of version {version}; only {VERSION} is read: convert the model again")
-        if (spec := self._text()) != SPEC:
-            raise ConfigError(f"{self.origin} is a {spec[:80]!r}; only {SPEC!r}, a translation model, is imported")
-        self._number("<I")  # the revision of the specification
-        found: dict[str, Tensor] = {}
-        for _ in range(self._count()):
-            name = self._text()
-            found[name] = self._tensor()
-        for _ in range(self._count()):
-            alias, name = self._text(), self._text()
-            if name not in found:
-                raise ConfigError(f"{self.origin} is damaged: {alias[:80]!r} is another name of something missing")
-            found[alias] = found[name]
-        return found
-
-    def _tensor(self) -> Tensor:
-        rank = self._number("<B")
-        shape = [self._number("<I") for _ in range(min(rank, MAX_DIMENSIONS))]
-        type_id, size = self._number("<B"), self._number("<I")
-        if rank > MAX_DIMENSIONS or type_id >= len(TYPES) or math.prod(shape) * TYPES[type_id].itemsize != size:
-            raise ConfigError(f"{self.origin} is damaged: it describes a tensor that cannot be")
-        if not size:
-            return torch.empty(shape, dtype=TYPES[type_id])
-        raw = torch.frombuffer(bytearray(self._bytes(size)), dtype=torch.uint8)
-        return raw.view(TYPES[type_id]).view(shape)
-
-    def _count(self) -> int:
-        count: int = self._number("<I")
-        if count > MAX_VARIABLES:
-            raise ConfigError(f"{self.origin} is damaged: it has {count:,} variables")
-        return count
-
-    def _text(self) -> str:
-        return self._bytes(self._number("<H")).rstrip(b"\0").decode(errors="replace")
-
-    def _number(self, form: str) -> Any:
-        return struct.unpack(form, self._bytes(struct.calcsize(form)))[0]
-
-    def _bytes(self, size: int) -> bytes:
-        if size > self.left:
-            raise ConfigError(f"{self.origin} is damaged: it ends early")
-        self.left -= size
-        return self.file.read(size)
-
-
-def _dequantized(variables: Mapping[str, Tensor], origin: str) -> tuple[dict[str, Tensor], dict[str, int | float]]:
-    """Return the tensors in float32, and the settings, which are stored as tensors of no dimension.
-
-    Integers are divided by their scales. A tensor with two names stays one tensor.
-    """
-    tensors: dict[str, Tensor] = {}
-    scalars: dict[str, int | float] = {}
-    done: dict[int, Tensor] = {}
-    for name, value in variables.items():
-        if name.endswith("_scale"):
-            continue
-        if value.dim() == 0:
-            scalars[name] = value.item()
-            continue
-        if id(value) not in done:
-            scale = variables.get(f"{name}_scale")
-            if not value.is_floating_point() and scale is None:
-                raise ConfigError(f"{origin}: {name[:80]!r} has integers without a scale, which is not imported")
-            wide = value.to(torch.float32)
-            if scale is not None:
-                wide /= scale.to(torch.float32).view(-1, *[1] * (wide.dim() - 1)) if scale.dim() else scale
-            done[id(value)] = wide
-        tensors[name] = done[id(value)]
-    return tensors, scalars

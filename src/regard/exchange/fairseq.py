@@ -14,11 +14,18 @@ from torch import Tensor
 
 from regard.errors import ConfigError
 from regard.exchange.huggingface import layer_modules
-from regard.exchange.imported import Imported, Settings, Tell, need_file, refuse_too_large, search_options
-from regard.exchange.names import Modules, Names, Side, from_theirs, parameter_names, refuse_unused, reorder_rows
+from regard.exchange.imported import (
+    Imported,
+    Settings,
+    Tell,
+    need_file,
+    refuse_too_large,
+    search_options,
+    transformer_config,
+)
+from regard.exchange.names import Modules, Names, Side, our_weights, parameter_names
 from regard.exchange.torch_file import read_torch_file, tensors_of
-from regard.exchange.vocabulary import MAX_BYTES, Vocabulary, pair_of, sentencepiece_files
-from regard.models import model_config
+from regard.exchange.vocabulary import MAX_BYTES, Vocabulary, load_tokenizers
 from regard.models.transformer import TransformerConfig
 from regard.storage.folder import Folder
 from regard.text.symbols import EOS
@@ -70,19 +77,23 @@ def read(folder: Folder, tell: Tell) -> Imported:
     files = [need_file(folder, f"dict.{one}.txt", why="it gives symbols their ids") for one in languages]
     source, target = (_vocabulary(folder, one) for one in files)
     tensors = _canonical(tensors_of(value.get("model"), origin=origin), table)
-    config = model_config({"kind": "transformer", **table})[1]
-    assert isinstance(config, TransformerConfig)
+    config = transformer_config(table)
     tied = {"all": ["encoder.embed_tokens.weight", "decoder.output_projection.weight"]}
     tied["target"] = ["decoder.output_projection.weight"]
-    refuse_unused(names(config), tensors, known=tied.get(config.tie, []), origin=origin)
-    weights = from_theirs(names(config), tensors, origin=origin)
-    weights = reorder_rows(weights, {"source": source.order(), "target": target.order()})
-    models, more, notes = sentencepiece_files(folder)
+    weights = our_weights(
+        names(config),
+        tensors,
+        source=source.order(),
+        target=target.order(),
+        known=tied.get(config.tie, []),
+        origin=origin,
+    )
+    tokenizers, more, notes = load_tokenizers(folder, source, target)
     return Imported(
         FORMAT,
         table,
         weights,
-        pair_of(source, target, models, origin=str(folder.path)),
+        tokenizers,
         search_options(beam=5, length_penalty=1.0, length_penalty_kind="power"),
         [name, *files, *more],
         notes,

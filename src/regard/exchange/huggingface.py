@@ -6,7 +6,6 @@ whose logit takes part in the softmax and which is never output. A vocabulary ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
@@ -20,11 +19,11 @@ from regard.exchange.imported import (
     need_file,
     refuse_too_large,
     search_options,
+    transformer_config,
 )
-from regard.exchange.names import Modules, Names, Side, from_theirs, parameter_names, refuse_unused, reorder_rows
+from regard.exchange.names import Modules, Names, Side, our_weights, parameter_names
 from regard.exchange.torch_file import read_torch_file, tensors_of
 from regard.exchange.vocabulary import Vocabulary, find_symbol
-from regard.models import model_config
 from regard.models.transformer import TransformerConfig
 from regard.run.tensor_file import read_tensors
 from regard.storage.folder import Folder
@@ -49,23 +48,18 @@ COMPUTED = ("model.encoder.embed_positions.weight", "model.decoder.embed_positio
 
 def layer_modules(prefix: str) -> Modules:
     """Return the names of a layer's modules in Hugging Face's Marian and in fairseq."""
-    attention = {
+    return {
         "attention.project": tuple(f"{prefix}.self_attn.{one}_proj" for one in "qkv"),
         "attention.output": (f"{prefix}.self_attn.out_proj",),
         "around_attention.norm": (f"{prefix}.self_attn_layer_norm",),
-    }
-    cross = {
         "cross_attention.query": (f"{prefix}.encoder_attn.q_proj",),
         "cross_attention.memory": tuple(f"{prefix}.encoder_attn.{one}_proj" for one in "kv"),
         "cross_attention.output": (f"{prefix}.encoder_attn.out_proj",),
         "around_cross_attention.norm": (f"{prefix}.encoder_attn_layer_norm",),
-    }
-    feed_forward = {
         "feed_forward.inner": (f"{prefix}.fc1",),
         "feed_forward.outer": (f"{prefix}.fc2",),
         "around_feed_forward.norm": (f"{prefix}.final_layer_norm",),
     }
-    return {**attention, **(cross if "decoder." in prefix else {}), **feed_forward}
 
 
 def names(config: TransformerConfig) -> Names:
@@ -113,11 +107,9 @@ def read(folder: Folder, tell: Tell) -> Imported:
     weights_name = next((name for name in WEIGHTS if name in folder.names()), WEIGHTS[0])
     need_file(folder, weights_name, why="the weights must be in one file of this name, or in pytorch_model.bin")
     refuse_too_large(folder, weights_name, tell=tell)
-    config = _config(table)
-    tensors = _canonical(_tensors(folder, weights_name), config, origin=str(folder.path / weights_name))
-    weights = from_theirs(names(config), tensors, origin=str(folder.path / weights_name))
-    weights["output_bias"] = weights["output_bias"].flatten()
-    weights = reorder_rows(weights, {"source": source.order(), "target": target.order()})
+    config, weights_path = transformer_config(table), str(folder.path / weights_name)
+    tensors = _canonical(_tensors(folder, weights_name), config, origin=weights_path)
+    weights = our_weights(names(config), tensors, source=source.order(), target=target.order(), origin=weights_path)
     return Imported(
         FORMAT,
         table,
@@ -164,12 +156,6 @@ def model_table(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _config(table: Mapping[str, Any]) -> TransformerConfig:
-    config = model_config({"kind": "transformer", **table})[1]
-    assert isinstance(config, TransformerConfig)
-    return config
-
-
 def _vocabulary(folder: Folder, name: str, settings: Settings, *, size: int) -> Vocabulary:
     """Return a vocabulary, whose symbols are given with their ids."""
     origin = str(folder.path / need_file(folder, name, why="it gives symbols their ids"))
@@ -206,9 +192,9 @@ def _canonical(tensors: dict[str, Tensor], config: TransformerConfig, *, origin:
         tensors.pop(SHARED[0], None)
         if config.tie == "target":
             tensors.pop("lm_head.weight", None)
-    tensors.setdefault("final_logits_bias", shared.new_zeros(tensors[names(config)["target_embedding"][0]].size(0)))
-    refuse_unused(names(config), tensors, origin=origin)
-    return tensors
+    rows = tensors[names(config)["target_embedding"][0]].size(0)
+    bias = tensors.get("final_logits_bias", shared.new_zeros(rows))
+    return {**tensors, "final_logits_bias": bias.flatten()}
 
 
 def _search(folder: Folder, settings: Settings) -> Any:

@@ -14,7 +14,8 @@ from torch import Tensor
 from regard.config import Bitext, DataConfig, Recipe, SearchOptions, TokenizerConfig, TokenizerSide
 from regard.errors import ConfigError
 from regard.messages import counted
-from regard.models import expected_shapes
+from regard.models import expected_shapes, model_config
+from regard.models.transformer import TransformerConfig
 from regard.nn.memory import memory_left
 from regard.run.card import make_card, write_card
 from regard.run.checkpoint import Checkpoint, first_not_finite, refuse_other_shapes
@@ -95,6 +96,13 @@ def _fingerprint(imported: Imported, folder: Folder) -> dict[str, int | str]:
 
 
 # Reading folders
+
+
+def transformer_config(table: Mapping[str, Any]) -> TransformerConfig:
+    """Return the options of our Transformer. What is wrong in them is an error that names the option."""
+    config = model_config({"kind": "transformer", **table})[1]
+    assert isinstance(config, TransformerConfig)
+    return config
 
 
 def model_name(folder: Folder) -> str:

@@ -16,11 +16,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.errors import ConfigError
-from regard.exchange.imported import Imported, Settings, Tell, need_file, refuse_too_large, search_options
-from regard.exchange.names import Modules, Names, Side, from_theirs, parameter_names, refuse_unused, reorder_rows
+from regard.exchange.imported import (
+    Imported,
+    Settings,
+    Tell,
+    need_file,
+    refuse_too_large,
+    search_options,
+    transformer_config,
+)
+from regard.exchange.names import Modules, Names, Side, our_weights, parameter_names
 from regard.exchange.npz import parse_vocabulary, parse_yaml, read_npz
 from regard.exchange.vocabulary import MAX_BYTES, Vocabulary, find_symbol, pair_of
-from regard.models import model_config
 from regard.models.transformer import TransformerConfig
 from regard.storage.folder import Folder
 
@@ -38,21 +45,18 @@ def names(config: TransformerConfig) -> Names:
 
     def modules(side: Side, number: int) -> Modules:
         at = f"{side}_l{number + 1}"
-        own = {
+        return {
             "attention.project": tuple(f"{at}_self_?{one}" for one in "qkv"),
             "attention.output": (f"{at}_self_?o",),
             "around_attention.norm": (f"{at}_self_Wo_ln",),
             "feed_forward.inner": (f"{at}_ffn_?1",),
             "feed_forward.outer": (f"{at}_ffn_?2",),
             "around_feed_forward.norm": (f"{at}_ffn_ffn_ln",),
-        }
-        cross = {
             "cross_attention.query": (f"{at}_context_?q",),
             "cross_attention.memory": tuple(f"{at}_context_?{one}" for one in "kv"),
             "cross_attention.output": (f"{at}_context_?o",),
             "around_cross_attention.norm": (f"{at}_context_Wo_ln",),
         }
-        return {**own, **(cross if side == "decoder" else {})}
 
     def tensor(module: str, kind: str) -> str:
         if module.endswith("_ln"):
@@ -89,12 +93,9 @@ def read(folder: Folder, tell: Tell) -> Imported:
     table = model_table(settings)
     decoder = _decoder_settings(folder)
     source, target, models, files = _vocabularies(folder, decoder)
-    config = model_config({"kind": "transformer", **table})[1]
-    assert isinstance(config, TransformerConfig)
+    config = transformer_config(table)
     tensors = _canonical(arrays, config, rows=len(target.symbols))
-    refuse_unused(names(config), tensors, origin=origin)
-    weights = from_theirs(names(config), tensors, origin=origin)
-    weights = reorder_rows(weights, {"source": source.order(), "target": target.order()})
+    weights = our_weights(names(config), tensors, source=source.order(), target=target.order(), origin=origin)
     given = Settings(decoder, origin=str(folder.path))
     return Imported(
         FORMAT,

@@ -19,6 +19,7 @@ from regard.models.transformer import TransformerConfig
 
 Side = Literal["encoder", "decoder"]
 Modules = Mapping[str, Sequence[str]]  # our module, such as attention.project, and its names elsewhere
+CROSS = ("cross_attention.", "around_cross_attention.")  # modules that only layers of the decoder have
 Names = dict[str, tuple[str, ...]]  # our parameter, and the tensors elsewhere whose rows it has
 
 # Tensors whose rows are those of a vocabulary, and the vocabulary.
@@ -39,7 +40,7 @@ def parameter_names(
 ) -> Names:
     """Return the names of all parameters of a model.
 
-    `modules` names the modules of a layer, `ends` the tensors outside of layers, of which those are used that the model has.
+    `modules` names the modules of a layer, `ends` the tensors outside of layers; of both, those are used that the model has.
     `tensor` returns the name of a module's "weight" or "bias".
     """
     depth = config.num_layers if config.decoder_layers is None else config.decoder_layers
@@ -47,6 +48,8 @@ def parameter_names(
     for side, count in (("encoder", config.num_layers), ("decoder", depth)):
         for number in range(count):
             for own, theirs in modules(side, number).items():  # type: ignore[arg-type]
+                if side == "encoder" and own.startswith(CROSS):
+                    continue
                 kinds = ("weight", "bias") if _has_bias(config, own) else ("weight",)
                 for kind in kinds:
                     names[f"{side}.{number}.{own}.{kind}"] = tuple(tensor(one, kind) for one in theirs)
@@ -114,6 +117,24 @@ def refuse_unused(names: Names, tensors: Mapping[str, Tensor], *, known: Sequenc
             raise ConfigError(
                 f"{origin} has the tensor {name[:200]!r}, which has no counterpart here; such models are not imported"
             )
+
+
+def our_weights(
+    names: Names,
+    tensors: Mapping[str, Tensor],
+    *,
+    source: Sequence[int],
+    target: Sequence[int],
+    known: Sequence[str] = (),
+    origin: str,
+) -> dict[str, Tensor]:
+    """Return our parameters, made of the tensors of a format, with the rows of vocabularies in our order.
+
+    `source` and `target` are the ids there of our ids. A tensor that no parameter is made of is refused, other than the
+    `known` ones, which repeat others or are computed.
+    """
+    refuse_unused(names, tensors, known=known, origin=origin)
+    return reorder_rows(from_theirs(names, tensors, origin=origin), {"source": source, "target": target})
 
 
 # A logit that exp() makes 0, for columns that a model does not have. It is finite, so that losses and gradients are.

@@ -14,12 +14,11 @@ from torch import Tensor
 
 from regard.errors import ConfigError
 from regard.exchange.fairseq import checkpoint_name
-from regard.exchange.imported import Imported, Settings, Tell, refuse_too_large, search_options
-from regard.exchange.names import Modules, Names, Side, from_theirs, parameter_names, refuse_unused, reorder_rows
+from regard.exchange.imported import Imported, Settings, Tell, refuse_too_large, search_options, transformer_config
+from regard.exchange.names import Modules, Names, Side, our_weights, parameter_names
 from regard.exchange.positions import matching_positions
 from regard.exchange.torch_file import read_torch_file, tensors_of
-from regard.exchange.vocabulary import Vocabulary, find_symbol, pair_of, sentencepiece_files
-from regard.models import model_config
+from regard.exchange.vocabulary import Vocabulary, find_symbol, load_tokenizers
 from regard.models.transformer import TransformerConfig
 from regard.storage.folder import Folder
 from regard.text.symbols import EOS
@@ -37,21 +36,18 @@ def names(config: TransformerConfig) -> Names:
 
     def modules(side: Side, number: int) -> Modules:
         at = f"encoder.transformer.{number}" if side == "encoder" else f"decoder.transformer_layers.{number}"
-        own = {
+        return {
             "attention.project": tuple(f"{at}.self_attn.linear_{one}" for one in ("query", "keys", "values")),
             "attention.output": (f"{at}.self_attn.final_linear",),
             "around_attention.norm": (f"{at}.layer_norm" if side == "encoder" else f"{at}.layer_norm_1",),
             "feed_forward.inner": (f"{at}.feed_forward.w_1",),
             "feed_forward.outer": (f"{at}.feed_forward.w_2",),
             "around_feed_forward.norm": (f"{at}.feed_forward.layer_norm",),
-        }
-        cross = {
             "cross_attention.query": (f"{at}.context_attn.linear_query",),
             "cross_attention.memory": tuple(f"{at}.context_attn.linear_{one}" for one in ("keys", "values")),
             "cross_attention.output": (f"{at}.context_attn.final_linear",),
             "around_cross_attention.norm": (f"{at}.layer_norm_2",),
         }
-        return {**own, **(cross if side == "decoder" else {})}
 
     ends = {
         "target_embedding": (EMBEDDING.format("decoder"),),
@@ -84,18 +80,22 @@ def read(folder: Folder, tell: Tell) -> Imported:
     source, target = (_vocabulary(value["vocab"], side, str(start), origin) for side in ("src", "tgt"))
     if start == target.symbols[target.eos]:
         table["start_id"] = EOS
-    config = model_config({"kind": "transformer", **table})[1]
-    assert isinstance(config, TransformerConfig)
+    config = transformer_config(table)
     tied = {"all": [EMBEDDING.format("encoder"), "generator.weight"], "target": ["generator.weight"]}
-    refuse_unused(names(config), tensors, known=tied.get(config.tie, []), origin=origin)
-    weights = from_theirs(names(config), tensors, origin=origin)
-    weights = reorder_rows(weights, {"source": source.order(), "target": target.order()})
-    models, more, notes = sentencepiece_files(folder)
+    weights = our_weights(
+        names(config),
+        tensors,
+        source=source.order(),
+        target=target.order(),
+        known=tied.get(config.tie, []),
+        origin=origin,
+    )
+    tokenizers, more, notes = load_tokenizers(folder, source, target)
     return Imported(
         FORMAT,
         table,
         weights,
-        pair_of(source, target, models, origin=str(folder.path)),
+        tokenizers,
         search_options(beam=5, length_penalty=1.0, length_penalty_kind="power"),
         [name, *more],
         notes,

@@ -83,6 +83,12 @@ def pair_of(
     return Tokenizers(first, target.tokenizer(models[1], origin=origin))
 
 
+def load_tokenizers(folder: Folder, source: Vocabulary, target: Vocabulary) -> tuple[Tokenizers, list[str], list[str]]:
+    """Return the tokenizers of both sides, the SentencePiece files that they were read from, and notes for the card."""
+    models, files, notes = sentencepiece_files(folder)
+    return pair_of(source, target, models, origin=str(folder.path)), files, notes
+
+
 def sentencepiece_files(folder: Folder) -> tuple[tuple[bytes | None, bytes | None], list[str], list[str]]:
     """Return the SentencePiece files of both sides that a folder has, their names, and a note if there are none."""
     for names in SENTENCEPIECE:
