@@ -15,6 +15,8 @@ The verbs, each explained by help(regard.train) and so on; docs/library.md has e
     adapt       Adapt a translation run to text of one domain, and measure what it gains and loses.
     export      Copy what prediction needs, and the card, to a new folder.
     import_model  Read a model of another toolkit, and write it as a run folder.
+    export_model  Write a run's model as a folder of another engine, and return its certificate.
+    verify      Check an export against its certificate.
     load_model  Return a run's model as a plain module, in evaluation mode: trainable, and not laid out for search.
     search      Return the `nbest` best outputs for each source sentence (of text, ending in EOS), best first.
 
@@ -66,7 +68,9 @@ if TYPE_CHECKING:
     from regard.data.ragged import Ragged as Ragged
     from regard.decoding.search import search as search
     from regard.decoding.translator import Translator as Translator
+    from regard.exchange.exporting import export_model as export_model
     from regard.exchange.importing import import_model as import_model
+    from regard.exchange.verifying import verify as verify
     from regard.loading import load as load
     from regard.loading import load_model as load_model
     from regard.metrics import Metric as Metric
@@ -112,7 +116,9 @@ _PUBLIC = {
     "regard.data.ragged": ("Layout", "Ragged"),
     "regard.decoding.search": ("search",),
     "regard.decoding.translator": ("Translator",),
+    "regard.exchange.exporting": ("export_model",),
     "regard.exchange.importing": ("import_model",),
+    "regard.exchange.verifying": ("verify",),
     "regard.loading": ("load", "load_model"),
     "regard.metrics": ("Metric", "register_metric"),
     "regard.models": ("Family", "register_model"),

@@ -6,15 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from regard.errors import CheckpointError, ConfigError
 from regard.exchange import engines, exporting, to_ctranslate2, verifying
-from regard.exchange.comparing import Theirs
 from regard.exchange.exporting import TARGETS, export_model
-from regard.exchange.verifying import verify_export
-from tests.exchange.marian_folders import WORDS, sentences
+from regard.exchange.verifying import verify
 from tests.exchange.tiny_runs import make_run
 
 PACKAGES = {"ctranslate2": "ctranslate2", "huggingface": "transformers", "onnx": "onnxruntime"}
@@ -91,30 +88,6 @@ def tiny(folder, variant="post"):
     return make_run(folder, tokenizer=tokenizer, **options)
 
 
-@pytest.fixture
-def in_this_process(monkeypatch, tmp_path):
-    """Ask engines here: importing them anew takes seconds. Other tests have processes that cannot import regard."""
-
-    def ask(request):
-        path = tmp_path / "answer.json"
-        result = json.loads(json.dumps(engines.answer(vars(request), path)))
-        logits = []
-        if request.logits:
-            with np.load(f"{path}.npz") as arrays:
-                logits = [arrays[str(number)] for number in range(request.logits)]
-        return Theirs(**result, logits=logits)
-
-    monkeypatch.setattr(exporting, "ask_engine", ask)
-    monkeypatch.setattr(verifying, "ask_engine", ask)
-
-
-@pytest.fixture
-def lines(tmp_path):
-    path = tmp_path / "lines.txt"
-    path.write_text("\n".join(sentences(WORDS, 12, seed=5)) + "\n", encoding="utf-8")
-    return path
-
-
 QUICK = ("post", "pre", "untied", "two vocabularies", "rotary", "copy")
 
 
@@ -134,7 +107,7 @@ def test_a_variant_is_certified_or_refused_by_name(target, variant, tmp_path, li
     assert measured.lines == 12 and measured.identical == 1.0
     assert measured.score < 1e-3
     assert (measured.logit is None) == (target == "ctranslate2")
-    assert verify_export(out).measured.score == pytest.approx(measured.score, abs=1e-6)
+    assert verify(out).measured.score == pytest.approx(measured.score, abs=1e-6)
 
 
 @pytest.mark.slow(unless=["ctranslate2", "onnx"])
@@ -179,7 +152,7 @@ def test_a_flipped_byte_of_the_weights_is_found(copied):
     content[len(content) // 2] ^= 1
     (copied / "model.bin").write_bytes(content)
     with pytest.raises(CheckpointError, match=r"model\.bin is not the file that was certified"):
-        verify_export(copied)
+        verify(copied)
 
 
 def test_a_changed_vocabulary_is_found(copied):
@@ -188,17 +161,17 @@ def test_a_changed_vocabulary_is_found(copied):
     symbols[10], symbols[11] = symbols[11], symbols[10]
     path.write_text(json.dumps(symbols, ensure_ascii=False), encoding="utf-8")
     with pytest.raises(CheckpointError, match=r"shared_vocabulary\.json is not the file"):
-        verify_export(copied)
+        verify(copied)
 
 
 def test_a_missing_file_is_named_and_an_added_one_is_reported(copied, in_this_process):
     (copied / "notes.txt").write_text("mine")
     said = []
-    verify_export(copied, tell=said.append)
+    verify(copied, tell=said.append)
     assert [one for one in said if "notes.txt is not part of the certificate" in one]
     (copied / "target.spm").unlink()
     with pytest.raises(CheckpointError, match=r"target\.spm is missing"):
-        verify_export(copied)
+        verify(copied)
 
 
 def test_weights_that_are_not_ours_are_found_even_if_the_hash_is_right(copied, in_this_process):
@@ -215,7 +188,7 @@ def test_weights_that_are_not_ours_are_found_even_if_the_hash_is_right(copied, i
     certificate["files"][path.name] = {"bytes": record.bytes, "sha256": record.sha256}
     (copied / "certificate.json").write_text(json.dumps(certificate), encoding="utf-8")
     with pytest.raises(CheckpointError, match="does not agree with the certificate"):
-        verify_export(copied)
+        verify(copied)
 
 
 def test_drift_fails_the_export_and_leaves_nothing_behind(tmp_path, monkeypatch, in_this_process):
@@ -241,29 +214,12 @@ def test_an_export_overwrites_nothing(tmp_path):
 
 def test_a_certificate_from_a_stranger_is_read_with_care(tmp_path):
     with pytest.raises(CheckpointError, match=r"no certificate\.json"):
-        verify_export(tmp_path)
+        verify(tmp_path)
     (tmp_path / "certificate.json").write_text('{"form": 1, "lines": 3}')
     with pytest.raises(CheckpointError, match=r"certificate\.json is damaged"):
-        verify_export(tmp_path)
+        verify(tmp_path)
     with pytest.raises(CheckpointError, match="is not a folder"):
-        verify_export(tmp_path / "nowhere")
-
-
-def test_the_loop_of_an_onnx_export_is_short_and_translates_without_regard(tmp_path, in_this_process):
-    pytest.importorskip("onnxruntime")
-    certificate = export_model(make_run(tmp_path / "run"), tmp_path / "out", to="onnx")
-    loop = tmp_path / "out" / "translate.py"
-    assert len(loop.read_text(encoding="utf-8").splitlines()) <= 60
-    lines = certificate.lines[:3]
-    code = f"import runpy, sys; sys.modules['regard'] = None; runpy.run_path({str(loop)!r}, run_name='__main__')"
-    text = "".join(f"{line.source}\n" for line in lines)
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", code], input=text, capture_output=True, text=True, encoding="utf-8"
-    )
-    assert len(done.stdout.splitlines()) == 3, done.stderr
-    for line, output in zip(lines, done.stdout.splitlines(), strict=True):
-        # The loop's limit is that of the line, and the certificate's that of the longest one.
-        assert line.output.startswith(output.replace("\u2047", "").strip()[:5])
+        verify(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("target", ["ctranslate2", "onnx"])
@@ -278,17 +234,31 @@ def test_int8_is_another_model_and_the_certificate_measures_it(target, tmp_path,
     assert (tmp_path / "small" / name).read_bytes() != (tmp_path / "large" / name).read_bytes()
 
 
+def test_float16_weights_are_rounded_and_certified_on_a_cpu(tmp_path, lines, in_this_process):
+    pytest.importorskip("ctranslate2")
+    run = make_run(tmp_path / "run")
+    export_model(run, tmp_path / "large", to="ctranslate2", lines=lines)
+    measured = export_model(run, tmp_path / "small", to="ctranslate2", weights="float16", lines=lines).measured
+    assert measured.mean_score > 1e-6
+    sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("small", "large")]
+    assert sizes[0] < 0.7 * sizes[1]
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("run", ["de-en", "en-de"])
 @pytest.mark.parametrize("target", ["ctranslate2", "onnx"])
-def test_a_translator_of_the_package_is_certified_in_int8(target, tmp_path):
+def test_the_translators_of_the_package_are_certified_in_int8(target, run, tmp_path):
     pytest.importorskip(PACKAGES[target])
-    assert export_model("de-en", tmp_path / "out", to=target, weights="int8").measured.identical >= 0.8
+    measured = export_model(run, tmp_path / "out", to=target, weights="int8").measured
+    assert measured.mean_score > 1e-4
+    assert verify(tmp_path / "out").measured.identical == measured.identical
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("run", ["de-en", "en-de"])
 @pytest.mark.parametrize("target", TARGETS)
-def test_the_translators_of_the_package_are_certified(target, tmp_path):
+def test_the_translators_of_the_package_are_certified(target, run, tmp_path):
     pytest.importorskip(PACKAGES[target])
-    measured = export_model("de-en", tmp_path / "out", to=target).measured
+    measured = export_model(run, tmp_path / "out", to=target).measured
     assert measured.identical == 1.0 and measured.bleu_ours == measured.bleu_theirs
-    assert verify_export(tmp_path / "out").measured.identical == 1.0
+    assert verify(tmp_path / "out").measured.identical == 1.0

@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from regard.cli.terminal import print_message
@@ -50,6 +51,16 @@ def export(
         Path | None,
         typer.Option(help="Instead: a file with a sentence per line, or sentence, tab, reference."),
     ] = None,
+    identical: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="With another engine: the smallest share of identical translations that is accepted; "
+            "docs/export.md has the default of each kind of weights.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Write a model into a folder that can be given away: for this library, or for another engine.
 
@@ -76,18 +87,28 @@ def export(
     """
     if to != Engine.regard:
         from regard.cli.verify import print_measured
+        from regard.exchange.certificate import BOUNDS
         from regard.exchange.exporting import export_model
 
+        bounds = BOUNDS[weights.value]
         certificate = export_model(
-            run, out, to=to.value, weights=weights.value, data=data, lines=lines, tell=print_message, warn=print_message
+            run,
+            out,
+            to=to.value,
+            weights=weights.value,
+            data=data,
+            lines=lines,
+            bounds=bounds if identical is None else msgspec.structs.replace(bounds, identical=identical),
+            tell=print_message,
+            warn=print_message,
         )
         print_measured(certificate.measured, certificate.bounds)
         print_message(
             f"{out}: certified; certificate.md has the details, and regard verify {out} repeats the comparison"
         )
         return
-    if data is not None or lines is not None:
-        raise typer.BadParameter("--data and --lines are for certificates; name an engine with --to")
+    if data is not None or lines is not None or identical is not None:
+        raise typer.BadParameter("--data, --lines and --identical are for certificates; name an engine with --to")
     from regard import api
     from regard.cli.hints import command_that_predicts
 

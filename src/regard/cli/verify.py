@@ -28,9 +28,9 @@ def verify(
 
     Exit status: 1 if a file is damaged or the engine differs by more than the certificate's bounds, otherwise 0.
     """
-    from regard.exchange.verifying import verify_export
+    from regard.exchange.verifying import verify as check
 
-    verified = verify_export(folder, tell=print_message)
+    verified = check(folder, tell=print_message)
     print_measured(verified.measured, verified.certificate.bounds)
     print_message(f"{folder}: the files are those of the certificate, and {verified.certificate.target} agrees with us")
 

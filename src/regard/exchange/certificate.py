@@ -27,8 +27,8 @@ class Bounds(Struct, frozen=True, kw_only=True):
 # float32: engines add numbers in another order, and a tie may fall the other way. Fewer bits: the model is another one.
 BOUNDS = {
     "float32": Bounds(logit=0.01, score=0.01, mean_score=0.001, identical=0.98),
-    "float16": Bounds(logit=0.2, score=0.2, mean_score=0.01, identical=0.9),
-    "int8": Bounds(logit=5.0, score=5.0, mean_score=0.1, identical=0.5),
+    "float16": Bounds(logit=0.05, score=0.05, mean_score=0.002, identical=0.95),
+    "int8": Bounds(logit=1.5, score=1.5, mean_score=0.04, identical=0.8),
 }
 
 

@@ -47,7 +47,9 @@ class CTranslate2:
         import sentencepiece
 
         folder, threads = request["folder"], request["threads"]
-        options = {"compute_type": request["weights"], "inter_threads": 1, "intra_threads": threads}
+        # Weights that are stored in float16 are converted: CTranslate2 computes in float16 on GPUs only.
+        kind = "float32" if request["weights"] == "float16" else request["weights"]
+        options = {"compute_type": kind, "inter_threads": 1, "intra_threads": threads}
         self.translator = ctranslate2.Translator(folder, device="cpu", **options)
         self.source = sentencepiece.SentencePieceProcessor(model_file=str(Path(folder, "source.spm")))
         self.target = sentencepiece.SentencePieceProcessor(model_file=str(Path(folder, "target.spm")))
@@ -138,12 +140,16 @@ class Onnx:
     packages = ("onnxruntime", "numpy", "sentencepiece")
 
     def __init__(self, request: dict[str, Any]) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = request["threads"]
         # The loop of our own package: a folder may come from strangers, so that none of its code is run.
         spec = importlib.util.spec_from_file_location("translate", Path(__file__).with_name("onnx_translate.py"))
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        self.engine = module.OnnxTranslator(request["folder"], threads=request["threads"])
+        self.engine = module.OnnxTranslator(request["folder"], options)
         self.columns = [self.engine.target_ids[symbol] for symbol in request["symbols"]]
 
     def tokenize(self, lines: Sequence[str]) -> Tokens:

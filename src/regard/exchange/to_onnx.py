@@ -50,8 +50,11 @@ def write(model: Portable, folder: Folder, weights: str) -> None:
         if weights == "int8":
             _quantize(folder.path / name)
     config, options = model.config, model.options
-    ids = {"unk": UNK, "bos": BOS, "eos": EOS, "start": config.start_id, "source_eos": config.source_eos}
-    limits = {"max_source": options.max_source, "max_extra": options.max_extra}
+    ids = {"unk": UNK, "bos": BOS, "eos": EOS, "start": config.start_id, "source_ends": [EOS] * config.source_eos}
+    # Learned positions limit sources and outputs too; a source needs one for EOS.
+    longest = min(model.num_positions, options.max_length or model.num_positions)
+    limits = {"max_source": min(options.max_source, model.num_positions - 1), "max_extra": options.max_extra}
+    limits["max_length"] = longest
     folder.save_json("config.json", {**ids, **limits})
     folder.save_json("vocabulary.json", [model.symbols("source"), model.symbols("target")])
     folder.save_bytes("translate.py", Path(__file__).with_name("onnx_translate.py").read_bytes())

@@ -27,14 +27,17 @@ from regard.storage.folder import Folder
 
 
 class Verified(NamedTuple):
+    """An export that agrees with its certificate."""
+
     certificate: Certificate
     measured: Measured  # here and now
 
 
-def verify_export(path: Path | str, *, tell: Callable[[str], None] = lambda text: None) -> Verified:
-    """Check an export against its certificate. Raise CheckpointError with one sentence if it does not fit.
+def verify(path: Path | str, *, tell: Callable[[str], None] = lambda text: None) -> Verified:
+    """Check an export against its certificate.
 
-    `tell` receives a sentence about each package of another version, and each file that the certificate does not list.
+    Return the certificate, and what was measured now. Raise CheckpointError with one sentence if they do not fit. `tell`
+    receives a sentence about each package of another version, and each file that the certificate does not list.
     """
     folder = Folder(path)
     if not folder.path.is_dir():
