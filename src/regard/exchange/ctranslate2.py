@@ -38,6 +38,12 @@ ACTIVATIONS = {0: "relu", 2: "silu", 3: "gelu"}
 ACTIVATION_NAMES = ("ReLU", "GELU by tanh", "Swish", "GELU", "GELU by sigmoid", "tanh", "sigmoid")
 COMPUTED = ("encoder/position_encodings/encodings", "decoder/position_encodings/encodings")
 EPS = 1e-5  # where the configuration has none
+# By `tie`: matrices that repeat another one.
+TIED: dict[str, list[str]] = {
+    "all": ["encoder/embeddings_0/weight", "decoder/projection/weight"],
+    "target": ["decoder/projection/weight"],
+    "none": [],
+}
 
 
 def names(config: TransformerConfig) -> Names:
@@ -95,10 +101,9 @@ def read(folder: Folder, tell: Tell) -> Imported:
         rows = tensors["decoder/projection/weight"].size(0)
         tensors.setdefault("decoder/projection/bias", torch.zeros(rows))
     config = transformer_config(table)
-    known = [*COMPUTED, *names_of_tied(config)]
-    weights = our_weights(
-        names(config), tensors, source=source.order(), target=target.order(), known=known, origin=origin
-    )
+    known = [*COMPUTED, *TIED[config.tie]]
+    orders = source.order(), target.order()
+    weights = our_weights(names(config), tensors, orders, known=known, origin=origin)
     tokenizers, files, notes = load_tokenizers(folder, source, target)
     return Imported(
         FORMAT,
@@ -109,15 +114,6 @@ def read(folder: Folder, tell: Tell) -> Imported:
         [CONFIG, MODEL, *files],
         notes,
     )
-
-
-def names_of_tied(config: TransformerConfig) -> list[str]:
-    """Return the names of matrices that are the same as another one."""
-    tied = {
-        "all": ["encoder/embeddings_0/weight", "decoder/projection/weight"],
-        "target": ["decoder/projection/weight"],
-    }
-    return tied.get(config.tie, [])
 
 
 # Settings

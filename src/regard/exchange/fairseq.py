@@ -40,6 +40,12 @@ FIRST_POSITION = PAD + 1  # positions count from behind the padding symbol
 EPS = 1e-5  # of torch.nn.LayerNorm
 # Constants that some versions store.
 COMPUTED = re.compile(r"(encoder|decoder)\.(version|embed_positions\._float_tensor|embed_positions\.weights)")
+# By `tie`: matrices that repeat another one.
+TIED: dict[str, list[str]] = {
+    "all": ["encoder.embed_tokens.weight", "decoder.output_projection.weight"],
+    "target": ["decoder.output_projection.weight"],
+    "none": [],
+}
 
 
 def names(config: TransformerConfig) -> Names:
@@ -78,16 +84,8 @@ def read(folder: Folder, tell: Tell) -> Imported:
     source, target = (_vocabulary(folder, one) for one in files)
     tensors = _canonical(tensors_of(value.get("model"), origin=origin), table)
     config = transformer_config(table)
-    tied = {"all": ["encoder.embed_tokens.weight", "decoder.output_projection.weight"]}
-    tied["target"] = ["decoder.output_projection.weight"]
-    weights = our_weights(
-        names(config),
-        tensors,
-        source=source.order(),
-        target=target.order(),
-        known=tied.get(config.tie, []),
-        origin=origin,
-    )
+    orders = source.order(), target.order()
+    weights = our_weights(names(config), tensors, orders, known=TIED[config.tie], origin=origin)
     tokenizers, more, notes = load_tokenizers(folder, source, target)
     return Imported(
         FORMAT,

@@ -109,7 +109,7 @@ def read(folder: Folder, tell: Tell) -> Imported:
     refuse_too_large(folder, weights_name, tell=tell)
     config, weights_path = transformer_config(table), str(folder.path / weights_name)
     tensors = _canonical(_tensors(folder, weights_name), config, origin=weights_path)
-    weights = our_weights(names(config), tensors, source=source.order(), target=target.order(), origin=weights_path)
+    weights = our_weights(names(config), tensors, (source.order(), target.order()), origin=weights_path)
     return Imported(
         FORMAT,
         table,

@@ -95,7 +95,7 @@ def read(folder: Folder, tell: Tell) -> Imported:
     source, target, models, files = _vocabularies(folder, decoder)
     config = transformer_config(table)
     tensors = _canonical(arrays, config, rows=len(target.symbols))
-    weights = our_weights(names(config), tensors, source=source.order(), target=target.order(), origin=origin)
+    weights = our_weights(names(config), tensors, (source.order(), target.order()), origin=origin)
     given = Settings(decoder, origin=str(folder.path))
     return Imported(
         FORMAT,

@@ -122,19 +122,20 @@ def refuse_unused(names: Names, tensors: Mapping[str, Tensor], *, known: Sequenc
 def our_weights(
     names: Names,
     tensors: Mapping[str, Tensor],
+    orders: tuple[Sequence[int], Sequence[int]],
     *,
-    source: Sequence[int],
-    target: Sequence[int],
     known: Sequence[str] = (),
     origin: str,
 ) -> dict[str, Tensor]:
     """Return our parameters, made of the tensors of a format, with the rows of vocabularies in our order.
 
-    `source` and `target` are the ids there of our ids. A tensor that no parameter is made of is refused, other than the
-    `known` ones, which repeat others or are computed.
+    `orders` are the ids there of our ids, of source and target. A tensor that no parameter is made of is refused, other than
+    the `known` ones, which repeat others or are computed.
     """
     refuse_unused(names, tensors, known=known, origin=origin)
-    return reorder_rows(from_theirs(names, tensors, origin=origin), {"source": source, "target": target})
+    return reorder_rows(
+        from_theirs(names, tensors, origin=origin), dict(zip(("source", "target"), orders, strict=True))
+    )
 
 
 # A logit that exp() makes 0, for columns that a model does not have. It is finite, so that losses and gradients are.

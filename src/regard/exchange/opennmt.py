@@ -29,6 +29,12 @@ EMBEDDING = "{}.embeddings.make_embedding.emb_luts.0.weight"
 POSITIONS = "{}.embeddings.make_embedding.pe.pe"
 PARTS = ("model", "generator", "vocab", "opt")
 EPS = 1e-6
+# By `tie`: matrices that repeat another one.
+TIED: dict[str, list[str]] = {
+    "all": [EMBEDDING.format("encoder"), "generator.weight"],
+    "target": ["generator.weight"],
+    "none": [],
+}
 
 
 def names(config: TransformerConfig) -> Names:
@@ -81,15 +87,8 @@ def read(folder: Folder, tell: Tell) -> Imported:
     if start == target.symbols[target.eos]:
         table["start_id"] = EOS
     config = transformer_config(table)
-    tied = {"all": [EMBEDDING.format("encoder"), "generator.weight"], "target": ["generator.weight"]}
-    weights = our_weights(
-        names(config),
-        tensors,
-        source=source.order(),
-        target=target.order(),
-        known=tied.get(config.tie, []),
-        origin=origin,
-    )
+    orders = source.order(), target.order()
+    weights = our_weights(names(config), tensors, orders, known=TIED[config.tie], origin=origin)
     tokenizers, more, notes = load_tokenizers(folder, source, target)
     return Imported(
         FORMAT,

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from regard.errors import ConfigError, require
-from regard.exchange.ctranslate2 import ACTIVATIONS, names, names_of_tied
+from regard.exchange.ctranslate2 import ACTIVATIONS, TIED, names
 from regard.exchange.names import to_theirs
 from regard.exchange.portable import END, UNKNOWN, Portable, has_final_norm, refuse_options, refuse_other_heads
 from regard.nn.positions import is_sinusoid, sinusoids
@@ -42,7 +42,7 @@ def write(model: Portable, folder: Folder, weights: str) -> None:
     )
     theirs = to_theirs(_names(model), model.weights)
     shared = "decoder/embeddings/weight" if config.tie != "none" else "decoder/projection/weight"
-    for tied in names_of_tied(config):
+    for tied in TIED[config.tie]:
         theirs[tied] = theirs[shared]
     if config.positions != "learned":
         table = torch.zeros(model.num_positions, config.width)
