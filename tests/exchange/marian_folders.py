@@ -33,7 +33,7 @@ def sentences(words, count, seed=1):
     return [" ".join(chosen.choices(words, k=chosen.randint(1, 9))) for _ in range(count)]
 
 
-def write_tokenizers(folder):
+def write_tokenizers(folder, tags=()):
     """Write source.spm, target.spm and vocab.json, and return the size of the vocabulary."""
     symbols = {"</s>": 0, "<unk>": 1}
     for name, words in (("source", WORDS), ("target", WOERTER)):
@@ -41,7 +41,8 @@ def write_tokenizers(folder):
         (folder / f"{name}.spm").write_bytes(file.model)
         for symbol in file.tokens(range(EOS + 1, file.size)):
             symbols.setdefault(symbol, len(symbols))
-    symbols["<pad>"] = len(symbols)
+    for symbol in (*tags, "<pad>"):
+        symbols[symbol] = len(symbols)
     (folder / "vocab.json").write_text(json.dumps(symbols, ensure_ascii=False), encoding="utf-8")
     (folder / "tokenizer_config.json").write_text(
         json.dumps({"source_lang": "en", "target_lang": "de", "tokenizer_class": "MarianTokenizer"})
@@ -93,9 +94,9 @@ def _draw(name, like):
     return (0.3 if "layers" in name else 0.5) * drawn
 
 
-def make_folder(folder, **options):
+def make_folder(folder, *, tags=(), **options):
     """Write a folder as `save_pretrained` does, with its tokenizers, and return the model."""
     folder.mkdir(parents=True, exist_ok=True)
-    model = make_model(write_tokenizers(folder), **options)
+    model = make_model(write_tokenizers(folder, tags), **options)
     model.save_pretrained(folder)
     return model

@@ -96,3 +96,18 @@ def test_it_is_adapted_and_exported_again(imported, tmp_path):
     lines = list(pairs)[:20]
     ours, theirs = (regard.load(one, device="cpu").translate(lines, options=GREEDY) for one in (adapted.path, again))
     assert ours == theirs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["ctranslate2", "huggingface", "onnx"])
+def test_tags_of_a_model_for_several_languages_are_exported(target, tmp_path, in_this_process):
+    pytest.importorskip({"huggingface": "transformers", "onnx": "onnxruntime"}.get(target, target))
+    make_folder(tmp_path / "opus-mt-en-mul", tags=[">>deu<<", ">>fra<<"], ending=1.0)
+    run = import_model(tmp_path / "opus-mt-en-mul", tmp_path / "run").path
+    lines = tmp_path / "lines.txt"
+    lines.write_text(f">>deu<< {TEXT}\n>>fra<< {TEXT}\n{TEXT}\n", encoding="utf-8")
+    certificate = regard.export_model(run, tmp_path / "out", to=target, lines=lines)
+    assert certificate.measured.identical == 1.0
+    assert len({line.output for line in certificate.lines}) > 1, "the tag matters"
+    own = regard.export_model(run, tmp_path / "own", to=target)
+    assert {line.source[:7] for line in own.lines} == {">>deu<<", ">>fra<<"}

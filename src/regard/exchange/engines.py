@@ -12,6 +12,7 @@ import importlib.metadata
 import importlib.util
 import json
 import platform
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -54,9 +55,15 @@ class CTranslate2:
         self.source = sentencepiece.SentencePieceProcessor(model_file=str(Path(folder, "source.spm")))
         self.target = sentencepiece.SentencePieceProcessor(model_file=str(Path(folder, "target.spm")))
         self.never = [[request["start"]]]
+        names = (Path(folder, f"{side}_vocabulary.json") for side in ("shared", "source"))
+        self.symbols = set(json.loads(next(filter(Path.exists, names)).read_text(encoding="utf-8")))
 
     def tokenize(self, lines: Sequence[str]) -> Tokens:
-        return self.source.Encode(list(lines), out_type=str)
+        # A tag in front of a source, such as >>fra<<, is a token that users give.
+        found = [re.match(r">>[^\s<>]+<<|", line)[0] for line in lines]  # type: ignore[index]
+        tags = [tag if tag in self.symbols else "" for tag in found]
+        split = self.source.Encode([line[len(tag) :] for line, tag in zip(lines, tags, strict=True)], out_type=str)
+        return [[tag, *tokens] if tag else tokens for tag, tokens in zip(tags, split, strict=True)]
 
     def text(self, tokens: Sequence[str]) -> str:
         return self.target.DecodePieces(list(tokens)).replace("\u2581", " ").strip()

@@ -82,13 +82,14 @@ def _spaced(rows: Sequence[Row]) -> list[Row]:
 
 
 def _generated(model: Portable) -> list[str]:
-    """Return lines of random subwords of the source vocabulary."""
+    """Return lines of random subwords of the source vocabulary, each behind a tag if there are tags."""
     tokenizer, draw = model.tokenizers.source, random.Random(1)
     ids = range(len(RESERVED), tokenizer.size)
     plain = [
         id
         for id, symbol in zip(ids, tokenizer.tokens(ids), strict=True)
-        if symbol not in PLACEHOLDERS and not (symbol.startswith("<") and symbol.endswith(">"))
+        if symbol not in (*PLACEHOLDERS, *model.tags) and not (symbol.startswith("<") and symbol.endswith(">"))
     ]
     texts = (tokenizer.decode(draw.choices(plain, k=draw.randint(2, 12))) for _ in range(4 * GENERATED))
-    return [" ".join(text.split()) for text in texts if text.strip()][:GENERATED]
+    lines = [" ".join(text.split()) for text in texts if text.strip()][:GENERATED]
+    return [f"{draw.choice(model.tags)} {line}" for line in lines] if model.tags else lines

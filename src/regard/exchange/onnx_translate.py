@@ -12,38 +12,38 @@ import sentencepiece
 
 class OnnxTranslator:
     def __init__(self, folder: str | Path, options: Any = None) -> None:
-        path = Path(folder)
-        self.config: dict[str, Any] = json.loads((path / "config.json").read_text(encoding="utf-8"))
-        source, self.symbols = json.loads((path / "vocabulary.json").read_text(encoding="utf-8"))
+        self.config: dict[str, Any] = json.loads(Path(folder, "config.json").read_text(encoding="utf-8"))
+        source, self.symbols = json.loads(Path(folder, "vocabulary.json").read_text(encoding="utf-8"))
         self.source_ids, self.target_ids = ({one: id for id, one in enumerate(each)} for each in (source, self.symbols))
-        files = [str(path / one) for one in ("encoder.onnx", "decoder.onnx", "source.spm", "target.spm")]
+        files = [str(Path(folder, one)) for one in ("encoder.onnx", "decoder.onnx", "source.spm", "target.spm")]
         self.encoder, self.decoder = (onnxruntime.InferenceSession(one, options) for one in files[:2])
         self.source, self.target = (sentencepiece.SentencePieceProcessor(model_file=one) for one in files[2:])
 
     def tokenize(self, line: str) -> list[str]:
-        return self.source.Encode(line.replace("\t", " "), out_type=str)[: self.config["max_source"]]
+        tags = [tag for tag in self.config["tags"] if line.startswith(tag)]  # such as >>fra<<
+        tokens = self.source.Encode(line[len("".join(tags)) :].replace("\t", " "), out_type=str)
+        return [*tags, *tokens][: self.config["max_source"]]
 
     def text(self, tokens: list[str]) -> str:  # without NUL and line breaks; U+2581 stands for a space
         return self.target.DecodePieces(list(tokens)).translate({0: None, 10: None, 13: None, 0x2581: " "}).strip()
 
     def encode(self, sources: list[list[str]]) -> dict[str, Any]:  # mask, keys and values
-        ends, unknown = self.config["source_ends"], self.config["unk"]
-        ids = [[*(self.source_ids.get(one, unknown) for one in each), *ends] for each in sources]
+        unk, ends = self.config["unk"], self.config["source_ends"]
+        ids = [[*(self.source_ids.get(one, unk) for one in each), *ends] for each in sources]
         padded = np.array([one + [-1] * (max(map(len, ids)) - len(one)) for one in ids], dtype=np.int64)
         found = self.encoder.run(None, {"ids": padded.clip(0), "mask": (mask := padded >= 0)})
         return {"mask": mask, **{one.name: value for one, value in zip(self.encoder.get_outputs(), found, strict=True)}}
 
-    def decode(self, ids: Any, memory: dict[str, Any], past: Any = None) -> tuple[Any, Any]:  # logits, past
+    def decode(self, ids: Any, memory: dict[str, Any], past: list[Any] | None = None) -> list[Any]:  # logits, *past
         inputs = {one.name: one.shape for one in self.decoder.get_inputs() if one.name.startswith("past_")}
         past = past or [np.zeros((len(ids), shape[1], 0, shape[3]), np.float32) for shape in inputs.values()]
-        logits, *past = self.decoder.run(None, {"ids": ids, **memory, **dict(zip(inputs, past, strict=True))})
-        return logits, past
+        return self.decoder.run(None, {"ids": ids, **memory, **dict(zip(inputs, past, strict=True))})
 
     def search(self, sources: list[list[str]], limit: int) -> list[list[str]]:  # the likeliest token at each step
-        memory, past, eos = self.encode(sources), None, self.config["eos"]
+        memory, past, eos = self.encode(sources), list[Any](), self.config["eos"]
         outputs = (ids := np.full((len(sources), 1), self.config["start"], dtype=np.int64))[:, :0]
         while outputs.shape[1] < min(limit, self.config["max_length"]) and not (outputs == eos).any(axis=1).all():
-            logits, past = self.decode(ids, memory, past)
+            logits, *past = self.decode(ids, memory, past)
             logits[:, -1, self.config["bos"]] = -np.inf
             outputs = np.hstack([outputs, ids := logits[:, -1].argmax(axis=1)[:, None]])
         return [[self.symbols[id] for id in row[: [*row, eos].index(eos)]] for row in outputs.tolist()]
@@ -54,7 +54,7 @@ if __name__ == "__main__":
         (translator := OnnxTranslator(Path(__file__).parent)).search([["?"]], 1)
     except Exception as error:
         sys.exit(f"{Path(__file__).parent} is damaged: {' '.join(f'{type(error).__name__}: {error}'.split())[:300]}")
-    for text in (line.decode(errors="replace").rstrip("\r\n") for line in sys.stdin.buffer):
-        tokens = translator.tokenize(text) if text.strip() else []
+    for line in (line.decode(errors="replace").rstrip("\r\n") for line in sys.stdin.buffer):
+        tokens = translator.tokenize(line) if line.strip() else []
         found = translator.search([tokens], len(tokens) + translator.config["max_extra"])[0] if tokens else []
         sys.stdout.buffer.write(f"{translator.text(found)}\n".encode())

@@ -55,6 +55,11 @@ class Portable:
         return [UNKNOWN, self.start, END, *_own_symbols(tokenizer)]
 
     @property
+    def tags(self) -> list[str]:
+        """Symbols of an imported vocabulary that a source may begin with, such as >>fra<<."""
+        return self.tokenizers.source.tags if isinstance(self.tokenizers.source, ListedSubwords) else []
+
+    @property
     def one_vocabulary(self) -> bool:
         return self.symbols("source") == self.symbols("target")
 

@@ -55,7 +55,7 @@ def write(model: Portable, folder: Folder, weights: str) -> None:
     longest = min(model.num_positions, options.max_length or model.num_positions)
     limits = {"max_source": min(options.max_source, model.num_positions - 1), "max_extra": options.max_extra}
     limits["max_length"] = longest
-    folder.save_json("config.json", {**ids, **limits})
+    folder.save_json("config.json", {**ids, **limits, "tags": model.tags})
     folder.save_json("vocabulary.json", [model.symbols("source"), model.symbols("target")])
     folder.save_bytes("translate.py", Path(__file__).with_name("onnx_translate.py").read_bytes())
     for name, content in model.models().items():

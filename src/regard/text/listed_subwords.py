@@ -51,6 +51,11 @@ class ListedSubwords:
         """The symbol of each id behind the reserved ones."""
         return self._symbols[len(RESERVED) :]
 
+    @property
+    def tags(self) -> list[str]:
+        """The symbols that choose a language in front of a source."""
+        return [symbol for symbol in self.symbols if _TAG.fullmatch(symbol)]
+
     def encode(self, text: str) -> list[int]:
         return [self._ids.get(subword, UNK) for subword in self.tokenize(text)]
 
