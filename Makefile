@@ -23,7 +23,8 @@ help:
 demo: $(VENV)/.core
 	@$(BIN)/regard demo
 
-PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+# Tests start many processes, which would all compile the package if no bytecode were kept.
+PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 --dist worksteal
 
 test: $(VENV)/.dev
 	@echo "Running the quick tests in two processes ..."

@@ -66,7 +66,7 @@ CHECKS = {
 }
 
 
-@pytest.mark.slow(unless=["plain_calls", "attention_tensors"])
+@pytest.mark.slow(unless=["plain_calls"])
 @pytest.mark.parametrize("name", CHECKS)
 def test_the_example_prints_its_result(name):
     CHECKS[name](run(f"{name}.py"))

@@ -194,6 +194,7 @@ def trained(installed):
     return folder / "run"
 
 
+@pytest.mark.slow
 def test_a_run_trains_with_the_tokenizer_and_the_metric_of_a_plug_in(trained):
     log = [json.loads(line) for line in (trained / "log.jsonl").read_text().splitlines()]
     validated = [event for event in log if event["event"] == "validated"]
@@ -231,11 +232,13 @@ def test_a_worker_of_the_server_loads_plug_ins_too(installed, trained):
     assert [place for place, _ in answer["ready"]] == [0]
 
 
+@pytest.mark.slow
 def test_without_the_plug_in_its_run_is_refused_in_one_sentence(trained):
     with pytest.raises(CheckpointError, match=r"tokenizer\.json is 'bytes'; .* install the plug-in\)$"):
         load_tokenizers(Folder(trained / "tokenizer"))
 
 
+@pytest.mark.slow
 def test_an_unknown_byte_is_shown_and_bytes_come_back_as_text(installed):
     _, environment = installed
     code = """

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import regard
 from regard.cli import terminal
 from regard.storage import locks
@@ -15,6 +17,7 @@ ROOT = Path(regard.__file__).parent
 SYSTEM_MODULES = {"fcntl": "storage/locks.py", "msvcrt": "storage/locks.py", "resource": "nn/memory.py"}
 
 
+@pytest.mark.slow
 def test_regard_works_without_what_windows_does_not_have(tmp_path):
     script = Path(__file__).with_name("without_unix.py")
     environment = os.environ | {"OMP_NUM_THREADS": "1"}

@@ -24,6 +24,8 @@ def run(tmp_path_factory):
             "train.log_every=1",
             "train.validate_pairs=4",
             "train.device=cpu",
+            'data.test={test={generate="copy/valid"}}',
+            "decode.max_length=20",
         ],
     )
     return folder

@@ -30,10 +30,15 @@ def ray():
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A short run of the copy recipe, some lines, and their translations without Ray."""
-    folder = tmp_path_factory.mktemp("ray")
-    regard.train("copy", out=folder / "run", overrides=FAST)
+def run(tmp_path_factory):
+    """A short run of the copy recipe."""
+    return regard.train("copy", out=tmp_path_factory.mktemp("ray") / "run", overrides=FAST).run.path
+
+
+@pytest.fixture(scope="module")
+def folder(run):
+    """The folder of the run, of some lines, and of their translations without Ray."""
+    folder = run.parent
     generator = random.Random(1)
     lines = [" ".join(generator.choices("abcdefgh", k=generator.randint(0, 8))) for _ in range(LINES)]
     (folder / "in.txt").write_text("".join(f"{line}\n" for line in lines))
@@ -154,8 +159,8 @@ class FailingWorker(pool.RayWorker):
         return super().translate(texts, first)
 
 
-def test_a_warning_gives_the_number_of_the_line_in_the_file(folder):
-    worker = pool.RayWorker(pack_model(folder / "run"), SearchOptions(beam=1, max_length=1), device="cpu", threads=1)
+def test_a_warning_gives_the_number_of_the_line_in_the_file(run):
+    worker = pool.RayWorker(pack_model(run), SearchOptions(beam=1, max_length=1), device="cpu", threads=1)
     worker.prepare()
     result = worker.translate(["a b", None, "a " * 3000], first=7)
     assert result.translations[1] is None and len(result.translations) == 3

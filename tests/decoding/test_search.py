@@ -35,13 +35,14 @@ def all_hypotheses(model, limit, options):
     """Every output of at most `limit` tokens with its score, best first. An output of `limit` tokens needs no EOS."""
     scored = []
     for length in range(limit + 1):
-        for ids in itertools.product([0, 3, 4, 5], repeat=length):
-            labels = [*ids, 2] if length < limit else list(ids)
-            with torch.no_grad():
-                target = Ragged.from_lists([[1, *labels[:-1]]])
-                logp = model.decode(target, model.encode(Ragged.from_lists([SOURCE]))).log_softmax(-1)
-            total = sum(logp[place, token].item() for place, token in enumerate(labels))
-            scored.append((total / length_penalty(len(labels), options), list(ids)))
+        outputs = list(itertools.product([0, 3, 4, 5], repeat=length))
+        labels = torch.tensor([[*ids, 2] if length < limit else list(ids) for ids in outputs])
+        with torch.no_grad():
+            memory = model.encode(Ragged.from_lists([SOURCE] * len(outputs)))
+            target = Ragged.from_lists([[1, *row[:-1]] for row in labels.tolist()])
+            logp = model.decode(target, memory).log_softmax(-1).view(*labels.shape, -1)
+        totals = logp.gather(-1, labels[..., None]).sum((1, 2)) / length_penalty(labels.size(1), options)
+        scored += zip(totals.tolist(), map(list, outputs), strict=True)
     return sorted(scored, reverse=True)
 
 

@@ -116,6 +116,7 @@ def test_shards_train_the_same_model_as_copies_and_save_an_ordinary_run(one_proc
     assert len(regard.load(tmp_path / "run").translate(["a b c"])) == 1
 
 
+@pytest.mark.slow
 def test_stages_and_mixtures_are_the_same_for_one_process_and_for_two(tmp_path):
     corpora = [
         "{generate='reverse/valid', weight=0.3, until=7}",

@@ -72,6 +72,7 @@ def test_the_output_is_shown_with_the_alternatives_of_each_token(opened, trace):
     assert page.locator("#others").is_hidden()
 
 
+@pytest.mark.slow
 def test_layers_heads_and_views_can_be_chosen(opened, trace):
     watched = opened()
     page = watched.page
@@ -101,6 +102,7 @@ def test_pointing_at_a_token_shows_the_weights_that_were_recorded(opened, trace)
     assert f"looks at {token} {round(100 * float(weights[best]))} %" in said
 
 
+@pytest.mark.slow
 def test_it_can_be_used_with_the_keyboard_alone(opened):
     page = opened().page
     page.locator(".lines .query .word").first.focus()
@@ -119,6 +121,7 @@ def test_it_is_accessible_on_a_phone(opened, scheme):
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "it scrolls sideways"
 
 
+@pytest.mark.slow
 def test_the_dark_scheme_has_a_dark_background(opened):
     paper = "getComputedStyle(document.body).backgroundColor"
     light, dark = (opened(color_scheme=scheme).page.evaluate(paper) for scheme in ("light", "dark"))
@@ -143,6 +146,7 @@ def test_five_hundred_tokens_are_drawn(browser, translator, tmp_path):
 # Other tasks
 
 
+@pytest.mark.slow
 def test_the_columns_of_a_translation_are_headed_by_the_labels_of_its_axes(opened):
     page = opened().page
     headings = page.locator(".lines h3")
@@ -170,6 +174,7 @@ def test_a_tagger_is_shown_as_its_input_over_its_input(opened, tagger):
     assert watched.complaints == []
 
 
+@pytest.mark.slow
 def test_a_pointer_network_is_shown_as_its_output_over_its_input(opened, pointer):
     watched = opened(pointer)
     page = watched.page

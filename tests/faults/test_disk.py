@@ -55,6 +55,7 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(small_disk, tmp_path):
     assert (run.path / final).read_bytes() == (tmp_path / "uninterrupted" / final).read_bytes()
 
 
+@pytest.mark.slow
 def test_with_disk_full_go_on_training_continues_without_checkpoints(small_disk, tmp_path):
     overrides = [*SETTINGS, "train.steps=30", "train.disk_full=go on"]
     notes = []

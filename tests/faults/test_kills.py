@@ -31,7 +31,7 @@ def progress(run):
     return [{key: event[key] for key in event.keys() - clock} for event in events if event["event"] == "progress"]
 
 
-@pytest.mark.slow(unless=["best-extra2"])
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "extra"),
     [

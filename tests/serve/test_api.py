@@ -120,8 +120,11 @@ def test_a_refusal_is_one_sentence_without_a_traceback(server, name):
     assert len(answer.text) < 500
 
 
+@pytest.mark.slow(unless=["control", "format", "spaces"])
 @pytest.mark.parametrize(
-    "text", ["\x00\x01\x02", "a\u202eb\u200d\ufeff", "\U0001f600" * 50, "a" * 2000, "\r\n\t", "\u0301" * 300]
+    "text",
+    ["\x00\x01\x02", "a\u202eb\u200d\ufeff", "\U0001f600" * 50, "a" * 2000, "\r\n\t", "\u0301" * 300],
+    ids=["control", "format", "emoji", "one long word", "spaces", "accents"],
 )
 def test_unusual_texts_are_accepted(server, text):
     assert server.post("/v1/translate", json={"text": text}).status_code == 200

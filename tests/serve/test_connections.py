@@ -102,7 +102,8 @@ def read_all(connection):
     return received
 
 
-@pytest.mark.parametrize("sent", [b"GET /health HTT", HEAD, HEAD + b"X-Slow: "])
+@pytest.mark.slow(unless=["name"])
+@pytest.mark.parametrize("sent", [b"GET /health HTT", HEAD, HEAD + b"X-Slow: "], ids=["request", "line", "name"])
 def test_headers_that_do_not_arrive_time_out(server, sent):
     received = read_all(server.connect(sent))
     assert received.startswith(b"HTTP/1.1 408 ") and b"x-content-type-options: nosniff" in received
@@ -116,6 +117,7 @@ def test_a_connection_is_closed_after_its_last_request(server):
     assert read_all(server.connect(HEAD + b"\r\n")).startswith(b"HTTP/1.1 200 ")
 
 
+@pytest.mark.slow
 def test_a_half_open_second_request_times_out(server):
     received = read_all(server.connect(HEAD + b"\r\n" + HEAD))
     assert received.startswith(b"HTTP/1.1 200 ") and received.count(b"HTTP/1.1 ") <= 2

@@ -30,11 +30,13 @@ def server(many):
         yield found
 
 
+@pytest.mark.slow
 def test_languages_lists_all_pairs_and_those_through_the_pivot(server):
     found = {one["code"]: one["targets"] for one in server.get("/languages").json()}
     assert found == {"en": ["de", "fr"], "de": ["en", "fr"], "fr": ["en", "de"]}
 
 
+@pytest.mark.slow
 def test_models_lists_the_pairs(server):
     found = server.get("/v1/models").json()
     assert [(one["name"], one["source"], one["target"]) for one in found] == [
@@ -47,6 +49,7 @@ def test_the_outputs_depend_on_the_language(many):
     assert len({translator.translate(["c a d b e f a b"], to=target)[0] for target in ("de", "fr")}) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_the_target_decides_the_tag(server, many, source, target):
     text = "c a d b e f a b"

@@ -132,6 +132,7 @@ def test_the_docs_page_lists_the_api(opened, server):
     expect(page.locator("dt").first).to_have_text("POST /v1/translate")
 
 
+@pytest.mark.slow
 def test_the_page_asks_for_a_key_if_one_is_required(browser, locked):
     watched = Watched(browser)
     watched.page.on("dialog", lambda dialog: dialog.accept("secret"))

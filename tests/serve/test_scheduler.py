@@ -172,6 +172,7 @@ def test_bulk_batches_are_full_without_interactive_jobs(worker):
     assert len(worker.batches) == 1
 
 
+@pytest.mark.slow
 def test_long_sentences_leave_one_worker_free():
     workers = InProcessWorker(), InProcessWorker()
     scheduler = start_scheduler(

@@ -54,7 +54,8 @@ def test_a_killed_worker_has_failed(worker):
     assert not worker.is_ready
 
 
-def test_a_stopped_worker_has_failed_and_can_be_closed(worker):
+def test_a_stopped_worker_has_failed_and_can_be_closed(worker, monkeypatch):
+    monkeypatch.setattr(worker_process, "END_SECONDS", 0.5)
     os.kill(worker.process.pid, signal.SIGSTOP)
     assert until_failure(worker) == "was stopped"
     assert not worker.is_ready

@@ -322,6 +322,7 @@ def test_tags_are_added_to_the_tokens_of_the_other_run(tmp_path):
     assert before == after
 
 
+@pytest.mark.slow
 def test_a_model_of_the_package_is_a_beginning(tmp_path):
     recipe = find_run("de-en").recipe()
     write(tmp_path, "pairs.tsv", ["Das ist ein Haus .\tThis is a house .", "Guten Morgen\tGood morning"] * 3)

@@ -77,7 +77,7 @@ def arguments_of(task, folder):
         'data.test={small={pairs="test.tsv"}}',
         *MODEL.get(task, LAYERS),
         *TINY,
-        *([] if TASKS[task] in NOT_SEARCHED else ["decode.length_penalty=0.3"]),
+        *([] if TASKS[task] in NOT_SEARCHED else ["decode.length_penalty=0.3", "decode.max_length=20"]),
         "--data",
         folder,
     ]
@@ -101,6 +101,7 @@ def trained(request, tmp_path_factory):
     return Trained(request.param, tmp_path_factory.mktemp(request.param))
 
 
+@pytest.mark.slow(unless=["translation", "pointing", "question-answering", "language-modelling"])
 def test_a_stopped_run_resumes_to_the_same_bits(trained, tmp_path):
     recipe, *overrides, _, data = arguments_of(trained.task, trained.folder)
     asked = iter(range(100))
@@ -152,6 +153,7 @@ def test_the_card_has_the_scores(trained):
     assert card["steps"] == 4 and card["recipe"]["model"]["width"] == 16
 
 
+@pytest.mark.slow(unless=["translation-svg", *(f"{task}-html" for task in RECIPES)])
 @pytest.mark.parametrize("ending", ["html", "svg"])
 def test_look_draws_one_input(trained, ending, tmp_path):
     file, options = tmp_path / f"look.{ending}", ["--svg"] if ending == "svg" else []
@@ -248,6 +250,7 @@ def test_search_options_that_evaluate_does_not_give_are_those_of_the_recipe(trai
 # A checkpoint of a run
 
 
+@pytest.mark.slow(unless=["translation", "tagging", "captioning"])
 def test_a_checkpoint_folder_is_used_in_place_of_its_run(trained, tmp_path, monkeypatch):
     folder, named = RunFolder(trained.run), trained.run / "checkpoints" / "step-00000002"
     expected, last = folder.checkpoint_at(2).weights, folder.weights()[0].weights
@@ -268,6 +271,7 @@ def test_a_checkpoint_folder_is_used_in_place_of_its_run(trained, tmp_path, monk
         assert is_used(path)
 
 
+@pytest.mark.slow(unless=["translation", "tagging"])
 def test_commands_take_a_checkpoint_folder(trained, tmp_path):
     named, out = trained.run / "checkpoints" / "step-00000002", tmp_path / "export"
     if trained.task == "translation":

@@ -116,6 +116,7 @@ def test_the_story_tells_the_answer(facts):
         assert (question.split()[1] == "was") == (facts == 3) and any(one in question for one in THINGS) == (facts > 1)
 
 
+@pytest.mark.slow(unless=["1"])
 @pytest.mark.parametrize("facts", [1, 2, 3])
 def test_no_story_of_a_split_occurs_in_another(facts):
     """Stories begin with a step of two sentences, which belongs to one split."""
