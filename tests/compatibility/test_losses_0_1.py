@@ -10,7 +10,7 @@ from tests.compatibility.recorded import FIXTURES, read, this_processor
 RECORDED = read("losses.json")
 
 
-@pytest.mark.slow(unless=["transformer-1", "rnn-1", "nat-1"])
+@pytest.mark.slow(unless=["transformer-1"])
 @pytest.mark.parametrize("num_threads", ["1", "2"])
 @pytest.mark.parametrize("name", RECORDED["losses"])
 def test_losses_and_gradient_norms_are_those_of_0_1(name, num_threads, tmp_path, threads):

@@ -144,6 +144,7 @@ def stop_after(step):
     return lambda event: seen.append(event.step) if isinstance(event, Progress) else None, lambda: step in seen
 
 
+@pytest.mark.slow(unless=["6"])
 @pytest.mark.parametrize("stop_at", [4, 6, 9])
 def test_a_run_that_is_stopped_within_a_stage_or_between_two_resumes_to_the_same_bits(folder, stop_at):
     train(folder, "uninterrupted")

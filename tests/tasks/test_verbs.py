@@ -203,6 +203,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow(unless=[*(f"tagging-{verb}" for verb in REFUSED), *(f"{task}-translate" for task in RECIPES)])
 @pytest.mark.parametrize("verb", REFUSED)
 @pytest.mark.parametrize("trained", [task for task in RECIPES if task != "translation"], indirect=True)
 def test_verbs_for_translation_refuse_other_tasks_in_one_sentence(trained, verb, tmp_path):

@@ -110,6 +110,7 @@ def test_a_model_is_trained_on_made_up_columns_without_a_recipe(tmp_path):
         assert torch.equal(weights_of(tmp_path / "run")[name], weight)
 
 
+@pytest.mark.slow(unless=["sgd-None", "adamw-one_cycle", "two_groups-warmup_then_steps", "Muon-halving"])
 @pytest.mark.filterwarnings("ignore:The epoch parameter")
 @pytest.mark.parametrize(
     ("optimizer", "scheduler"),
