@@ -1,6 +1,7 @@
 """An exported model is ours in another engine: certified, or refused by name; and a damaged one is found."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import CheckpointError, ConfigError
-from regard.exchange import engines, exporting, to_ctranslate2, verifying
+from regard.exchange import engines, exporting, verifying
 from regard.exchange.exporting import TARGETS, export_model
 from regard.exchange.verifying import verify
 from tests.exchange.tiny_runs import make_run
@@ -110,7 +111,7 @@ def test_a_variant_is_certified_or_refused_by_name(target, variant, tmp_path, li
     assert verify(out).measured.score == pytest.approx(measured.score, abs=1e-6)
 
 
-@pytest.mark.slow(unless=["ctranslate2", "onnx"])
+@pytest.mark.slow(unless=["ctranslate2"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_engine_runs_where_regard_cannot_be_imported(target, tmp_path, lines):
     pytest.importorskip(PACKAGES[target])
@@ -145,14 +146,6 @@ def exported(tmp_path_factory):
 @pytest.fixture
 def copied(exported, tmp_path):
     return Path(shutil.copytree(exported, tmp_path / "copy"))
-
-
-def test_a_flipped_byte_of_the_weights_is_found(copied):
-    content = bytearray((copied / "model.bin").read_bytes())
-    content[len(content) // 2] ^= 1
-    (copied / "model.bin").write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"model\.bin is not the file that was certified"):
-        verify(copied)
 
 
 def test_a_changed_vocabulary_is_found(copied):
@@ -191,18 +184,39 @@ def test_weights_that_are_not_ours_are_found_even_if_the_hash_is_right(copied, i
         verify(copied)
 
 
-def test_drift_fails_the_export_and_leaves_nothing_behind(tmp_path, monkeypatch, in_this_process):
-    pytest.importorskip("ctranslate2")
+@pytest.mark.slow(unless=["ctranslate2"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_flipped_byte_is_found_in_any_file_of_any_engine(target, tmp_path, lines, in_this_process):
+    pytest.importorskip(PACKAGES[target])
+    export_model(make_run(tmp_path / "run"), out := tmp_path / "out", to=target, lines=lines)
+    files = [one for one in out.iterdir() if one.name not in ("certificate.json", "certificate.md")]
+    assert len(files) >= 5
+    for file in files:
+        content = file.read_bytes()
+        at = len(content) // 2
+        file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        with pytest.raises(CheckpointError, match=f"{re.escape(file.name)} is not the file that was certified"):
+            verify(out)
+        file.write_bytes(content)
+    verify(out)
+
+
+@pytest.mark.slow(unless=["ctranslate2"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_drift_fails_the_export_and_leaves_nothing_behind(target, tmp_path, monkeypatch, in_this_process):
+    pytest.importorskip(PACKAGES[target])
+    write = TARGETS[target].write
 
     def write_another(model, folder, weights):
         drifted = {name: tensor * 1.02 for name, tensor in model.weights.items()}
-        to_ctranslate2.write(exporting.Portable(**{**vars(model), "weights": drifted}), folder, weights)
+        write(exporting.Portable(**{**vars(model), "weights": drifted}), folder, weights)
 
-    monkeypatch.setitem(TARGETS, "ctranslate2", TARGETS["ctranslate2"]._replace(write=write_another))
-    run = make_run(tmp_path / "run")
+    monkeypatch.setitem(TARGETS, target, TARGETS[target]._replace(write=write_another))
+    folder = tmp_path / "exports"
+    folder.mkdir()
     with pytest.raises(ConfigError, match=r"does not agree with us: .*bound"):
-        export_model(run, tmp_path / "out", to="ctranslate2")
-    assert [one.name for one in tmp_path.iterdir()] == ["run"]
+        export_model(make_run(tmp_path / "run"), folder / "out", to=target)
+    assert not list(folder.iterdir())
 
 
 def test_an_export_overwrites_nothing(tmp_path):
