@@ -19,6 +19,7 @@ ALLOWED = {
     "cli/terminal.py": {"open": "/dev/null", "fdopen": "the standard streams"},
     "cli/card.py": {"read_text": "what was just written"},
     "cli/bench.py": {"mkdir": "the folder of the file that the user named", "write_text": "that file"},
+    "cli/compare.py": {"write_text": "the file that the user named"},
     "cli/look.py": {"write_text": "the file that the user named"},
     "cli/report.py": {"write_text": "the file that the user named", "open": "the same, if it is there already"},
     "cluster/output.py": {

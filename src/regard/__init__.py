@@ -10,6 +10,8 @@ The verbs, each explained by help(regard.train) and so on; docs/library.md has e
     train       Train a recipe into a run folder, or resume the unfinished run in it.
     load        Return a predictor for a run: its final weights, or the newest checkpoint while training lasts.
     evaluate    Score a run on its recipe's test sets, or on the files given.
+    compare     Compare systems on the same sentences: BLEU, chrF and TER, with intervals and paired tests against the first
+                one.
     look        Return what a run's model did with one input: tokens, attention weights, probabilities, and other outputs.
     card        Write a run's card, with its test scores unless `evaluated` is False, and return its path.
     adapt       Adapt a translation run to text of one domain, and measure what it gains and loses.
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from regard.api import (
         train as train,
     )
+    from regard.comparing.compare import compare as compare
     from regard.config import EvaluateConfig as EvaluateConfig
     from regard.config import SearchOptions as SearchOptions
     from regard.config import Struct as Struct
@@ -109,6 +112,7 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "regard.adapting.adapt": ("adapt",),
     "regard.api": ("card", "evaluate", "export", "look", "train"),
+    "regard.comparing.compare": ("compare",),
     "regard.config": ("EvaluateConfig", "SearchOptions", "Struct", "TrainConfig"),
     "regard.data.batch": ("Batch", "collate_pairs", "gather_rows", "make_batch"),
     "regard.data.batch_sampler": ("Loader", "Position"),

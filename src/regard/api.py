@@ -27,7 +27,6 @@ from regard.run.finding import find_run
 from regard.run.folder import ADAPTATION_JSON, ADAPTATION_PAGE, CARD_JSON, CARD_PAGE, INIT, RunFolder
 from regard.run.tensor_file import WeightKind
 from regard.tasks import task_of
-from regard.tasks.corpus import load_tagged
 from regard.tasks.initialize import (
     begin_with,
     describe_tokenizer,
@@ -46,17 +45,16 @@ from regard.tasks.setup import (
     share_codec,
     try_one_example,
 )
+from regard.tasks.test_sets import read_test_pairs, recipe_test_sets
 from regard.text.bitext import (
     anchor,
     data_folders,
     named_folder,
     new_report,
     pairs_fingerprint,
-    refuse_outside,
     without_folders,
 )
 from regard.text.corpus import read_pairs
-from regard.text.languages import languages_of
 from regard.text.text_report import LEFT_OUT
 from regard.training.events import Command, Event, Listener, Noted, Saved, Started, Validated, log_entry
 from regard.training.saver import disk_error
@@ -279,40 +277,28 @@ def evaluate(
         raise ConfigError("give --pairs, or --source and --reference, not both")
     report = new_report(recipe.data)
     if pairs is not None:
-        known = [found for found in recipe.data.language_pairs if found[1] == to]
-        languages = known[0] if known else languages_of(recipe.data, Path(run).name)
-        examples = read_pairs(Path(pairs), languages=languages, report=report)
+        examples = read_test_pairs(Path(pairs), recipe, run, to=to, report=report)
         sets = {Path(pairs).name: task.with_files(examples, data_folders(data, Path(pairs).parent))}
     elif source is not None and reference is not None:
         examples = read_pairs(Path(source), Path(reference), report=report)
         sets = {Path(source).name: task.with_files(examples, data_folders(data, Path(source).parent))}
     else:
-        folders = data_folders(data, None)
-        for bitext in recipe.data.test.values():
-            refuse_outside(bitext, folders, recipe_of=str(run))
-        sets = {
-            name: task.with_files(load_tagged(bitext, recipe.data, folders, report), folders)
-            for name, bitext in recipe.data.test.items()
-            if to is None or (bitext.languages or ("", ""))[1] == to
-        }
-    if not sets:
-        raise DataError(
-            f"the recipe names no test set{'' if to is None else f' in {to!r}'}; give --pairs, or --source and --reference"
-        )
+        sets = recipe_test_sets(task, run, to=to, data=data, report=report)
     for sentence in report.sentences():
         warn(sentence)
     predictor = load(run, device=device, warn=warn, rescorer=rescorer, int8=int8)
     if to is not None:
         predictor = task.into(predictor, to)
     results = []
-    search = _describe_search(recipe.decode.with_given(options)) if task.searches else ""
+    search = describe_search(recipe.decode.with_given(options)) if task.searches else ""
     for name, examples in sets.items():
         scores = task.evaluate(predictor, examples, options=options, warn=warn)
         results.append(Evaluation(name, len(examples), search, scores, str(pairs_fingerprint(examples)["sha256"])))
     return results
 
 
-def _describe_search(options: SearchOptions) -> str:
+def describe_search(options: SearchOptions) -> str:
+    """Return how outputs are searched for, in a few words."""
     kind = " by power" if options.length_penalty_kind == "power" else ""
     return f"beam {options.beam}, length penalty {options.length_penalty:g}{kind}" if options.beam > 1 else "greedy"
 

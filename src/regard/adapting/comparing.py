@@ -1,7 +1,6 @@
 """Scores before and after on the same sentences, with the significance of their difference, and what changed most.
 
-The test is approximate randomization (Riezler and Maxwell 2005), that of sacreBLEU: outputs of the two models are exchanged
-at random, and p is the share of such exchanges that gives a larger difference.
+The test is approximate randomization (`metrics/significance.py`), and sentences are compared as `regard compare` does.
 """
 
 from __future__ import annotations
@@ -9,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from regard.comparing.sentences import ChangedSentence, find_changes
 from regard.config import EvaluateConfig
+from regard.metrics.corpus_metrics import bleu_metric, chrf_metric
+from regard.metrics.significance import Sampling, randomization_p
 from regard.text.pair import Pair
 
-TRIALS = 10_000
 SHOWN = 5  # sentences in each direction
 
 
@@ -32,17 +33,6 @@ class ScoreChange:
 
 
 @dataclass(frozen=True)
-class ChangedSentence:
-    """A test sentence with its translations before and after, and how much its chrF changed."""
-
-    source: str
-    reference: str
-    before: str
-    after: str
-    change: float
-
-
-@dataclass(frozen=True)
 class SetComparison:
     """What has changed on one test set."""
 
@@ -58,58 +48,22 @@ def compare_outputs(
     name: str, pairs: Sequence[Pair], before: Sequence[str], after: Sequence[str], config: EvaluateConfig
 ) -> SetComparison:
     """Compare the translations of a test set by two models."""
-    changed = changed_sentences(pairs, before, after, config)
-    return SetComparison(
-        name,
-        len(pairs),
-        score_changes([pair.target for pair in pairs], before, after, config),
-        [one for one in changed[:SHOWN] if one.change > 0],
-        [one for one in changed[::-1][:SHOWN] if one.change < 0],
-        sum(one == other for one, other in zip(before, after, strict=True)),
-    )
+    references, sources = [pair.target for pair in pairs], [pair.source for pair in pairs]
+    chrf = chrf_metric([references], config)
+    old, new = (before, chrf.statistics(before)), (after, chrf.statistics(after))
+    changes = find_changes(chrf, old, new, [references], sources, most=SHOWN)
+    scores = score_changes(references, before, after, config)
+    return SetComparison(name, len(pairs), scores, changes.improved, changes.worsened, changes.equal)
 
 
 def score_changes(
     references: Sequence[str], before: Sequence[str], after: Sequence[str], config: EvaluateConfig
 ) -> list[ScoreChange]:
     """Return BLEU and chrF of two lists of outputs, with p-values of their differences."""
-    from sacrebleu.metrics import BLEU, CHRF
-    from sacrebleu.significance import PairedTest
-
-    metrics = {
-        "BLEU": BLEU(tokenize=config.bleu_tokenize, lowercase=config.lowercase, force=True),
-        "chrF": CHRF(lowercase=config.lowercase),
-    }
-    systems: list[tuple[str, Sequence[str]]] = [("before", list(before)), ("after", list(after))]
-    test = PairedTest(systems, metrics, [list(references)], test_type="ar", n_samples=TRIALS)
-    signatures, found = test()
-    changes = []
-    for name, results in found.items():
-        if name == "System":
-            continue
-        one, other = results
-        assert not isinstance(one, str) and not isinstance(other, str) and other.p_value is not None
-        # sacreBLEU calls a difference of zero certain, because no exchange gives a larger one.
-        p = 1.0 if one.score == other.score else other.p_value
-        label = "chrF" if name.startswith("chrF") else name
-        changes.append(ScoreChange(label, one.score, other.score, p, str(signatures[name])))
+    sampling, changes = Sampling(), []
+    for metric in (bleu_metric([references], config), chrf_metric([references], config)):
+        old, new = metric.statistics(before), metric.statistics(after)
+        p = randomization_p(metric, old, new, sampling)
+        signature = metric.signature(ar=sampling.trials, seed=sampling.seed)
+        changes.append(ScoreChange(metric.name, metric.score(old), metric.score(new), p, signature))
     return changes
-
-
-def changed_sentences(
-    pairs: Sequence[Pair], before: Sequence[str], after: Sequence[str], config: EvaluateConfig
-) -> list[ChangedSentence]:
-    """Return the sentences whose translations differ, the most improved first, by chrF."""
-    from sacrebleu.metrics import CHRF
-
-    metric = CHRF(lowercase=config.lowercase)
-
-    def score(output: str, reference: str) -> float:
-        return float(metric.sentence_score(output, [reference]).score)
-
-    found = [
-        ChangedSentence(pair.source, pair.target, one, other, score(other, pair.target) - score(one, pair.target))
-        for pair, one, other in zip(pairs, before, after, strict=True)
-        if one != other
-    ]
-    return sorted(found, key=lambda one: -one.change)

@@ -11,10 +11,12 @@ from typing import Any
 import msgspec
 
 from regard.adapting.choosing import Point
-from regard.adapting.comparing import ChangedSentence, SetComparison
+from regard.adapting.comparing import SetComparison
 from regard.adapting.scoring import METRIC, DevScores
-from regard.adapting.verdict import Verdict, describe_p
+from regard.adapting.verdict import Verdict
+from regard.comparing.sentences import ChangedSentence
 from regard.messages import counted
+from regard.metrics.significance import describe_p
 from regard.run.folder import RunFolder
 
 MOST_TRIED = 40  # rows in the page
@@ -83,7 +85,9 @@ class Adaptation:
         lines += [f"| {name} | {_cell(value)} |" for name, value in facts.items()]
         for title, changed in self._changed():
             lines += ["", f"## {title}", ""]
-            rows = [[one.source, one.reference, one.before, one.after, f"{one.change:+.1f}"] for one in changed]
+            rows = [
+                [one.source or "", one.references[0], one.before, one.after, f"{one.change:+.1f}"] for one in changed
+            ]
             lines += _table(["source", "reference", "before", "after", "chrF"], rows)
         lines += ["", "## Tried", ""]
         rows = [

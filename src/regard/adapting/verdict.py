@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from regard.adapting.comparing import ScoreChange, SetComparison
-
-ALPHA = 0.05  # a difference with a smaller p counts as significant
+from regard.metrics.significance import ALPHA, describe_p
 
 
 @dataclass(frozen=True)
@@ -42,11 +41,6 @@ def judge(domain: SetComparison, general: SetComparison | None, *, accept_loss: 
 def describe_change(change: ScoreChange) -> str:
     """Return a change in words, as in "BLEU 20.1 to 25.3, p = 0.0001"."""
     return f"{change.metric} {change.before:.1f} to {change.after:.1f}, {describe_p(change.p)}"
-
-
-def describe_p(p: float) -> str:
-    """Return a p-value as text."""
-    return f"p = {p:.4f}" if p < 0.01 else f"p = {p:.2f}"
 
 
 def _most_significant(tested: SetComparison, *, better: bool) -> ScoreChange | None:

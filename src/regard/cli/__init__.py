@@ -15,6 +15,7 @@ from regard.cli import (
     adapt,
     bench,
     card,
+    compare,
     data,
     demo,
     distill,
@@ -65,7 +66,22 @@ def _global_options(
     """Declare the options that stand before a command; callbacks of the options do the work."""
 
 
-for module in (demo, train, translate, evaluate, card, look, report, serve, adapt, distill, export, verify, doctor):
+for module in (
+    demo,
+    train,
+    translate,
+    evaluate,
+    compare,
+    card,
+    look,
+    report,
+    serve,
+    adapt,
+    distill,
+    export,
+    verify,
+    doctor,
+):
     app.command()(getattr(module, module.__name__.rsplit(".", 1)[-1]))
 app.command("import")(import_model.import_model)
 app.add_typer(data.app, name="data")

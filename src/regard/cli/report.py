@@ -46,7 +46,7 @@ def report(
     print_message(f"wrote {path}")
 
 
-def refuse_to_replace(path: Path, kind: str) -> None:
+def refuse_to_replace(path: Path, kind: str, *, option: str = "--out") -> None:
     """Raise ConfigError if there is a file that a page or picture of this kind would replace, and it is not one."""
     if not path.is_file():
         return
@@ -54,4 +54,4 @@ def refuse_to_replace(path: Path, kind: str) -> None:
         beginning = file.read(BEGINNING)
     if beginning and MARKS[kind] not in beginning:
         what = "a page of regard" if kind == "html" else f"a picture ({kind})"
-        raise ConfigError(f"{path} is there already and is not {what}; name another file with --out, or remove it")
+        raise ConfigError(f"{path} is there already and is not {what}; name another file with {option}, or remove it")

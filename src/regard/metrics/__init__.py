@@ -6,7 +6,10 @@ labels.py      accuracy and span F1 of labels, accuracy of hidden words, wrong b
 brackets.py    labelled brackets of trees
 plane.py       hulls, tours and triangulations of points in the plane
 
-They are registered in this order, which is that of the scores.
+They are registered in this order, which is that of the scores. For comparing systems on the same sentences:
+
+corpus_metrics.py   BLEU, chrF and TER as sums over sentences
+significance.py     bootstrap intervals, paired bootstrap resampling, approximate randomization
 """
 
 from regard.metrics.base import (

@@ -7,21 +7,16 @@ from importlib.metadata import version
 from typing import Any
 
 from regard.config import EvaluateConfig
-from regard.errors import ConfigError, require
+from regard.errors import require
 from regard.metrics.base import ANY, Metric, MetricFunction
+from regard.metrics.corpus_metrics import make_bleu
 
 
 def bleu(
     outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
 ) -> tuple[float, str]:
     """Return corpus BLEU (Papineni et al. 2002)."""
-    # Importing sacreBLEU takes a tenth of a second, and most commands do not score.
-    from sacrebleu.metrics import BLEU
-
-    try:
-        metric = BLEU(tokenize=config.bleu_tokenize, lowercase=config.lowercase, force=True)
-    except (RuntimeError, ImportError) as error:
-        raise ConfigError(f"evaluate.bleu_tokenize={config.bleu_tokenize} needs a package: {error}") from error
+    metric = make_bleu(config)
     value = metric.corpus_score(list(outputs), [list(references)]).score
     return value, str(metric.get_signature())
 
@@ -30,6 +25,7 @@ def chrf(
     outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
 ) -> tuple[float, str]:
     """Return corpus chrF2 (Popović 2015)."""
+    # Importing sacreBLEU takes a tenth of a second, and most commands do not score.
     from sacrebleu.metrics import CHRF
 
     metric = CHRF(lowercase=config.lowercase)

@@ -1,0 +1,116 @@
+"""BLEU, chrF and TER of sacreBLEU as sums over sentences, so that a part of a test set, or a resampled one, costs little.
+
+Each of these metrics is a function of summed counts: matching n-grams, lengths, edits. Counting takes most of the time, and
+is done once per output. sacreBLEU has no public function for it. This file, and no other, calls the functions that its own
+paired tests call; `tests/metrics/test_significance.py` compares with what those tests print.
+
+Shapes: N sentences, K statistics of a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.config import EvaluateConfig
+from regard.errors import ConfigError
+
+Statistics = NDArray[Any]  # [N, K]
+
+
+@dataclass(frozen=True)
+class CorpusMetric:
+    """A metric whose score of a corpus is a function of sums over its sentences. It knows the references."""
+
+    name: str
+    higher_is_better: bool
+    decimals: int
+    statistics: Callable[[Sequence[str]], Statistics]  # of the outputs
+    score_of_sums: Callable[[Any], Any]  # K numbers to a score, in the precision of the numbers
+    # What one needs to know to reproduce a score; keywords say how it was tested, as in `signature(ar=10_000)`.
+    signature: Callable[..., str]
+
+    def score(self, statistics: Statistics) -> float:
+        """Return the score of these sentences together."""
+        # Python's numbers are exact where numpy's would be rounded to 32 bits.
+        return float(self.score_of_sums(statistics.sum(axis=0).tolist()))
+
+    def sentence_scores(self, statistics: Statistics) -> list[float]:
+        """Return the score of each sentence."""
+        return [float(self.score_of_sums(row)) for row in statistics.tolist()]
+
+
+# Of functions that take references, each list has one reference of every sentence.
+
+
+def bleu_metric(references: Sequence[Sequence[str]], config: EvaluateConfig) -> CorpusMetric:
+    """Return BLEU with these references."""
+    return _of_sacrebleu("BLEU", make_bleu(config, references=_lists(references)), higher_is_better=True)
+
+
+def chrf_metric(references: Sequence[Sequence[str]], config: EvaluateConfig) -> CorpusMetric:
+    """Return chrF with these references."""
+    from sacrebleu.metrics import CHRF
+
+    return _of_sacrebleu("chrF", CHRF(lowercase=config.lowercase, references=_lists(references)), higher_is_better=True)
+
+
+def ter_metric(references: Sequence[Sequence[str]]) -> CorpusMetric:
+    """Return TER with these references (Snover et al. 2006). It ignores case, as is the default of sacreBLEU."""
+    from sacrebleu.metrics import TER
+
+    return _of_sacrebleu("TER", TER(references=_lists(references)), higher_is_better=False)
+
+
+def make_bleu(config: EvaluateConfig, **options: Any) -> Any:
+    """Return sacreBLEU's BLEU. Raise ConfigError if its tokenizer needs a package that is missing."""
+    # Importing sacreBLEU takes a tenth of a second, and most commands do not score.
+    from sacrebleu.metrics import BLEU
+
+    try:
+        return BLEU(tokenize=config.bleu_tokenize, lowercase=config.lowercase, force=True, **options)
+    except (RuntimeError, ImportError) as error:
+        raise ConfigError(f"evaluate.bleu_tokenize={config.bleu_tokenize} needs a package: {error}") from error
+
+
+def _lists(references: Sequence[Sequence[str]]) -> list[list[str]]:
+    return [list(one) for one in references]
+
+
+def _of_sacrebleu(name: str, metric: Any, *, higher_is_better: bool) -> CorpusMetric:
+    def signature(**tested: Any) -> str:
+        found = metric.get_signature()
+        for key, value in tested.items():
+            found.update(key, value)
+        return str(found)
+
+    return CorpusMetric(
+        name,
+        higher_is_better,
+        decimals=2,
+        statistics=lambda outputs: np.array(metric._extract_corpus_statistics(list(outputs), None)),
+        score_of_sums=lambda sums: metric._compute_score_from_stats(sums).score,
+        signature=signature,
+    )
+
+
+def mean_metric(
+    name: str, origin: str, scores: Callable[[Sequence[str]], Sequence[float]], *, decimals: int
+) -> CorpusMetric:
+    """Return a metric, higher is better, whose score of a corpus is the mean of those that `scores` gives the outputs.
+
+    `origin` begins its signature.
+    """
+
+    def statistics(outputs: Sequence[str]) -> Statistics:
+        found = np.array(scores(outputs), dtype=np.float64)
+        return np.stack([found, np.ones_like(found)], axis=1)
+
+    def signature(**tested: Any) -> str:
+        return "|".join([origin, *(f"{key}:{value}" for key, value in tested.items())])
+
+    return CorpusMetric(name, True, decimals, statistics, lambda sums: sums[0] / sums[1], signature)

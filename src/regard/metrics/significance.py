@@ -1,0 +1,151 @@
+"""How certain scores and their differences are: bootstrap intervals, and two paired tests of a system against a baseline.
+
+Paired bootstrap resampling (Koehn 2004) draws sentences with replacement. Approximate randomization (Riezler and Maxwell
+2005) exchanges the outputs of the two systems at random. Both give the p-value that sacreBLEU gives, to the digit: they draw
+the same numbers from the same seed, and add in the same precision. They need less memory, because few draws exist at a
+time, and n-grams are counted once for both.
+
+Shapes: N sentences, K statistics of a sentence (`corpus_metrics.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.errors import ConfigError
+from regard.metrics.corpus_metrics import CorpusMetric, Statistics
+
+SEED = 12345  # the default of sacreBLEU
+RESAMPLES, TRIALS = 1_000, 10_000
+ALPHA = 0.05  # a difference with a smaller p counts as significant
+# Of exchanges that exist at a time. A multiple of 32, because the generator draws that many bits at once.
+BLOCK = 256
+
+Scores = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How many draws there are, and what they follow from."""
+
+    seed: int = SEED
+    resamples: int = RESAMPLES  # of the bootstrap
+    trials: int = TRIALS  # of approximate randomization
+
+    def check(self) -> None:
+        """Raise ConfigError for numbers that are not possible."""
+        for name, least, most in (("seed", 0, 2**63), ("resamples", 40, 1_000_000), ("trials", 1, 1_000_000)):
+            if not least <= getattr(self, name) <= most:
+                raise ConfigError(f"{name} is {getattr(self, name):,}; it must be from {least} to {most:,}")
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The mean of bootstrap resamples; 95 % of them are about within `ci` of it. As sacreBLEU reports it."""
+
+    mean: float
+    ci: float
+
+
+@dataclass(frozen=True)
+class PairedResult:
+    """The difference of a system from the baseline, and the probability of one as large by chance, by both tests."""
+
+    change: float
+    low: float  # 95 % of the resampled differences are between these bounds
+    high: float
+    p_bootstrap: float
+    p_randomization: float
+
+
+def bootstrap_scores(metric: CorpusMetric, statistics: Statistics, sampling: Sampling) -> Scores:
+    """Return the score of each resampled test set. Systems are resampled alike."""
+    # sacreBLEU adds in 32 bits here, which has an effect on the last digits.
+    rows_NK = statistics.astype(np.float32)
+    draws = _resamples(len(rows_NK), sampling)
+    return np.array([metric.score_of_sums(rows_NK[drawn_N].sum(axis=0)) for drawn_N in draws])
+
+
+def _resamples(size: int, sampling: Sampling) -> Iterator[NDArray[np.int64]]:
+    generator = np.random.default_rng(sampling.seed)
+    for _ in range(sampling.resamples):
+        yield generator.choice(size, size=size, replace=True)
+
+
+def interval(scores: Scores) -> Interval:
+    """Return the 95 % interval of resampled scores."""
+    low, high = _middle(scores)
+    return Interval(float(np.sort(scores).mean()), float(0.5 * (high - low)))
+
+
+def _middle(scores: Scores) -> tuple[Any, Any]:
+    """Return the bounds of the middle 95 %."""
+    ordered, left_out = np.sort(scores), len(scores) // 40
+    return ordered[left_out], ordered[len(scores) - left_out - 1]
+
+
+def bootstrap_p(difference: float, baseline: Scores, system: Scores) -> float:
+    """Return how probable so large a difference is by chance, from the scores of resampled test sets."""
+    sizes = np.abs(system - baseline)
+    return _share_larger(sizes - sizes.mean(), difference)
+
+
+def randomization_p(metric: CorpusMetric, baseline: Statistics, system: Statistics, sampling: Sampling) -> float:
+    """Return how probable so large a difference is if each output is equally likely to be of either system."""
+    difference = metric.score(baseline) - metric.score(system)
+    one_NK, other_NK = baseline.astype(np.float64), system.astype(np.float64)
+    sizes = []
+    for kept_BN in _exchanges(len(baseline), sampling):
+        exchanged_BN = 1.0 - kept_BN
+        first_BK = (kept_BN @ one_NK + exchanged_BN @ other_NK).tolist()
+        second_BK = (exchanged_BN @ one_NK + kept_BN @ other_NK).tolist()
+        pairs = zip(first_BK, second_BK, strict=True)
+        sizes += [abs(metric.score_of_sums(one) - metric.score_of_sums(other)) for one, other in pairs]
+    return _share_larger(np.array(sizes), difference)
+
+
+def _exchanges(size: int, sampling: Sampling) -> Iterator[NDArray[np.float64]]:
+    """Yield blocks [B, N] of exchanges: 1 where a sentence keeps its system, 0 where it gets the other one."""
+    generator = np.random.default_rng(sampling.seed)
+    for first in range(0, sampling.trials, BLOCK):
+        rows = min(BLOCK, sampling.trials - first)
+        yield generator.integers(2, size=(rows, size), dtype=bool).astype(np.float64)
+
+
+def _share_larger(sizes: Scores, difference: float) -> float:
+    """Return the share of draws with a larger difference than the real one; 1 if nothing differs in any draw.
+
+    The latter is where sacreBLEU calls a difference of zero certain, because no draw gives a larger one.
+    """
+    if difference == 0 and not sizes.any():
+        return 1.0
+    return (int((sizes > abs(difference)).sum()) + 1) / (len(sizes) + 1)
+
+
+def paired_result(
+    metric: CorpusMetric,
+    baseline: Statistics,
+    system: Statistics,
+    resampled: tuple[Scores, Scores],
+    sampling: Sampling,
+) -> PairedResult:
+    """Return both tests. `resampled` are the `bootstrap_scores` of the baseline and of the system."""
+    change = metric.score(system) - metric.score(baseline)
+    low, high = _middle(resampled[1] - resampled[0])
+    return PairedResult(
+        change,
+        float(low),
+        float(high),
+        bootstrap_p(change, *resampled),
+        randomization_p(metric, baseline, system, sampling),
+    )
+
+
+def describe_p(p: float) -> str:
+    """Return a p-value as text."""
+    return f"p = {p:.4f}" if p < 0.01 else f"p = {p:.2f}"
