@@ -25,7 +25,6 @@ def run(tmp_path_factory):
             "train.validate_pairs=4",
             "train.device=cpu",
             'data.test={test={generate="copy/valid"}}',
-            "decode.max_length=20",
         ],
     )
     return folder

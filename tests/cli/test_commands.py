@@ -33,7 +33,6 @@ FAST = [
     "train.validate_pairs=20",
     "train.log_every=10",
     "train.threads=1",
-    "decode.max_length=30",
 ]
 
 
