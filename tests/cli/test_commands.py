@@ -33,6 +33,7 @@ FAST = [
     "train.validate_pairs=20",
     "train.log_every=10",
     "train.threads=1",
+    "decode.max_source=100",
 ]
 
 
@@ -114,10 +115,10 @@ def test_each_line_of_the_input_gives_one_line_of_output(copied):
 
 
 def test_a_warning_about_an_n_best_list_gives_the_number_that_the_list_has(copied):
-    lines = "a b c\n\n" + "a " * 1100 + "\n"
+    lines = "a b c\n\n" + "a " * 110 + "\n"
     listed = regard("translate", "run", "--beam", "2", "--nbest", "2", cwd=copied, text=lines)
     assert [line.split(" ||| ")[0] for line in listed.stdout.splitlines()] == ["0", "0", "1", "2", "2"]
-    sentence = "has 1100 tokens; only the first 1024 are translated"
+    sentence = "has 110 tokens; only the first 100 are translated"
     assert listed.stderr == f"warning: line 2 {sentence} (counted from 0, as in the list)\n"
     assert regard("translate", "run", cwd=copied, text=lines).stderr == f"warning: line 3 {sentence}\n"
     help = " ".join(regard("translate", "--help", cwd=copied).stdout.replace("│", " ").split())

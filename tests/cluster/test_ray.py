@@ -177,8 +177,9 @@ def test_an_unreachable_cluster_is_reported_immediately(monkeypatch):
         pass
 
 
-def test_without_ray_the_error_names_the_extra_to_install(folder, tmp_path, monkeypatch):
+def test_without_ray_the_error_names_the_extra_to_install(run, tmp_path, monkeypatch):
+    (tmp_path / "in.txt").write_text("a b\n")
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtra, match=re.escape(install_command("ray"))):
-        translate(folder, tmp_path / "out")
+        translate(run.parent, tmp_path / "out", source=tmp_path / "in.txt")
     assert not (tmp_path / "out").exists()

@@ -77,7 +77,7 @@ def arguments_of(task, folder):
         'data.test={small={pairs="test.tsv"}}',
         *MODEL.get(task, LAYERS),
         *TINY,
-        *([] if TASKS[task] in NOT_SEARCHED else ["decode.length_penalty=0.3"]),
+        *([] if TASKS[task] in NOT_SEARCHED else ["decode.length_penalty=0.3", "decode.max_source=60"]),
         "--data",
         folder,
     ]
