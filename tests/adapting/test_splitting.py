@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.adapting.general import sample
-from regard.adapting.splitting import DEV, MIN_PAIRS, TEST, related_groups, split_pairs, text_key, without_duplicates
+from regard.adapting.splitting import MIN_PAIRS, related_groups, split_pairs, text_key, without_duplicates
 from regard.errors import DataError
 from regard.text.pair import Pair
 
@@ -17,12 +17,16 @@ def distinct(count):
 
 
 @pytest.mark.parametrize(
-    ("total", "test", "dev"), [(50, 20, 10), (100, 20, 10), (500, 50, 50), (3000, 300, 300), (9000, 500, 300)]
+    ("total", "test", "dev"), [(50, 20, 10), (100, 20, 10), (500, 50, 50), (3000, 300, 300), (9000, 500, 500)]
 )
 def test_parts_have_a_tenth_of_the_pairs_within_bounds(total, test, dev):
     split = split_pairs(distinct(total), seed=1)
     assert (len(split.test), len(split.dev), len(split.train)) == (test, dev, total - test - dev)
-    assert (TEST.of(total), DEV.of(total)) == (test, dev)
+
+
+def test_general_text_has_larger_parts():
+    split = split_pairs(distinct(20_000), seed=1, most=1000)
+    assert (len(split.test), len(split.dev), len(split.train)) == (1000, 1000, 18_000)
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), min_size=120, max_size=200), st.integers(0, 5))

@@ -52,7 +52,7 @@ def adapt(
     replay: ReplayKind = "auto",
     minutes: float = 15.0,
     steps: int | None = None,
-    bound: float = 0.3,
+    bound: float = 0.5,
     accept_loss: bool = False,
     seed: int = 1,
     device: str = "auto",

@@ -17,7 +17,7 @@ TOKENS = 1024  # per batch and side: small corpora need many small steps more th
 WIDTH = 256  # of the model for which the rates below are; other models get rates in inverse proportion to their width
 FEWEST_STEPS, MOST_STEPS = 20, 50  # of the first round
 EPOCHS = 2  # of the first round
-METHODS: dict[str, Literal["none", "lora", "bias"]] = {"full": "none", "lora": "lora", "bias": "bias"}
+METHODS: dict[str, Literal["none", "lora"]] = {"full": "none", "lora": "lora"}
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from regard.storage.folder import Folder
 from regard.training.events import Listener
 
 POINTS = "points.json"
-SHARES = (0.75, 0.5, 0.25)  # of the trained weights in the means that are tried
+SHARES = (0.8, 0.65, 0.5, 0.35, 0.2)  # of the trained weights in the means that are tried
 PENALTY = 2.0  # on each point of general score below the bound, when candidates are ranked
 
 
@@ -139,6 +139,7 @@ class CandidateSearch:
             self.tell(f"the limit of {self.limits.minutes:g} minutes is reached; --minutes sets another one")
             return None
         began, out = time.monotonic(), (self.folder / "candidates").path / candidate.name
+        self.tell(f"training {candidate.name} up to step {steps:,}")
         try:
             api.train(
                 self.recipe_of(candidate, steps),

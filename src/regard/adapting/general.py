@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.adapting.splitting import DEV, split_pairs, without_duplicates, without_texts_of
+from regard.adapting.splitting import split_pairs, without_duplicates, without_texts_of
 from regard.errors import DataError
 from regard.run.folder import RunFolder
 from regard.text.bitext import data_folders, load_bitext, refuse_outside, stream_bitext
@@ -17,7 +17,7 @@ from regard.text.pair import Pair
 from regard.text.text_report import TextReport
 
 MOST_READ = 20_000  # pairs of the general domain, drawn at random from all
-MOST_TESTED = 1_000
+MOST_TESTED = 1_000  # in the dev set too: its score decides whether a fall of half a point is tolerated
 
 
 class GeneralText(NamedTuple):
@@ -36,7 +36,7 @@ def read_general(
     paths = [Path(file) for file in files]
     names = ", ".join(path.name for path in paths)
     pairs = sample(read_pairs(paths, languages=languages, report=report), MOST_READ, seed=seed)
-    split = split_pairs(pairs, seed=seed, origin=f"the general text ({names})")
+    split = split_pairs(pairs, seed=seed, most=MOST_TESTED, origin=f"the general text ({names})")
     return GeneralText(split.train, split.dev, split.test, names)
 
 
@@ -54,14 +54,14 @@ def text_of_base(base: RunFolder, data: Path | str | None, *, seed: int, report:
     kept = [
         sample(
             chain.from_iterable(load_bitext(one, folders=folders, data=config, report=report) for one in some),
-            most,
+            MOST_TESTED,
             seed=seed,
         )
-        for some, most in ((dev, DEV.most), (list(config.test.values()), MOST_TESTED))
+        for some in (dev, list(config.test.values()))
     ]
     origin = f"the text of {base.recipe().name}"
     if not all(kept):
-        split = split_pairs(train, seed=seed, origin=origin)
+        split = split_pairs(train, seed=seed, most=MOST_TESTED, origin=origin)
         return GeneralText(split.train, split.dev, split.test, origin)
     random.Random(seed).shuffle(train)
     return GeneralText(without_texts_of(train, *kept), kept[0], kept[1], origin)

@@ -15,22 +15,7 @@ from regard.messages import counted
 from regard.text.pair import Pair
 
 MIN_PAIRS = 50  # distinct ones
-
-
-class PartSize(NamedTuple):
-    """How many pairs a part gets: a share of all, within bounds."""
-
-    share: float
-    least: int
-    most: int
-
-    def of(self, total: int) -> int:
-        """Return the number of pairs for a corpus of this size."""
-        return min(max(round(self.share * total), self.least), self.most)
-
-
-TEST = PartSize(0.1, 20, 500)
-DEV = PartSize(0.1, 10, 300)
+SHARE, LEAST_TESTED, LEAST_DEV, MOST = 0.1, 20, 10, 500  # of the pairs, to test on and to choose by
 
 
 class TextSplit(NamedTuple):
@@ -41,6 +26,11 @@ class TextSplit(NamedTuple):
     test: list[Pair]
     duplicates: int = 0  # pairs that were there before
     leaks: int = 0  # pairs whose source or target is in a test set that was given
+
+
+def part_size(total: int, *, least: int, most: int) -> int:
+    """Return how many of all pairs are kept to test on, or to choose by."""
+    return min(max(round(SHARE * total), least), most)
 
 
 def text_key(text: str) -> str:
@@ -60,8 +50,13 @@ def without_texts_of(pairs: Iterable[Pair], *others: Iterable[Pair]) -> list[Pai
     return [pair for pair in pairs if text_key(pair.source) not in sources and text_key(pair.target) not in targets]
 
 
-def split_pairs(pairs: Sequence[Pair], *, seed: int, test: Sequence[Pair] = (), origin: str = "the text") -> TextSplit:
-    """Return the parts of a corpus. With a `test` set of its own, it is the last part, and nothing is taken for it."""
+def split_pairs(
+    pairs: Sequence[Pair], *, seed: int, test: Sequence[Pair] = (), most: int = MOST, origin: str = "the text"
+) -> TextSplit:
+    """Return the parts of a corpus, at most `most` pairs to test on, and as many to choose by.
+
+    With a `test` set of its own, it is the last part, and nothing is taken for it.
+    """
     distinct = without_duplicates(pairs)
     kept = without_texts_of(distinct, test)
     duplicates, leaks = len(pairs) - len(distinct), len(distinct) - len(kept)
@@ -72,8 +67,8 @@ def split_pairs(pairs: Sequence[Pair], *, seed: int, test: Sequence[Pair] = (), 
         raise DataError(f"{origin} has {counted(len(kept), 'pair')}{left_out}; adapting needs at least {MIN_PAIRS}")
     groups = related_groups(kept)
     random.Random(seed).shuffle(groups)
-    tested = list(test) or _take(groups, TEST.of(len(kept)), origin)
-    dev = _take(groups, DEV.of(len(kept)), origin)
+    tested = list(test) or _take(groups, part_size(len(kept), least=LEAST_TESTED, most=most), origin)
+    dev = _take(groups, part_size(len(kept), least=LEAST_DEV, most=most), origin)
     return TextSplit([pair for group in groups for pair in group], dev, tested, duplicates, leaks)
 
 

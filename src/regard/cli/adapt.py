@@ -55,7 +55,7 @@ def adapt(
     ] = "auto",
     minutes: Annotated[float, typer.Option(help="Limit on training.")] = 15.0,
     steps: Annotated[int | None, typer.Option(help="Limit on the steps of a candidate.", show_default=False)] = None,
-    bound: Annotated[float, typer.Option(help="Points of chrF that the general dev score may fall.")] = 0.3,
+    bound: Annotated[float, typer.Option(help="Points of chrF that the general dev score may fall.")] = 0.5,
     accept_loss: Annotated[
         bool, typer.Option("--accept-loss", help="Accept a model whose general score falls significantly.")
     ] = False,
@@ -88,7 +88,10 @@ def adapt(
     given += ["--test", test.name] if test else []
     given += [part for file in general or () for part in ("--general", file.name)]
     given += ["--replay", replay] if replay != "auto" else []
+    given += ["--minutes", f"{minutes:g}"] if minutes != 15 else []
     given += ["--steps", str(steps)] if steps else []
+    given += ["--bound", f"{bound:g}"] if bound != 0.5 else []
+    given += ["--accept-loss"] if accept_loss else []
     given += ["--seed", str(seed)] if seed != 1 else []
     sides = _sides(columns)
     from regard.adapting.adapt import adapt as run_adapt
