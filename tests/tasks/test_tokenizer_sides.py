@@ -185,6 +185,13 @@ def test_the_sides_inherit_what_they_do_not_set():
     assert config.side("target") == TokenizerConfig(kind="bpe", size=50, coverage=0.99, joint=False)
 
 
+def test_separate_vocabularies_of_the_same_size_do_not_share_their_embeddings():
+    pairs = TextPairs([Pair("a b", "c d")])
+    recipe = load_recipe("copy", ["tokenizer.kind=word", "tokenizer.joint=false", "model.tie=all"])
+    with pytest.raises(ConfigError, match="the two sides have separate vocabularies"):
+        task_of(recipe).fit(pairs)
+
+
 # Tasks with text on one side only
 
 

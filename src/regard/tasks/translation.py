@@ -63,6 +63,9 @@ class TranslationTask(Task[Tokenizers]):
         config, tags = self.recipe.tokenizer, self.recipe.data.tags
         if isinstance(train, StoredCorpora):
             return train.tokenizers(config, tags)
+        if not config.joint and getattr(model_config(self.recipe.model)[1], "tie", None) == "all":
+            # The model would notice only if the vocabularies differ in size.
+            raise ConfigError("model.tie is 'all' but the two sides have separate vocabularies; set model.tie=target")
         return fit_tokenizers(train.examples(), config, tags=tags, symbols=self.symbols)
 
     @property
