@@ -9,6 +9,7 @@ from sacrebleu.significance import PairedTest
 
 from regard.config import EvaluateConfig
 from regard.errors import ConfigError
+from regard.metrics import corpus_metrics, significance
 from regard.metrics.corpus_metrics import bleu_metric, chrf_metric, mean_metric, ter_metric
 from regard.metrics.significance import (
     Interval,
@@ -141,6 +142,21 @@ def test_a_part_of_a_corpus_has_the_score_that_it_has_alone():
         assert whole.sentence_scores(whole.statistics(systems["a"]))[3] == single.score(
             single.statistics(systems["a"][3:4])
         )
+
+
+def test_blocks_change_nothing(monkeypatch):
+    systems, references = outputs_and_references(2, size=11)
+    sampling = Sampling(resamples=40, trials=200)
+
+    def found():
+        metric = chrf_metric(references, CONFIG)
+        one, other = metric.statistics(systems["a"]), metric.statistics(systems["b"])
+        return one.tolist(), randomization_p(metric, one, other, sampling)
+
+    at_once = found()
+    monkeypatch.setattr(corpus_metrics, "SENTENCES", 3)
+    monkeypatch.setattr(significance, "BLOCK", 11 * 64)
+    assert found() == at_once
 
 
 # Agreement with sacreBLEU

@@ -81,7 +81,7 @@ class Adaptation:
         }
         lines = [f"# {self.run.path.name}: {self.base}, adapted", "", self.verdict.text, ""]
         lines += _table(["test set", "pairs", "score", "before", "after", "change", "p"], self._rows())
-        lines += ["", "p is by approximate randomization (sacreBLEU, paired).", "", "| | |", "|---|---|"]
+        lines += ["", "p is by approximate randomization, as in sacreBLEU.", "", "| | |", "|---|---|"]
         lines += [f"| {name} | {_cell(value)} |" for name, value in facts.items()]
         for title, changed in self._changed():
             lines += ["", f"## {title}", ""]

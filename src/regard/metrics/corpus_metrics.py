@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from regard.config import EvaluateConfig
 from regard.errors import ConfigError
 
+SENTENCES = 1_000  # that are counted at a time
+
 Statistics = NDArray[Any]  # [N, K]
 
 
@@ -49,39 +51,47 @@ class CorpusMetric:
 
 def bleu_metric(references: Sequence[Sequence[str]], config: EvaluateConfig) -> CorpusMetric:
     """Return BLEU with these references."""
-    return _of_sacrebleu("BLEU", make_bleu(config, references=_lists(references)), higher_is_better=True)
+    return _of_sacrebleu("BLEU", make_bleu(config), references, higher_is_better=True)
 
 
 def chrf_metric(references: Sequence[Sequence[str]], config: EvaluateConfig) -> CorpusMetric:
     """Return chrF with these references."""
     from sacrebleu.metrics import CHRF
 
-    return _of_sacrebleu("chrF", CHRF(lowercase=config.lowercase, references=_lists(references)), higher_is_better=True)
+    return _of_sacrebleu("chrF", CHRF(lowercase=config.lowercase), references, higher_is_better=True)
 
 
 def ter_metric(references: Sequence[Sequence[str]]) -> CorpusMetric:
     """Return TER with these references (Snover et al. 2006). It ignores case, as is the default of sacreBLEU."""
     from sacrebleu.metrics import TER
 
-    return _of_sacrebleu("TER", TER(references=_lists(references)), higher_is_better=False)
+    return _of_sacrebleu("TER", TER(), references, higher_is_better=False)
 
 
-def make_bleu(config: EvaluateConfig, **options: Any) -> Any:
+def make_bleu(config: EvaluateConfig) -> Any:
     """Return sacreBLEU's BLEU. Raise ConfigError if its tokenizer needs a package that is missing."""
     # Importing sacreBLEU takes a tenth of a second, and most commands do not score.
     from sacrebleu.metrics import BLEU
 
     try:
-        return BLEU(tokenize=config.bleu_tokenize, lowercase=config.lowercase, force=True, **options)
+        return BLEU(tokenize=config.bleu_tokenize, lowercase=config.lowercase, force=True)
     except (RuntimeError, ImportError) as error:
         raise ConfigError(f"evaluate.bleu_tokenize={config.bleu_tokenize} needs a package: {error}") from error
 
 
-def _lists(references: Sequence[Sequence[str]]) -> list[list[str]]:
-    return [list(one) for one in references]
+def _of_sacrebleu(
+    name: str, metric: Any, references: Sequence[Sequence[str]], *, higher_is_better: bool
+) -> CorpusMetric:
+    metric.num_refs = len(references)
 
+    def statistics(outputs: Sequence[str]) -> Statistics:
+        # A few sentences at a time: the n-grams of a reference take a hundred times the memory of its text.
+        rows: list[list[float]] = []
+        for first in range(0, len(outputs), SENTENCES):
+            part = slice(first, first + SENTENCES)
+            rows += metric._extract_corpus_statistics(list(outputs[part]), [list(one[part]) for one in references])
+        return np.array(rows)
 
-def _of_sacrebleu(name: str, metric: Any, *, higher_is_better: bool) -> CorpusMetric:
     def signature(**tested: Any) -> str:
         found = metric.get_signature()
         for key, value in tested.items():
@@ -92,7 +102,7 @@ def _of_sacrebleu(name: str, metric: Any, *, higher_is_better: bool) -> CorpusMe
         name,
         higher_is_better,
         decimals=2,
-        statistics=lambda outputs: np.array(metric._extract_corpus_statistics(list(outputs), None)),
+        statistics=statistics,
         score_of_sums=lambda sums: metric._compute_score_from_stats(sums).score,
         signature=signature,
     )

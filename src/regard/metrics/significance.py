@@ -23,8 +23,7 @@ from regard.metrics.corpus_metrics import CorpusMetric, Statistics
 SEED = 12345  # the default of sacreBLEU
 RESAMPLES, TRIALS = 1_000, 10_000
 ALPHA = 0.05  # a difference with a smaller p counts as significant
-# Of exchanges that exist at a time. A multiple of 32, because the generator draws that many bits at once.
-BLOCK = 256
+BLOCK = 2**21  # exchanges of a sentence that exist at a time
 
 Scores = NDArray[np.floating[Any]]
 
@@ -112,8 +111,10 @@ def randomization_p(metric: CorpusMetric, baseline: Statistics, system: Statisti
 def _exchanges(size: int, sampling: Sampling) -> Iterator[NDArray[np.float64]]:
     """Yield blocks [B, N] of exchanges: 1 where a sentence keeps its system, 0 where it gets the other one."""
     generator = np.random.default_rng(sampling.seed)
-    for first in range(0, sampling.trials, BLOCK):
-        rows = min(BLOCK, sampling.trials - first)
+    # A multiple of 32 rows: the generator draws 32 bits at a time, so the size of blocks changes nothing.
+    block = 32 * max(1, BLOCK // size // 32)
+    for first in range(0, sampling.trials, block):
+        rows = min(block, sampling.trials - first)
         yield generator.integers(2, size=(rows, size), dtype=bool).astype(np.float64)
 
 
