@@ -306,6 +306,27 @@ def test_runs_are_compared_on_the_test_sets_of_the_first_recipe(tmp_path):
 
 
 @pytest.mark.slow
+def test_the_test_sets_of_a_recipe_are_found_in_the_data_folder(letters, tmp_path, monkeypatch):
+    small = ["model.width=8", "model.num_layers=1", "model.num_heads=1", "model.hidden=8", "train.validate_pairs=1"]
+    options = [*small, "train.steps=1", "train.warmup_steps=0", "train.threads=1", "data.test.test={pairs='pairs.tsv'}"]
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (tmp_path / "pairs.tsv").rename(folder / "pairs.tsv")
+    run = regard.train("reverse", out=tmp_path / "run", overrides=options, data=folder, listen=lambda event: None).run
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RegardError, match=r"no file 'pairs\.tsv'"):
+        regard.compare(run.path, "reference", **FEW)
+    printed = few("run", "reference", "--data", folder, "--json")
+    [only] = json.loads(printed.stdout)["sets"]
+    # The file has the references themselves.
+    assert (only["name"], only["num_sentences"]) == ("test", 10)
+    assert only["metrics"][0]["systems"][1]["score"] == pytest.approx(100)
+    assert only["changes"]["reference"]["improved"][0]["references"] == [
+        only["changes"]["reference"]["improved"][0]["after"]
+    ]
+
+
+@pytest.mark.slow
 def test_a_model_of_several_languages_is_asked_for_the_language_of_each_test_set(tmp_path):
     entries = [f"{{generate='copy/valid', languages=['en', '{language}']}}" for language in ("de", "fr")]
     overrides = [
@@ -388,6 +409,22 @@ def test_a_mistake_is_one_sentence(mistake, folder, tmp_path, monkeypatch):
     assert sentence in str(result.exception) and "\n" not in str(result.exception)
     assert result.stdout == ""
     assert before == {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("systems", "given", "sentence"),
+    [
+        ([["a.txt", "b.txt"]], {}, r"a system is of type list; give each by itself: compare\('runs/a', 'b.txt'\)"),
+        (["a.txt", "b.txt"], {"trials": "50"}, "trials is '50'; it must be a whole number"),
+        (["a.txt", "b.txt"], {"sentences": 2.5}, "sentences is 2.5; it must be a whole number"),
+        (["a.txt", "b.txt"], {"seed": True}, "seed is True; it must be a whole number"),
+        (["a.txt", "b.txt"], {"lowercase": "yes"}, "lowercase 'yes'"),
+    ],
+)
+def test_a_mistake_in_python_raises_our_error(systems, given, sentence, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    with pytest.raises(RegardError, match=sentence):
+        regard.compare(*systems, reference="ref.txt", **given)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ def compare(
     systems: Annotated[
         list[Path],
         typer.Argument(
-            metavar="A B...",
+            metavar="SYSTEM",
             help="Run folders, checkpoints of them, pretrained models (de-en, en-de), or files with one translation per "
             "line. The first one is the baseline.",
             show_default=False,

@@ -18,7 +18,7 @@ from regard.config import EvaluateConfig, SearchOptions
 from regard.errors import ConfigError
 from regard.messages import warn_caller
 from regard.metrics.corpus_metrics import CorpusMetric, bleu_metric, chrf_metric, ter_metric
-from regard.metrics.significance import RESAMPLES, SEED, TRIALS, Sampling
+from regard.metrics.significance import RESAMPLES, SEED, TRIALS, Sampling, require_whole
 
 MOST_SENTENCES = 1_000
 
@@ -52,8 +52,12 @@ def compare(
     """
     sampling = Sampling(seed, resamples, trials)
     sampling.check()
-    if not 0 <= sentences <= MOST_SENTENCES:
-        raise ConfigError(f"sentences is {sentences:,}; it must be from 0 to {MOST_SENTENCES:,}")
+    require_whole("sentences", sentences, 0, MOST_SENTENCES)
+    passed: Sequence[Any] = systems
+    for given in passed:
+        if not isinstance(given, Path | str):
+            kind = type(given).__name__
+            raise ConfigError(f"a system is of type {kind}; give each by itself: compare('runs/a', 'b.txt')")
     found = find_systems(systems)
     runs = [one.run for one in found if one.run is not None]
     config = _config(runs[0].recipe().evaluate if runs else EvaluateConfig(), tokenize, lowercase)

@@ -38,9 +38,17 @@ class Sampling:
 
     def check(self) -> None:
         """Raise ConfigError for numbers that are not possible."""
-        for name, least, most in (("seed", 0, 2**63), ("resamples", 40, 1_000_000), ("trials", 1, 1_000_000)):
-            if not least <= getattr(self, name) <= most:
-                raise ConfigError(f"{name} is {getattr(self, name):,}; it must be from {least} to {most:,}")
+        require_whole("seed", self.seed, 0, 2**63)
+        require_whole("resamples", self.resamples, 40, 1_000_000)
+        require_whole("trials", self.trials, 1, 1_000_000)
+
+
+def require_whole(name: str, value: Any, least: int, most: int) -> None:
+    """Raise ConfigError if a value is not a whole number in this range."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool):
+        raise ConfigError(f"{name} is {value!r}; it must be a whole number")
+    if not least <= value <= most:
+        raise ConfigError(f"{name} is {value:,}; it must be from {least} to {most:,}")
 
 
 @dataclass(frozen=True)
