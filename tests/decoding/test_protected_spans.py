@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.config import SearchOptions, TokenizerConfig
-from regard.decoding.beam_search import stream_greedy
+from regard.decoding.row_search import stream_greedy
 from regard.decoding.translator import Translator
 from regard.explain.trace import trace_translation
 from regard.models import build_model
@@ -84,13 +84,13 @@ def test_a_stream_and_a_look_give_what_greedy_search_gives():
     for text in TEXTS[:4]:
         [expected] = translator.translate([text])
         ids, vocabulary = translator.encode(text)
-        partial, wanted = [], translator.placeholders([([*ids, EOS], vocabulary)])
+        partial, demands = [], translator.demands([([*ids, EOS], vocabulary)])
         output = stream_greedy(
             translator.model,
             [*ids, EOS],
             options=translator.options,
             on_token=lambda so_far: partial.append(list(so_far)),  # noqa: B023
-            placeholders=wanted,
+            demands=demands,
         )
         assert vocabulary.decode(output) == expected and partial[-1] == output
         trace = trace_translation(translator, text, alternatives=0)

@@ -7,7 +7,7 @@ import torch
 
 from regard.config import SearchOptions
 from regard.data.ragged import Ragged
-from regard.decoding.beam_search import stream_greedy
+from regard.decoding.row_search import stream_greedy
 from regard.decoding.search import search, search_all, search_each
 from regard.errors import Cancelled, DeadlineExceeded, DecodeError
 from regard.models import build_model
@@ -101,5 +101,5 @@ def test_greedy_search_allocates_memory_for_its_output_and_not_for_its_limit(tin
 def test_greedy_search_finds_the_same_when_its_output_has_to_grow(tiny_model, monkeypatch):
     model, options = tiny_model("transformer"), SearchOptions(beam=1, min_length=30, max_length=33)
     with_room = search(model, Ragged.from_lists(SOURCES), options=options)
-    monkeypatch.setattr("regard.decoding.beam_search.FIRST_COLUMNS", 2)
+    monkeypatch.setattr("regard.decoding.row_search.FIRST_COLUMNS", 2)
     assert search(model, Ragged.from_lists(SOURCES), options=options) == with_room

@@ -8,10 +8,11 @@ import torch
 from regard import kernels
 from regard.config import SearchOptions
 from regard.data.ragged import Ragged
+from regard.decoding.automaton import Automaton
 from regard.decoding.beam_search import BeamSearch
+from regard.decoding.constraints import Demands
 from regard.decoding.cuda_graph_model import CudaGraphModel, with_cuda_graphs
-from regard.decoding.placeholders import Placeholders, WantedSymbols
-from regard.decoding.ranking import ForcedPrefix
+from regard.decoding.next_tokens import NextTokens
 from regard.decoding.search import refine, search, search_each
 from regard.models.base import StaticSeq2Seq, TextSeq2Seq
 from regard.text.tokenizer import BOS, EOS
@@ -38,26 +39,23 @@ def test_each_output_has_the_placeholders_of_its_source_exactly_once(model, beam
     if not isinstance(model, TextSeq2Seq) or model.max_length is not None:
         pytest.skip("its outputs are not text, or not longer than its longest source")
     ids = (9, 10, 8)
-    wanted = [
-        WantedSymbols((0, 1), (0, 1)),
-        WantedSymbols(),
-        WantedSymbols((2,)),
-        WantedSymbols((0, 1, 2), (1, 2)),
-        WantedSymbols((1,)),
-        WantedSymbols((0, 2)),
-    ]
+    wanted = [((9, 10), (9, 10)), ((), ()), ((8,), ()), ((9, 10, 8), (10, 8)), ((10,), ()), ((9, 8), ())]
+    automata = [Automaton(model.eos, symbols=some, in_order=ordered) or None for some, ordered in wanted]
     options = SearchOptions(beam=beam, max_extra=extra)
 
     def find(rows):
-        source, some = Ragged.from_lists([SOURCES[row] for row in rows]), tuple(wanted[row] for row in rows)
-        found = search(model, source, options=options, placeholders=Placeholders(ids, some))
+        source, demands = (
+            Ragged.from_lists([SOURCES[row] for row in rows]),
+            Demands([automata[row] for row in rows], ids),
+        )
+        found = search(model, source, options=options, demands=demands)
         return [best[0].ids for best in found]
 
     outputs = find(range(len(SOURCES)))
-    for output, one in zip(outputs, wanted, strict=True):
-        found = [ids.index(token) for token in output if token in ids]
-        assert sorted(found) == sorted(one.all)
-        assert [index for index in found if index in one.in_order] == list(one.in_order)
+    for output, (some, ordered) in zip(outputs, wanted, strict=True):
+        found = [token for token in output if token in ids]
+        assert sorted(found) == sorted(some)
+        assert [token for token in found if token in ordered] == list(ordered)
     assert outputs == [find([row])[0] for row in range(len(SOURCES))]
 
 
@@ -109,7 +107,7 @@ def test_a_beam_of_one_is_greedy_search(model):
     greedy = search(model, source, options=options)
     limits = [options.limit(len(ids) - 1) for ids in SOURCES]
     with torch.inference_mode():
-        beam = BeamSearch(model, model.encode(source), limits, ForcedPrefix((), source.layout.device), options)
+        beam = BeamSearch(model, model.encode(source), limits, NextTokens(model, options, None))
         found = dict(one for some in beam.run() for one in some)
     for sentence, one in enumerate(greedy):
         assert one[0].ids == found[sentence][0].ids
@@ -193,11 +191,13 @@ def test_outputs_begin_with_their_prefixes(model, beam):
     prefixes = [[], [4], [9, 9, 3], [5, 6], [8, 7, 6, 5, 4, 3], [3]]
     prefixes = [fitting(model, ids, len(source)) for ids, source in zip(prefixes, SOURCES, strict=True)]
     for prefix, found in zip(
-        prefixes, search(model, Ragged.from_lists(SOURCES), options=options, prefixes=prefixes), strict=True
+        prefixes,
+        search(model, Ragged.from_lists(SOURCES), options=options, demands=Demands.prefixes(prefixes, eos=model.eos)),
+        strict=True,
     ):
         assert found[0].ids[: len(prefix)] == prefix
     own = [found[0].ids[:2] for found in free]
-    again = search(model, Ragged.from_lists(SOURCES), options=options, prefixes=own)
+    again = search(model, Ragged.from_lists(SOURCES), options=options, demands=Demands.prefixes(own, eos=model.eos))
     # A wider beam may have found its best along other prefixes.
     if beam == 1:
         assert [one[0].ids for one in again] == [one[0].ids for one in free]

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from regard.config import Recipe
-from regard.decoding.sampling import SampleOptions, draw, sample
+from regard.decoding.drawing import draw
+from regard.decoding.sampling import SampleOptions, sample
 from regard.errors import ConfigError, DecodeError
 from regard.models.decoder import Decoder
 from regard.recipe_files import load_recipe

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, TypeVar, cast, get_args
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -44,7 +45,7 @@ class _KnownNames(type(msgspec.Struct)):  # type: ignore[misc]
         return super().__call__(*args, **given)
 
 
-SWITCHES = ("scores", "early_stopping", "protect")  # options that are True or False
+COLDEST, HOTTEST = 0.01, 100  # temperatures; below, logits divided by them may exceed what float32 can hold
 LengthPenaltyKind = Literal["wu", "power"]
 
 
@@ -61,7 +62,21 @@ class SearchOptions(Struct, metaclass=_KnownNames, frozen=True, dict=True):
     length_penalty_kind: LengthPenaltyKind = _default("wu")
     # Stop when `beam` outputs have ended. False: continue until the best open one, at its length so far, scores no higher
     # than the worst of the `beam` best, as Hugging Face's generate does by default.
-    early_stopping: bool = _default(True)
+    # "never": continue until no open one can become one of the `nbest` best.
+    early_stopping: bool | Literal["never"] = _default(True)
+    # Diverse beam search (Vijayakumar et al. 2018): the beams are divided into so many groups, and a group's score of a
+    # token falls by the penalty for each beam of earlier groups that has just been given the same token.
+    beam_groups: int = _default(1)
+    diversity_penalty: float = _default(0.5)
+    # Draw `beam` samples per sentence from the model's distribution in place of searching.
+    sample: bool = _default(False)
+    temperature: float = _default(1.0)  # of samples: logits are divided by it; 0: the likeliest token
+    top_k: int | None = _default(None)  # only this many likeliest tokens are drawn from
+    top_p: float | None = _default(None)  # only the likeliest tokens are, up to this sum of their probabilities
+    epsilon: float | None = _default(None)  # only tokens of at least this probability are
+    seed: int = _default(1)  # of samples, which follow from it and the source alone
+    no_repeat_ngram: int = _default(0)  # no run of so many tokens comes twice; 0: off
+    max_repeats: int = _default(0)  # nothing comes more than so many times in a row; 0: off
     max_extra: int = _default(50)  # the longest output has the tokens of the source and this many more
     tokens: int = _default(8192)  # source tokens per batch, times the beam
     max_source: int = _default(1024)  # longer sources are cut, with a warning
@@ -73,11 +88,21 @@ class SearchOptions(Struct, metaclass=_KnownNames, frozen=True, dict=True):
     min_length: int = _default(0)  # fewest output tokens, without EOS
     max_length: int | None = _default(None)  # most output tokens for any source
     scores: bool = _default(True)  # False lets greedy search skip them, which saves a pass over the vocabulary
+    token_scores: bool = _default(False)  # whether results have the log-probability of each token
 
-    per_call: ClassVar[tuple[str, ...]] = ("nbest", "min_length", "max_length", "scores")
+    per_call: ClassVar[tuple[str, ...]] = ("nbest", "min_length", "max_length", "scores", "token_scores")
     BOUNDS: ClassVar[dict[str, tuple[int, int]]] = {
         "beam": (1, 1000),
         "length_penalty": (0, 100),
+        "beam_groups": (1, 1000),
+        "diversity_penalty": (0, 1000),
+        "temperature": (0, HOTTEST),
+        "top_k": (1, 10_000_000),
+        "top_p": (0, 1),
+        "epsilon": (0, 1),
+        "seed": (0, LARGEST),
+        "no_repeat_ngram": (0, 1000),
+        "max_repeats": (0, 1000),
         "max_extra": (0, 10_000),
         "tokens": (1, 2**24),
         "max_source": (1, 100_000),
@@ -122,6 +147,12 @@ class SearchOptions(Struct, metaclass=_KnownNames, frozen=True, dict=True):
             raise ValueError(
                 f"nbest is {self.nbest}, but beam is {self.beam}; ask for at most {self.beam}, or for a wider beam"
             )
+        if "beam" in self.given and self.beam % self.beam_groups:
+            raise ValueError(f"beam is {self.beam}, which beam_groups={self.beam_groups} does not divide")
+        if self.temperature and self.temperature < COLDEST:
+            raise ValueError(f"temperature is {self.temperature}; it must be 0, or from {COLDEST} to {HOTTEST}")
+        if self.sample and self.beam_groups > 1:
+            raise ValueError("sample draws independent samples, which have no beam_groups; give one or the other")
 
     def replace(self, **changes: int | float | str | None) -> SearchOptions:
         """Return a copy with these options given as well. One that is None stays as it is."""
@@ -144,15 +175,23 @@ class SearchOptions(Struct, metaclass=_KnownNames, frozen=True, dict=True):
 
 def _refuse_other_type(name: str, value: Any) -> None:
     """Raise DecodeError if a search option is of a type that it cannot have. Numbers of numpy are numbers."""
-    wanted: tuple[str, type] = ("a whole number", Integral)
-    if name == "length_penalty":
-        wanted = ("a number", Real)
-    if name in SWITCHES:
-        wanted = ("True or False", bool)
-    if name == "length_penalty_kind":
-        wanted = ("'wu' or 'power'", str)
-    fits = isinstance(value, wanted[1]) and (isinstance(value, bool) == (name in SWITCHES))
-    if name == "length_penalty_kind" and fits:
-        fits = value in get_args(LengthPenaltyKind)
-    if not fits and not (value is None and name in ("max_length", "protect")):
-        raise _BadOption(f"{name} is {value!r}; it must be {wanted[0]}")
+    kind = get_type_hints(SearchOptions)[name]
+    if not _fits(value, kind):
+        raise _BadOption(f"{name} is {value!r}; it must be {_describe(kind)}")
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    if get_origin(kind) is UnionType or get_origin(kind) is Union:
+        return any(_fits(value, one) for one in get_args(kind))
+    if get_origin(kind) is Literal:
+        return isinstance(value, str) and value in get_args(kind)
+    numbers = {int: Integral, float: Real}
+    return isinstance(value, numbers.get(kind, kind)) and (isinstance(value, bool) == (kind is bool))
+
+
+def _describe(kind: Any) -> str:
+    if get_origin(kind) is UnionType or get_origin(kind) is Union:
+        return " or ".join(_describe(one) for one in get_args(kind) if one is not NoneType)
+    if get_origin(kind) is Literal:
+        return " or ".join(map(repr, get_args(kind)))
+    return {bool: "True or False", int: "a whole number", float: "a number"}[kind]

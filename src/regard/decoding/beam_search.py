@@ -1,7 +1,4 @@
-"""Greedy search and beam search, batched over sentences; and greedy search streamed for one sentence.
-
-Greedy search keeps its outputs on the device. In beam search the device ranks candidates, and the host
-decides which of them to continue.
+"""Beam search, batched over sentences: the device ranks candidates, and the host decides which of them to continue.
 
 Shapes: B sentences that are not finished, Q beams (one in the first step), R = B * Q rows, V vocabulary,
         C candidates per sentence.
@@ -9,128 +6,29 @@ Shapes: B sentences that are not finished, Q beams (one in the first step), R = 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from regard.config import SearchOptions
-from regard.data.ragged import Ragged
-from regard.decoding.placeholders import PlaceholderConstraint, Placeholders
+from regard.decoding.next_tokens import NextTokens
 from regard.decoding.ranking import (
     IMPOSSIBLE,
     Check,
-    ForcedPrefix,
     Hypothesis,
     Ranking,
     SearchResults,
-    forbid,
     length_penalty,
     never_stop,
 )
+from regard.decoding.selection import Candidate, DiverseGroups, Selected, select_by_progress
 from regard.models.base import Seq2Seq
 
 COMPACT_BELOW = 0.75  # finished sentences are dropped once at most this share of a batch is still being searched
-FIRST_COLUMNS = 64  # output tokens that there is room for at first; doubled when they are used up
 Numbers = NDArray[np.int64]
-
-
-def greedy_search(
-    model: Seq2Seq,
-    memory: object,
-    limits: Sequence[int],
-    prefix: ForcedPrefix,
-    options: SearchOptions,
-    check: Check,
-    constraint: PlaceholderConstraint | None = None,
-) -> Iterator[SearchResults]:
-    """Yield the likeliest outputs, several finished sentences at a time. `check` is called before every step."""
-    device = prefix.device
-    state = model.start(memory, beams=1)
-    sentences = torch.arange(len(limits), device=device)  # the sentence of each row
-    room = torch.tensor(limits, device=device)  # the most tokens of each row
-    tokens = torch.full((len(limits),), model.bos, device=device)
-    # Grows with the outputs: a large limit alone takes no memory.
-    output = torch.full((len(limits), min(max(limits), FIRST_COLUMNS)), model.eos, device=device)
-    logp, zeros = torch.zeros(2, len(limits), device=device)
-    active = torch.ones(len(limits), dtype=torch.bool, device=device)
-    for step in range(max(limits)):
-        check()
-        logits = model.step(tokens, state)
-        ranking = Ranking(logits, normalized=options.scores)
-        forbid(model, logits, eos=step < options.min_length)
-        prefix.force(logits, sentences, step)
-        if constraint is not None:
-            constraint.force(logits, step)
-        normalizer = zeros[: len(sentences)] if ranking.normalizer is None else ranking.normalizer
-        best, places, _ = ranking.best(-normalizer, beams=1, count=1, filler=model.eos)
-        tokens = places[:, 0]
-        if constraint is not None:
-            constraint.output(tokens)
-        if options.scores:
-            logp[sentences] += torch.where(active, best[:, 0], 0.0)
-        if step == output.size(1):
-            output = torch.cat([output, torch.full_like(output, model.eos)], dim=1)
-        output[sentences, step] = tokens
-        active = active & (tokens != model.eos) & (room > step + 1)
-        left = int(active.sum())
-        if left > COMPACT_BELOW * len(active):
-            continue
-        ended = sentences[~active]
-        rows = zip(ended.tolist(), output[ended].tolist(), logp[ended].tolist(), strict=True)
-        yield [(number, [_hypothesis(ids, score, limits[number], model.eos, options)]) for number, ids, score in rows]
-        if left == 0:
-            return
-        kept = active.nonzero()[:, 0]
-        state.reorder(kept)
-        if constraint is not None:
-            constraint.reorder(kept)
-        sentences, tokens, active, room = sentences[kept], tokens[kept], active[kept], room[kept]
-
-
-def _hypothesis(ids: list[int], score: float, limit: int, eos: int, options: SearchOptions) -> Hypothesis:
-    """Return the output of a row. What follows its end, or its limit, does not belong to it."""
-    ids = ids[:limit]
-    ids = ids[: ids.index(eos)] if eos in ids else ids
-    length = min(len(ids) + 1, limit)  # EOS counts if there was room for it
-    return Hypothesis(ids, score / length_penalty(length, options))
-
-
-@torch.inference_mode()
-def stream_greedy(
-    model: Seq2Seq,
-    source_ids: list[int],
-    *,
-    options: SearchOptions,
-    on_token: Callable[[list[int]], None],
-    placeholders: Placeholders | None = None,
-    check: Check = never_stop,
-) -> list[int]:
-    """Return the output of greedy search for one source. `on_token` receives the output so far after each token."""
-    device = next(model.parameters()).device
-    source = Ragged.from_lists([source_ids], device)
-    limit = options.limit(len(source_ids) - 1)
-    state = model.start(model.encode(source), beams=1)
-    tokens, output = torch.full((1,), model.bos, device=device), list[int]()
-    limit = limit if model.max_length is None else min(limit, model.max_length)
-    constraint = None if placeholders is None else PlaceholderConstraint(placeholders, [limit], model.eos, device)
-    for step in range(limit):
-        check()
-        logits = model.step(tokens, state)
-        forbid(model, logits, eos=step < options.min_length)
-        if constraint is not None:
-            constraint.force(logits, step)
-        tokens = logits.argmax(dim=-1)
-        if constraint is not None:
-            constraint.output(tokens)
-        token = int(tokens)
-        if token == model.eos:
-            break
-        output.append(token)
-        on_token(output)
-    return output
 
 
 @dataclass(frozen=True)
@@ -151,6 +49,15 @@ class Candidates:
             parents = np.pad(parents, ((0, 0), (0, missing)), mode="edge")
         return Candidates(scores, np.where(scores == IMPOSSIBLE, eos, tokens), parents)
 
+    def with_selected(self, place: int, selected: Selected, *, eos: int) -> Candidates:
+        """Return the candidates with those of one sentence replaced: first those that end, then those that continue."""
+        chosen = [*selected.ended, *selected.open]
+        self.scores[place], self.tokens[place] = IMPOSSIBLE, eos
+        for column, one in enumerate(chosen):
+            self.scores[place, column], self.tokens[place, column] = one.score, one.token
+            self.parents[place, column] = one.row
+        return self
+
     def of(self, sentences: NDArray[np.bool_]) -> Candidates:
         """Return the candidates of these sentences."""
         return Candidates(self.scores[sentences], self.tokens[sentences], self.parents[sentences])
@@ -159,26 +66,20 @@ class Candidates:
 class BeamSearch:
     """The beams of all sentences of a batch, advanced together."""
 
-    def __init__(
-        self,
-        model: Seq2Seq,
-        memory: object,
-        limits: Sequence[int],
-        prefix: ForcedPrefix,
-        options: SearchOptions,
-        constraint: PlaceholderConstraint | None = None,
-    ) -> None:
-        self.model, self.options, self.prefix, self.device = model, options, prefix, prefix.device
-        self.constraint = constraint
+    def __init__(self, model: Seq2Seq, memory: object, limits: Sequence[int], next_tokens: NextTokens) -> None:
+        self.model, self.options, self.next_tokens = model, next_tokens.options, next_tokens
+        self.device = next(model.parameters()).device
         self.limits = list(limits)
-        self.beams = options.beam  # after the first step; before it a sentence has one row
-        self.state = model.start(memory, beams=options.beam)
+        self.beams = self.options.beam  # after the first step; before it a sentence has one row
+        self.state = model.start(memory, beams=self.beams)
         self.sentences = list(range(len(limits)))  # the sentence of each group of rows
         self.active = np.ones(len(limits), dtype=np.bool_)  # whether it is not finished
         self.finished: list[list[Hypothesis]] = [[] for _ in limits]
-        self.history: list[tuple[Numbers, Numbers]] = []  # per step, each row's parent row and token
+        # Per step, each row's parent row, token, and log-probability so far.
+        self.history: list[tuple[Numbers, Numbers, NDArray[np.float32]]] = []
         self.tokens = torch.full((len(limits),), model.bos, device=self.device)
         self.logp = torch.zeros((len(limits), 1), device=self.device)  # of each row: [B, Q]
+        self.groups = DiverseGroups(self.options, model.eos) if self.options.beam_groups > 1 else None
 
     def run(self, check: Check = never_stop) -> Iterator[SearchResults]:
         """Yield the best hypotheses of each sentence as soon as it is finished. `check` is called before every step."""
@@ -191,23 +92,34 @@ class BeamSearch:
             self._continue(candidates)
 
     def _best(self, sentence: int) -> list[Hypothesis]:
-        return sorted(self.finished[sentence], key=lambda one: -one.score)[: self.options.nbest]
+        found = self.finished[sentence]
+        if self.groups is not None:  # which may have ended with the same output
+            found = list({tuple(one.ids): one for one in found}.values())
+        return sorted(found, key=lambda one: -one.score)[: self.options.nbest]
 
     def _candidates(self) -> Candidates:
         """Return the best continuations of each sentence."""
-        Q, step = self.logp.size(1), len(self.history)
+        Q = self.logp.size(1)
         logits_RV = self.model.step(self.tokens, self.state)
         ranking = Ranking(logits_RV, normalized=True)
-        forbid(self.model, logits_RV, eos=step < self.options.min_length)
-        if step < self.prefix.length:
-            self.prefix.force(logits_RV, torch.tensor(self.sentences, device=self.device).repeat_interleave(Q), step)
-        if self.constraint is not None:
-            self.constraint.force(logits_RV, step)
+        self.next_tokens.restrict(logits_RV, len(self.history))
         assert ranking.normalizer is not None
+        more_R = self.logp.view(-1) - ranking.normalizer
         wanted = 2 * self.beams  # at most half of them can be EOS, so that enough remain to continue
-        best = ranking.best(self.logp.view(-1) - ranking.normalizer, beams=Q, count=wanted, filler=self.model.eos)
+        best = ranking.best(more_R, beams=Q, count=wanted, filler=self.model.eos)
         scores_BC, tokens_BC, parents_BC = (one.cpu().numpy() for one in best)
-        return Candidates(scores_BC, tokens_BC, parents_BC).at_least(wanted, eos=self.model.eos)
+        found = Candidates(scores_BC, tokens_BC, parents_BC).at_least(wanted, eos=self.model.eos)
+        if self.groups is not None:
+            every = self._of_rows(ranking, more_R, self.groups.per_row)
+            for place in np.flatnonzero(self.active).tolist():
+                pool = [one for row in range(place * Q, place * Q + Q) for one in every[row]]
+                found = found.with_selected(place, self.groups.select(self.sentences[place], pool), eos=self.model.eos)
+        elif constrained := self._with_phrases(Q):
+            every = self._of_rows(ranking, more_R, wanted)
+            self._add_wanted(every, logits_RV, more_R, constrained, Q)
+            for place in constrained:
+                found = found.with_selected(place, self._by_progress(every, place, Q), eos=self.model.eos)
+        return found
 
     def _collect(self, candidates: Candidates) -> NDArray[np.bool_]:
         """Keep the hypotheses that ended among the best Q, and return which sentences remain active."""
@@ -215,7 +127,7 @@ class BeamSearch:
         possible = (scores > IMPOSSIBLE) & self.active[:, None]
         ended = (tokens == self.model.eos) & possible
         for row, column in np.argwhere(ended[:, : self.beams]).tolist():
-            self._finish(row, self._ids(candidates.parents[row, column]), scores[row, column], length)
+            self._finish(row, candidates, column, length)
         open_ones = possible & ~ended
         best_open = np.where(open_ones, scores, IMPOSSIBLE).max(axis=1).tolist()
         active = np.zeros_like(self.active)
@@ -224,34 +136,41 @@ class BeamSearch:
             if length >= limit:
                 # There is no room for another token: open hypotheses count as they are.
                 columns = np.flatnonzero(open_ones[row])[: max(0, self.beams - len(found))]
-                if not self.options.early_stopping:
+                if self.options.early_stopping is not True:
                     columns = np.flatnonzero(open_ones[row, : self.beams])
                 for column in columns:
-                    ids = [*self._ids(candidates.parents[row, column]), int(tokens[row, column])]
-                    self._finish(row, ids, scores[row, column], length)
+                    self._finish(row, candidates, column, length)
             active[row] = length < limit and not self._done(found, best_open[row], length, limit)
         return active
 
-    def _ids(self, row: int) -> list[int]:
-        """Return the output of a row so far."""
-        ids: list[int] = []
-        for rows, tokens in reversed(self.history):
-            ids.append(int(tokens[row]))
-            row = rows[row]
-        return ids[::-1]
-
-    def _finish(self, row: int, ids: list[int], score: float, length: int) -> None:
+    def _finish(self, row: int, candidates: Candidates, column: int, length: int) -> None:
+        """Keep a candidate as a hypothesis."""
+        token, score = int(candidates.tokens[row, column]), float(candidates.scores[row, column])
+        ids, sums = self._output(int(candidates.parents[row, column]))
+        token_scores = np.diff([0.0, *sums, score]).tolist() if self.options.token_scores else None
+        ids = ids if token == self.model.eos else [*ids, token]
         penalty = length_penalty(length, self.options)
-        self.finished[self.sentences[row]].append(Hypothesis(ids, float(score) / penalty))
+        self.finished[self.sentences[row]].append(Hypothesis(ids, score / penalty, token_scores))
+
+    def _output(self, row: int) -> tuple[list[int], list[float]]:
+        """Return the output of a row so far, and its log-probability after each token."""
+        ids: list[int] = []
+        sums: list[float] = []
+        for rows, tokens, scores in reversed(self.history):
+            ids.append(int(tokens[row]))
+            sums.append(float(scores[row]))
+            row = rows[row]
+        return ids[::-1], sums[::-1]
 
     def _done(self, found: list[Hypothesis], best_open: float, length: int, limit: int) -> bool:
         """Whether enough hypotheses ended, or no open one can still become one of the best."""
-        if len(found) >= self.beams and self.options.early_stopping:
+        if len(found) >= self.beams and self.options.early_stopping is True:
             return True
         if len(found) < self.options.nbest:
             return best_open == IMPOSSIBLE
         scores = sorted((one.score for one in found), reverse=True)
-        if len(found) >= self.beams and best_open / length_penalty(length, self.options) <= scores[self.beams - 1]:
+        so_far = best_open / length_penalty(length, self.options)
+        if len(found) >= self.beams and self.options.early_stopping is False and so_far <= scores[self.beams - 1]:
             return True
         # Log-probabilities only decrease, and the penalty divides most at the largest length.
         return best_open / length_penalty(limit, self.options) <= scores[self.options.nbest - 1]
@@ -270,13 +189,64 @@ class BeamSearch:
         tokens = np.take_along_axis(candidates.tokens, order, 1)
         parents = np.take_along_axis(candidates.parents, order, 1)
         scores = np.take_along_axis(candidates.scores, order, 1)
-        self.history.append((parents.ravel(), tokens.ravel()))
-        rows, self.tokens = torch.from_numpy(np.stack(self.history[-1])).to(self.device).unbind()
+        self.history.append((parents.ravel(), tokens.ravel(), scores.ravel()))
+        rows, self.tokens = torch.from_numpy(np.stack(self.history[-1][:2])).to(self.device).unbind()
         self.logp = torch.from_numpy(np.where(tokens == eos, np.float32(IMPOSSIBLE), scores)).to(self.device)
-        if self.constraint is not None:
-            self.constraint.reorder(rows)
-            self.constraint.output(self.tokens)
+        self.next_tokens.reorder(rows, parents.ravel().tolist())
+        self.next_tokens.output(self.tokens, tokens.ravel().tolist())
         if len(self.history) == 1:
             self.state.expand_beams()
             rows = rows * self.beams
         self.state.reorder(rows)
+
+    # Where the best scores alone do not decide
+
+    def _with_phrases(self, Q: int) -> list[int]:
+        """Return the places of the sentences whose outputs must contain phrases."""
+        constraints = self.next_tokens.constraints
+        if constraints is None or not constraints.constrained:
+            return []
+        automata = [constraints.automata[place * Q] for place in range(len(self.sentences))]
+        return [
+            place
+            for place, automaton in enumerate(automata)
+            if automaton is not None and automaton.phrases and self.active[place]
+        ]
+
+    def _of_rows(self, ranking: Ranking, more_R: Tensor, count: int) -> list[list[Candidate]]:
+        """Return the best candidates of each row."""
+        scores, tokens, rows = (
+            one.tolist() for one in ranking.best(more_R, beams=1, count=count, filler=self.model.eos)
+        )
+        return [
+            [Candidate(*one) for one in zip(*three, strict=True) if one[0] > IMPOSSIBLE]
+            for three in zip(scores, tokens, rows, strict=True)
+        ]
+
+    def _add_wanted(
+        self, every: list[list[Candidate]], logits_RV: Tensor, more_R: Tensor, places: Sequence[int], Q: int
+    ) -> None:
+        """Add the candidates with tokens of phrases, however low they score."""
+        constraints = self.next_tokens.constraints
+        assert constraints is not None
+        pairs = []
+        for row in (row for place in places for row in range(place * Q, place * Q + Q)):
+            automaton, known = constraints.automata[row], {one.token for one in every[row]}
+            assert automaton is not None
+            pairs += [(row, token) for token in sorted(automaton.wanted(constraints.states[row]) - known)]
+        if not pairs:
+            return
+        rows, tokens = torch.tensor(pairs, device=self.device).unbind(1)
+        scores = (logits_RV[rows, tokens].float() + more_R[rows]).tolist()
+        for (row, token), score in zip(pairs, scores, strict=True):
+            if score > IMPOSSIBLE:
+                every[row].append(Candidate(score, token, row))
+
+    def _by_progress(self, every: list[list[Candidate]], place: int, Q: int) -> Selected:
+        constraints = self.next_tokens.constraints
+        assert constraints is not None
+        automaton, rows = constraints.automata[place * Q], range(place * Q, place * Q + Q)
+        assert automaton is not None
+        states = {row: constraints.states[row] for row in rows}
+        pool = [one for row in rows for one in every[row]]
+        return select_by_progress(pool, automaton, states, beams=self.beams)

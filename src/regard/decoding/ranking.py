@@ -1,11 +1,11 @@
-"""What greedy and beam search share: hypotheses, forced prefixes, and the ranking of one step's candidates.
+"""What all kinds of search share: hypotheses, the length penalty, and the ranking of one step's candidates.
 
 Shapes: R rows, V entries per row, G groups of W entries, k wanted, B sentences of Q rows each, C wanted per sentence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -13,10 +13,8 @@ from torch import Tensor
 
 from regard.config import SearchOptions
 from regard.kernels import cpu
-from regard.models.base import Seq2Seq
 
 IMPOSSIBLE = float("-inf")
-ANY = -1  # stands for every token in the padding of shorter prefixes
 GROUP = 64
 
 
@@ -25,6 +23,7 @@ class Hypothesis(NamedTuple):
 
     ids: list[int]
     score: float
+    token_scores: list[float] | None = None  # log-probability of each token, and of EOS if there was room for it
 
 
 # Called between the steps of a search. Raises `Cancelled` or `DeadlineExceeded` to stop it.
@@ -45,33 +44,6 @@ def length_penalty(length: int, options: SearchOptions) -> float:
     """
     base = length if options.length_penalty_kind == "power" else (5 + length) / 6
     return float(base**options.length_penalty)
-
-
-class ForcedPrefix:
-    """What the output of each sentence must begin with."""
-
-    def __init__(self, prefixes: Sequence[Sequence[int]], device: torch.device) -> None:
-        self.device = device
-        self.length = max(map(len, prefixes), default=0)
-        padded = [[*prefix, *[ANY] * (self.length - len(prefix))] for prefix in prefixes]
-        self.tokens = torch.tensor(padded, dtype=torch.int64, device=device)
-
-    def force(self, logits_RV: Tensor, sentences: Tensor, step: int) -> None:
-        """Make all tokens but the prefix's impossible in rows that are still within it. Row i belongs to sentences[i]."""
-        if step >= self.length:
-            return
-        wanted_R = self.tokens[sentences, step]
-        rows = (wanted_R != ANY).nonzero()[:, 0]
-        tokens = wanted_R[rows]
-        kept = logits_RV[rows, tokens]
-        logits_RV[rows] = IMPOSSIBLE
-        logits_RV[rows, tokens] = kept
-
-
-def forbid(model: Seq2Seq, logits_RV: Tensor, *, eos: bool) -> None:
-    """Make the columns that the model never outputs impossible, and with `eos` the end too."""
-    for column in (*model.never, model.eos) if eos else model.never:
-        logits_RV.select(1, column).fill_(IMPOSSIBLE)
 
 
 class Ranking:

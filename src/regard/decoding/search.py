@@ -15,9 +15,12 @@ import torch
 
 from regard.config import SearchOptions
 from regard.data.ragged import Ragged
-from regard.decoding.beam_search import BeamSearch, greedy_search
-from regard.decoding.placeholders import PlaceholderConstraint, Placeholders
-from regard.decoding.ranking import Check, ForcedPrefix, Hypothesis, SearchResults, never_stop
+from regard.decoding.beam_search import BeamSearch
+from regard.decoding.constraints import Demands
+from regard.decoding.drawing import Draws, generator
+from regard.decoding.next_tokens import NextTokens
+from regard.decoding.ranking import Check, Hypothesis, SearchResults, never_stop
+from regard.decoding.row_search import search_rows
 from regard.errors import DecodeError
 from regard.models.base import Model, NonAutoregressive, Seq2Seq, WriteOptions
 
@@ -29,16 +32,14 @@ def search(
     source: Ragged,
     *,
     options: SearchOptions,
-    prefixes: Sequence[Sequence[int]] = (),
-    placeholders: Placeholders | None = None,
+    demands: Demands | None = None,
     check: Check = never_stop,
 ) -> list[list[Hypothesis]]:
     """Return the `nbest` best outputs for each source sentence (of text, ending in EOS), best first.
 
-    An output begins with its sentence's prefix, and has its placeholders, where those are given. `check` is called before
-    every step.
+    An output has what its sentence demands. `check` is called before every step.
     """
-    results = search_each(model, source, options=options, prefixes=prefixes, placeholders=placeholders, check=check)
+    results = search_each(model, source, options=options, demands=demands, check=check)
     found = {sentence: best for some in results for sentence, best in refuse_not_finite(some)}
     return [found[sentence] for sentence in range(len(found))]
 
@@ -49,8 +50,7 @@ def search_each(
     source: Ragged,
     *,
     options: SearchOptions,
-    prefixes: Sequence[Sequence[int]] = (),
-    placeholders: Placeholders | None = None,
+    demands: Demands | None = None,
     check: Check = never_stop,
 ) -> Iterator[SearchResults]:
     """Yield what `search` returns as sentences finish: each one with beams, a quarter of the batch at a time without.
@@ -59,17 +59,22 @@ def search_each(
     """
     options = SearchOptions().with_given(options)
     limits = [options.limit(length - 1) for length in source.layout.lengths]
-    if prefixes:
-        limits = [max(limit, len(prefix) + 1) for limit, prefix in zip(limits, prefixes, strict=True)]
+    if demands is not None:
+        limits = [demands.limit(sentence, limit, options) for sentence, limit in enumerate(limits)]
     if model.max_length is not None:
         limits = [min(limit, model.max_length) for limit in limits]
     check()
-    memory, prefix = model.encode(source), ForcedPrefix(prefixes, source.layout.device)
-    constraint = None if placeholders is None else PlaceholderConstraint(placeholders, limits, model.eos, prefix.device)
-    if options.beam == 1:
-        yield from greedy_search(model, memory, limits, prefix, options, check, constraint)
+    memory = model.encode(source)
+    next_tokens = NextTokens(model, options, None if demands is None else demands.constraints(limits))
+    if options.sample:
+        sources = [sentence.tolist() for sentence in source.values.split(source.layout.lengths)]
+        randoms = [generator(options.seed, sample, ids) for ids in sources for sample in range(options.beam)]
+        draws = Draws(randoms, options, source.layout.device)
+        yield from search_rows(model, memory, limits, next_tokens, check, draws)
+    elif options.beam == 1:
+        yield from search_rows(model, memory, limits, next_tokens, check)
     else:
-        yield from BeamSearch(model, memory, limits, prefix, options, constraint).run(check)
+        yield from BeamSearch(model, memory, limits, next_tokens).run(check)
 
 
 @torch.inference_mode()
@@ -97,18 +102,18 @@ def search_all(
     sources: Sequence[Callable[[], Ragged]],
     *,
     options: SearchOptions,
-    placeholders: Sequence[Placeholders] = (),
+    demands: Sequence[Demands | None] = (),
     check: Check = never_stop,
 ) -> Iterator[tuple[int, SearchResults]]:
     """Yield the results of each batch, with the index of the batch, as they become ready; for either kind of model.
 
-    Each function makes the source of one batch when its search begins. `placeholders` are those of each batch, for models
+    Each function makes the source of one batch when its search begins. `demands` are those of each batch, for models
     that search. Give the largest batches first, so that no thread is still busy with one when the others are done.
 
     On a CPU several batches are searched at once, one thread each: one step is too little work to share between cores.
     `check` is called before every step, then by several threads.
     """
-    for number, results in _search_all(model, sources, options, placeholders, check):
+    for number, results in _search_all(model, sources, options, demands, check):
         yield number, refuse_not_finite(results)
 
 
@@ -123,14 +128,14 @@ def _search_all(
     model: Model,
     sources: Sequence[Callable[[], Ragged]],
     options: SearchOptions,
-    placeholders: Sequence[Placeholders],
+    demands: Sequence[Demands | None],
     check: Check,
 ) -> Iterator[tuple[int, SearchResults]]:
     find_each: Callable[..., Iterator[SearchResults]] = _refine_each if model.non_autoregressive else search_each
 
     def find(number: int) -> Iterator[SearchResults]:
-        wanted = {"placeholders": placeholders[number]} if placeholders else {}
-        return find_each(model, sources[number](), options=options, check=check, **wanted)
+        more = {"demands": demands[number]} if demands else {}
+        return find_each(model, sources[number](), options=options, check=check, **more)
 
     threads = torch.get_num_threads()
     workers = min(threads, MAX_THREADS, len(sources))

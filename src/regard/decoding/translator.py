@@ -13,12 +13,13 @@ import numpy as np
 from regard.config import SearchOptions
 from regard.data.batch_sampler import batches_by_length
 from regard.data.ragged import Ragged
-from regard.decoding.placeholders import Placeholders, WantedSymbols
+from regard.decoding.automaton import Automaton
+from regard.decoding.constraints import Demands
 from regard.decoding.ranking import Check, Hypothesis, never_stop
 from regard.decoding.rescorer import Rescorer
 from regard.decoding.search import search_all
 from regard.messages import warn_caller
-from regard.models.base import Model
+from regard.models.base import Model, Seq2Seq
 from regard.text.inputs import as_texts, refuse_no_list, refuse_other_types
 from regard.text.languages import Languages
 from regard.text.protected_spans import Masked, lost_spans, mask, placeholder_ids
@@ -121,20 +122,35 @@ class Translator:
         masked = mask(text)
         return masked if masked.spans else None
 
-    def placeholders(self, sources: Sequence[tuple[Sequence[int], ExtendedVocabulary]]) -> Placeholders | None:
-        """Return what a search for these sources needs to know of placeholders; None: the model has none."""
-        if self._symbols is None:
+    def demands(
+        self,
+        sources: Sequence[tuple[Sequence[int], ExtendedVocabulary]],
+        prefixes: Sequence[Sequence[int]] = (),
+    ) -> Demands | None:
+        """Return what the outputs for these sources must have: placeholders, and prefixes; None: nothing."""
+        if self._symbols is None and not any(prefixes):
             return None
-        wanted = [self._wanted(ids, vocabulary.masked) for ids, vocabulary in sources]
-        return Placeholders(tuple(self._symbols[1]), tuple(wanted))
+        prefixes = prefixes or [()] * len(sources)
+        automata = [
+            self._automaton(ids, vocabulary.masked, prefix)
+            for (ids, vocabulary), prefix in zip(sources, prefixes, strict=True)
+        ]
+        return Demands([one or None for one in automata], tuple(self._symbols[1]) if self._symbols is not None else ())
 
-    def _wanted(self, ids: Sequence[int], masked: Masked | None) -> WantedSymbols:
-        """Return the placeholders that a source has: not those that were cut off with its end."""
+    def _automaton(self, ids: Sequence[int], masked: Masked | None, prefix: Sequence[int]) -> Automaton:
+        """Return what the output of one source must have."""
+        assert isinstance(self.model, Seq2Seq)
         if masked is None or self._symbols is None:
-            return WantedSymbols()
-        there = set(ids)
-        wanted = [number for number in range(len(masked.spans)) if self._symbols[0][number] in there]
-        return WantedSymbols(tuple(wanted), tuple(number for number in wanted if masked.spans[number].kind == "tag"))
+            return Automaton(self.model.eos, tuple(prefix))
+        # Not the placeholders that were cut off with the end of the source.
+        there, (own, theirs) = set(ids), self._symbols
+        wanted = [number for number in range(len(masked.spans)) if own[number] in there]
+        return Automaton(
+            self.model.eos,
+            tuple(prefix),
+            symbols=tuple(theirs[number] for number in wanted),
+            in_order=tuple(theirs[number] for number in wanted if masked.spans[number].kind == "tag"),
+        )
 
     def translate(
         self,
@@ -237,9 +253,10 @@ class Translator:
         sources = [
             partial(Ragged.from_lists, [[*encoded[number], EOS] for number in batch], device) for batch in batches
         ]
-        wanted = [self.placeholders([(encoded[number], vocabularies[number]) for number in batch]) for batch in batches]
-        placeholders = [one for one in wanted if one is not None]
-        for batch, results in search_all(self.model, sources, options=options, placeholders=placeholders, check=check):
+        demands = [self.demands([(encoded[number], vocabularies[number]) for number in batch]) for batch in batches]
+        if self.model.non_autoregressive:
+            demands = []
+        for batch, results in search_all(self.model, sources, options=options, demands=demands, check=check):
             found = [(batches[batch][sentence], best) for sentence, best in results]
             yield [
                 (number, [self._translation(texts[number], vocabularies[number], one, options) for one in best])

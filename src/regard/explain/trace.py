@@ -171,8 +171,8 @@ def trace_translation(
         target_ids, log = _record_refinement(model, source, options, check)
     else:
         assert isinstance(model, Seq2Seq)
-        wanted = translator.placeholders([(source_ids, vocabulary)])
-        found = search(model, source, options=options, prefixes=[prefix], placeholders=wanted, check=check)
+        demands = translator.demands([(source_ids, vocabulary)], [prefix])
+        found = search(model, source, options=options, demands=demands, check=check)
         target_ids = [*found[0][0].ids, model.eos]
         check()
         log, logp = record_forced(model, source, target_ids)
@@ -306,8 +306,8 @@ def _continue_prefixes(
     for batch in _batches(prefixes, sizes):
         source = Ragged.from_lists([source_ids] * len(batch), next(model.parameters()).device)
         unfinished = [prefix[:-1] if prefix[-1] == model.eos else prefix for prefix in batch]
-        wanted = translator.placeholders([(source_ids, vocabulary)] * len(batch))
-        found = search(model, source, options=greedy, prefixes=unfinished, placeholders=wanted, check=check)
+        demands = translator.demands([(source_ids, vocabulary)] * len(batch), unfinished)
+        found = search(model, source, options=greedy, demands=demands, check=check)
         texts += [
             decode(prefix if prefix[-1] == model.eos else hypotheses[0].ids)
             for prefix, hypotheses in zip(batch, found, strict=True)

@@ -96,7 +96,7 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
         trace = trace_translation(translator, text, options=options, check=check, **task["arguments"])
         send_ready([(0, trace_as_json(trace))])
     else:
-        from regard.decoding.beam_search import stream_greedy
+        from regard.decoding.row_search import stream_greedy
         from regard.models.base import Seq2Seq
         from regard.text.tokenizer import EOS
 
@@ -104,13 +104,13 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
         assert isinstance(translator.model, Seq2Seq)
         source_ids, vocabulary = translator.encode(text, protect=options.protect)
         source_ids, decode = [*source_ids[: translator.longest_source], EOS], vocabulary.decode
-        wanted = translator.placeholders([(source_ids, vocabulary)])
+        demands = translator.demands([(source_ids, vocabulary)])
 
         def send_partial(ids: list[int]) -> None:
             channel.send({"id": number, "partial": decode(ids)})
 
         ids = stream_greedy(
-            translator.model, source_ids, options=options, on_token=send_partial, placeholders=wanted, check=check
+            translator.model, source_ids, options=options, on_token=send_partial, demands=demands, check=check
         )
         send_ready([(0, decode(ids))])
 

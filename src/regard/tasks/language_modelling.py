@@ -17,6 +17,7 @@ from regard.data.batch import Batch, gather_rows, shift_right
 from regard.data.batch_sampler import batches_by_length, dev_batches
 from regard.data.columns import Column, Columns, Indices, pair_columns
 from regard.data.ragged import Layout, Ragged
+from regard.decoding.constraints import Demands
 from regard.decoding.sampling import SampleOptions, sample
 from regard.decoding.search import search
 from regard.errors import ConfigError
@@ -168,7 +169,8 @@ class LanguageModel(BatchPredictor[Decoder, WordCodec, list[int]]):
         """Return the prompts of a batch with the continuations that search finds, as ids without EOS."""
         # Search takes the last token for EOS, and allows `max_extra` tokens more than there are.
         source = Ragged.from_lists([[*ids, EOS] for ids in prompts], self.device)
-        found = search(self.model, source, options=options.replace(nbest=1), prefixes=prompts)
+        demands = Demands.prefixes(prompts, eos=self.model.eos)
+        found = search(self.model, source, options=options.replace(nbest=1), demands=demands)
         return [best[0].ids for best in found]
 
     def sample(self, prompts: Sequence[str], *, options: SampleOptions | None = None) -> list[str]:

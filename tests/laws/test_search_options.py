@@ -1,0 +1,109 @@
+"""Options of search and demands on outputs, for every model that outputs a sequence: neighbours change nothing."""
+
+import pytest
+import torch
+
+from regard.config import SearchOptions
+from regard.data.ragged import Ragged
+from regard.decoding.automaton import Automaton, Phrase
+from regard.decoding.constraints import Demands
+from regard.decoding.ranking import length_penalty
+from regard.decoding.search import search
+from regard.models.base import TextSeq2Seq
+from tests.laws.test_search import SOURCES
+
+OPTIONS = {
+    "sampling": {"sample": True, "beam": 3, "nbest": 3},
+    "cold": {"sample": True, "beam": 2, "nbest": 2, "temperature": 0.5, "top_k": 4},
+    "nucleus": {"sample": True, "beam": 2, "nbest": 2, "top_p": 0.8, "epsilon": 0.02},
+    "diverse": {"beam": 4, "beam_groups": 2, "nbest": 3},
+    "no repeated bigram": {"beam": 3, "no_repeat_ngram": 2, "nbest": 2},
+    "no loops": {"beam": 3, "max_repeats": 1},
+    "no loops, greedy": {"beam": 1, "max_repeats": 2},
+    "until none can be better": {"beam": 3, "early_stopping": "never", "nbest": 2},
+}
+
+
+def find(model, rows, options, automata=None):
+    demands = None if automata is None else Demands([automata[row] for row in rows])
+    return search(model, Ragged.from_lists([SOURCES[row] for row in rows]), options=options, demands=demands)
+
+
+def assert_neighbours_change_nothing(model, options, automata=None):
+    every = range(len(SOURCES))
+    together = find(model, every, options, automata)
+    backwards = find(model, every[::-1], options, automata)[::-1]
+    alone = [find(model, [row], options, automata)[0] for row in every]
+    for one, other, third in zip(together, backwards, alone, strict=True):
+        assert [each.ids for each in one] == [each.ids for each in other] == [each.ids for each in third]
+        assert [each.score for each in one] == pytest.approx([each.score for each in third], abs=1e-4)
+    return together
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_neighbours_change_nothing(model, name):
+    assert_neighbours_change_nothing(model, SearchOptions(max_extra=8, **OPTIONS[name]))
+
+
+@pytest.mark.parametrize("name", ["sampling", "diverse", "no repeated bigram"])
+def test_scores_descend_and_equal_rescoring(model, name):
+    options = SearchOptions(max_extra=4, token_scores=True, **OPTIONS[name])
+    for source, found in zip(SOURCES, find(model, range(len(SOURCES)), options), strict=True):
+        assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+        for one in found:
+            labels = [*one.ids, model.eos][: len(one.token_scores)]
+            target = Ragged.from_lists([[model.bos, *labels[:-1]]])
+            with torch.no_grad():
+                logp = model.decode(target, model.encode(Ragged.from_lists([source]))).log_softmax(-1)
+            expected = [logp[place, token].item() for place, token in enumerate(labels)]
+            assert one.token_scores == pytest.approx(expected, abs=1e-3)
+            assert one.score == pytest.approx(sum(expected) / length_penalty(len(labels), options), abs=1e-3)
+
+
+def test_samples_follow_from_the_seed_and_greedy_search_from_no_temperature(model):
+    settings = {"sample": True, "beam": 4, "nbest": 4, "max_extra": 8}
+    first, again, other = (find(model, range(len(SOURCES)), SearchOptions(seed=seed, **settings)) for seed in (1, 1, 2))
+    assert first == again
+    assert [[one.ids for one in some] for some in first] != [[one.ids for one in some] for some in other]
+    frozen = find(model, range(len(SOURCES)), SearchOptions(sample=True, temperature=0.0, beam=1, max_extra=8))
+    greedy = find(model, range(len(SOURCES)), SearchOptions(beam=1, max_extra=8))
+    assert [some[0].ids for some in frozen] == [some[0].ids for some in greedy]
+
+
+def test_repetitions_are_not_there(model):
+    for size in (1, 2):
+        options = SearchOptions(beam=3, no_repeat_ngram=size, max_extra=8)
+        for (best,) in find(model, range(len(SOURCES)), options):
+            runs = [tuple(best.ids[at : at + size]) for at in range(len(best.ids) - size + 1)]
+            assert len(set(runs)) == len(runs), best.ids
+    for beam in (1, 3):
+        for (best,) in find(model, range(len(SOURCES)), SearchOptions(beam=beam, max_repeats=2, max_extra=12)):
+            ids = best.ids
+            for size in range(1, len(ids) // 3 + 1):
+                for at in range(len(ids) - 3 * size + 1):
+                    run = ids[at : at + size]
+                    assert ids[at : at + 3 * size] != run * 3, ids
+
+
+def test_outputs_contain_their_phrases(model):
+    if not isinstance(model, TextSeq2Seq) or model.max_length is not None:
+        pytest.skip("its outputs are not text, or not longer than its longest source")
+    phrases = [
+        [[(5, 6)]],
+        [],
+        [[(9,), (8, 8)], [(4, 4)]],
+        [[(7, 7, 7)], [(7, 8)]],
+        [[(3, 10)]],
+        [[(6, 5, 6)], [(5, 6)]],
+    ]
+    automata = [
+        Automaton(model.eos, phrases=tuple(Phrase(tuple(forms)) for forms in some), continuing={10}) if some else None
+        for some in phrases
+    ]
+    for extra in (8, 0):
+        options = SearchOptions(beam=4, nbest=2, max_extra=extra)
+        found = assert_neighbours_change_nothing(model, options, automata)
+        for automaton, best in zip(automata, found, strict=True):
+            assert automaton is None or all(automaton.unmet(one.ids) == [] for one in best), best
+    free = find(model, range(len(SOURCES)), SearchOptions(beam=4, max_extra=8))
+    assert found[1][0].ids == free[1][0].ids or extra == 0
