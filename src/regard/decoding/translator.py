@@ -7,27 +7,35 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
 from regard.config import SearchOptions
 from regard.data.batch_sampler import batches_by_length
 from regard.data.ragged import Ragged
-from regard.decoding.automaton import Automaton
 from regard.decoding.constraints import Demands
 from regard.decoding.ranking import Check, Hypothesis, never_stop
+from regard.decoding.requests import OutputDemands, Request
 from regard.decoding.rescorer import Rescorer
 from regard.decoding.search import search_all
 from regard.messages import warn_caller
-from regard.models.base import Model, Seq2Seq
-from regard.text.inputs import as_texts, refuse_no_list, refuse_other_types
+from regard.models.base import Model
+from regard.text.inputs import refuse_no_list, refuse_other_types
 from regard.text.languages import Languages
-from regard.text.protected_spans import Masked, lost_spans, mask, placeholder_ids
+from regard.text.protected_spans import Masked, lost_spans, mask
 from regard.text.tokenizer import EOS, Tokenizers
 from regard.text.unknown_words import ExtendedVocabulary, extend
 
 NO_LANGUAGES = Languages()
 READ_AHEAD = 4096  # lines that are read, sorted by length and translated together
+
+
+class ScoredToken(NamedTuple):
+    """A token of an output, and its log-probability."""
+
+    text: str
+    score: float
 
 
 @dataclass(frozen=True)
@@ -36,7 +44,10 @@ class Translation:
 
     text: str
     score: float
-    lost: tuple[str, ...] = ()  # protected spans of the source that it lacks
+    lost: tuple[str, ...] = ()  # protected spans of the source, and demanded phrases, that it lacks
+    tokens: tuple[ScoredToken, ...] | None = (
+        None  # if `token_scores` is set; the last one is EOS if there was room for it
+    )
 
 
 Ready = list[tuple[int, list[Translation]]]  # the index of a text, and its translations
@@ -63,9 +74,7 @@ class Translator:
         self.options, self.languages = SearchOptions().with_given(options), languages
         self.tags: tuple[str, ...] | None = None  # symbols in front of each source; None: none have been chosen
         self.pivot: Translator | None = None  # translates each text first, into another language
-        sides = placeholder_ids(tokenizers.source), placeholder_ids(tokenizers.target)
-        # The ids of the placeholders on both sides, if the model knows them.
-        self._symbols = None if model.non_autoregressive or model.copies or not all(sides) else sides
+        self._demands = OutputDemands(model, tokenizers)
 
     def into(self, language: str | None = None, *, tag: str | None = None, pivot: str | None = None) -> Translator:
         """Return a translator of the same model into one of its languages; None: into its only one.
@@ -111,15 +120,15 @@ class Translator:
         if self.model.copies:
             ids, vocabulary = extend(self.tokenizers.source, text)
             return [*tags, *ids], vocabulary
-        masked = self._mask(text, protect)
+        masked = self._mask(Request(text), protect)
         ids = self.tokenizers.source.encode(text if masked is None else masked.text)
         return [*tags, *ids], ExtendedVocabulary(self.tokenizers.target, masked=masked)
 
-    def _mask(self, text: str, protect: bool | None) -> Masked | None:
+    def _mask(self, request: Request, protect: bool | None) -> Masked | None:
         """Return the text with placeholders, if the model knows them and the text has spans to protect."""
-        if self._symbols is None or protect is False:
+        if self._demands.symbols is None or (protect is False and not request.keep):
             return None
-        masked = mask(text)
+        masked = mask(request.text, request.keep)
         return masked if masked.spans else None
 
     def demands(
@@ -127,53 +136,35 @@ class Translator:
         sources: Sequence[tuple[Sequence[int], ExtendedVocabulary]],
         prefixes: Sequence[Sequence[int]] = (),
     ) -> Demands | None:
-        """Return what the outputs for these sources must have: placeholders, and prefixes; None: nothing."""
-        if self._symbols is None and not any(prefixes):
-            return None
-        prefixes = prefixes or [()] * len(sources)
-        automata = [
-            self._automaton(ids, vocabulary.masked, prefix)
-            for (ids, vocabulary), prefix in zip(sources, prefixes, strict=True)
-        ]
-        return Demands([one or None for one in automata], tuple(self._symbols[1]) if self._symbols is not None else ())
-
-    def _automaton(self, ids: Sequence[int], masked: Masked | None, prefix: Sequence[int]) -> Automaton:
-        """Return what the output of one source must have."""
-        assert isinstance(self.model, Seq2Seq)
-        if masked is None or self._symbols is None:
-            return Automaton(self.model.eos, tuple(prefix))
-        # Not the placeholders that were cut off with the end of the source.
-        there, (own, theirs) = set(ids), self._symbols
-        wanted = [number for number in range(len(masked.spans)) if own[number] in there]
-        return Automaton(
-            self.model.eos,
-            tuple(prefix),
-            symbols=tuple(theirs[number] for number in wanted),
-            in_order=tuple(theirs[number] for number in wanted if masked.spans[number].kind == "tag"),
-        )
+        """Return what the outputs for these sources must have: placeholders, and prefixes of ids; None: nothing."""
+        return self._demands.demands(sources, prefixes=prefixes)
 
     def translate(
         self,
-        texts: Sequence[str],
+        texts: Sequence[str | Request],
         *,
         options: SearchOptions | None = None,
         to: str | None = None,
         pivot: str | None = None,
     ) -> list[str]:
-        """Return the best translation of each text: into the language `to`, by way of another one; see `into`."""
-        texts = as_texts(texts, call="translate()")
+        """Return the best translation of each text: into the language `to`, by way of another one; see `into`.
+
+        A `Request` is a text with what its translation must have.
+        """
+        refuse_no_list(texts, call="translate()")
+        texts = list(texts)
         options = self.options.with_given(options).replace(scores=False)
         chosen = self if to is None and pivot is None else self.into(to, pivot=pivot)
         return [best[0].text for best in chosen.stream(texts, options=options)]
 
-    def predict(self, inputs: Sequence[str], *, options: SearchOptions | None = None) -> list[str]:
+    def predict(self, inputs: Sequence[str | Request], *, options: SearchOptions | None = None) -> list[str]:
         """Return the best translation of each text, as the predictors of all tasks do."""
         refuse_no_list(inputs, call="predict()")
         return self.translate(inputs, options=options)
 
     def stream(
         self,
-        texts: Iterable[str],
+        texts: Iterable[str | Request],
         *,
         options: SearchOptions | None = None,
         first: int = 1,
@@ -187,7 +178,7 @@ class Translator:
         refuse_no_list(texts, call="stream()")
         lines = iter(texts)
         while chunk := list(islice(lines, READ_AHEAD)):
-            refuse_other_types(chunk, first=first)
+            refuse_other_types([one.text if isinstance(one, Request) else one for one in chunk], first=first)
             found: dict[int, list[Translation]] = {}
             for some in self.each(chunk, options=options, first=first):
                 found.update(some)
@@ -197,7 +188,7 @@ class Translator:
 
     def each(
         self,
-        texts: Sequence[str],
+        texts: Sequence[str | Request],
         *,
         options: SearchOptions | None = None,
         first: int = 1,
@@ -208,17 +199,23 @@ class Translator:
         Rescored outputs all come at the end. `check` is called before every step of a search.
         """
         options = self.options.with_given(options)
+        requests = [one if isinstance(one, Request) else Request(one) for one in texts]
         if self.pivot is not None:
-            middle = self.pivot.each(texts, options=options.replace(nbest=1), first=first, check=check)
+            sources = [request.text for request in requests]
+            middle = self.pivot.each(sources, options=options.replace(nbest=1), first=first, check=check)
             found = {number: best[0].text for some in middle for number, best in some}
-            texts = [found[number] for number in range(len(texts))]
+            requests = [replace(request, text=found[number]) for number, request in enumerate(requests)]
+        for request in requests:
+            self._demands.refuse(request, options)
         if self.rescorer is None:
-            yield from self._search(texts, first, options, check)
+            yield from self._search(requests, first, options, check)
             return
-        candidates = self._search(texts, first, options.replace(nbest=options.beam), check)
+        candidates = self._search(requests, first, options.replace(nbest=options.beam), check)
         # Sorted, because the rescorer's batches depend on the order.
         ready = sorted((number, best) for some in candidates for number, best in some)
-        rescored = self._rescored([texts[number] for number, _ in ready], [best for _, best in ready], self.rescorer)
+        rescored = self._rescored(
+            [requests[number].text for number, _ in ready], [best for _, best in ready], self.rescorer
+        )
         yield [(number, best[: options.nbest]) for (number, _), best in zip(ready, rescored, strict=True)]
 
     def _rescored(
@@ -233,12 +230,13 @@ class Translator:
             rescored = [replace(one, score=next(scores)) for one in translations]
             yield sorted(rescored, key=lambda one: -one.score)
 
-    def _search(self, texts: Sequence[str], first: int, options: SearchOptions, check: Check) -> Iterator[Ready]:
+    def _search(self, requests: Sequence[Request], first: int, options: SearchOptions, check: Check) -> Iterator[Ready]:
         device = next(self.model.parameters()).device
-        encoded, vocabularies = self._encode_all(texts, options.protect)
+        encoded, vocabularies = self._encode_all(requests, options.protect)
         tags = len(self.tag_ids())
         empty = np.array(
-            [len(ids) == tags or not text.strip() for ids, text in zip(encoded, texts, strict=True)], dtype=np.bool_
+            [len(ids) == tags or not one.text.strip() for ids, one in zip(encoded, requests, strict=True)],
+            dtype=np.bool_,
         )
         if empty.any():
             yield [(number, [Translation("", 0.0)]) for number in np.flatnonzero(empty).tolist()]
@@ -253,32 +251,45 @@ class Translator:
         sources = [
             partial(Ragged.from_lists, [[*encoded[number], EOS] for number in batch], device) for batch in batches
         ]
-        demands = [self.demands([(encoded[number], vocabularies[number]) for number in batch]) for batch in batches]
-        if self.model.non_autoregressive:
-            demands = []
+        demands = (
+            []
+            if self.model.non_autoregressive
+            else [
+                self._demands.demands(
+                    [(encoded[number], vocabularies[number]) for number in batch],
+                    [requests[number] for number in batch],
+                )
+                for batch in batches
+            ]
+        )
         for batch, results in search_all(self.model, sources, options=options, demands=demands, check=check):
             found = [(batches[batch][sentence], best) for sentence, best in results]
             yield [
-                (number, [self._translation(texts[number], vocabularies[number], one, options) for one in best])
+                (number, [self._translation(requests[number], vocabularies[number], one, options) for one in best])
                 for number, best in found
             ]
 
     def _translation(
-        self, text: str, vocabulary: ExtendedVocabulary, found: Hypothesis, options: SearchOptions
+        self, request: Request, vocabulary: ExtendedVocabulary, found: Hypothesis, options: SearchOptions
     ) -> Translation:
         output = vocabulary.decode(found.ids)
-        reported = options.protect or (options.protect is None and self._symbols is not None)
-        return Translation(output, found.score, tuple(lost_spans(text, output)) if reported else ())
+        reported = options.protect or request.keep or (options.protect is None and self._demands.symbols is not None)
+        lost = lost_spans(request.text, output, request.keep) if reported else []
+        tokens = None
+        if found.token_scores is not None:
+            names = vocabulary.tokens([*found.ids, EOS][: len(found.token_scores)])
+            tokens = tuple(map(ScoredToken, names, found.token_scores))
+        return Translation(output, found.score, (*lost, *self._demands.lacking(request, found.ids)), tokens)
 
     def _encode_all(
-        self, texts: Sequence[str], protect: bool | None
+        self, requests: Sequence[Request], protect: bool | None
     ) -> tuple[list[list[int]], list[ExtendedVocabulary]]:
         """Return the ids of all texts, and the vocabularies of their outputs."""
         if self.model.copies:
-            extended = [self.encode(text) for text in texts]
+            extended = [self.encode(request.text) for request in requests]
             return [ids for ids, _ in extended], [vocabulary for _, vocabulary in extended]
-        tags, masks = self.tag_ids(), [self._mask(text, protect) for text in texts]
-        shown = [text if masked is None else masked.text for text, masked in zip(texts, masks, strict=True)]
+        tags, masks = self.tag_ids(), [self._mask(request, protect) for request in requests]
+        shown = [one.text if masked is None else masked.text for one, masked in zip(requests, masks, strict=True)]
         encoded = self.tokenizers.source.encode_all(shown)
         return (
             [[*tags, *ids] for ids in encoded] if tags else encoded,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from regard.errors import DecodeError
 
 
-def refuse_no_list(texts: Iterable[str], *, call: str) -> None:
+def refuse_no_list(texts: Iterable[object], *, call: str) -> None:
     """Raise DecodeError for anything that is no list of texts. A string would be taken for a list of characters."""
     if isinstance(texts, str | bytes):
         raise DecodeError(f"{call} takes a list of texts; put the one text into brackets")
@@ -15,7 +15,7 @@ def refuse_no_list(texts: Iterable[str], *, call: str) -> None:
         raise DecodeError(f"{call} takes a list of texts, not {type(texts).__name__}")
 
 
-def refuse_other_types(texts: Iterable[str], *, first: int = 1) -> None:
+def refuse_other_types(texts: Iterable[object], *, first: int = 1) -> None:
     """Raise DecodeError for the first element that is not a string. `first` is the number of the first text."""
     for number, text in enumerate(texts, start=first):
         if not isinstance(text, str):

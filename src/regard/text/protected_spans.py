@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from regard.text.tokenizer import Tokenizer
@@ -83,24 +83,53 @@ class Masked:
         return "".join(parts)
 
 
-def find_spans(text: str) -> list[Span]:
-    """Return the protected spans of a text, in order."""
+def find_spans(text: str, keep: Sequence[str] = ()) -> list[Span]:
+    """Return the protected spans of a text, in order. `keep` are further parts of it that are protected."""
     found: list[Span] = []
-    if _HINT.search(text) is None:
+    if not keep and _HINT.search(text) is None:
         return found
     position = 0
-    while match := _SPAN.search(text, position):
+    for kind, start, span in sorted(_kept(text, keep), key=lambda one: one[1]) if keep else ():
+        found += _known_spans(text, position, start)
+        found.append(Span(kind, span, start))
+        position = start + len(span)
+    found += _known_spans(text, position, len(text))
+    return [_with_neighbours(text, span, before, after) for before, span, after in _triples(found)]
+
+
+def _known_spans(text: str, position: int, end: int) -> list[Span]:
+    """Return the spans of all kinds from a position to another."""
+    found: list[Span] = []
+    while match := _SPAN.search(text, position, end):
         kind, span = _NAMES[int(str(match.lastgroup)[1:])], match[0]
         if kind == "url":
             span = _without_marks(span)
         position = match.start() + max(len(span), 1)
         if span.strip():
-            touches = bool(found) and found[-1].end == match.start()
-            if touches:
-                found[-1] = replace(found[-1], joined_after=True)
-            before, after = text[match.start() - 1 : match.start()], text[position : position + 1]
-            found.append(Span(kind, span, match.start(), touches or before.isalnum(), after.isalnum()))
+            found.append(Span(kind, span, match.start()))
     return found
+
+
+def _kept(text: str, keep: Sequence[str]) -> list[tuple[str, int, str]]:
+    longest_first = sorted({one.strip() for one in keep if one.strip()}, key=len, reverse=True)
+    pattern = "|".join(map(re.escape, longest_first))
+    return [("kept", match.start(), match[0]) for match in re.finditer(pattern, text)] if pattern else []
+
+
+def _triples(spans: Sequence[Span]) -> Iterator[tuple[Span | None, Span, Span | None]]:
+    """Yield each span with the one before and the one after it."""
+    yield from zip([None, *spans[:-1]], spans, [*spans[1:], None], strict=True)
+
+
+def _with_neighbours(text: str, span: Span, before: Span | None, after: Span | None) -> Span:
+    """Return the span, which knows whether a word or another span touches it."""
+    touches_before = before is not None and before.end == span.start
+    touches_after = after is not None and after.start == span.end
+    return replace(
+        span,
+        joined_before=touches_before or text[span.start - 1 : span.start].isalnum(),
+        joined_after=touches_after or text[span.end : span.end + 1].isalnum(),
+    )
 
 
 def _without_marks(url: str) -> str:
@@ -110,9 +139,9 @@ def _without_marks(url: str) -> str:
     return url
 
 
-def mask(text: str) -> Masked:
+def mask(text: str, keep: Sequence[str] = ()) -> Masked:
     """Return the text with placeholders in place of its first spans."""
-    spans = find_spans(text)[:MOST_PLACEHOLDERS]
+    spans = find_spans(text, keep)[:MOST_PLACEHOLDERS]
     parts, position = [], 0
     for placeholder, span in zip(PLACEHOLDERS, spans, strict=False):
         before, after = (" " if joined else "" for joined in (span.joined_before, span.joined_after))
@@ -122,9 +151,9 @@ def mask(text: str) -> Masked:
     return Masked(masked.replace("⟧  ⟦", "⟧ ⟦"), tuple(spans))
 
 
-def lost_spans(source: str, output: str) -> list[str]:
+def lost_spans(source: str, output: str, keep: Sequence[str] = ()) -> list[str]:
     """Return the protected spans of a source that its output does not have, or not often enough."""
-    wanted = Counter(span.text for span in find_spans(source))
+    wanted = Counter(span.text for span in find_spans(source, keep))
     return [text for text, count in wanted.items() if output.count(text) < count]
 
 
