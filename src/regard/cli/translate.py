@@ -1,82 +1,22 @@
-"""regard translate, on this machine or with --ray on many."""
+"""regard translate"""
 
 from __future__ import annotations
 
-import shlex
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
-from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from regard.cli.terminal import Terminated, command_name, print_message, print_warning
-from regard.config import SearchOptions
+from regard.cli.terminal import Terminated, print_message, print_warning
 from regard.errors import ConfigError
-from regard.messages import counted
 
 
 def refuse_without_ray(**given: object) -> None:
     """Raise ConfigError if an option is given that has an effect only with --ray."""
     for name, value in given.items():
         if value is not None:
-            shown = "OUTPUT" if name == "output" else "--" + name.replace("_", "-")
-            raise ConfigError(f"{shown} needs --ray; without --ray, translations are printed to standard output")
-
-
-def translate_with_ray(run: Path, source: str, output: Path | None, search: dict[str, Any], **others: Any) -> None:
-    """Translate into a folder, and show the progress."""
-    if output is None or source == "-":
-        raise ConfigError(
-            "--ray needs an INPUT (a file, a folder or a pattern) and an OUTPUT folder: "
-            f"{command_name()} translate {run} INPUT OUTPUT --ray"
-        )
-    from regard.cluster.corpus import translate_corpus
-
-    options = SearchOptions().replace(**search)
-    given = {name: value for name, value in others.items() if value is not None}
-    try:
-        with RayDisplay() as display:
-            outcome = translate_corpus(
-                run, source, output, options=options, on_event=display, warn=print_warning, **given
-            )
-    except (KeyboardInterrupt, Terminated):
-        print_message(f"finished shards are kept; resume with: {command_name()} {shlex.join(sys.argv[1:])}")
-        raise
-    shards = counted(outcome.shards, "shard")
-    done = f"translated {outcome.translated} of {shards}" if outcome.translated else "nothing to do"
-    join = f"cat {outcome.pattern}" if outcome.pattern.endswith(".txt") else f"read {outcome.pattern} in order of names"
-    print_message(f"{done}; {output} holds {counted(outcome.lines, 'line')}   to join them: {join}")
-
-
-class RayDisplay:
-    """Shows workers, lines, rate and time left."""
-
-    def __init__(self) -> None:
-        from regard.cli.display import StatusLine
-
-        self.status = StatusLine("reading the text and connecting to the cluster ...")
-        self.workers = 0
-
-    def __enter__(self) -> RayDisplay:
-        self.status.__enter__()
-        return self
-
-    def __exit__(self, *exit_details: object) -> None:
-        self.status.__exit__(*exit_details)
-
-    def __call__(self, event: Any) -> None:
-        from regard.cli.display import describe_lines
-        from regard.cluster.corpus import ShardDone, WorkerReady
-
-        if isinstance(event, WorkerReady):
-            self.workers += 1
-            self.status.show(f"worker {self.workers} is ready: process {event.process} on {event.machine}")
-        elif isinstance(event, ShardDone):
-            text = describe_lines(event.translated, event.translated + event.left, event.seconds)
-            self.status.show(text, last=not event.left)
+            raise ConfigError(f"--{name.replace('_', '-')} needs --ray")
 
 
 def translate(
@@ -95,7 +35,13 @@ def translate(
             show_default=False,
         ),
     ] = "-",
-    output: Annotated[Path | None, typer.Argument(help="With --ray: the folder of the translated shards.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A file for the translations; if interrupted, the same command continues. With --ray: a folder of shards.",
+            show_default=False,
+        ),
+    ] = None,
     to: Annotated[
         str | None,
         typer.Option(help="The language to translate into, of a model that has several.", show_default=False),
@@ -119,6 +65,46 @@ def translate(
     max_extra: Annotated[
         int | None, typer.Option(help="Maximum of output tokens minus input tokens. Default: that of the recipe.")
     ] = None,
+    early_stopping: Annotated[
+        Literal["true", "false", "never"] | None,
+        typer.Option(
+            help="When beam search ends: `beam` outputs have ended; no open one is better; or none can become better.",
+            show_default=False,
+        ),
+    ] = None,
+    beam_groups: Annotated[
+        int | None, typer.Option(help="Diverse beam search: groups of beams that avoid each other's tokens.")
+    ] = None,
+    diversity_penalty: Annotated[float | None, typer.Option(help="Of --beam-groups.", show_default=False)] = None,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Draw --beam samples per line in place of searching.")
+    ] = False,
+    temperature: Annotated[float | None, typer.Option(help="Of samples; 0: the likeliest token.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Sample from this many likeliest tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Sample from the likeliest tokens up to this probability.")
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Sample from tokens of at least this probability.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of samples.")] = None,
+    no_repeat_ngram: Annotated[
+        int | None, typer.Option(help="No run of so many tokens comes twice.", show_default=False)
+    ] = None,
+    max_repeats: Annotated[
+        int | None, typer.Option(help="Nothing comes more than so many times in a row.", show_default=False)
+    ] = None,
+    glossary: Annotated[
+        Path | None,
+        typer.Option(help="Terms and their translations: .csv, .tsv, .tbx; needs a beam.", show_default=False),
+    ] = None,
+    json_input: Annotated[
+        bool,
+        typer.Option(
+            "--json-input", help='Lines such as {"text": "...", "prefix": "...", "phrases": [...], "keep": []}.'
+        ),
+    ] = False,
+    as_json_lines: Annotated[
+        bool, typer.Option("--json", help="Print one line of JSON per input line, with scores of all tokens.")
+    ] = False,
     iterations: Annotated[
         int | None, typer.Option(help="Iterations of mask-predict. Default: that of the recipe.")
     ] = None,
@@ -166,6 +152,12 @@ def translate(
 
       regard translate runs/multi30k-en-de test.en --nbest 4      prints: line, from 0 ||| translation ||| score
 
+      regard translate en-de book.en book.de                      writes a file; the same command continues it
+
+      regard translate en-de test.en --glossary terms.csv         terms are translated as the glossary says
+
+      regard translate en-de test.en --sample --beam 5 --nbest 5 --json
+
       regard translate runs/multi30k-many test.en --to fr         a model of several languages (docs/mixing.md)
 
       regard translate runs/multi30k-many test.de --to fr --pivot en
@@ -174,75 +166,71 @@ def translate(
 
       regard translate de-en 'news/*.parquet' out --ray --column body --workers 8
     """
-    search = {
+    search: dict[str, Any] = {
         "beam": beam, "nbest": nbest, "length_penalty": length_penalty, "max_extra": max_extra, "iterations": iterations,
-        "protect": protect,
+        "early_stopping": {"true": True, "false": False}.get(str(early_stopping), early_stopping),
+        "beam_groups": beam_groups, "diversity_penalty": diversity_penalty, "sample": sample or None,
+        "temperature": temperature, "top_k": top_k, "top_p": top_p, "epsilon": epsilon, "seed": seed,
+        "no_repeat_ngram": no_repeat_ngram, "max_repeats": max_repeats, "protect": protect,
+        "token_scores": as_json_lines or None,
     }  # fmt: skip
     own = {"workers": workers, "shard_lines": shard_lines, "column": column}
     if ray:
-        if rescorer is not None:
-            raise typer.BadParameter("--rescorer cannot be combined with --ray")
-        if int8:
-            raise typer.BadParameter("--int8 cannot be combined with --ray")
-        if tag is not None or pivot is not None:
-            raise typer.BadParameter("--tag and --pivot cannot be combined with --ray")
+        refused = {
+            "--rescorer": rescorer, "--int8": int8, "--tag": tag, "--pivot": pivot, "--glossary": glossary,
+            "--json": as_json_lines, "--json-input": json_input,
+        }  # fmt: skip
+        for name, value in refused.items():
+            if value:
+                raise typer.BadParameter(f"{name} cannot be combined with --ray")
+        from regard.cli.ray import translate_with_ray
+
         translate_with_ray(run, file, output, search, device=device, threads=threads, to=to, **own)
         return
-    refuse_without_ray(output=output, **own)
+    refuse_without_ray(**own)
     from regard import loading
+    from regard.cli.translated_lines import Lines, OutputFile, file_digest
     from regard.nn.device import use_threads
 
     use_threads(threads)
     # An n-best list counts its lines from 0, as that of Moses does, and so do warnings about it.
-    first, warn = (1, print_warning) if nbest == 1 else (0, _warn_of_list)
-    translator = loading.load_translator(run, "translate", device=device, warn=warn, rescorer=rescorer, int8=int8).into(
-        to, tag=tag, pivot=pivot
+    moses = nbest > 1 and not as_json_lines
+    warn = _warn_of_list if moses else print_warning
+    translator = (
+        loading.load_translator(run, "translate", device=device, warn=warn, rescorer=rescorer, int8=int8)
+        .into(to, tag=tag, pivot=pivot)
+        .with_glossary(glossary)
     )
     options = translator.options.replace(**search)
-    written = asked = False
-    with _progress(file) as progress:
-        for block in _blocks(file):
-            asked = asked or any(line.strip() for line in block)
-            for found in translator.stream(block, options=options, first=first, on_ready=progress):
-                written = written or any(one.text.strip() for one in found)
-                if found[0].lost:
-                    warn(f"the translation of line {first} lacks {', '.join(found[0].lost)}")
-                for one in found[:nbest]:
-                    print(one.text if nbest == 1 else f"{first} ||| {one.text} ||| {one.score:.4f}")
-                first += 1
-            sys.stdout.flush()
-    if asked and not written:
-        print_warning("all translations are empty: the model has learned too little to write any")
+    lines = Lines(
+        translator, options, file, json_input=json_input, as_json=as_json_lines, first=0 if moses else 1, warn=warn
+    )
+    if output is None:
+        lines.translate(sys.stdout)
+        return
+    if file == "-" or moses:
+        raise ConfigError("OUTPUT has one line per line of an INPUT file: name a file, and give --json with --nbest")
+    given = {name: value for name, value in search.items() if value is not None}
+    models = {"run": translator_digest(run), **({"rescorer": translator_digest(rescorer)} if rescorer else {})}
+    files = {"input": file_digest(file), **({"glossary": file_digest(str(glossary))} if glossary else {})}
+    more = {"to": to, "pivot": pivot, "tag": tag, "int8": int8, "json": as_json_lines, "json_input": json_input}
+    target = OutputFile(output, {**models, **files, **given, **more})
+    stream, done = target.begin()
+    with stream:
+        try:
+            lines.translate(stream, skip=done)
+        except (KeyboardInterrupt, Terminated):
+            print_message(f"translations are kept in {target.part}; the same command continues")
+            raise
+    target.finish()
+
+
+def translator_digest(run: Path) -> str:
+    """Return the digest of the weights of a run."""
+    from regard.run.finding import find_run
+
+    return find_run(run).weights_digest()
 
 
 def _warn_of_list(text: str) -> None:
     print_warning(f"{text} (counted from 0, as in the list)")
-
-
-def _blocks(file: str) -> Iterator[list[str]]:
-    """Yield the lines of the input in blocks that are translated together."""
-    from regard.decoding.translator import READ_AHEAD
-    from regard.text.arriving_lines import read_blocks
-    from regard.text.lines import stream_lines
-    from regard.text.text_report import TextReport
-
-    report = TextReport()
-    if file == "-":
-        yield from read_blocks(sys.stdin.buffer, "standard input", most=READ_AHEAD, report=report)  # type: ignore[arg-type]
-    else:
-        lines = stream_lines(Path(file), report)
-        while block := list(islice(lines, READ_AHEAD)):
-            yield block
-    for sentence in report.sentences():
-        print_warning(sentence)
-
-
-def _progress(file: str) -> AbstractContextManager[Callable[[int], None]]:
-    """Return what shows the progress on a file. On a terminal translations do, and the end of a pipe is not known."""
-    from regard.cli.display import LineProgress
-    from regard.text.arriving_lines import count_file_lines, count_lines
-
-    if sys.stdout.isatty():
-        return nullcontext(lambda count: None)
-    total = count_lines(sys.stdin.buffer) if file == "-" else count_file_lines(Path(file))  # type: ignore[arg-type]
-    return nullcontext(lambda count: None) if total is None else LineProgress(total)

@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,11 +17,12 @@ from regard.data.batch_sampler import batches_by_length
 from regard.data.ragged import Ragged
 from regard.decoding.constraints import Demands
 from regard.decoding.ranking import Check, Hypothesis, never_stop
-from regard.decoding.requests import OutputDemands, Request
+from regard.decoding.requests import MOST_PHRASES, OutputDemands, Request
 from regard.decoding.rescorer import Rescorer
 from regard.decoding.search import search_all
 from regard.messages import warn_caller
 from regard.models.base import Model
+from regard.text.glossary import Glossary, read_glossary
 from regard.text.inputs import refuse_no_list, refuse_other_types
 from regard.text.languages import Languages
 from regard.text.protected_spans import Masked, lost_spans, mask
@@ -74,6 +76,7 @@ class Translator:
         self.options, self.languages = SearchOptions().with_given(options), languages
         self.tags: tuple[str, ...] | None = None  # symbols in front of each source; None: none have been chosen
         self.pivot: Translator | None = None  # translates each text first, into another language
+        self.glossary: Glossary | None = None
         self._demands = OutputDemands(model, tokenizers)
 
     def into(self, language: str | None = None, *, tag: str | None = None, pivot: str | None = None) -> Translator:
@@ -94,6 +97,18 @@ class Translator:
         if self.rescorer is not None:
             chosen.rescorer = self.rescorer.with_tags(tags)
         return chosen
+
+    def with_glossary(self, glossary: Glossary | Path | str | None) -> Translator:
+        """Return a translator of the same model that translates the terms of a glossary as it says; None: without one."""
+        chosen = copy(self)
+        chosen.glossary = read_glossary(glossary) if isinstance(glossary, Path | str) else glossary
+        return chosen
+
+    def _with_terms(self, request: Request) -> Request:
+        """Return a request with the terms of the glossary that its text has."""
+        if self.glossary is None:
+            return request
+        return replace(request, phrases=(*request.phrases, *self.glossary.phrases(request.text))[:MOST_PHRASES])
 
     def tag_ids(self) -> list[int]:
         """Return the ids in front of each source. Raise DecodeError if the language is to be chosen, and none has been."""
@@ -205,6 +220,7 @@ class Translator:
             middle = self.pivot.each(sources, options=options.replace(nbest=1), first=first, check=check)
             found = {number: best[0].text for some in middle for number, best in some}
             requests = [replace(request, text=found[number]) for number, request in enumerate(requests)]
+        requests = [self._with_terms(request) for request in requests]
         for request in requests:
             self._demands.refuse(request, options)
         if self.rescorer is None:

@@ -24,7 +24,7 @@ from regard.text.parquet import read_parquet
 from regard.text.po import read_po
 from regard.text.table_files import Names, Sides, read_csv, read_jsonl, read_tsv
 from regard.text.text_report import CONTROL, ENTITIES, LINE_BREAKS, NO_COUNTERPART, SEPARATORS, TextReport
-from regard.text.tmx import read_tmx
+from regard.text.tmx import read_tbx, read_tmx
 
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,30});")
 _LINE_BREAK = re.compile(r"[ \t]*(?:\r\n|\n)[ \t\r\n]*")
@@ -45,6 +45,7 @@ FORMATS = {
     "csv": PairFormat(read_csv, (".csv",)),
     "jsonl": PairFormat(read_jsonl, (".jsonl", ".ndjson")),
     "tmx": PairFormat(read_tmx, (".tmx",)),
+    "tbx": PairFormat(read_tbx, (".tbx",)),
     "po": PairFormat(read_po, (".po",)),
     "parquet": PairFormat(read_parquet, (".parquet",), "row"),
 }

@@ -1,8 +1,8 @@
-"""Pairs in TMX, the exchange format of translation memories. The parser declares no entities and opens no other file.
+"""Pairs in TMX, the exchange format of translation memories, and in TBX, that of glossaries.
 
-A unit (`tu`) has one variant (`tuv`) per language. Inline codes of a segment (`bpt`, `ept`, `it`, `ph`, `ut`) are markup of
-the document that it comes from, and are left out. Bytes that are not UTF-8, and characters that XML does not allow, spoil
-only the unit that has them.
+The parser declares no entities and opens no other file. A unit of TMX (`tu`) has one variant (`tuv`) per language. Inline
+codes of a segment (`bpt`, `ept`, `it`, `ph`, `ut`) are markup of the document that it comes from, and are left out. Bytes
+that are not UTF-8, and characters that XML does not allow, spoil only the unit that has them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import codecs
 import io
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 from xml.parsers import expat
 
 from regard.errors import DataError
@@ -20,6 +20,7 @@ from regard.text.pair import Pair, Row, TextProblem
 from regard.text.table_files import Sides
 from regard.text.text_report import MARKUP, NOT_XML, TextReport
 
+SEVERAL = "|"  # between several terms for one concept
 MAX_DEPTH = 50  # of nested elements
 MAX_TAG = 2**20  # bytes of a tag or a comment, which the parser holds in memory
 MAX_LANGUAGES = 200  # of a unit
@@ -33,9 +34,33 @@ _ENCODING = re.compile(rb"""^(?:\xef\xbb\xbf)?<\?xml[^>]{0,100}?encoding\s*=\s*[
 _ENCODINGS = {"utf-8", "utf8", "us-ascii", "iso-8859-1", "windows-1252"}
 
 
+class Dialect(NamedTuple):
+    """What the elements of a format are called."""
+
+    name: str
+    first: tuple[str, ...]
+    unit: tuple[str, ...]
+    variant: tuple[str, ...]
+    text: str
+    several: bool  # whether a variant may have several texts, which are joined by SEVERAL
+
+
+TMX = Dialect("TMX", ("tmx",), ("tu",), ("tuv",), "seg", several=False)
+TBX = Dialect("TBX", ("tbx", "martif"), ("conceptentry", "termentry"), ("langsec", "langset"), "term", several=True)
+
+
 def read_tmx(stream: io.BufferedReader, name: str, sides: Sides, report: TextReport) -> Iterator[Row]:
     """Yield one row per unit, with the line on which it begins."""
-    parser = _TmxParser(name, sides.named(), report)
+    return _read(stream, name, sides, report, TMX)
+
+
+def read_tbx(stream: io.BufferedReader, name: str, sides: Sides, report: TextReport) -> Iterator[Row]:
+    """Yield one row per concept, with the line on which it begins."""
+    return _read(stream, name, sides, report, TBX)
+
+
+def _read(stream: io.BufferedReader, name: str, sides: Sides, report: TextReport, dialect: Dialect) -> Iterator[Row]:
+    parser = _UnitParser(name, sides.named(), report, dialect)
     for text in _decoded(stream, name, report):
         parser.feed(text)
         yield from parser.rows
@@ -44,11 +69,11 @@ def read_tmx(stream: io.BufferedReader, name: str, sides: Sides, report: TextRep
     yield from parser.rows
 
 
-class _TmxParser:
+class _UnitParser:
     """The state between two blocks of a file."""
 
-    def __init__(self, name: str, languages: tuple[str, str] | None, report: TextReport) -> None:
-        self.name, self.languages, self.report = name, languages, report
+    def __init__(self, name: str, languages: tuple[str, str] | None, report: TextReport, dialect: Dialect) -> None:
+        self.name, self.languages, self.report, self.dialect = name, languages, report, dialect
         self.rows: list[Row] = []
         self._source_language = ""  # of the header
         self._depth = 0
@@ -80,7 +105,9 @@ class _TmxParser:
             ) from error
         self._fed += len(text.encode())
         if self._fed - max(self._parser.CurrentByteIndex, 0) > MAX_TAG:
-            raise DataError(f"{self.name} has a tag of more than {MAX_TAG:,} bytes, so it is not a TMX file")
+            raise DataError(
+                f"{self.name} has a tag of more than {MAX_TAG:,} bytes, so it is not a {self.dialect.name} file"
+            )
 
     def _refuse_entity(self, entity: str, *rest: Any) -> None:
         raise DataError(
@@ -96,20 +123,22 @@ class _TmxParser:
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise DataError(f"line {self._parser.CurrentLineNumber} of {self.name} is nested too deeply for a TMX file")
+            raise DataError(
+                f"line {self._parser.CurrentLineNumber} of {self.name} is nested too deeply for a {self.dialect.name} file"
+            )
         tag = tag.lower()
-        if self._depth == 1 and tag != "tmx":
-            raise DataError(f"{self.name} is XML but not TMX: its first element is {tag[:40]!r}")
+        if self._depth == 1 and tag not in self.dialect.first:
+            raise DataError(f"{self.name} is XML but not {self.dialect.name}: its first element is {tag[:40]!r}")
         if self._segment is not None:
             if tag in _CODES or self._code_depth:
                 self._code_depth, self._coded = self._code_depth + 1, True
         elif tag == "header":
             self._source_language = attributes.get("srclang", "")
-        elif tag == "tu":
+        elif tag in self.dialect.unit:
             self._line, self._texts, self._problem = self._parser.CurrentLineNumber, {}, None
-        elif tag == "tuv":
+        elif tag in self.dialect.variant:
             self._language = _plain(attributes.get("xml:lang", attributes.get("lang", "")))
-        elif tag == "seg":
+        elif tag == self.dialect.text:
             self._segment, self._characters, self._coded = [], 0, False
 
     def _text(self, text: str) -> None:
@@ -126,16 +155,18 @@ class _TmxParser:
         tag = tag.lower()
         if self._code_depth:
             self._code_depth -= 1
-        elif tag == "seg" and self._segment is not None:
+        elif tag == self.dialect.text and self._segment is not None:
             text, self._segment = "".join(self._segment), None
             if self._coded:
                 self.report.mend(MARKUP)
             if _INVALID in text:
                 sentence = "has a segment that is not UTF-8; convert the file to UTF-8, for example with iconv"
                 self._problem = self._problem or TextProblem("not UTF-8", sentence, text.replace(_INVALID, "\ufffd"))
-            if len(self._texts) < MAX_LANGUAGES:
+            if self._language in self._texts and self.dialect.several:
+                self._texts[self._language] += SEVERAL + text
+            elif len(self._texts) < MAX_LANGUAGES:
                 self._texts.setdefault(self._language, text)
-        elif tag == "tu":
+        elif tag in self.dialect.unit:
             self.rows.append(Row(self._line, self._problem or self._pair()))
 
     def _pair(self) -> Pair | TextProblem:
