@@ -14,7 +14,7 @@ PUBLIC = [
     *("RegardError", "RegardWarning", "__version__", "nn"),
     *("Batch", "ByteNet", "Captioner", "Classifier", "Cmlm", "Column", "Columns", "ConvS2S", "Ctc", "EvaluateConfig"),
     *("Family", "Folder", "Han", "Indices", "Layout", "Loader", "MaskedLm", "Metric", "Model", "Nat", "Pair"),
-    *("Pointer", "Position", "Ragged"),
+    *("Pointer", "Position", "Ragged", "Request"),
     *("Rnn", "SearchOptions", "Struct", "Tagger", "Task", "TokenizerKind", "TrainConfig", "Trainer", "TrainingData"),
     *("Transformer", "Translator", "adapt", "card", "collate_pairs", "compare", "evaluate", "export"),
     *("export_model", "gather_rows", "import_model", "load", "load_model"),

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from regard.data.columns import pair_columns as pair_columns
     from regard.data.ragged import Layout as Layout
     from regard.data.ragged import Ragged as Ragged
+    from regard.decoding.requests import Request as Request
     from regard.decoding.search import search as search
     from regard.decoding.translator import Translator as Translator
     from regard.exchange.exporting import export_model as export_model
@@ -118,6 +119,7 @@ _PUBLIC = {
     "regard.data.batch_sampler": ("Loader", "Position"),
     "regard.data.columns": ("Column", "Columns", "Indices", "pair_columns"),
     "regard.data.ragged": ("Layout", "Ragged"),
+    "regard.decoding.requests": ("Request",),
     "regard.decoding.search": ("search",),
     "regard.decoding.translator": ("Translator",),
     "regard.exchange.exporting": ("export_model",),

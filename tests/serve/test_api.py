@@ -39,6 +39,45 @@ def test_search_options_are_applied(server, plain):
     assert [one["score"] for one in nbest] == sorted((one["score"] for one in nbest), reverse=True)
 
 
+def test_samples_and_diverse_beams_are_those_of_the_library(server, plain):
+    text = "Ich habe gestern ein neues Auto gekauft."
+    for settings in ({"sample": True, "beam": 3, "seed": 7}, {"beam": 4, "beam_groups": 2, "no_repeat_ngram": 3}):
+        body = {"text": text, "model": "de-en", "nbest": 3, "token_scores": True, **settings}
+        (found,) = server.post("/v1/translate", json=body).json()["translations"][0]["sentences"]
+        options = regard.SearchOptions(nbest=3, token_scores=True, **settings)
+        [expected] = plain.stream([text], options=options)
+        assert [one["text"] for one in found["nbest"]] == [one.text for one in expected]
+        assert [token[0] for token in found["nbest"][0]["tokens"]] == [token.text for token in expected[0].tokens]
+
+
+def test_translations_have_what_is_demanded_and_other_requests_in_the_batch_are_not_refused(server):
+    body = {"text": "Das Haus ist alt. Die Autos sind neu.", "model": "de-en"}
+    terms = {"glossary": {"Haus": "building", "Auto": "vehicle|vehicles"}}
+    (found,) = server.post("/v1/translate", json={**body, **terms}).json()["translations"]
+    first, second = (one["text"] for one in found["sentences"])
+    assert "building" in first and "vehicle" in second
+    one = {
+        **body,
+        "text": "Anna Schmidt sah das Haus.",
+        "keep": ["Anna Schmidt"],
+        "phrases": [["building"]],
+        "prefix": "Then",
+    }
+    (answer,) = server.post("/v1/translate", json=one).json()["translations"][0]["sentences"]
+    assert answer["text"].startswith("Then") and "building" in answer["text"] and "Anna Schmidt" in answer["text"]
+    assert answer["nbest"][0]["lacks"] == []
+    refusals = {
+        "phrases and prefix are for a text of one sentence": {**body, "phrases": ["building"]},
+        "phrases need a beam of at least 2": {**one, "beam": 1},
+        "phrases are found by beam search, without sample": {**one, "sample": True},
+    }
+    for sentence, refused in refusals.items():
+        answer = server.post("/v1/translate", json=refused)
+        assert answer.status_code == 422 and sentence in answer.json()["error"], answer.json()
+    many = server.post("/v1/translate", json={**body, "glossary": {str(number): "a" for number in range(201)}})
+    assert many.status_code == 422
+
+
 def test_an_empty_text_stays_empty(server):
     answer = server.post("/v1/translate", json={"text": ["", " \n "]}).json()
     assert [one["text"] for one in answer["translations"]] == ["", " \n "]

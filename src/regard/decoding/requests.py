@@ -73,6 +73,7 @@ class OutputDemands:
             raise DecodeError("this model outputs all tokens at once; it takes no prefix, phrases or parts to keep")
         if self.model.copies and request.keep:
             raise DecodeError("this model copies words on its own; leave out the parts to keep")
+        self._prefix(request)
         if self._phrases(request):
             if options.sample or options.beam_groups > 1:
                 name = "sample" if options.sample else "beam_groups"

@@ -154,6 +154,10 @@ class Translator:
         """Return what the outputs for these sources must have: placeholders, and prefixes of ids; None: nothing."""
         return self._demands.demands(sources, prefixes=prefixes)
 
+    def refuse(self, request: Request, options: SearchOptions | None = None) -> None:
+        """Raise DecodeError if the model or the options of search cannot satisfy a request."""
+        self._demands.refuse(request, self.options.with_given(options))
+
     def translate(
         self,
         texts: Sequence[str | Request],
@@ -222,7 +226,7 @@ class Translator:
             requests = [replace(request, text=found[number]) for number, request in enumerate(requests)]
         requests = [self._with_terms(request) for request in requests]
         for request in requests:
-            self._demands.refuse(request, options)
+            self.refuse(request, options)
         if self.rescorer is None:
             yield from self._search(requests, first, options, check)
             return

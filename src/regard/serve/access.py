@@ -42,6 +42,8 @@ class Limits:
     look_characters: int = 4096  # in the sentence of a look request
     look_tokens: int = 256  # in the sentence of a look request
     prefix_tokens: int = 256
+    terms: int = 200  # of a glossary, and parts of the text that are kept
+    term_characters: int = 200
     look_output_tokens: int = 384  # longer outputs are truncated
 
     # Cost

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
-from regard.decoding.translator import Translation
+from regard.decoding.translator import ScoredToken, Translation
 from regard.errors import DecodeError
 from regard.serve.fair_queue import QueueItem
 from regard.serve.worker_process import WorkerFailed, WorkerProcess
@@ -154,7 +154,7 @@ class Executor:
             "id": task,
             "kind": job.kind,
             "model": self.source.models[job.model],
-            "sentences": [item.text for item in items],
+            "sentences": [item.input for item in items],
             "options": msgspec.structs.asdict(job.options),
             "arguments": job.arguments,
             "seconds": ends - time.monotonic(),
@@ -167,9 +167,15 @@ class Executor:
             return
         for place, result in message["ready"]:
             item = left.pop(place)
-            found = [Translation(*one) for one in result] if job.kind == "translate" else result
+            found = [_translation(*one) for one in result] if job.kind == "translate" else result
             item.job.deliver(item.number, found)
         self.source.count_translated(len(message["ready"]))
+
+
+def _translation(
+    text: str, score: float, lost: Sequence[str], tokens: Sequence[tuple[str, float]] | None
+) -> Translation:
+    return Translation(text, score, tuple(lost), None if tokens is None else tuple(ScoredToken(*one) for one in tokens))
 
 
 def _abandoned(left: dict[int, QueueItem]) -> bool:

@@ -15,7 +15,7 @@ import heapq
 import itertools
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,10 +32,11 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class Sentence:
-    """A source sentence and its worst-case cost."""
+    """A source sentence, its worst-case cost, and what its translation must have."""
 
     text: str
     cost: int
+    demands: Mapping[str, Any] = field(default_factory=dict)  # fields of a `decoding.requests.Request`
 
 
 def ignore_partial(text: str) -> None:
@@ -89,8 +90,10 @@ class QueueItem:
     preemptions: int = 0  # times that it was stopped in favour of shorter items
 
     @property
-    def text(self) -> str:
-        return self.job.sentences[self.number].text
+    def input(self) -> str | dict[str, Any]:
+        """What a worker gets: the text, or the fields of a request."""
+        sentence = self.job.sentences[self.number]
+        return {"text": sentence.text, **sentence.demands} if sentence.demands else sentence.text
 
     @property
     def cost(self) -> int:

@@ -119,12 +119,15 @@ def add_api(app: FastAPI, service: Service) -> None:
                         SentenceResult(
                             source=source,
                             text=found[0].text,
-                            nbest=[Candidate(text=one.text, score=one.score) for one in found],
+                            nbest=[
+                                Candidate(text=one.text, score=one.score, lacks=list(one.lost), tokens=one.tokens)
+                                for one in found
+                            ],
                         )
                         for source, found in zip(split_text.sentences, all_found, strict=True)
                     ],
                 )
-                for split_text, all_found in await service.translate(context, served, texts, options)
+                for split_text, all_found in await service.translate(context, served, texts, options, body.demands)
             ],
         )
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from regard.config import SearchOptions
+from regard.decoding.requests import MOST_FORMS, MOST_PHRASES
+from regard.errors import DecodeError
 from regard.serve.access import Limits
+from regard.text.glossary import make_glossary
 
 LIMITS = Limits()
 
@@ -19,6 +23,7 @@ def option(name: str, description: str = "", *, most: int | None = None) -> Any:
 
 
 Text = Annotated[str, Field(max_length=LIMITS.text_characters)]
+Term = Annotated[str, Field(max_length=LIMITS.term_characters)]
 
 
 class BaseRequest(BaseModel):
@@ -48,6 +53,18 @@ class SearchRequest(BaseRequest):
 
     beam: Annotated[int | None, option("beam", "1 is greedy search.", most=LIMITS.beam)] = None
     length_penalty: Annotated[float | None, option("length_penalty")] = None
+    length_penalty_kind: Literal["wu", "power"] | None = None
+    early_stopping: bool | Literal["never"] | None = None
+    beam_groups: Annotated[int | None, option("beam_groups", "Diverse beam search.", most=LIMITS.beam)] = None
+    diversity_penalty: Annotated[float | None, option("diversity_penalty")] = None
+    sample: Annotated[bool | None, Field(description="Draw `beam` samples in place of searching.")] = None
+    temperature: Annotated[float | None, option("temperature", "Of samples.")] = None
+    top_k: Annotated[int | None, option("top_k")] = None
+    top_p: Annotated[float | None, option("top_p")] = None
+    epsilon: Annotated[float | None, option("epsilon")] = None
+    seed: Annotated[int | None, option("seed", "Of samples.")] = None
+    no_repeat_ngram: Annotated[int | None, option("no_repeat_ngram", "No run of so many tokens comes twice.")] = None
+    max_repeats: Annotated[int | None, option("max_repeats", "Nothing comes more often in a row.")] = None
     iterations: Annotated[int | None, option("iterations", "Mask-predict iterations.", most=LIMITS.iterations)] = None
 
 
@@ -56,11 +73,39 @@ class TranslateRequest(SearchRequest):
 
     text: Text | Annotated[list[Text], Field(max_length=LIMITS.texts)]
     nbest: Annotated[int, option("nbest", "Translations per sentence.", most=LIMITS.beam)] = 1
+    token_scores: Annotated[bool | None, Field(description="Whether log-probabilities of all tokens are returned.")] = (
+        None
+    )
+    glossary: Annotated[
+        dict[Term, Term],
+        Field(max_length=LIMITS.terms, description="Terms and their translations; a|b are two of them."),
+    ] = {}
+    keep: Annotated[
+        list[Term], Field(max_length=LIMITS.terms, description="Parts of the text that are not translated.")
+    ] = []
+    phrases: Annotated[
+        list[Term | Annotated[list[Term], Field(max_length=MOST_FORMS)]],
+        Field(max_length=MOST_PHRASES, description="What the translation of one sentence must contain."),
+    ] = []
+    prefix: Annotated[Term, Field(description="What the translation of one sentence begins with.")] = ""
+
+    def demands(self, sentences: Sequence[str]) -> list[dict[str, Any]]:
+        """Return what the translation of each sentence must have, as fields of a request."""
+        if len(sentences) > 1 and (self.phrases or self.prefix):
+            raise DecodeError("phrases and prefix are for a text of one sentence; use a glossary for longer texts")
+        glossary, found = make_glossary(self.glossary.items()), []
+        for text in sentences:
+            phrases = [*self.phrases, *glossary.phrases(text)][:MOST_PHRASES]
+            one = {"phrases": phrases, "keep": [kept for kept in self.keep if kept in text], "prefix": self.prefix}
+            found.append({name: value for name, value in one.items() if value})
+        return found
 
 
 class Candidate(BaseModel):
     text: str
     score: float
+    lacks: list[str]  # protected spans and demanded phrases that it does not have
+    tokens: Sequence[tuple[str, float]] | None = None
 
 
 class SentenceResult(BaseModel):

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from fastapi import Request
 from starlette.exceptions import HTTPException
 
 from regard.config import SearchOptions
+from regard.decoding.requests import Request as TextRequest
 from regard.decoding.translator import Translation
 from regard.explain.trace import MAX_CONTINUED_TOKENS
 from regard.serve.access import Access, Limits, client_address
@@ -29,6 +30,13 @@ CLIENT_CLOSED_REQUEST = 499  # nginx's status for a client that closes the conne
 TIMED_OUT = "the request timed out; please retry"
 INTERNAL_ERROR = "internal server error"
 T = TypeVar("T")
+# From the sentences of a request to what their translations must have: fields of a `decoding.requests.Request`.
+DemandsOf = Callable[[Sequence[str]], Sequence[Mapping[str, Any]]]
+
+
+def no_demands(sentences: Sequence[str]) -> list[dict[str, Any]]:
+    """Demand nothing of the translations."""
+    return [{} for _ in sentences]
 
 
 @dataclass(frozen=True)
@@ -124,9 +132,14 @@ class Service:
         return RequestContext(request, client_address(request.client.host if request.client else ""), deadline)
 
     async def prepare(
-        self, context: RequestContext, served: ServedModel, texts: list[str], options: SearchOptions
+        self,
+        context: RequestContext,
+        served: ServedModel,
+        texts: list[str],
+        options: SearchOptions,
+        demands: DemandsOf = no_demands,
     ) -> tuple[list[SplitText], list[Sentence]]:
-        """Split texts into sentences with costs; raise HTTPException if a limit is exceeded."""
+        """Split texts into sentences with costs and demands; raise HTTPException if a limit is exceeded."""
         characters = sum(map(len, texts))
         if characters > self.limits.text_characters:
             raise HTTPException(413, f"the texts have more than {self.limits.text_characters:,} characters in total")
@@ -136,7 +149,12 @@ class Service:
             if sum(len(one.sentences) for one in split_texts) > self.limits.sentences:
                 raise HTTPException(413, f"the texts have more than {self.limits.sentences:,} sentences in total")
             sentences = [sentence for one in split_texts for sentence in one.sentences]
-            return split_texts, self.with_costs(served, sentences, options)
+            wanted = demands(sentences)
+            for text, more in zip(sentences, wanted, strict=True):
+                if more:  # a worker that refuses it would refuse the sentences of others in the same batch too
+                    served.translator.refuse(TextRequest(text, **more), options)
+            costs = self.with_costs(served, sentences, options)
+            return split_texts, [replace(one, demands=more) for one, more in zip(costs, wanted, strict=True)]
 
         if characters <= SHORT:
             return split()
@@ -156,10 +174,15 @@ class Service:
         return sentences
 
     async def translate(
-        self, context: RequestContext, served: ServedModel, texts: list[str], options: SearchOptions
+        self,
+        context: RequestContext,
+        served: ServedModel,
+        texts: list[str],
+        options: SearchOptions,
+        demands: DemandsOf = no_demands,
     ) -> list[tuple[SplitText, list[list[Translation]]]]:
-        """Return each text's sentences and their translations."""
-        split_texts, sentences = await self.prepare(context, served, texts, options)
+        """Return each text's sentences and their translations. `demands` gives what the translations must have."""
+        split_texts, sentences = await self.prepare(context, served, texts, options, demands)
         if not sentences:
             return [(one, []) for one in split_texts]
         job = TranslationJob(context.client, served.name, options, sentences, context.deadline)

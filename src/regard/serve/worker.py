@@ -86,8 +86,11 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
 
     check()
     if task["kind"] == "translate":
-        for some in translator.each(task["sentences"], options=options, check=check):
-            send_ready([(place, [[one.text, one.score] for one in best]) for place, best in some])
+        from regard.decoding.requests import Request
+
+        texts = [one if isinstance(one, str) else Request(**one) for one in task["sentences"]]
+        for some in translator.each(texts, options=options, check=check):
+            send_ready([(place, [[one.text, one.score, one.lost, one.tokens] for one in best]) for place, best in some])
     elif task["kind"] == "look":
         from regard.explain.report import trace_as_json
         from regard.explain.trace import trace_translation
