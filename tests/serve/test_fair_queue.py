@@ -32,7 +32,7 @@ def take(queue, count=1, allowed=anything):
     for _ in range(count):
         first = queue.first(allowed)
         queue.take([first])
-        found.append(first.text)
+        found.append(first.input)
     return found
 
 
@@ -89,8 +89,8 @@ def test_batch_candidates_have_one_group_and_come_in_fair_order():
         job("d", ["d0"], model="other"),
     )
     first = queue.first(anything)
-    candidates = [item.text for item in queue.candidates(first, 2, anything)]
-    assert first.text == "a0" and candidates[0] == "b0" and candidates[1:] == [f"a{n}" for n in range(1, 7)]
+    candidates = [item.input for item in queue.candidates(first, 2, anything)]
+    assert first.input == "a0" and candidates[0] == "b0" and candidates[1:] == [f"a{n}" for n in range(1, 7)]
 
 
 def test_failed_items_come_first_and_are_not_charged_again():

@@ -53,15 +53,16 @@ class Constraints:
 
     def __post_init__(self) -> None:
         self.states = [FREE] * len(self.automata)
+        self.never_ids = torch.tensor(self.never, dtype=torch.int64)
         self.constrained = any(one is not None for one in self.automata)
 
     def force(self, logits_RV: Tensor, before_RV: Tensor | None = None) -> None:
         """Make impossible what may not come next. `before_RV` are the logits before others did so, if that matters."""
         given_RV = logits_RV if before_RV is None else before_RV
-        never = list(self.never)
+        if self.never_ids.device != logits_RV.device:
+            self.never_ids = self.never_ids.to(logits_RV.device)
         if not self.constrained:
-            if never:
-                logits_RV[:, never] = IMPOSSIBLE
+            logits_RV.index_fill_(1, self.never_ids, IMPOSSIBLE)
             return
         banned: list[tuple[int, int]] = []
         kept: list[tuple[int, int]] = []
@@ -77,8 +78,7 @@ class Constraints:
                 banned += [(row, token) for token in forbidden]
                 kept += [(row, token) for token in automaton.symbols if token not in forbidden]
         values = given_RV[_places(kept)] if kept else None
-        if never:
-            logits_RV[:, never] = IMPOSSIBLE
+        logits_RV.index_fill_(1, self.never_ids, IMPOSSIBLE)
         if forced:
             logits_RV[forced] = IMPOSSIBLE
         if banned:
