@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.decoding.automaton import Automaton, NextTokens, Phrase, State
+from regard.decoding.automaton import Automaton, Allowed, Phrase, State
 
 EOS = 0
 TOKENS = range(8)
@@ -58,17 +58,17 @@ def test_a_prefix_comes_first_and_counts():
     automaton = Automaton(EOS, prefix=(3, 4), phrases=(Phrase(((4,),)),))
     state = State()
     for token in (3, 4):
-        assert automaton.next_tokens(state, 5) == NextTokens(only=frozenset({token}))
+        assert automaton.next_tokens(state, 5) == Allowed(only=frozenset({token}))
         state = automaton.advance(state, token)
     assert automaton.accepts(state) and automaton.remaining(state) == 0
 
 
 def test_an_output_may_not_end_before_and_may_not_break_off_where_there_is_no_room_to_begin_again():
     automaton = Automaton(EOS, phrases=(Phrase(((3, 4, 5),)),))
-    assert automaton.next_tokens(State(), 4) == NextTokens(never=(EOS,))
+    assert automaton.next_tokens(State(), 4) == Allowed(never=(EOS,))
     begun = automaton.advance(State(), 3)
     assert (automaton.remaining(begun), automaton.wanted(begun)) == (2, {3, 4})
-    assert automaton.next_tokens(begun, 3) == NextTokens(only=frozenset({4}))
+    assert automaton.next_tokens(begun, 3) == Allowed(only=frozenset({4}))
     assert automaton.next_tokens(automaton.advance(automaton.advance(begun, 4), 5), 1).only == {EOS}
 
 

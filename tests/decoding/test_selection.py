@@ -6,7 +6,7 @@ from regard.config import SearchOptions
 from regard.decoding.automaton import Automaton, Phrase, State
 from regard.decoding.drawing import draw
 from regard.decoding.sampling import SampleOptions
-from regard.decoding.selection import Candidate, DiverseGroups, select_by_progress
+from regard.decoding.selection import Continuation, DiverseGroups, select_by_progress
 
 EOS = 0
 
@@ -15,8 +15,8 @@ def test_beams_are_given_in_turn_to_those_that_have_met_most():
     automaton = Automaton(EOS, phrases=(Phrase(((5, 6),), whole_words=False),))
     states = {0: State(), 1: automaton.advance(State(), 5)}
     pool = [
-        *(Candidate(-1.0, 3, 0), Candidate(-2.0, 4, 0), Candidate(-3.0, 7, 0), Candidate(-8.0, 5, 0)),
-        *(Candidate(-9.0, 6, 1), Candidate(-4.0, 3, 1)),
+        *(Continuation(-1.0, 3, 0), Continuation(-2.0, 4, 0), Continuation(-3.0, 7, 0), Continuation(-8.0, 5, 0)),
+        *(Continuation(-9.0, 6, 1), Continuation(-4.0, 3, 1)),
     ]
     found = select_by_progress(pool, automaton, states, beams=4)
     # One that has met all, one that has begun, and two that have met nothing.
@@ -27,19 +27,19 @@ def test_beams_are_given_in_turn_to_those_that_have_met_most():
 def test_an_output_ends_if_it_is_among_the_best_of_those_with_everything_met():
     automaton = Automaton(EOS, phrases=(Phrase(((5,),), whole_words=False),))
     states = {0: State(), 1: automaton.advance(State(), 5)}
-    better = [Candidate(-1.0, 3, 0), Candidate(-1.5, 4, 0)]
-    done = [Candidate(-6.0, EOS, 1), Candidate(-7.0, 3, 1)]
+    better = [Continuation(-1.0, 3, 0), Continuation(-1.5, 4, 0)]
+    done = [Continuation(-6.0, EOS, 1), Continuation(-7.0, 3, 1)]
     assert select_by_progress([*better, *done], automaton, states, beams=1).ended == done[:1]
-    worse = [Candidate(-7.5, EOS, 1), Candidate(-7.0, 3, 1)]
+    worse = [Continuation(-7.5, EOS, 1), Continuation(-7.0, 3, 1)]
     assert select_by_progress([*better, *worse], automaton, states, beams=1).ended == []
 
 
 def test_a_group_avoids_the_tokens_that_earlier_groups_have_just_taken():
     groups = DiverseGroups(SearchOptions(beam=2, beam_groups=2, diversity_penalty=1.0), EOS)
-    first = groups.select(0, [Candidate(-1.0, 3, 0), Candidate(-1.5, 4, 0), Candidate(-3.0, 5, 0)])
+    first = groups.select(0, [Continuation(-1.0, 3, 0), Continuation(-1.5, 4, 0), Continuation(-3.0, 5, 0)])
     assert [one.token for one in first.open] == [3, 4]
     # Each group continues its own beam; both would take token 6, which costs the second one more than token 7 does.
-    pool = [Candidate(-2.0, 6, 0), Candidate(-3.0, 7, 0), Candidate(-2.5, 6, 1), Candidate(-3.2, 7, 1)]
+    pool = [Continuation(-2.0, 6, 0), Continuation(-3.0, 7, 0), Continuation(-2.5, 6, 1), Continuation(-3.2, 7, 1)]
     second = groups.select(0, pool)
     assert [(one.token, one.row, one.score) for one in second.open] == [(6, 0, -2.0), (7, 1, -3.2)]
 

@@ -39,7 +39,7 @@ while True:
         while text.startswith("long") and task["id"] not in cancelled: time.sleep(0.01)
         if task["id"] in cancelled:
             end = {"kind": "mistake", "error": "Cancelled", "text": "stopped"}; break
-        send({"id": task["id"], "ready": [[number, [[text.upper(), float(os.getpid())]]]]})
+        send({"id": task["id"], "ready": [[number, [[text.upper(), float(os.getpid()), [], None]]]]})
     send({"id": task["id"], "end": end})
 """
 
@@ -74,7 +74,7 @@ class InProcessWorker:
         self.batches.append(task["sentences"])
         self.resume.wait(10)
         for number, text in enumerate(task["sentences"]):
-            self._messages.put({"id": task["id"], "ready": [[number, [[text.upper(), 0.0]]]]})
+            self._messages.put({"id": task["id"], "ready": [[number, [[text.upper(), 0.0, [], None]]]]})
         self._messages.put({"id": task["id"], "end": None})
 
     def receive(self, timeout):

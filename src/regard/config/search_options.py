@@ -64,10 +64,10 @@ class SearchOptions(Struct, metaclass=_KnownNames, frozen=True, dict=True):
     # than the worst of the `beam` best, as Hugging Face's generate does by default.
     # "never": continue until no open one can become one of the `nbest` best.
     early_stopping: bool | Literal["never"] = _default(True)
-    # Diverse beam search (Vijayakumar et al. 2018): the beams are divided into so many groups, and a group's score of a
-    # token falls by the penalty for each beam of earlier groups that has just been given the same token.
-    beam_groups: int = _default(1)
-    diversity_penalty: float = _default(0.5)
+    beam_groups: int = _default(
+        1
+    )  # diverse beam search (Vijayakumar et al. 2018): groups that avoid each other's tokens
+    diversity_penalty: float = _default(0.5)  # what a token costs a group for each beam of earlier groups that took it
     # Draw `beam` samples per sentence from the model's distribution in place of searching.
     sample: bool = _default(False)
     temperature: float = _default(1.0)  # of samples: logits are divided by it; 0: the likeliest token

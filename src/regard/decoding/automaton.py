@@ -31,7 +31,7 @@ class State(NamedTuple):
     tail: Form = ()
 
 
-class NextTokens(NamedTuple):
+class Allowed(NamedTuple):
     """Which tokens may come next: `only` these if it is not None, else all but those in `never`."""
 
     only: frozenset[int] | None = None
@@ -114,18 +114,18 @@ class Automaton:
                 found |= {form[0]} | ({form[begun]} if begun < len(form) else set())
         return found - set(self._not_yet(state))
 
-    def next_tokens(self, state: State, room: int) -> NextTokens:
+    def next_tokens(self, state: State, room: int) -> Allowed:
         """Return which tokens may come next if there is room for so many, EOS not counted."""
         if state.length < len(self.prefix):
-            return NextTokens(only=frozenset({self.prefix[state.length]}))
+            return Allowed(only=frozenset({self.prefix[state.length]}))
         ends = self.accepts(state)
         # Any token may come if afterwards there is room for all, even if it breaks off what has begun.
         if sum(self._shortest[number] for number, _ in self._unmet(state)) < room:
-            return NextTokens(never=(*self._not_yet(state), *(() if ends else (self.eos,))))
+            return Allowed(never=(*self._not_yet(state), *(() if ends else (self.eos,))))
         now = self.remaining(state)
         forced = {token for token in self.wanted(state) if self.remaining(self.advance(state, token)) < now}
         # Where nothing fits any more, the output continues with as much as does.
-        return NextTokens(only=frozenset(forced | ({self.eos} if ends else set())) or None)
+        return Allowed(only=frozenset(forced | ({self.eos} if ends else set())) or None)
 
     def _unmet(self, state: State) -> Iterator[tuple[int, Phrase]]:
         for number, demand in enumerate(self._demands):

@@ -24,7 +24,7 @@ from regard.decoding.ranking import (
     length_penalty,
     never_stop,
 )
-from regard.decoding.selection import Candidate, DiverseGroups, Selected, select_by_progress
+from regard.decoding.selection import Continuation, DiverseGroups, Selected, select_by_progress
 from regard.models.base import Seq2Seq
 
 COMPACT_BELOW = 0.75  # finished sentences are dropped once at most this share of a batch is still being searched
@@ -213,18 +213,18 @@ class BeamSearch:
             if automaton is not None and automaton.phrases and self.active[place]
         ]
 
-    def _of_rows(self, ranking: Ranking, more_R: Tensor, count: int) -> list[list[Candidate]]:
+    def _of_rows(self, ranking: Ranking, more_R: Tensor, count: int) -> list[list[Continuation]]:
         """Return the best candidates of each row."""
         scores, tokens, rows = (
             one.tolist() for one in ranking.best(more_R, beams=1, count=count, filler=self.model.eos)
         )
         return [
-            [Candidate(*one) for one in zip(*three, strict=True) if one[0] > IMPOSSIBLE]
+            [Continuation(*one) for one in zip(*three, strict=True) if one[0] > IMPOSSIBLE]
             for three in zip(scores, tokens, rows, strict=True)
         ]
 
     def _add_wanted(
-        self, every: list[list[Candidate]], logits_RV: Tensor, more_R: Tensor, places: Sequence[int], Q: int
+        self, every: list[list[Continuation]], logits_RV: Tensor, more_R: Tensor, places: Sequence[int], Q: int
     ) -> None:
         """Add the candidates with tokens of phrases, however low they score."""
         constraints = self.next_tokens.constraints
@@ -240,9 +240,9 @@ class BeamSearch:
         scores = (logits_RV[rows, tokens].float() + more_R[rows]).tolist()
         for (row, token), score in zip(pairs, scores, strict=True):
             if score > IMPOSSIBLE:
-                every[row].append(Candidate(score, token, row))
+                every[row].append(Continuation(score, token, row))
 
-    def _by_progress(self, every: list[list[Candidate]], place: int, Q: int) -> Selected:
+    def _by_progress(self, every: list[list[Continuation]], place: int, Q: int) -> Selected:
         constraints = self.next_tokens.constraints
         assert constraints is not None
         automaton, rows = constraints.automata[place * Q], range(place * Q, place * Q + Q)

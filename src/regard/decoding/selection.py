@@ -17,7 +17,7 @@ from regard.config import SearchOptions
 from regard.decoding.automaton import Automaton, State
 
 
-class Candidate(NamedTuple):
+class Continuation(NamedTuple):
     """A continuation of a row by one token."""
 
     score: float  # log-probability of the output
@@ -28,19 +28,19 @@ class Candidate(NamedTuple):
 class Selected(NamedTuple):
     """The beams of a sentence after a step."""
 
-    ended: list[Candidate]  # at most as many as there are beams
-    open: list[Candidate]  # likewise
+    ended: list[Continuation]  # at most as many as there are beams
+    open: list[Continuation]  # likewise
 
 
 def select_by_progress(
-    candidates: Iterable[Candidate], automaton: Automaton, states: Mapping[int, State], *, beams: int
+    candidates: Iterable[Continuation], automaton: Automaton, states: Mapping[int, State], *, beams: int
 ) -> Selected:
     """Return the beams of a sentence, given candidates and the states of its rows.
 
     Beams are given in turn to the candidates that have met most, second most, and so on.
     """
-    ended: list[Candidate] = []
-    banks: dict[int, list[Candidate]] = {}
+    ended: list[Continuation] = []
+    banks: dict[int, list[Continuation]] = {}
     for one in sorted(candidates, key=lambda one: -one.score):
         if one.token == automaton.eos:
             ended.append(one)
@@ -49,7 +49,7 @@ def select_by_progress(
             banks.setdefault(remaining, []).append(one)
     # An output ends if it is among the best of those with everything met, as it does where nothing is demanded.
     rivals = sorted([*ended, *banks.get(0, [])], key=lambda one: -one.score)[:beams]
-    chosen: list[Candidate] = []
+    chosen: list[Continuation] = []
     waiting = [banks[remaining] for remaining in sorted(banks)]
     while waiting and len(chosen) < beams:
         chosen += [bank.pop(0) for bank in waiting[: beams - len(chosen)]]
@@ -67,7 +67,7 @@ class DiverseGroups:
         self.per_row = 2 * self.size + options.beam
         self.groups: dict[int, list[int]] = {}  # of the beams of each sentence
 
-    def select(self, sentence: int, candidates: Iterable[Candidate]) -> Selected:
+    def select(self, sentence: int, candidates: Iterable[Continuation]) -> Selected:
         """Return the beams of a sentence."""
         before = self.groups.get(sentence)  # None: all groups continue the same row
         ordered = sorted(candidates, key=lambda one: -one.score)

@@ -50,7 +50,7 @@ class Ours:
 
 
 @dataclass(frozen=True)
-class Request:
+class EngineRequest:
     """What an engine is asked."""
 
     engine: str
@@ -122,7 +122,7 @@ def _search(model: TextSeq2Seq, sources: Sequence[list[int]], options: SearchOpt
 # Theirs
 
 
-def ask_engine(request: Request) -> Theirs:
+def ask_engine(request: EngineRequest) -> Theirs:
     """Run an engine in a process that cannot import regard, and return what it says."""
     script = Path(__file__).with_name("engines.py")
     # Isolated: no PYTHONPATH, no folder of the user's own. The script refuses to import regard.

@@ -26,7 +26,7 @@ from regard.exchange.certificate import (
     record_files,
     write_certificate,
 )
-from regard.exchange.comparing import BEAMS, Ours, Request, Theirs, ask_engine, compare, our_outputs
+from regard.exchange.comparing import BEAMS, Ours, EngineRequest, Theirs, ask_engine, compare, our_outputs
 from regard.exchange.held_out import HeldOut, held_out_lines
 from regard.exchange.portable import END, Portable, load_portable
 from regard.loading import load_model
@@ -146,7 +146,7 @@ def _certify(
         )
         for at, number in enumerate(kept)
     ]
-    request = Request(
+    request = EngineRequest(
         engine=to,
         weights=weights,
         folder=str(folder.path),
@@ -203,7 +203,7 @@ def _refuse_other_tokens(lines: list[Line], ours: list[list[int]], theirs: Their
 
 
 def _measure(
-    model: Portable, lines: list[Line], ours: Ours, theirs: Theirs, request: Request, symbols: list[str]
+    model: Portable, lines: list[Line], ours: Ours, theirs: Theirs, request: EngineRequest, symbols: list[str]
 ) -> Measured:
     beams = [[symbols[id] for id in ids] for ids in ours.beams]
     return compare(

@@ -20,7 +20,7 @@ from regard.exchange.certificate import (
     load_certificate,
     record_file,
 )
-from regard.exchange.comparing import Request, ask_engine, compare
+from regard.exchange.comparing import EngineRequest, ask_engine, compare
 from regard.exchange.exporting import TARGETS
 from regard.exchange.portable import END
 from regard.storage.folder import Folder
@@ -55,7 +55,7 @@ def verify(path: Path | str, *, tell: Callable[[str], None] = lambda text: None)
         raise CheckpointError(f"{folder.path / CERTIFICATE} is damaged: its lines and their scores do not fit")
     tell(f"translating {len(lines)} lines with {certificate.target}")
     theirs = ask_engine(
-        Request(
+        EngineRequest(
             engine=certificate.target,
             weights=weights,
             folder=str(folder.path.absolute()),

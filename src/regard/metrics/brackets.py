@@ -32,7 +32,7 @@ BLOCK = 2**22  # numbers of resamples that are in memory at once
 Counts = NDArray[np.int64]  # [sentences, 3]: brackets of the output, of the reference, and of both
 
 
-class Interval(NamedTuple):
+class F1Interval(NamedTuple):
     """An F1 in percent, and the bounds between which 95 % of the resampled test sets have theirs."""
 
     f1: float
@@ -74,7 +74,7 @@ def percent(right: float, of: float) -> float:
     return 100 * right / of if of else 100.0
 
 
-def f1_interval(counts: Counts) -> Interval:
+def f1_interval(counts: Counts) -> F1Interval:
     """Return the F1 over all brackets, and its 95 % interval: sentences are drawn with replacement (Efron 1979)."""
     own, theirs, both = counts.sum(axis=0).tolist()
     random, size = np.random.default_rng(1), len(counts)
@@ -84,7 +84,7 @@ def f1_interval(counts: Counts) -> Interval:
     sizes = sums[:, 0] + sums[:, 1]
     scores = np.where(sizes > 0, 200 * sums[:, 2] / np.maximum(sizes, 1), 100.0)
     low, high = np.percentile(scores, [2.5, 97.5]).tolist()
-    return Interval(percent(2 * both, own + theirs), low, high)
+    return F1Interval(percent(2 * both, own + theirs), low, high)
 
 
 AS_EVALB = "as EVALB counts with COLLINS.prm, punctuation recognized by the word"
