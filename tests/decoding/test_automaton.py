@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.decoding.automaton import Automaton, Allowed, Phrase, State
+from regard.decoding.automaton import Allowed, Automaton, Phrase, State
 
 EOS = 0
 TOKENS = range(8)

@@ -26,7 +26,7 @@ from regard.exchange.certificate import (
     record_files,
     write_certificate,
 )
-from regard.exchange.comparing import BEAMS, Ours, EngineRequest, Theirs, ask_engine, compare, our_outputs
+from regard.exchange.comparing import BEAMS, EngineRequest, Ours, Theirs, ask_engine, compare, our_outputs
 from regard.exchange.held_out import HeldOut, held_out_lines
 from regard.exchange.portable import END, Portable, load_portable
 from regard.loading import load_model
