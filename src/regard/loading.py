@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from regard.decoding.cuda_graph_model import with_cuda_graphs
-from regard.decoding.rescorer import Rescorer
 from regard.decoding.translator import Translator
 from regard.errors import CheckpointError, ConfigError
 from regard.messages import warn_caller
 from regard.models import build_model, expected_shapes
-from regard.models.base import Model, Seq2Seq, TextSeq2Seq
+from regard.models.base import Model, Seq2Seq
 from regard.nn.device import pick_device, use_device
 from regard.nn.linear import refuse_without_int8
 from regard.run.checkpoint import Checkpoint, load_weights
@@ -20,6 +19,7 @@ from regard.run.finding import find_run
 from regard.run.folder import RECIPE, RunFolder
 from regard.tasks import task_of
 from regard.tasks.base import Predictor, Task
+from regard.tasks.predictor import ignore
 from regard.tasks.translation import TranslationTask
 
 
@@ -112,10 +112,8 @@ def checked_weights(folder: RunFolder, task: Task[Any], codec: Any) -> tuple[Che
     return folder.weights(expected)
 
 
-def _load_rescorer(run: Path | str, device: str) -> Rescorer:
-    teacher = load_translator(run, "rescoring", device=device)
-    if not isinstance(teacher.model, TextSeq2Seq):
+def _load_rescorer(run: Path | str, device: str) -> Translator:
+    rescorer = load_translator(run, "rescoring", device=device, warn=ignore)
+    if rescorer.model.non_autoregressive:
         raise ConfigError(f"{run} writes all tokens at once; only a model that writes token by token can rescore")
-    if teacher.model.copies:
-        raise ConfigError(f"{run} copies words of the source; only a model without model.copy can rescore")
-    return Rescorer(teacher.model, teacher.tokenizers, teacher.options)
+    return rescorer

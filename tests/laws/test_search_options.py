@@ -7,9 +7,11 @@ from regard.config import SearchOptions
 from regard.data.ragged import Ragged
 from regard.decoding.automaton import Automaton, Phrase
 from regard.decoding.constraints import Demands
+from regard.decoding.forced_decoding import forced_scores
 from regard.decoding.ranking import length_penalty
 from regard.decoding.search import search
 from regard.models.base import TextSeq2Seq
+from tests.laws.conftest import fitting
 from tests.laws.test_search import SOURCES
 
 OPTIONS = {
@@ -46,18 +48,32 @@ def test_neighbours_change_nothing(model, name):
 
 
 @pytest.mark.parametrize("name", ["sampling", "diverse", "no repeated bigram"])
-def test_scores_descend_and_equal_rescoring(model, name):
+def test_scores_descend_and_equal_those_of_forced_decoding(model, name):
     options = SearchOptions(max_extra=4, token_scores=True, **OPTIONS[name])
-    for source, found in zip(SOURCES, find(model, range(len(SOURCES)), options), strict=True):
-        assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
-        for one in found:
-            labels = [*one.ids, model.eos][: len(one.token_scores)]
-            target = Ragged.from_lists([[model.bos, *labels[:-1]]])
-            with torch.no_grad():
-                logp = model.decode(target, model.encode(Ragged.from_lists([source]))).log_softmax(-1)
-            expected = [logp[place, token].item() for place, token in enumerate(labels)]
-            assert one.token_scores == pytest.approx(expected, abs=1e-3)
-            assert one.score == pytest.approx(sum(expected) / length_penalty(len(labels), options), abs=1e-3)
+    results = find(model, range(len(SOURCES)), options)
+    found = [(source, one) for source, best in zip(SOURCES, results, strict=True) for one in best]
+    labels = [[*one.ids, model.eos][: len(one.token_scores)] for _, one in found]
+    # All hypotheses in one batch, and in batches of few tokens.
+    for tokens in (2048, 12):
+        forced = forced_scores(model, [source for source, _ in found], labels, tokens=tokens)
+        for (_, one), given in zip(found, forced, strict=True):
+            assert one.token_scores == pytest.approx(given.scores, abs=1e-3)
+            penalty = length_penalty(len(given.scores), options)
+            assert one.score == pytest.approx(sum(given.scores) / penalty, abs=1e-3)
+    for best in results:
+        assert [one.score for one in best] == sorted((one.score for one in best), reverse=True)
+
+
+def test_forced_decoding_gives_the_probabilities_of_decoding_and_those_under_a_temperature(model):
+    source, labels = SOURCES[0], [*fitting(model, [4, 9, 3], len(SOURCES[0])), model.eos]
+    neighbour = [*fitting(model, [7], len(SOURCES[1])), model.eos]
+    [found, _] = forced_scores(model, [source, SOURCES[1]], [labels, neighbour], temperature=2.0)
+    with torch.no_grad():
+        memory = model.encode(Ragged.from_lists([source]))
+        logits = model.decode(Ragged.from_lists([[model.bos, *labels[:-1]]]), memory)
+    for scores, expected in ((found.scores, logits), (found.calibrated, logits / 2)):
+        logp = expected.log_softmax(-1)
+        assert scores == pytest.approx([logp[place, token].item() for place, token in enumerate(labels)], abs=1e-3)
 
 
 def test_samples_follow_from_the_seed_and_greedy_search_from_no_temperature(model):

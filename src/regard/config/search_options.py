@@ -89,8 +89,11 @@ class SearchOptions(Struct, metaclass=_KnownNames, frozen=True, dict=True):
     max_length: int | None = _default(None)  # most output tokens for any source
     scores: bool = _default(True)  # False lets greedy search skip them, which saves a pass over the vocabulary
     token_scores: bool = _default(False)  # whether results have the log-probability of each token
+    confidence: bool = _default(
+        False
+    )  # whether they have calibrated probabilities of words and sentences, and token_scores
 
-    per_call: ClassVar[tuple[str, ...]] = ("nbest", "min_length", "max_length", "scores", "token_scores")
+    per_call: ClassVar[tuple[str, ...]] = ("nbest", "min_length", "max_length", "scores", "token_scores", "confidence")
     BOUNDS: ClassVar[dict[str, tuple[int, int]]] = {
         "beam": (1, 1000),
         "length_penalty": (0, 100),

@@ -24,6 +24,7 @@ class Hypothesis(NamedTuple):
     ids: list[int]
     score: float
     token_scores: list[float] | None = None  # log-probability of each token, and of EOS if there was room for it
+    calibrated: list[float] | None = None  # the same under the temperature of a calibrated run, if confidence is wanted
 
 
 # Called between the steps of a search. Raises `Cancelled` or `DeadlineExceeded` to stop it.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +17,11 @@ from regard.data.ragged import Ragged
 from regard.decoding.constraints import Demands
 from regard.decoding.ranking import Check, Hypothesis, never_stop
 from regard.decoding.requests import MOST_PHRASES, OutputDemands, Request
-from regard.decoding.rescorer import Rescorer
 from regard.decoding.search import search_all
+from regard.decoding.text_scoring import TextScoring
+from regard.decoding.translation import ScoredToken as ScoredToken
+from regard.decoding.translation import Translation as Translation
+from regard.decoding.translation import confidence_of
 from regard.messages import warn_caller
 from regard.models.base import Model
 from regard.text.glossary import Glossary, read_glossary
@@ -33,29 +35,10 @@ NO_LANGUAGES = Languages()
 READ_AHEAD = 4096  # lines that are read, sorted by length and translated together
 
 
-class ScoredToken(NamedTuple):
-    """A token of an output, and its log-probability."""
-
-    text: str
-    score: float
-
-
-@dataclass(frozen=True)
-class Translation:
-    """A translation of a text, and its score."""
-
-    text: str
-    score: float
-    lost: tuple[str, ...] = ()  # protected spans of the source, and demanded phrases, that it lacks
-    tokens: tuple[ScoredToken, ...] | None = (
-        None  # if `token_scores` is set; the last one is EOS if there was room for it
-    )
-
-
 Ready = list[tuple[int, list[Translation]]]  # the index of a text, and its translations
 
 
-class Translator:
+class Translator(TextScoring):
     """A model with its tokenizers.
 
     A search takes the options that it is not given from `options`. `warn` receives a message for every source that is cut;
@@ -69,14 +52,15 @@ class Translator:
         options: SearchOptions,
         *,
         warn: Callable[[str], None] = warn_caller,
-        rescorer: Rescorer | None = None,
         languages: Languages = NO_LANGUAGES,
     ) -> None:
-        self.model, self.tokenizers, self.warn, self.rescorer = model, tokenizers, warn, rescorer
+        self.model, self.tokenizers, self.warn = model, tokenizers, warn
         self.options, self.languages = SearchOptions().with_given(options), languages
         self.tags: tuple[str, ...] | None = None  # symbols in front of each source; None: none have been chosen
         self.pivot: Translator | None = None  # translates each text first, into another language
         self.glossary: Glossary | None = None
+        # Scores the outputs of search: noisy parallel decoding (Gu et al. 2018).
+        self.rescorer: Translator | None = None
         self._demands = OutputDemands(model, tokenizers)
 
     def into(self, language: str | None = None, *, tag: str | None = None, pivot: str | None = None) -> Translator:
@@ -95,7 +79,10 @@ class Translator:
         chosen = copy(self)
         chosen.tags = tags
         if self.rescorer is not None:
-            chosen.rescorer = self.rescorer.with_tags(tags)
+            # Another model may not know all of them.
+            chosen.rescorer = self.rescorer.with_tags(
+                tuple(tag for tag in tags if tag in self.rescorer.tokenizers.tags)
+            )
         return chosen
 
     def with_glossary(self, glossary: Glossary | Path | str | None) -> Translator:
@@ -239,15 +226,15 @@ class Translator:
         yield [(number, best[: options.nbest]) for (number, _), best in zip(ready, rescored, strict=True)]
 
     def _rescored(
-        self, texts: Sequence[str], candidates: list[list[Translation]], rescorer: Rescorer
+        self, texts: Sequence[str], candidates: list[list[Translation]], rescorer: Translator
     ) -> Iterator[list[Translation]]:
         """Yield the translations of each text with the rescorer's scores, best first."""
         counts = [len(translations) for translations in candidates]
         sources = [text for text, count in zip(texts, counts, strict=True) for _ in range(count)]
         targets = [one.text for translations in candidates for one in translations]
-        scores = iter(rescorer.scores(sources, targets))
+        scores = iter(rescorer.score(sources, targets))
         for translations in candidates:
-            rescored = [replace(one, score=next(scores)) for one in translations]
+            rescored = [replace(one, score=next(scores).score) for one in translations]
             yield sorted(rescored, key=lambda one: -one.score)
 
     def _search(self, requests: Sequence[Request], first: int, options: SearchOptions, check: Check) -> Iterator[Ready]:
@@ -260,12 +247,7 @@ class Translator:
         )
         if empty.any():
             yield [(number, [Translation("", 0.0)]) for number in np.flatnonzero(empty).tolist()]
-        most = self._longest_source(options)
-        for number in np.flatnonzero(~empty):
-            if len(encoded[number]) > most:
-                length = len(encoded[number])
-                self.warn(f"line {first + number} has {length} tokens; only the first {most} are translated")
-                encoded[number] = encoded[number][:most]
+        self._cut(encoded, np.flatnonzero(~empty).tolist(), first, options)
         lengths = np.where(empty, 0, [len(ids) + 1 for ids in encoded])
         batches = batches_by_length(lengths, max(1, options.tokens // options.beam))
         sources = [
@@ -282,12 +264,27 @@ class Translator:
                 for batch in batches
             ]
         )
+        if options.confidence:
+            self.autoregressive()
+            options = options.replace(token_scores=True)
+        temperature = self.temperature_of(options)
         for batch, results in search_all(self.model, sources, options=options, demands=demands, check=check):
             found = [(batches[batch][sentence], best) for sentence, best in results]
+            if temperature is not None:
+                found = self.calibrated(found, encoded, temperature, options, check)
             yield [
                 (number, [self._translation(requests[number], vocabularies[number], one, options) for one in best])
                 for number, best in found
             ]
+
+    def _cut(self, encoded: list[list[int]], numbers: Iterable[int], first: int, options: SearchOptions) -> None:
+        """Cut these sources to the most tokens that are translated, with a warning."""
+        most = self._longest_source(options)
+        for number in numbers:
+            if len(encoded[number]) > most:
+                length = len(encoded[number])
+                self.warn(f"line {first + number} has {length} tokens; only the first {most} are translated")
+                encoded[number] = encoded[number][:most]
 
     def _translation(
         self, request: Request, vocabulary: ExtendedVocabulary, found: Hypothesis, options: SearchOptions
@@ -299,7 +296,11 @@ class Translator:
         if found.token_scores is not None:
             names = vocabulary.tokens([*found.ids, EOS][: len(found.token_scores)])
             tokens = tuple(map(ScoredToken, names, found.token_scores))
-        return Translation(output, found.score, (*lost, *self._demands.lacking(request, found.ids)), tokens)
+        confidence = None
+        if found.calibrated is not None:
+            confidence = confidence_of(output, found.ids, found.calibrated, vocabulary.decode)
+        lacking = self._demands.lacking(request, found.ids)
+        return Translation(output, found.score, (*lost, *lacking), tokens, confidence)
 
     def _encode_all(
         self, requests: Sequence[Request], protect: bool | None

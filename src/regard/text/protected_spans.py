@@ -66,6 +66,14 @@ class Masked:
     text: str
     spans: tuple[Span, ...]
 
+    def mask_output(self, output: str) -> str:
+        """Return an output with placeholders in place of the spans that it has: what `restore` was given."""
+        unused: dict[str, list[str]] = {}
+        for placeholder, span in zip(PLACEHOLDERS, self.spans, strict=False):
+            unused.setdefault(span.text, []).append(placeholder)
+        spans = find_spans(output, [span.text for span in self.spans if span.kind == "kept"])
+        return _replaced(output, [(span, unused[span.text].pop(0)) for span in spans if unused.get(span.text)])
+
     def restore(self, output: str) -> str:
         """Return the output with the spans in place of their placeholders."""
         parts = _PLACEHOLDER.split(output)  # text, number, text, number, ..., text
@@ -118,7 +126,7 @@ def _kept(text: str, keep: Sequence[str]) -> list[tuple[str, int, str]]:
 
 def _triples(spans: Sequence[Span]) -> Iterator[tuple[Span | None, Span, Span | None]]:
     """Yield each span with the one before and the one after it."""
-    yield from zip([None, *spans[:-1]], spans, [*spans[1:], None], strict=True)
+    yield from zip([None, *spans], spans, [*spans[1:], None], strict=False)
 
 
 def _with_neighbours(text: str, span: Span, before: Span | None, after: Span | None) -> Span:
@@ -142,13 +150,17 @@ def _without_marks(url: str) -> str:
 def mask(text: str, keep: Sequence[str] = ()) -> Masked:
     """Return the text with placeholders in place of its first spans."""
     spans = find_spans(text, keep)[:MOST_PLACEHOLDERS]
+    return Masked(_replaced(text, list(zip(spans, PLACEHOLDERS, strict=False))), tuple(spans))
+
+
+def _replaced(text: str, spans: Sequence[tuple[Span, str]]) -> str:
+    """Return the text with placeholders in place of spans, separated from the words next to them."""
     parts, position = [], 0
-    for placeholder, span in zip(PLACEHOLDERS, spans, strict=False):
+    for span, placeholder in spans:
         before, after = (" " if joined else "" for joined in (span.joined_before, span.joined_after))
         parts += [text[position : span.start], before, placeholder, after]
         position = span.end
-    masked = "".join([*parts, text[position:]])
-    return Masked(masked.replace("⟧  ⟦", "⟧ ⟦"), tuple(spans))
+    return "".join([*parts, text[position:]]).replace("⟧  ⟦", "⟧ ⟦")
 
 
 def lost_spans(source: str, output: str, keep: Sequence[str] = ()) -> list[str]:

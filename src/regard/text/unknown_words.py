@@ -28,7 +28,11 @@ class ExtendedVocabulary:
         return self.tokenizer.kind
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text; words that neither the vocabulary nor the source has are UNK."""
+        """Return the ids of an output, in which protected spans of the source become placeholders.
+
+        Words that neither the vocabulary nor the source has are UNK.
+        """
+        text = text if self.masked is None else self.masked.mask_output(text)
         ids = self.tokenizer.encode(text)
         if not self.words or UNK not in ids:
             return ids
