@@ -14,6 +14,7 @@ The verbs, each explained by help(regard.train) and so on; docs/library.md has e
                 one.
     look        Return what a run's model did with one input: tokens, attention weights, probabilities, and other outputs.
     card        Write a run's card, with its test scores unless `evaluated` is False, and return its path.
+    calibrate   Fit a temperature to a run's dev set, measure it on its test sets, and write both to calibration.json.
     adapt       Adapt a translation run to text of one domain, and measure what it gains and loses.
     export      Copy what prediction needs, and the card, to a new folder.
     import_model  Read a model of another toolkit, and write it as a run folder.
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from regard.api import (
         train as train,
     )
+    from regard.calibrating import calibrate as calibrate
     from regard.comparing.compare import compare as compare
     from regard.config import EvaluateConfig as EvaluateConfig
     from regard.config import SearchOptions as SearchOptions
@@ -113,6 +115,7 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "regard.adapting.adapt": ("adapt",),
     "regard.api": ("card", "evaluate", "export", "look", "train"),
+    "regard.calibrating": ("calibrate",),
     "regard.comparing.compare": ("compare",),
     "regard.config": ("EvaluateConfig", "SearchOptions", "Struct", "TrainConfig"),
     "regard.data.batch": ("Batch", "collate_pairs", "gather_rows", "make_batch"),

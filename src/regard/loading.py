@@ -49,12 +49,15 @@ def load(
         return load_translator(run, "rescoring", device=device, warn=warn, rescorer=rescorer, int8=int8)
     if int8:
         refuse_without_int8(pick_device(device))
-    model, codec, task = _load(run, device)
+    model, codec, task, temperature = _load(run, device)
     # The plain model is dropped; the predictor has a copy of its own.
     model = model.for_inference(int8=int8)
     if int8 and not model.uses_int8:
         warn("no matrix of this model is so large that 8-bit integers are faster; it computes in float32")
-    return task.predictor(with_cuda_graphs(model) if isinstance(model, Seq2Seq) else model, codec, warn=warn)
+    predictor = task.predictor(with_cuda_graphs(model) if isinstance(model, Seq2Seq) else model, codec, warn=warn)
+    if isinstance(predictor, Translator):
+        predictor.calibrated_temperature = temperature
+    return predictor
 
 
 def load_translator(
@@ -82,8 +85,8 @@ def require_translation(run: Path | str, verb: str) -> None:
         raise ConfigError(f"{run} is a {task.name} run, and {verb} is for translation; use regard evaluate, or look")
 
 
-def _load(run: Path | str, device: str) -> tuple[Model, Any, Task[Any]]:
-    """Return a run's model on a device, its codec and its task."""
+def _load(run: Path | str, device: str) -> tuple[Model, Any, Task[Any], float | None]:
+    """Return a run's model on a device, its codec and its task, and the temperature if it has been calibrated."""
     where, folder = pick_device(device), find_run(run)
     task = task_of_run(folder)
     codec = task.load_codec(folder.codec_folder())
@@ -91,7 +94,8 @@ def _load(run: Path | str, device: str) -> tuple[Model, Any, Task[Any]]:
     checkpoint, name = checked_weights(folder, task, codec)
     model = build_model(task.recipe.model, **task.sizes(codec))
     load_weights(model, checkpoint.weights, origin=f"{folder}/{name}")
-    return model.to(use_device(where)).eval(), codec, task
+    temperature = folder.calibrated_temperature(int(checkpoint.counters.get("step", 0)))
+    return model.to(use_device(where)).eval(), codec, task, temperature
 
 
 def task_of_run(folder: RunFolder) -> Task[Any]:

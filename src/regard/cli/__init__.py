@@ -14,6 +14,7 @@ import regard
 from regard.cli import (
     adapt,
     bench,
+    calibrate,
     card,
     compare,
     data,
@@ -74,6 +75,7 @@ for module in (
     evaluate,
     compare,
     score,
+    calibrate,
     card,
     look,
     report,

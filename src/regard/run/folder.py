@@ -11,6 +11,7 @@ runs/NAME/
   final/                      weights.safetensors, counters.json, manifest.json; exists when training has finished
   card.json, card.md          the card of the run, written by `regard card`
   adaptation.json, .md        what `regard adapt` changed and measured, in a run that it made
+  calibration.json            the temperature of calibrated probabilities, written by `regard calibrate`
   report.html                 the report of the run, for a browser
 """
 
@@ -48,7 +49,9 @@ from regard.toml import dump_toml, from_table, parse_toml, to_table
 RECIPE, CORPUS = "recipe.toml", "corpus.json"
 CARD_JSON, CARD_PAGE, REPORT = "card.json", "card.md", "report.html"
 ADAPTATION_JSON, ADAPTATION_PAGE = "adaptation.json", "adaptation.md"
+CALIBRATION = "calibration.json"
 MAX_RECIPE = 2**17  # bytes, because TOML parsers are slow
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.01, 100  # of a calibration that can be used
 INIT = "init"  # in corpus.json: the run whose weights this one began with
 NEW = "new"  # in the entry of that run: parameters that do not come from it
 ORIGIN = "origin"  # in corpus.json: the model of another toolkit that was imported
@@ -115,6 +118,7 @@ class RunFolder:
     def is_unfinished_export(self) -> bool:
         """Whether the folder holds only files of an export that was killed, and no recipe yet."""
         own = {"final", "tokenizer", CORPUS, MANIFEST, CARD_JSON, CARD_PAGE, ADAPTATION_JSON, ADAPTATION_PAGE, LOCK}
+        own.add(CALIBRATION)
         return not self.exists and all(name in own or is_leftover(name) for name in self.folder.names())
 
     def sweep(self) -> None:
@@ -192,6 +196,13 @@ class RunFolder:
     def adaptation(self) -> dict[str, Any]:
         """Return what `regard adapt` wrote of the run, or an empty mapping if it is missing or damaged."""
         return self._read_object(ADAPTATION_JSON)
+
+    def calibrated_temperature(self, step: int) -> float | None:
+        """Return the temperature of `regard calibrate` for the weights of a step; None: it is missing, or of others."""
+        found = self._read_object(CALIBRATION)
+        temperature = found.get("temperature")
+        fits = isinstance(temperature, float) and MIN_TEMPERATURE <= temperature <= MAX_TEMPERATURE
+        return temperature if fits and found.get("step") == step else None
 
     def _read_object(self, name: str) -> dict[str, Any]:
         with suppress(CheckpointError):
