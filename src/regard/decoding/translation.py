@@ -73,12 +73,14 @@ def _words_of_tokens(words: Sequence[str], ids: Sequence[int], decode: Callable[
     """Return the number of the word that each token belongs to: the one with its first character."""
     if not words:
         return []
-    ends = list(accumulate(map(len, words)))  # in characters, without spaces
-    lengths = [len("".join(decode(ids[:count]).split())) for count in range(len(ids) + 1)]
-    # A part of the bytes of a character may be shown as more characters than the character is.
-    begins = list(accumulate(reversed(lengths), min))[::-1]
+    text, ends = "".join(words), list(accumulate(map(len, words)))  # in characters, without spaces
     found, word = [], 0
-    for begin in begins[:-1]:
+    for count in range(len(ids)):
+        # Some bytes of a character are shown as others, which the text does not have.
+        shown = "".join(decode(ids[:count]).split())
+        begin = next(
+            (place for place, both in enumerate(zip(text, shown, strict=False)) if both[0] != both[1]), len(shown)
+        )
         while word < len(words) - 1 and ends[word] <= begin:
             word += 1
         found.append(word)

@@ -68,11 +68,19 @@ class Masked:
 
     def mask_output(self, output: str) -> str:
         """Return an output with placeholders in place of the spans that it has: what `restore` was given."""
-        unused: dict[str, list[str]] = {}
-        for placeholder, span in zip(PLACEHOLDERS, self.spans, strict=False):
-            unused.setdefault(span.text, []).append(placeholder)
-        spans = find_spans(output, [span.text for span in self.spans if span.kind == "kept"])
-        return _replaced(output, [(span, unused[span.text].pop(0)) for span in spans if unused.get(span.text)])
+        unused: dict[str, list[tuple[Span, str]]] = {}
+        for span, placeholder in zip(self.spans, PLACEHOLDERS, strict=False):
+            unused.setdefault(span.text, []).append((span, placeholder))
+        pattern = "|".join(_alone(text) for text in sorted(unused, key=len, reverse=True))
+        found: list[tuple[Span, str]] = []
+        for match in re.finditer(pattern, output) if pattern else ():
+            if unused[match[0]]:
+                span, placeholder = unused[match[0]].pop(0)
+                # `restore` has removed the spaces next to it as the source says.
+                before, after = output[: match.start()][-1:], output[match.end() :][:1]
+                joined = span.joined_before and not before.isspace(), span.joined_after and not after.isspace()
+                found.append((Span(span.kind, span.text, match.start(), *joined), placeholder))
+        return _replaced(output, found)
 
     def restore(self, output: str) -> str:
         """Return the output with the spans in place of their placeholders."""
@@ -89,6 +97,13 @@ class Masked:
             if span.joined_after:
                 parts[place + 1] = parts[place + 1].removeprefix(" ")
         return "".join(parts)
+
+
+def _alone(span: str) -> str:
+    """Return the pattern of a span that is not a part of a longer word, number or address."""
+    before = r"(?<![\w@])(?<!\d[.,:/–-])" if span[0].isalnum() else ""
+    after = r"(?![\w@/])(?![.,:–-]\d)" if span[-1].isalnum() else ""
+    return f"{before}{re.escape(span)}{after}"
 
 
 def find_spans(text: str, keep: Sequence[str] = ()) -> list[Span]:
