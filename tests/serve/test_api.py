@@ -50,6 +50,18 @@ def test_samples_and_diverse_beams_are_those_of_the_library(server, plain):
         assert [token[0] for token in found["nbest"][0]["tokens"]] == [token.text for token in expected[0].tokens]
 
 
+def test_confidence_is_returned_if_it_is_asked_for(server):
+    body = {"text": "Guten Morgen! Wo ist der alte Bahnhof?", "model": "de-en"}
+    for answered in server.post("/v1/translate", json=body).json()["translations"][0]["sentences"]:
+        assert answered["nbest"][0]["confidence"] is None and answered["nbest"][0]["words"] is None
+    for answered in server.post("/v1/translate", json={**body, "confidence": True}).json()["translations"][0][
+        "sentences"
+    ]:
+        (best,) = answered["nbest"]
+        assert [word for word, _ in best["words"]] == best["text"].split() and 0 < best["confidence"] < 1
+        assert all(0 < sure <= 1 for _, sure in best["words"])
+
+
 def test_translations_have_what_is_demanded_and_other_requests_in_the_batch_are_not_refused(server):
     body = {"text": "Das Haus ist alt. Die Autos sind neu.", "model": "de-en"}
     terms = {"glossary": {"Haus": "building", "Auto": "vehicle|vehicles"}}

@@ -141,3 +141,20 @@ def test_the_page_asks_for_a_key_if_one_is_required(browser, locked):
     watched.page.locator("#text").fill("Guten Morgen!")
     expect(watched.page.locator("#output .part")).to_have_text("Good morning.")
     watched.context.close()
+
+
+@pytest.mark.slow
+def test_words_that_the_model_is_unsure_of_are_underlined_and_read_aloud(opened):
+    page = translated(opened(), "The gizmo frobnicates quietly.")
+    marked = page.locator("#output .unsure, #output .less-sure").first
+    expect(marked).to_be_visible()
+    expect(page.locator("#legend")).to_be_visible()
+    assert marked.evaluate("one => getComputedStyle(one).textDecorationStyle") in ("wavy", "dotted")
+    assert re.search(
+        rf"Less sure of: .*{re.escape(marked.inner_text())} \(\d+",
+        page.locator("#output .part").get_attribute("aria-label"),
+    )
+    # The text is the same with and without marks.
+    assert page.locator("#output .part").inner_text() == page.evaluate(
+        "document.querySelector('#output .part').textContent"
+    )

@@ -102,6 +102,9 @@ def translate(
             "--json-input", help='Lines such as {"text": "...", "prefix": "...", "phrases": [...], "keep": []}.'
         ),
     ] = False,
+    confidence: Annotated[
+        bool, typer.Option("--confidence", help="With --json: calibrated probabilities of words and sentences.")
+    ] = False,
     as_json_lines: Annotated[
         bool, typer.Option("--json", help="Print one line of JSON per input line, with scores of all tokens.")
     ] = False,
@@ -172,8 +175,10 @@ def translate(
         "beam_groups": beam_groups, "diversity_penalty": diversity_penalty, "sample": sample or None,
         "temperature": temperature, "top_k": top_k, "top_p": top_p, "epsilon": epsilon, "seed": seed,
         "no_repeat_ngram": no_repeat_ngram, "max_repeats": max_repeats, "protect": protect,
-        "token_scores": as_json_lines or None,
+        "token_scores": as_json_lines or None, "confidence": confidence or None,
     }  # fmt: skip
+    if confidence and not as_json_lines:
+        raise typer.BadParameter("--confidence needs --json")
     own = {"workers": workers, "shard_lines": shard_lines, "column": column}
     if ray:
         refused = {

@@ -22,6 +22,7 @@ import msgspec
 from regard.cli.terminal import print_message, print_warning
 from regard.config import SearchOptions
 from regard.decoding.requests import Request
+from regard.decoding.translation import as_json as translation_as_json
 from regard.decoding.translator import READ_AHEAD, Translation, Translator
 from regard.errors import ConfigError, DataError
 from regard.text.arriving_lines import count_file_lines, count_lines, read_blocks
@@ -54,18 +55,9 @@ def read_request(line: str, number: int) -> Request:
 
 def as_json(number: int, found: Sequence[Translation], *, nbest: int) -> str:
     """Return the translations of a line as one line of JSON."""
-    shown = [_as_table(one) for one in found[:nbest]]
+    shown = [translation_as_json(one) for one in found[:nbest]]
     table = {"line": number, **shown[0]} if nbest == 1 else {"line": number, "translations": shown}
     return json.dumps(table, ensure_ascii=False)
-
-
-def _as_table(one: Translation) -> dict[str, Any]:
-    table: dict[str, Any] = {"text": one.text, "score": round(one.score, 4)}
-    if one.lost:
-        table["lacks"] = list(one.lost)
-    if one.tokens is not None:
-        table["tokens"] = [[token.text, round(token.score, 4)] for token in one.tokens]
-    return table
 
 
 @dataclass

@@ -88,11 +88,16 @@ def _words_of_tokens(words: Sequence[str], ids: Sequence[int], decode: Callable[
 
 
 def as_json(translation: Translation) -> dict[str, Any]:
-    """Return a translation as a JSON object: text, score, and tokens, confidence and words if it has them."""
-    found: dict[str, Any] = {"text": translation.text, "score": translation.score}
+    """Return a translation as a JSON object: text, score, and what it lacks, tokens, confidence and words, if there are any.
+
+    Tokens and words are pairs: the text, and its log-probability or its confidence.
+    """
+    found: dict[str, Any] = {"text": translation.text, "score": round(translation.score, 4)}
+    if translation.lost:
+        found["lacks"] = list(translation.lost)
     if translation.tokens is not None:
-        found["tokens"] = [one._asdict() for one in translation.tokens]
+        found["tokens"] = [[one.text, round(one.score, 4)] for one in translation.tokens]
     if translation.confidence is not None:
-        found["confidence"] = translation.confidence.sentence
-        found["words"] = [one._asdict() for one in translation.confidence.words]
+        found["confidence"] = round(translation.confidence.sentence, 4)
+        found["words"] = [[one.text, round(one.confidence, 4)] for one in translation.confidence.words]
     return found

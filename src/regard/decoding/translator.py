@@ -208,7 +208,9 @@ class Translator(TextScoring):
         requests = [one if isinstance(one, Request) else Request(one) for one in texts]
         if self.pivot is not None:
             sources = [request.text for request in requests]
-            middle = self.pivot.each(sources, options=options.replace(nbest=1), first=first, check=check)
+            middle = self.pivot.each(
+                sources, options=options.replace(nbest=1, confidence=False), first=first, check=check
+            )
             found = {number: best[0].text for some in middle for number, best in some}
             requests = [replace(request, text=found[number]) for number, request in enumerate(requests)]
         requests = [self._with_terms(request) for request in requests]

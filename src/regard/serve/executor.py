@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from regard.decoding.translator import ScoredToken, Translation
+from regard.decoding.translation import Confidence, ScoredToken, Translation, WordConfidence
 from regard.errors import DecodeError
 from regard.serve.fair_queue import QueueItem
 from regard.serve.worker_process import WorkerFailed, WorkerProcess
@@ -173,9 +173,19 @@ class Executor:
 
 
 def _translation(
-    text: str, score: float, lost: Sequence[str], tokens: Sequence[tuple[str, float]] | None
+    text: str,
+    score: float,
+    lost: Sequence[str] = (),
+    tokens: Sequence[tuple[str, float]] | None = None,
+    confidence: tuple[float, Sequence[tuple[str, float]]] | None = None,
 ) -> Translation:
-    return Translation(text, score, tuple(lost), None if tokens is None else tuple(ScoredToken(*one) for one in tokens))
+    return Translation(
+        text,
+        score,
+        tuple(lost),
+        None if tokens is None else tuple(ScoredToken(*one) for one in tokens),
+        None if confidence is None else Confidence(confidence[0], tuple(WordConfidence(*one) for one in confidence[1])),
+    )
 
 
 def _abandoned(left: dict[int, QueueItem]) -> bool:

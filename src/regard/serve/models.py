@@ -64,7 +64,8 @@ class ServedModel:
         model, source = self.translator.model, self.count_tokens(text)
         output = options.limit(source) if model.max_length is None else min(options.limit(source), model.max_length)
         passes = options.iterations if model.non_autoregressive else 1
-        return Sentence(text, sentence_cost(source, output, rows=options.beam, passes=passes))
+        rows = options.beam + (options.nbest if options.confidence else 0)
+        return Sentence(text, sentence_cost(source, output, rows=rows, passes=passes))
 
     def describe(self) -> dict[str, Any]:
         recipe = self.folder.recipe()
@@ -74,6 +75,7 @@ class ServedModel:
             "target": self.languages[1] if self.languages else None,
             "kind": recipe.model["kind"],
             "parameters": self.translator.model.num_parameters(),
+            "calibrated": self.translator.calibrated_temperature is not None,
             "non_autoregressive": self.translator.model.non_autoregressive,
             "beam": recipe.decode.beam,
             "card": self.card,

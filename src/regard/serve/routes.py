@@ -16,6 +16,7 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from regard.config import SearchOptions
+from regard.decoding.translation import Translation
 from regard.errors import RegardError
 from regard.serve.fair_queue import Sentence, TranslationJob
 from regard.serve.models import ServedModel
@@ -95,6 +96,18 @@ def _event(data: dict[str, Any]) -> str:
     return f"data: {json.dumps(data, ensure_ascii=False)}\n\n"
 
 
+def _candidate(one: Translation) -> Candidate:
+    sure = one.confidence
+    return Candidate(
+        text=one.text,
+        score=one.score,
+        lacks=list(one.lost),
+        tokens=one.tokens,
+        confidence=None if sure is None else sure.sentence,
+        words=None if sure is None else sure.words,
+    )
+
+
 def options_of(served: ServedModel, body: BaseRequest, **more: int) -> SearchOptions:
     """Return the recipe's search options, overridden by those of the request."""
     return served.translator.options.replace(**body.search(), **more)
@@ -119,10 +132,7 @@ def add_api(app: FastAPI, service: Service) -> None:
                         SentenceResult(
                             source=source,
                             text=found[0].text,
-                            nbest=[
-                                Candidate(text=one.text, score=one.score, lacks=list(one.lost), tokens=one.tokens)
-                                for one in found
-                            ],
+                            nbest=[_candidate(one) for one in found],
                         )
                         for source, found in zip(split_text.sentences, all_found, strict=True)
                     ],

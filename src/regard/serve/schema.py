@@ -76,6 +76,9 @@ class TranslateRequest(SearchRequest):
     token_scores: Annotated[bool | None, Field(description="Whether log-probabilities of all tokens are returned.")] = (
         None
     )
+    confidence: Annotated[
+        bool | None, Field(description="Whether calibrated probabilities of words and sentences are returned.")
+    ] = None
     glossary: Annotated[
         dict[Term, Term],
         Field(max_length=LIMITS.terms, description="Terms and their translations; a|b are two of them."),
@@ -106,6 +109,8 @@ class Candidate(BaseModel):
     score: float
     lacks: list[str]  # protected spans and demanded phrases that it does not have
     tokens: Sequence[tuple[str, float]] | None = None
+    confidence: float | None = None  # in the sentence, from 0 to 1, if it was asked for
+    words: Sequence[tuple[str, float]] | None = None  # and in each word
 
 
 class SentenceResult(BaseModel):
@@ -145,6 +150,7 @@ class ModelInfo(BaseModel):
     kind: str
     parameters: int
     non_autoregressive: bool
+    calibrated: bool  # whether it has confidence
     beam: int
     card: dict[str, Any]
 

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 from regard.signals import STOPPING
 
 if TYPE_CHECKING:
+    from regard.decoding.translation import Translation
     from regard.decoding.translator import Translator
 
 BEAT_SECONDS = 0.25
@@ -90,7 +91,7 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
 
         texts = [one if isinstance(one, str) else Request(**one) for one in task["sentences"]]
         for some in translator.each(texts, options=options, check=check):
-            send_ready([(place, [[one.text, one.score, one.lost, one.tokens] for one in best]) for place, best in some])
+            send_ready([(place, [_as_list(one) for one in best]) for place, best in some])
     elif task["kind"] == "look":
         from regard.explain.report import trace_as_json
         from regard.explain.trace import trace_translation
@@ -116,6 +117,11 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
             translator.model, source_ids, options=options, on_token=send_partial, demands=demands, check=check
         )
         send_ready([(0, decode(ids))])
+
+
+def _as_list(one: Translation) -> list[Any]:
+    sure = one.confidence
+    return [one.text, one.score, one.lost, one.tokens, None if sure is None else [sure.sentence, sure.words]]
 
 
 def main(device: str, precision: str, threads: int, models: list[tuple[str, str]]) -> None:

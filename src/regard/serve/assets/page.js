@@ -3,6 +3,7 @@ import { AttentionView, element, percent, shown } from "./attention.js";
 
 const $ = (id) => document.getElementById(id);
 const MAX_HISTORY = 50; // translations
+const [SURE, UNSURE] = [0.6, 0.3]; // confidence in a word, below which it is underlined with dots, or with a wave
 const [MAX_LINES, MAX_CHARACTERS] = [50, 20_000]; // of a file, sent in one request
 let models = [];
 let running = null; // AbortController of the current request
@@ -46,7 +47,7 @@ async function translate() {
   $("output").classList.add("old");
   try {
     if (!current().non_autoregressive) await stream(text, controller.signal);
-    const answer = await (await post("/v1/translate", { text, model: current().name }, controller.signal)).json();
+    const answer = await (await post("/v1/translate", { text, model: current().name, confidence: current().calibrated }, controller.signal)).json();
     const translation = answer.translations[0];
     show(translation.sentences, separatorsOf(translation.text, translation.sentences.map((one) => one.text)));
     showStatus("");
@@ -92,11 +93,34 @@ function show(parts, spaces) {
   output.replaceChildren(spaces[0] ?? "");
   parts.forEach((part, number) => {
     output.append(
-      element("button", { type: "button", class: "part", "aria-label": `${part.text}. Show alternatives and attention`, onclick: () => lookAt(number, []) }, part.text),
+      element("button", { type: "button", class: "part", "aria-label": `${part.text}.${unsureOf(part)} Show alternatives and attention`, onclick: () => lookAt(number, []) }, ...markedWords(part)),
       spaces[number + 1],
     );
   });
   $("copy").disabled = !parts.length;
+}
+
+const wordsOf = (part) => part.nbest?.[0]?.text === part.text ? part.nbest[0].words ?? [] : [];
+
+/** Return which words the model is unsure of, to be read aloud. */
+function unsureOf(part) {
+  const found = wordsOf(part).filter(([, sure]) => sure < SURE).map(([word, sure]) => `${word} (${percent(sure)})`);
+  return found.length ? ` Less sure of: ${found.join(", ")}.` : "";
+}
+
+/** Return the text of a sentence; words that the model is unsure of are underlined. */
+function markedWords(part) {
+  const found = [];
+  let at = 0;
+  for (const [word, sure] of wordsOf(part)) {
+    const begin = part.text.indexOf(word, at);
+    if (begin < 0) continue;
+    if (sure < SURE) {
+      found.push(part.text.slice(at, begin), element("span", { class: sure < UNSURE ? "unsure" : "less-sure", title: percent(sure) }, word));
+      at = begin + word.length;
+    }
+  }
+  return [...found, part.text.slice(at)];
 }
 
 const fullText = () => separators[0] + sentences.map((one, number) => one.text + separators[number + 1]).join("");
@@ -223,6 +247,7 @@ function restore(one) {
 function showModel() {
   const model = current();
   $("about").textContent = `${model.kind}, ${(model.parameters / 1e6).toFixed(1)} million parameters`;
+  $("legend").hidden = !model.calibrated;
   $("text").lang = model.source ?? "";
   $("output").lang = model.target ?? "";
 }
