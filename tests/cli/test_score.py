@@ -50,7 +50,7 @@ def test_a_calibrated_run_prints_confidence_as_json(files):
     (first, *_) = printed("score", run, "--pairs", files / "dev.tsv", "--json", "--confidence")
     found = json.loads(first)
     assert (found["source"], found["text"]) == ("b c", "c b")
-    assert [text for text, _ in found["words"]] == ["c", "b"] and 0 < found["confidence"] < 1
+    assert [text for text, _ in found["words"]] == ["c", "b"] and 0.5 < found["confidence"] <= 1
     assert found["tokens"][-1][0] == "</s>"
     (first, *_) = printed("translate", run, files / "s.txt", "--json", "--confidence")
     assert json.loads(first).keys() == {"line", "text", "score", "tokens", "confidence", "words"}

@@ -39,12 +39,29 @@ class TextScoring(ABC):
     ) -> tuple[list[list[int]], list[ExtendedVocabulary]]: ...
 
     @abstractmethod
-    def _cut(self, encoded: list[list[int]], numbers: Iterable[int], first: int, options: SearchOptions) -> None: ...
-
-    @abstractmethod
     def _translation(
         self, request: Request, vocabulary: ExtendedVocabulary, found: Hypothesis, options: SearchOptions
     ) -> Translation: ...
+
+    @property
+    def longest_source(self) -> int:
+        """The most tokens of a source that are translated, EOS not counted."""
+        return self._longest_source(self.options)
+
+    def _longest_source(self, options: SearchOptions) -> int:
+        # EOS needs a position too.
+        return (
+            options.max_source if self.model.max_length is None else min(options.max_source, self.model.max_length - 1)
+        )
+
+    def _cut(self, encoded: list[list[int]], numbers: Iterable[int], first: int, options: SearchOptions) -> None:
+        """Cut these sources to the most tokens that are translated, with a warning."""
+        most = self._longest_source(options)
+        for number in numbers:
+            if len(encoded[number]) > most:
+                length = len(encoded[number])
+                self.warn(f"line {first + number} has {length} tokens; only the first {most} are translated")
+                encoded[number] = encoded[number][:most]
 
     # Scores
 

@@ -102,17 +102,6 @@ class Translator(TextScoring):
         tags = self.languages.tags_into(None) if self.tags is None else self.tags
         return self.tokenizers.tag_ids(tags)
 
-    @property
-    def longest_source(self) -> int:
-        """The most tokens of a source that are translated, EOS not counted."""
-        return self._longest_source(self.options)
-
-    def _longest_source(self, options: SearchOptions) -> int:
-        # EOS needs a position too.
-        return (
-            options.max_source if self.model.max_length is None else min(options.max_source, self.model.max_length - 1)
-        )
-
     def encode(self, text: str, *, protect: bool | None = None) -> tuple[list[int], ExtendedVocabulary]:
         """Return the ids of a source, without EOS, and the vocabulary of its output: with what it copies from the source.
 
@@ -278,15 +267,6 @@ class Translator(TextScoring):
                 (number, [self._translation(requests[number], vocabularies[number], one, options) for one in best])
                 for number, best in found
             ]
-
-    def _cut(self, encoded: list[list[int]], numbers: Iterable[int], first: int, options: SearchOptions) -> None:
-        """Cut these sources to the most tokens that are translated, with a warning."""
-        most = self._longest_source(options)
-        for number in numbers:
-            if len(encoded[number]) > most:
-                length = len(encoded[number])
-                self.warn(f"line {first + number} has {length} tokens; only the first {most} are translated")
-                encoded[number] = encoded[number][:most]
 
     def _translation(
         self, request: Request, vocabulary: ExtendedVocabulary, found: Hypothesis, options: SearchOptions
