@@ -12,9 +12,10 @@ from regard.config import Recipe
 from regard.decoding.calibration import BINS, Batches, fit_temperature, reliability
 from regard.decoding.forced_decoding import forced_batches
 from regard.decoding.translator import Translator
-from regard.errors import CheckpointError, DataError
+from regard.errors import CheckpointError, ConfigError, DataError
 from regard.loading import load_translator
 from regard.messages import warn_caller
+from regard.run.finding import pretrained_models
 from regard.run.folder import CALIBRATION, RunFolder
 from regard.tasks.corpus import load_tagged, read_corpus, read_valid
 from regard.text.bitext import data_folders, new_report, pairs_fingerprint, refuse_outside
@@ -68,6 +69,10 @@ def calibrate(
     `pairs` and `test` are files in place of the recipe's sets. Pairs without a test set are divided: every other one is
     for testing. `most` pairs of the dev set are used. Only a finished run is calibrated.
     """
+    if str(run) in pretrained_models() and not RunFolder(run).exists:
+        raise ConfigError(
+            f"{run} comes with the package, and is calibrated; for your own text: regard export {run} --out mine"
+        )
     folder = RunFolder(run).require()
     if not folder.finished:
         raise CheckpointError(f"{folder} has not finished training; its final weights are calibrated, so wait for them")

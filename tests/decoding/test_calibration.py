@@ -13,7 +13,7 @@ from regard.data.ragged import Ragged
 from regard.decoding.calibration import Reliability, fit_temperature, reliability
 from regard.decoding.forced_decoding import ForcedBatch
 from regard.decoding.translation import confidence_of
-from regard.errors import CheckpointError, DataError
+from regard.errors import CheckpointError, ConfigError, DataError
 from regard.run.folder import CALIBRATION, RunFolder
 
 RUN = Path(__file__).parent.parent / "fixtures" / "run-0.1" / "transformer"
@@ -119,6 +119,8 @@ def test_a_temperature_of_other_weights_or_of_no_use_is_not_used(run, change):
 
 
 def test_unfinished_runs_and_too_few_pairs_are_refused(run, tmp_path):
+    with pytest.raises(ConfigError, match="comes with the package, and is calibrated"):
+        regard.calibrate("en-de")
     with pytest.raises(DataError, match="too few pairs"):
         regard.calibrate(run, pairs=pairs_for(tmp_path, count=1), device="cpu")
     shutil.rmtree(run / "final")
