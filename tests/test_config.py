@@ -5,6 +5,7 @@ import inspect
 import pickle
 import re
 import tomllib
+from typing import get_args, get_type_hints
 
 import msgspec
 import pytest
@@ -304,6 +305,8 @@ def test_options_of_single_searches_do_not_belong_in_a_recipe(small):
     assert to_table(recipe)["decode"].keys() == {
         *("beam", "length_penalty", "length_penalty_kind", "early_stopping"),
         *("max_extra", "tokens", "max_source", "iterations"),
+        *("beam_groups", "diversity_penalty", "sample", "temperature", "seed", "no_repeat_ngram", "max_repeats"),
+        *("coverage_penalty", "reverse_weight"),
     }
     with pytest.raises(ValueError, match=r"decode\.nbest cannot be set in a recipe"):
         msgspec.structs.replace(recipe, decode=SearchOptions(nbest=2))
@@ -318,7 +321,8 @@ def test_a_search_option_has_the_same_bounds_in_a_recipe_and_in_python(name):
     beside = {"beam": 1000} if name == "nbest" else {}
     for value in (least, most):
         assert getattr(SearchOptions(**{**beside, name: value}), name) == value
-    number = type(getattr(SearchOptions(), name) or 0)
+    kind = get_type_hints(SearchOptions)[name]
+    number = float if float in (kind, *get_args(kind)) else int
     for value in (number(least - 1), number(most + 1)):
         with pytest.raises(DecodeError) as caught:
             SearchOptions(**{**beside, name: value})
@@ -330,7 +334,10 @@ def test_a_request_to_the_server_is_bounded_by_the_same_options():
     schema = pytest.importorskip("regard.serve.schema", reason="needs the extra serve")
     fields = schema.TranslateRequest.model_fields
     shared = fields.keys() & SearchOptions.BOUNDS.keys()
-    assert shared == {"beam", "nbest", "length_penalty", "max_extra", "iterations"}
+    assert shared == {
+        *("beam", "nbest", "length_penalty", "max_extra", "iterations", "beam_groups", "diversity_penalty"),
+        *("temperature", "top_k", "top_p", "epsilon", "seed", "no_repeat_ngram", "max_repeats"),
+    }
     for name in shared:
         least, most = SearchOptions.BOUNDS[name]
         bounds = {type(one).__name__: one for one in fields[name].metadata}

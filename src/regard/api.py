@@ -260,12 +260,15 @@ def evaluate(
     device: str = "auto",
     warn: Callable[[str], None] = warn_caller,
     rescorer: Path | str | None = None,
+    reverse: Path | str | None = None,
+    ensemble: Sequence[Path | str] = (),
     int8: bool = False,
 ) -> list[Evaluation]:
     """Score a run on its recipe's test sets, or on the files given.
 
     Files are `source` and `reference`, line by line, or `pairs`, one table with both. `to` is the language of the
-    references, of a model that has several; of the recipe's test sets, those in this language are scored.
+    references, of a model that has several; of the recipe's test sets, those in this language are scored. `rescorer`,
+    `reverse` and `ensemble` are those of `load`.
     """
     task = task_of_run(find_run(run))
     recipe = task.recipe
@@ -286,21 +289,33 @@ def evaluate(
         sets = recipe_test_sets(task, run, to=to, data=data, report=report)
     for sentence in report.sentences():
         warn(sentence)
-    predictor = load(run, device=device, warn=warn, rescorer=rescorer, int8=int8)
+    predictor = load(run, device=device, warn=warn, rescorer=rescorer, reverse=reverse, ensemble=ensemble, int8=int8)
     if to is not None:
         predictor = task.into(predictor, to)
     results = []
-    search = describe_search(recipe.decode.with_given(options)) if task.searches else ""
+    searched = recipe.decode.with_given(options)
+    search = describe_search(searched, reverse=reverse is not None, models=1 + len(ensemble)) if task.searches else ""
     for name, examples in sets.items():
         scores = task.evaluate(predictor, examples, options=options, warn=warn)
         results.append(Evaluation(name, len(examples), search, scores, str(pairs_fingerprint(examples)["sha256"])))
     return results
 
 
-def describe_search(options: SearchOptions) -> str:
-    """Return how outputs are searched for, in a few words."""
+def describe_search(options: SearchOptions, *, reverse: bool = False, models: int = 1) -> str:
+    """Return how outputs are searched for, in a few words: by how many models, and whether with a reverse model."""
     kind = " by power" if options.length_penalty_kind == "power" else ""
-    return f"beam {options.beam}, length penalty {options.length_penalty:g}{kind}" if options.beam > 1 else "greedy"
+    found = [f"beam {options.beam}, length penalty {options.length_penalty:g}{kind}" if options.beam > 1 else "greedy"]
+    if options.sample:
+        found = [f"{options.beam} samples"]
+    if models > 1:
+        found.append(f"ensemble of {models}")
+    if reverse:
+        found.append(f"reverse model at {options.reverse_weight:g}")
+    if options.coverage_penalty:
+        found.append(f"coverage penalty {options.coverage_penalty:g}")
+    if options.mbr is not None:
+        found.append(f"minimum Bayes risk by {options.mbr}")
+    return ", ".join(found)
 
 
 def look(

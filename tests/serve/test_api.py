@@ -41,7 +41,11 @@ def test_search_options_are_applied(server, plain):
 
 def test_samples_and_diverse_beams_are_those_of_the_library(server, plain):
     text = "Ich habe gestern ein neues Auto gekauft."
-    for settings in ({"sample": True, "beam": 3, "seed": 7}, {"beam": 4, "beam_groups": 2, "no_repeat_ngram": 3}):
+    for settings in (
+        {"sample": True, "beam": 3, "seed": 7},
+        {"beam": 4, "beam_groups": 2, "no_repeat_ngram": 3},
+        {"beam": 6, "mbr": "chrf"},
+    ):
         body = {"text": text, "model": "de-en", "nbest": 3, "token_scores": True, **settings}
         (found,) = server.post("/v1/translate", json=body).json()["translations"][0]["sentences"]
         options = regard.SearchOptions(nbest=3, token_scores=True, **settings)

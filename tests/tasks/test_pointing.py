@@ -332,6 +332,14 @@ def test_options_that_a_call_does_not_give_are_those_of_the_recipe(monkeypatch):
     assert [(each.beam, each.length_penalty) for each in used] == [(2, 0.3), (3, 0.3)]
 
 
+@pytest.mark.parametrize("options", [{"mbr": "chrf"}, {"coverage_penalty": 0.1}])
+def test_options_that_choose_among_translations_are_refused(options):
+    one = task()
+    predictor = one.predictor(regard.Pointer(input_width=1, **SMALL).eval(), codec_of(one, ("0.5 0.1", "1 0")))
+    with pytest.raises(DecodeError, match="choose among translations; this task has none"):
+        predictor.predict(["0.5 0.1"], options=SearchOptions(**options))
+
+
 def test_an_input_that_is_too_long_is_cut_with_a_warning():
     one, warnings = task(), []
     codec = codec_of(one, ("0.5 0.1", "1 0"))

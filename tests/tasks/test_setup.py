@@ -78,6 +78,8 @@ def test_a_dev_set_whose_examples_are_all_too_long_is_refused(tmp_path):
             "decode.beam is 2, but a tagging recipe with model.kind=tagger ignores it; leave it out",
         ),
         ("majority", "decode.max_extra=3", "decode.max_extra is 3, but a classification recipe"),
+        ("sort-numbers", "decode.mbr=chrf", "decode.mbr is chrf, but a pointing recipe"),
+        ("counting", "decode.coverage_penalty=0.2", "decode.coverage_penalty is 0.2, but a language-modelling recipe"),
         ("sort-numbers", "train.label_smoothing=0.2", "train.label_smoothing is 0.2, but a pointing recipe"),
         ("ntm-copy-small", "train.label_smoothing=0.2", "train.label_smoothing is 0.2, but a binary-sequences recipe"),
         ("conll2000", "train.label_smoothing=0.2", "train.label_smoothing is 0.2, but a tagging recipe"),
@@ -91,6 +93,7 @@ def test_an_option_that_has_no_effect_is_refused(recipe, setting, sentence):
 
 def test_options_that_have_an_effect_are_kept():
     assert resolve(load_recipe("counting", ["decode.beam=2"])).decode.beam == 2
+    assert resolve(load_recipe("copy", ["decode.mbr=bleu"])).decode.mbr == "bleu"
     assert resolve(load_recipe("majority", ["decode.tokens=64"])).decode.tokens == 64
     assert resolve(load_recipe("ewt-upos", ["train.label_smoothing=0.2"])).train.label_smoothing == 0.2
     # The default may be spelled out, as run folders do.

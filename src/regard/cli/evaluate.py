@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -47,6 +47,30 @@ def evaluate(
             "--rescorer", "--judge", help="A run whose model rescores the hypotheses of the beam.", show_default=False
         ),
     ] = None,
+    reverse: Annotated[
+        Path | None,
+        typer.Option(
+            help="A run of the opposite direction, which helps to choose among the hypotheses of the beam.",
+            show_default=False,
+        ),
+    ] = None,
+    ensemble: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Another run with the same vocabulary, searched together with RUN; may be given again.",
+            show_default=False,
+        ),
+    ] = None,
+    mbr: Annotated[
+        Literal["chrf", "bleu"] | None,
+        typer.Option(
+            help="Of the hypotheses of the beam, take the one that agrees most with all of them.", show_default=False
+        ),
+    ] = None,
+    coverage_penalty: Annotated[
+        float | None,
+        typer.Option(help="beta of Wu et al. 2016: prefer hypotheses that attend to all of the input; 0: off."),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     int8: Annotated[
         bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same output.")
@@ -66,13 +90,16 @@ def evaluate(
 
       regard evaluate runs/mine --pairs my.test.tsv
 
+      regard evaluate runs/seed1 --ensemble runs/seed2 --ensemble runs/seed3
+
       regard evaluate runs/multi30k-many --data ~/data --to fr        a model of several languages
     """
     from regard import api
     from regard.config import SearchOptions
 
-    given = beam is not None or iterations is not None
-    options = SearchOptions().replace(beam=beam, iterations=iterations) if given else None
+    search: dict[str, Any] = {"beam": beam, "iterations": iterations, "mbr": mbr, "coverage_penalty": coverage_penalty}
+    given = any(value is not None for value in search.values())
+    options = SearchOptions().replace(**search) if given else None
     results = api.evaluate(
         run,
         source=source,
@@ -84,6 +111,8 @@ def evaluate(
         device=device,
         warn=print_warning,
         rescorer=rescorer,
+        reverse=reverse,
+        ensemble=ensemble or (),
         int8=int8,
     )
     if as_json:

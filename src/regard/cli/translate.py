@@ -86,6 +86,17 @@ def translate(
     ] = None,
     epsilon: Annotated[float | None, typer.Option(help="Sample from tokens of at least this probability.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of samples.")] = None,
+    mbr: Annotated[
+        Literal["chrf", "bleu"] | None,
+        typer.Option(
+            help="Of the --beam hypotheses or samples, take the one that agrees most with all of them.",
+            show_default=False,
+        ),
+    ] = None,
+    coverage_penalty: Annotated[
+        float | None,
+        typer.Option(help="beta of Wu et al. 2016: prefer hypotheses that attend to all of the input; 0: off."),
+    ] = None,
     no_repeat_ngram: Annotated[
         int | None, typer.Option(help="No run of so many tokens comes twice.", show_default=False)
     ] = None,
@@ -126,6 +137,23 @@ def translate(
             "--rescorer", "--judge", help="A run whose model rescores the hypotheses of the beam.", show_default=False
         ),
     ] = None,
+    reverse: Annotated[
+        Path | None,
+        typer.Option(
+            help="A run of the opposite direction, which helps to choose among the hypotheses of the beam.",
+            show_default=False,
+        ),
+    ] = None,
+    reverse_weight: Annotated[
+        float | None, typer.Option(help="What the score of --reverse counts. Default: that of the recipe.")
+    ] = None,
+    ensemble: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Another run with the same vocabulary, searched together with RUN; may be given again.",
+            show_default=False,
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     int8: Annotated[
         bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same output.")
@@ -161,6 +189,12 @@ def translate(
 
       regard translate en-de test.en --sample --beam 5 --nbest 5 --json
 
+      regard translate en-de test.en --beam 64 --sample --epsilon 0.02 --mbr chrf
+
+      regard translate en-de test.en --beam 16 --reverse de-en --coverage-penalty 0.1
+
+      regard translate runs/seed1 test.en --ensemble runs/seed2 --ensemble runs/seed3
+
       regard translate runs/multi30k-many test.en --to fr         a model of several languages (docs/mixing.md)
 
       regard translate runs/multi30k-many test.de --to fr --pivot en
@@ -174,16 +208,20 @@ def translate(
         "early_stopping": {"true": True, "false": False}.get(str(early_stopping), early_stopping),
         "beam_groups": beam_groups, "diversity_penalty": diversity_penalty, "sample": sample or None,
         "temperature": temperature, "top_k": top_k, "top_p": top_p, "epsilon": epsilon, "seed": seed,
+        "mbr": mbr, "coverage_penalty": coverage_penalty, "reverse_weight": reverse_weight,
         "no_repeat_ngram": no_repeat_ngram, "max_repeats": max_repeats, "protect": protect,
         "token_scores": as_json_lines or None, "confidence": confidence or None,
     }  # fmt: skip
     if confidence and not as_json_lines:
         raise typer.BadParameter("--confidence needs --json")
+    if reverse_weight is not None and reverse is None:
+        raise typer.BadParameter("--reverse-weight needs --reverse")
+    others = {"rescorer": rescorer, "reverse": reverse}
     own = {"workers": workers, "shard_lines": shard_lines, "column": column}
     if ray:
         refused = {
             "--rescorer": rescorer, "--int8": int8, "--tag": tag, "--pivot": pivot, "--glossary": glossary,
-            "--json": as_json_lines, "--json-input": json_input,
+            "--json": as_json_lines, "--json-input": json_input, "--reverse": reverse, "--ensemble": ensemble,
         }  # fmt: skip
         for name, value in refused.items():
             if value:
@@ -202,7 +240,9 @@ def translate(
     moses = nbest > 1 and not as_json_lines
     warn = _warn_of_list if moses else print_warning
     translator = (
-        loading.load_translator(run, "translate", device=device, warn=warn, rescorer=rescorer, int8=int8)
+        loading.load_translator(
+            run, "translate", device=device, warn=warn, ensemble=ensemble or (), int8=int8, **others
+        )
         .into(to, tag=tag, pivot=pivot)
         .with_glossary(glossary)
     )
@@ -216,7 +256,8 @@ def translate(
     if file == "-" or moses:
         raise ConfigError("OUTPUT has one line per line of an INPUT file: name a file, and give --json with --nbest")
     given = {name: value for name, value in search.items() if value is not None}
-    models = {"run": translator_digest(run), **({"rescorer": translator_digest(rescorer)} if rescorer else {})}
+    named = {"run": run, **others, **{f"ensemble {place}": one for place, one in enumerate(ensemble or [], start=2)}}
+    models = {name: translator_digest(one) for name, one in named.items() if one is not None}
     files = {"input": file_digest(file), **({"glossary": file_digest(str(glossary))} if glossary else {})}
     more = {"to": to, "pivot": pivot, "tag": tag, "int8": int8, "json": as_json_lines, "json_input": json_input}
     target = OutputFile(output, {**models, **files, **given, **more})

@@ -47,6 +47,7 @@ class _KnownNames(type(msgspec.Struct)):  # type: ignore[misc]
 
 COLDEST, HOTTEST = 0.01, 100  # temperatures; below, logits divided by them may exceed what float32 can hold
 LengthPenaltyKind = Literal["wu", "power"]
+Utility = Literal["chrf", "bleu"]
 
 
 class SearchOptions(Struct, metaclass=_KnownNames, frozen=True, dict=True):
@@ -75,6 +76,13 @@ class SearchOptions(Struct, metaclass=_KnownNames, frozen=True, dict=True):
     top_p: float | None = _default(None)  # only the likeliest tokens are, up to this sum of their probabilities
     epsilon: float | None = _default(None)  # only tokens of at least this probability are
     seed: int = _default(1)  # of samples, which follow from it and the source alone
+    # Minimum-Bayes-risk decoding: of the `beam` hypotheses or samples, choose the one that agrees most with all of them, by
+    # sentence chrF or BLEU. The score of a translation is then this mean, from 0 to 100.
+    mbr: Utility | None = _default(None)
+    # beta of the coverage penalty (Wu et al. 2016): of the `beam` hypotheses, those that attend too little to some tokens of
+    # the source fall behind; 0: off.
+    coverage_penalty: float = _default(0.0)
+    reverse_weight: float = _default(0.5)  # with a reverse model: what its score counts, relative to the model's own
     no_repeat_ngram: int = _default(0)  # no run of so many tokens comes twice; 0: off
     max_repeats: int = _default(0)  # nothing comes more than so many times in a row; 0: off
     max_extra: int = _default(50)  # the longest output has the tokens of the source and this many more
@@ -104,6 +112,8 @@ class SearchOptions(Struct, metaclass=_KnownNames, frozen=True, dict=True):
         "top_p": (0, 1),
         "epsilon": (0, 1),
         "seed": (0, LARGEST),
+        "coverage_penalty": (0, 100),
+        "reverse_weight": (0, 100),
         "no_repeat_ngram": (0, 1000),
         "max_repeats": (0, 1000),
         "max_extra": (0, 10_000),
@@ -156,6 +166,8 @@ class SearchOptions(Struct, metaclass=_KnownNames, frozen=True, dict=True):
             raise ValueError(f"temperature is {self.temperature}; it must be 0, or from {COLDEST} to {HOTTEST}")
         if self.sample and self.beam_groups > 1:
             raise ValueError("sample draws independent samples, which have no beam_groups; give one or the other")
+        if self.mbr is not None and self.coverage_penalty:
+            raise ValueError("mbr chooses by expected utility alone, without coverage_penalty; give one or the other")
 
     def replace(self, **changes: int | float | str | None) -> SearchOptions:
         """Return a copy with these options given as well. One that is None stays as it is."""

@@ -111,6 +111,10 @@ class CudaGraphModel(TextSeq2Seq, Generic[Growing, Static]):
         self.reads_source_eos = model.reads_source_eos
         self._graphs: OrderedDict[GraphSize, StepGraph[Growing, Static]] = OrderedDict()
 
+    @property
+    def members(self) -> tuple[Seq2Seq, ...]:
+        return self.model.members
+
     def encode(self, source: Ragged) -> object:
         return self.model.encode(source)
 

@@ -17,11 +17,11 @@ from regard.data.ragged import Ragged
 from regard.decoding.constraints import Demands
 from regard.decoding.ranking import Check, Hypothesis, never_stop
 from regard.decoding.requests import MOST_PHRASES, OutputDemands, Request
+from regard.decoding.reranking import Found, Ready, Reranker, ScorePairs
 from regard.decoding.search import search_all
 from regard.decoding.text_scoring import TextScoring
-from regard.decoding.translation import ScoredToken as ScoredToken
-from regard.decoding.translation import Translation as Translation
-from regard.decoding.translation import confidence_of
+from regard.decoding.translation import ScoredToken, Translation, confidence_of
+from regard.errors import DecodeError
 from regard.messages import warn_caller
 from regard.models.base import Model
 from regard.text.glossary import Glossary, read_glossary
@@ -31,11 +31,10 @@ from regard.text.protected_spans import Masked, lost_spans, mask
 from regard.text.tokenizer import EOS, Tokenizers
 from regard.text.unknown_words import ExtendedVocabulary, extend
 
+__all__ = ["READ_AHEAD", "Ready", "ScoredToken", "Translation", "Translator"]
+
 NO_LANGUAGES = Languages()
 READ_AHEAD = 4096  # lines that are read, sorted by length and translated together
-
-
-Ready = list[tuple[int, list[Translation]]]  # the index of a text, and its translations
 
 
 class Translator(TextScoring):
@@ -59,8 +58,9 @@ class Translator(TextScoring):
         self.tags: tuple[str, ...] | None = None  # symbols in front of each source; None: none have been chosen
         self.pivot: Translator | None = None  # translates each text first, into another language
         self.glossary: Glossary | None = None
-        # Scores the outputs of search: noisy parallel decoding (Gu et al. 2018).
+        # Models of the same direction and of the opposite one that score the outputs of search (`decoding.reranking`).
         self.rescorer: Translator | None = None
+        self.reverse: Translator | None = None
         self._demands = OutputDemands(model, tokenizers)
 
     def into(self, language: str | None = None, *, tag: str | None = None, pivot: str | None = None) -> Translator:
@@ -69,6 +69,8 @@ class Translator(TextScoring):
         `tag` is a symbol of the recipe (`data.train.tag`) in front of each source. With `pivot` each text is translated into
         that language first, and from there into the other one.
         """
+        if pivot is not None and self.reverse is not None:
+            raise DecodeError("a reverse model is of one direction, and a pivot makes two; give one or the other")
         chosen = self.with_tags((*self.languages.tags_into(language), *(() if tag is None else (tag,))))
         chosen.pivot = None if pivot is None else self.into(pivot, tag=tag)
         return chosen
@@ -191,7 +193,8 @@ class Translator(TextScoring):
     ) -> Iterator[Ready]:
         """Yield the translations of texts as soon as they are ready, with the index of each text, in any order.
 
-        Rescored outputs all come at the end. `check` is called before every step of a search.
+        Outputs that a model scores once more all come at the end (`decoding.reranking`). `check` is called before every
+        step of a search.
         """
         options = self.options.with_given(options)
         requests = [one if isinstance(one, Request) else Request(one) for one in texts]
@@ -205,30 +208,30 @@ class Translator(TextScoring):
         requests = [self._with_terms(request) for request in requests]
         for request in requests:
             self.refuse(request, options)
-        if self.rescorer is None:
-            yield from self._search(requests, first, options, check)
-            return
-        candidates = self._search(requests, first, options.replace(nbest=options.beam), check)
-        # Sorted, because the rescorer's batches depend on the order.
-        ready = sorted((number, best) for some in candidates for number, best in some)
-        rescored = self._rescored(
-            [requests[number].text for number, _ in ready], [best for _, best in ready], self.rescorer
+        penalty = SearchOptions(
+            length_penalty=options.length_penalty,
+            length_penalty_kind=options.length_penalty_kind,
+            tokens=options.tokens,
         )
-        yield [(number, best[: options.nbest]) for (number, _), best in zip(ready, rescored, strict=True)]
+        reranker = Reranker(
+            options,
+            self.model,
+            rescorer=self._scores_by(self.rescorer, None),
+            reverse=self._scores_by(self.reverse, penalty),
+            tags=len(self.tag_ids()),
+        )
+        yield from reranker.each(self._search(requests, first, reranker.search_options, check))
 
-    def _rescored(
-        self, texts: Sequence[str], candidates: list[list[Translation]], rescorer: Translator
-    ) -> Iterator[list[Translation]]:
-        """Yield the translations of each text with the rescorer's scores, best first."""
-        counts = [len(translations) for translations in candidates]
-        sources = [text for text, count in zip(texts, counts, strict=True) for _ in range(count)]
-        targets = [one.text for translations in candidates for one in translations]
-        scores = iter(rescorer.score(sources, targets))
-        for translations in candidates:
-            rescored = [replace(one, score=next(scores).score) for one in translations]
-            yield sorted(rescored, key=lambda one: -one.score)
+    @staticmethod
+    def _scores_by(model: Translator | None, options: SearchOptions | None) -> ScorePairs | None:
+        """Return the function that scores pairs of texts with another model."""
+        if model is None:
+            return None
+        return lambda sources, targets: [one.score for one in model.score(sources, targets, options=options)]
 
-    def _search(self, requests: Sequence[Request], first: int, options: SearchOptions, check: Check) -> Iterator[Ready]:
+    def _search(
+        self, requests: Sequence[Request], first: int, options: SearchOptions, check: Check
+    ) -> Iterator[list[Found]]:
         device = next(self.model.parameters()).device
         encoded, vocabularies = self._encode_all(requests, options.protect)
         tags = len(self.tag_ids())
@@ -237,7 +240,10 @@ class Translator(TextScoring):
             dtype=np.bool_,
         )
         if empty.any():
-            yield [(number, [Translation("", 0.0)]) for number in np.flatnonzero(empty).tolist()]
+            yield [
+                Found(number, requests[number].text, [], [Translation("", 0.0)], [[]])
+                for number in np.flatnonzero(empty).tolist()
+            ]
         self._cut(encoded, np.flatnonzero(~empty).tolist(), first, options)
         lengths = np.where(empty, 0, [len(ids) + 1 for ids in encoded])
         batches = batches_by_length(lengths, max(1, options.tokens // options.beam))
@@ -264,7 +270,13 @@ class Translator(TextScoring):
             if temperature is not None:
                 found = self.calibrated(found, encoded, temperature, options, check)
             yield [
-                (number, [self._translation(requests[number], vocabularies[number], one, options) for one in best])
+                Found(
+                    number,
+                    requests[number].text,
+                    encoded[number],
+                    [self._translation(requests[number], vocabularies[number], one, options) for one in best],
+                    [one.ids for one in best],
+                )
                 for number, best in found
             ]
 

@@ -157,6 +157,11 @@ class Seq2Seq(Model):
     eos: int = EOS  # the column that ends an output
     never: tuple[int, ...] = (BOS,)  # columns that are never output
 
+    @property
+    def members(self) -> tuple[Seq2Seq, ...]:
+        """The models that it consists of: itself, or those of an ensemble."""
+        return (self,)
+
     @abstractmethod
     def encode(self, source: Ragged) -> Any:
         """Return what the decoder reads of the source; opaque to training and search."""

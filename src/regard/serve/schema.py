@@ -73,6 +73,9 @@ class TranslateRequest(SearchRequest):
 
     text: Text | Annotated[list[Text], Field(max_length=LIMITS.texts)]
     nbest: Annotated[int, option("nbest", "Translations per sentence.", most=LIMITS.beam)] = 1
+    mbr: Annotated[
+        Literal["chrf", "bleu"] | None, Field(description="Choose the hypothesis that agrees most with all of them.")
+    ] = None
     token_scores: Annotated[bool | None, Field(description="Whether log-probabilities of all tokens are returned.")] = (
         None
     )

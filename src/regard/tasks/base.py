@@ -40,6 +40,9 @@ class Predictor(Protocol):
 C = TypeVar("C", bound=Codec)
 
 
+OF_TRANSLATION = ("mbr", "coverage_penalty", "reverse_weight")  # options of `[decode]` that choose among translations
+
+
 class Task(ABC, Generic[C]):
     """One task, for one recipe."""
 
@@ -58,12 +61,9 @@ class Task(ABC, Generic[C]):
 
     @property
     def ignored_options(self) -> tuple[str, ...]:
-        """Options of `[decode]` that have no effect: by default those of search, unless outputs are found by search."""
-        return (
-            ()
-            if self.searches
-            else ("beam", "length_penalty", "length_penalty_kind", "early_stopping", "max_extra", "iterations")
-        )
+        """Options of `[decode]` that have no effect: those of translation, and those of search unless the task searches."""
+        searching = ("beam", "length_penalty", "length_penalty_kind", "early_stopping", "max_extra", "iterations")
+        return OF_TRANSLATION if self.searches else (*searching, *OF_TRANSLATION)
 
     # Data
 

@@ -29,7 +29,7 @@ from regard.models.base import Model
 from regard.models.decoder import Decoder
 from regard.nn.attention_log import capture_attention
 from regard.storage.folder import Folder
-from regard.tasks.base import dev_loss
+from regard.tasks.base import OF_TRANSLATION, dev_loss
 from regard.tasks.corpus import TrainingData
 from regard.tasks.predictor import BatchPredictor, Warn, ignore
 from regard.tasks.word_codec import WordCodec, WordTask, load_word_codec
@@ -46,7 +46,7 @@ class LanguageModellingTask(WordTask[WordCodec]):
     added = (0, 0)
     compares = PROBABILITIES
     samples = True
-    ignored_options = ()  # prompts are continued by search
+    ignored_options = OF_TRANSLATION  # prompts are continued by search
 
     def fit(self, train: TrainingData) -> WordCodec:
         config = self.recipe.tokenizer

@@ -137,6 +137,8 @@ class SearchPredictor(BatchPredictor[S, C, E]):
         return [found.get(row, "") for row in range(len(batch))]
 
     def each(self, encoded: Sequence[E], options: SearchOptions) -> Iterator[tuple[int, str]]:
+        if options.mbr is not None or options.coverage_penalty:
+            raise DecodeError("mbr and coverage_penalty choose among translations; this task has none: leave them out")
         batches = self.batches(encoded, options)
         sources = [partial(self.source, [encoded[row] for row in rows]) for rows in batches]
         for number, results in search_all(self.model, sources, options=options):

@@ -40,6 +40,7 @@ class TranslationTask(Task[Tokenizers]):
     added = ADDED
     compares = TEXT
     searches = True
+    ignored_options = ()
     augments = True
     reads_tags = True
     cuts = True

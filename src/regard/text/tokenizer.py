@@ -157,6 +157,13 @@ class Tokenizers:
     def joint(self) -> bool:
         return self.source is self.target
 
+    def same_vocabulary(self, other: Tokenizers) -> bool:
+        """Whether each id is the same token or tag in both."""
+        sides = (self.source, other.source), (self.target, other.target)
+        return self.tags == other.tags and all(
+            one.size == two.size and one.tokens(range(one.size)) == two.tokens(range(two.size)) for one, two in sides
+        )
+
     def save(self, folder: Folder) -> None:
         """Write tokenizer.json and a file per tokenizer, which `load_tokenizers` reads."""
         if self.joint:
