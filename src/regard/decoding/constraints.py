@@ -67,10 +67,14 @@ class Constraints:
         banned: list[tuple[int, int]] = []
         kept: list[tuple[int, int]] = []
         forced: list[int] = []
+        likeliest = given_RV.argmax(dim=-1).tolist()
         for row, (automaton, state) in enumerate(zip(self.automata, self.states, strict=True)):
             if automaton is None:
                 continue
             only, forbidden = automaton.next_tokens(state, self.limits[row] - state.length)
+            if only is None and likeliest[row] == automaton.eos and automaton.eos in forbidden:
+                # The model has nothing more to say, so what is missing comes now.
+                only = frozenset(automaton.wanted(state))
             if only is not None:
                 forced.append(row)
                 kept += [(row, token) for token in only]
