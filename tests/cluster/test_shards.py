@@ -124,8 +124,6 @@ def test_two_commands_cannot_write_one_folder(tmp_path, settings):
 
 
 def test_ray_options_without_ray_are_refused(tmp_path):
-    result = regard("translate", "run", "in.txt", "out", cwd=tmp_path)
-    assert result.returncode == 1 and "OUTPUT needs --ray" in result.stderr
     result = regard("translate", "run", "in.txt", "--shard-lines", "3", cwd=tmp_path)
     assert result.returncode == 1 and "--shard-lines needs --ray" in result.stderr
     result = regard("translate", "run", "--ray", cwd=tmp_path)

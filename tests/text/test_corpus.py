@@ -203,5 +203,5 @@ def test_a_json_row_that_is_not_a_pair_is_refused(write: Write, line: bytes, rea
 @pytest.mark.parametrize("name", ["pairs.doc", "pairs.txt.gz", "pairs"])
 def test_a_table_of_unknown_format_is_refused_with_the_known_ones(write: Write, name: str) -> None:
     sentence = refusal(write(name, b"one\teins\n"))
-    assert ".tsv, .csv, .jsonl, .ndjson, .tmx, .po, .parquet (.gz, .xz, .zst may follow)" in sentence
+    assert ".tsv, .csv, .jsonl, .ndjson, .tmx, .tbx, .po, .parquet (.gz, .xz, .zst may follow)" in sentence
     assert "two parallel files" in sentence

@@ -41,6 +41,17 @@ def tmx(pairs: list[Pair], *, head: str = '<?xml version="1.0" encoding="UTF-8"?
     return f"{head}<body>\n{units}</body></tmx>"
 
 
+def tbx(pairs: list[Pair]) -> str:
+    def section(language: str, text: str) -> str:
+        term = text.replace("&", "&amp;").replace("<", "&lt;")
+        return f'<langSec xml:lang="{language}"><termSec><term>{term}</term></termSec></langSec>'
+
+    concepts = "".join(
+        f"<conceptEntry>{section('en', one)}{section('de', other)}</conceptEntry>\n" for one, other in pairs
+    )
+    return f'<?xml version="1.0"?>\n<tbx xml:lang="en"><text><body>\n{concepts}</body></text></tbx>'
+
+
 def po(pairs: list[Pair]) -> str:
     entries = "".join(
         f"msgid {json.dumps(one)}\nmsgstr {json.dumps(other, ensure_ascii=False)}\n\n" for one, other in pairs
@@ -69,6 +80,7 @@ CONTENT: dict[str, Callable[[list[Pair]], bytes]] = {
     "csv": lambda pairs: csv(pairs).encode(),
     "jsonl": lambda pairs: "".join(json.dumps(pair._asdict()) + "\n" for pair in pairs).encode(),
     "tmx": lambda pairs: tmx(pairs).encode(),
+    "tbx": lambda pairs: tbx(pairs).encode(),
     "po": lambda pairs: po(pairs).encode(),
     "parquet": parquet,
 }

@@ -23,7 +23,7 @@ class Bitext(Struct, frozen=True):
     # What the two sides are called in the file of pairs: names or numbers of columns, keys of JSON, or languages.
     columns: tuple[str | int, str | int] | None = None
     # The format of the file of pairs, where its name does not show it.
-    format: Literal["tsv", "csv", "jsonl", "tmx", "po", "parquet"] | None = None
+    format: Literal["tsv", "csv", "jsonl", "tmx", "tbx", "po", "parquet"] | None = None
     text: Files = None  # a file with one text per line, for tasks without a target side, or a list
     tags: Files = None  # a file with a tag for each word of the source, which is then read as word|tag
     hold_out: int | None = None  # data.valid: as many examples from the end of data.train, which is then without them

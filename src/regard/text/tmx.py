@@ -129,6 +129,8 @@ class _UnitParser:
         tag = tag.lower()
         if self._depth == 1 and tag not in self.dialect.first:
             raise DataError(f"{self.name} is XML but not {self.dialect.name}: its first element is {tag[:40]!r}")
+        if self._depth == 1 and self.dialect is TBX:
+            self._source_language = attributes.get("xml:lang", "")
         if self._segment is not None:
             if tag in _CODES or self._code_depth:
                 self._code_depth, self._coded = self._code_depth + 1, True
