@@ -29,6 +29,7 @@ def test_terms_are_translated_as_the_glossary_says(folder):
     assert refused.returncode == 1 and "phrases need a beam of at least 2, and beam is 1" in refused.stderr
 
 
+@pytest.mark.slow
 def test_json_has_scores_of_tokens_and_requests_have_demands(folder):
     requests = [{"text": TEXTS[1], "prefix": "Gestern"}, {"text": TEXTS[0], "phrases": [["Gebäude", "Bauwerk"]]}]
     text = "".join(f"{json.dumps(one)}\n" for one in requests)
@@ -43,6 +44,7 @@ def test_json_has_scores_of_tokens_and_requests_have_demands(folder):
     assert bad.returncode == 1 and "line 1 is not a request such as" in bad.stderr
 
 
+@pytest.mark.slow
 def test_a_list_in_json_and_samples(folder):
     samples = ["--sample", "--beam", "3", "--nbest", "3", "--temperature", "3"]
     lists = [

@@ -42,12 +42,16 @@ def assert_neighbours_change_nothing(model, options, automata=None):
     return together
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+QUICK = ("sampling", "diverse")
+NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in OPTIONS]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_neighbours_change_nothing(model, name):
     assert_neighbours_change_nothing(model, SearchOptions(max_extra=8, **OPTIONS[name]))
 
 
-@pytest.mark.parametrize("name", ["sampling", "diverse", "no repeated bigram"])
+@pytest.mark.parametrize("name", [*QUICK, pytest.param("no repeated bigram", marks=pytest.mark.slow)])
 def test_scores_descend_and_equal_those_of_forced_decoding(model, name):
     options = SearchOptions(max_extra=4, token_scores=True, **OPTIONS[name])
     results = find(model, range(len(SOURCES)), options)
@@ -76,6 +80,7 @@ def test_forced_decoding_gives_the_probabilities_of_decoding_and_those_under_a_t
         assert scores == pytest.approx([logp[place, token].item() for place, token in enumerate(labels)], abs=1e-3)
 
 
+@pytest.mark.slow
 def test_samples_follow_from_the_seed_and_greedy_search_from_no_temperature(model):
     settings = {"sample": True, "beam": 4, "nbest": 4, "max_extra": 8}
     first, again, other = (find(model, range(len(SOURCES)), SearchOptions(seed=seed, **settings)) for seed in (1, 1, 2))
