@@ -55,7 +55,7 @@ LAYERS = "num_layers = 1\nnum_heads = 2\nhidden = 8\ndropout = 0.0"
 RUNS = {
     "char": {"tokenizer": "char", "joint": "true", "model": "transformer", "more": LAYERS},
     "bpe": {"tokenizer": "bpe", "joint": "true", "model": "transformer", "more": LAYERS},
-    "separate": {"tokenizer": "unigram", "joint": "false", "model": "transformer", "more": LAYERS},
+    "separate": {"tokenizer": "unigram", "joint": "false", "model": "transformer", "more": f"{LAYERS}\ntie = 'target'"},
     "rnn": {"tokenizer": "word", "joint": "true", "model": "rnn", "more": "hidden = 8"},
     "cmlm": {"tokenizer": "char", "joint": "true", "model": "cmlm", "more": LAYERS},
     "tagger": {"tokenizer": "char", "joint": "true", "model": "tagger", "more": LAYERS},
