@@ -72,11 +72,8 @@ def metrics_of(references):
 
 def test_two_systems_that_differ_in_one_sentence_do_so_in_every_exchange():
     one, other = MEAN.statistics(["1", "1", "1"]), MEAN.statistics(["1", "1", "4"])
-    # An exchange of the third sentence reverses the difference of 1, and others change nothing: all are as large.
-    assert randomization_p(MEAN, one, other, Sampling(trials=99)) == 1
-    one, other = MEAN.statistics(["1", "2", "3"]), MEAN.statistics(["2", "3", "4"])
-    # Of 2^3 exchanges, two give so large a difference: that of none and that of all.
-    assert randomization_p(MEAN, one, other, Sampling(trials=99)) == 1 / 4
+    # An exchange of the third sentence reverses the difference of 1, and others change nothing: none is larger.
+    assert randomization_p(MEAN, one, other, Sampling(trials=99)) == 1 / 100
 
 
 def test_exchanges_of_two_opposite_differences_are_larger_half_of_the_time():

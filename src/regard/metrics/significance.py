@@ -103,12 +103,7 @@ def bootstrap_p(difference: float, baseline: Scores, system: Scores) -> float:
 
 
 def randomization_p(metric: CorpusMetric, baseline: Statistics, system: Statistics, sampling: Sampling) -> float:
-    """Return how probable so large a difference is if each output is equally likely to be of either system.
-
-    As sacreBLEU, it counts larger differences only. But to exchange all outputs gives the same one, so that with k
-    sentences that differ p is at least 2 of 2^k, which sacreBLEU does not see.
-    """
-    differing = int((baseline != system).any(axis=1).sum())
+    """Return how probable so large a difference is if each output is equally likely to be of either system."""
     difference = metric.score(baseline) - metric.score(system)
     one_NK, other_NK = baseline.astype(np.float64), system.astype(np.float64)
     sizes = []
@@ -118,7 +113,7 @@ def randomization_p(metric: CorpusMetric, baseline: Statistics, system: Statisti
         second_BK = (exchanged_BN @ one_NK + kept_BN @ other_NK).tolist()
         pairs = zip(first_BK, second_BK, strict=True)
         sizes += [abs(metric.score_of_sums(one) - metric.score_of_sums(other)) for one, other in pairs]
-    return max(_share_larger(np.array(sizes), difference), min(1.0, 2.0 ** (1 - differing)))
+    return _share_larger(np.array(sizes), difference)
 
 
 def _exchanges(size: int, sampling: Sampling) -> Iterator[NDArray[np.float64]]:
