@@ -4,24 +4,7 @@ import random
 
 import pytest
 
-WORDS = [
-    "the",
-    "a",
-    "small",
-    "old",
-    "dog",
-    "cat",
-    "house",
-    "street",
-    "sees",
-    "runs",
-    "and",
-    "in",
-    "under",
-    "red",
-    ",",
-    ".",
-]
+from tests.metrics.test_significance import WORDS
 
 
 @pytest.fixture(scope="session")

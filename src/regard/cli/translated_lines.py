@@ -1,4 +1,4 @@
-"""Lines in, translations out: what `regard translate` reads and writes, and how an interrupted one goes on.
+"""Lines in, translations out: what `regard translate` reads and writes, and how an interrupted one resumes.
 
 With an output file, translations are collected in FILE.part, next to it, until all are there. FILE.part.json says what they
 were made with. The same command then continues after the last complete line.

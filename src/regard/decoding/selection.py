@@ -29,7 +29,7 @@ class Selected(NamedTuple):
     """The beams of a sentence after a step."""
 
     ended: list[Continuation]  # at most as many as there are beams
-    open: list[Continuation]  # likewise
+    open: list[Continuation]  # at most as many, too
 
 
 def select_by_progress(
