@@ -156,3 +156,15 @@ def test_anything_but_a_list_is_refused(make_translator, wrong):
     for call in (translator.translate, translator.predict, lambda texts: list(translator.stream(texts))):
         with pytest.raises(DecodeError, match=r"takes a list of texts"):
             call(wrong)
+
+
+def test_options_are_combined_once_per_call_and_not_once_per_text(monkeypatch, make_translator):
+    translator, made = make_translator(tokens=10_000), []
+    check = SearchOptions.check
+    monkeypatch.setattr(SearchOptions, "check", lambda self: (made.append(1), check(self))[1])
+    counts = []
+    for texts in (["abc"], ["abc"] * 20):
+        made.clear()
+        translator.translate(texts)
+        counts.append(len(made))
+    assert counts[0] == counts[1] > 0

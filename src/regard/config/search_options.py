@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -188,9 +188,14 @@ class SearchOptions(Struct, metaclass=_KnownNames, frozen=True, dict=True):
         return max(1, limit if self.max_length is None else min(limit, self.max_length))
 
 
+@cache
+def _types() -> dict[str, Any]:
+    return get_type_hints(SearchOptions)
+
+
 def _refuse_other_type(name: str, value: Any) -> None:
     """Raise DecodeError if a search option is of a type that it cannot have. Numbers of numpy are numbers."""
-    kind = get_type_hints(SearchOptions)[name]
+    kind = _types()[name]
     if not _fits(value, kind):
         raise _BadOption(f"{name} is {value!r}; it must be {_describe(kind)}")
 

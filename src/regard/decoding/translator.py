@@ -207,7 +207,7 @@ class Translator(TextScoring):
             requests = [replace(request, text=found[number]) for number, request in enumerate(requests)]
         requests = [self._with_terms(request) for request in requests]
         for request in requests:
-            self.refuse(request, options)
+            self._demands.refuse(request, options)
         penalty = SearchOptions(
             length_penalty=options.length_penalty,
             length_penalty_kind=options.length_penalty_kind,
