@@ -166,8 +166,8 @@ class CandidateSearch:
         self.points.append(point)
         self.folder.save_text(POINTS, msgspec.json.encode(self.points).decode() + "\n")
         self.tell(f"{point.name}: {self._describe(scores)}")
-        for other in self.points:
-            if other is not point and _is_worse(other, point) and self._place(other).exists():
+        for other in superseded(self.points, point):
+            if self._place(other).exists():
                 (self.folder / "points").remove(other.name)
         return point
 
@@ -217,6 +217,16 @@ def best_point(points: Sequence[Point], base: DevScores, *, bound: float) -> Poi
     return min(reversed(points), key=lambda one: (one.scores.loss_from(base), -one.domain))
 
 
-def _is_worse(point: Point, other: Point) -> bool:
-    """Whether a point is not better than another one in any score, so that it is never taken."""
-    return point.domain <= other.domain and (point.general or 0.0) <= (other.general or 0.0)
+def superseded(points: Sequence[Point], newest: Point) -> list[Point]:
+    """Return the points that are never taken, because the newest one is at least as good in both scores.
+
+    A mean does not supersede a trained model, of which other means may be made.
+    """
+    return [
+        one
+        for one in points
+        if one is not newest
+        and (one.share < 1 or newest.share == 1)
+        and one.domain <= newest.domain
+        and (one.general or 0.0) <= (newest.general or 0.0)
+    ]
