@@ -3,9 +3,11 @@
 import pytest
 import torch
 
-from regard.nn.linear import FEWEST, Int8Matrix
+from regard.nn import linear
+from regard.nn.linear import FEWEST, LARGEST_WEIGHT, Int8Matrix
 
 
+@pytest.mark.skipif(LARGEST_WEIGHT != 127, reason="weights have seven bits on this processor")
 def test_by_hand():
     # Rows become [127, -64] and [127, 127] of scales 2/127 and 1/127, the input [127, 42] of scale 3/127.
     weight, x = torch.tensor([[2.0, -1.0], [1.0, 1.0]]), torch.tensor([[3.0, 1.0]])
@@ -18,11 +20,14 @@ def test_by_hand():
 
 @pytest.mark.parametrize("column_by_column", [False, True])
 @pytest.mark.parametrize("rows", [1, 7, 130])
-def test_products_of_integers_are_exact_and_close_to_float32(generator, rows, column_by_column):
+@pytest.mark.parametrize("largest", sorted({63, LARGEST_WEIGHT}))
+def test_products_of_integers_are_exact_and_close_to_float32(generator, monkeypatch, largest, rows, column_by_column):
+    monkeypatch.setattr(linear, "LARGEST_WEIGHT", largest)
     weight, x = torch.randn(96, 200, generator=generator), torch.randn(rows, 200, generator=generator)
     laid_out = weight.t().contiguous().t() if column_by_column else weight
     found = Int8Matrix(laid_out).times(x)
-    scales = [one.abs().amax(dim=1, keepdim=True) / 127 for one in (x, weight)]
+    limits = ((x, 127), (weight, largest))
+    scales = [one.abs().amax(dim=1, keepdim=True) / limit for one, limit in limits]
     integers = [(one / scale).round() for one, scale in zip((x, weight), scales, strict=True)]
     torch.testing.assert_close(found, integers[0] @ integers[1].t() * scales[0] * scales[1].t(), rtol=1e-5, atol=1e-4)
     exact = x @ weight.t()

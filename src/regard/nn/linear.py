@@ -11,6 +11,7 @@ Shapes: N rows, D width in, F width out, V vocabulary.
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
 
 import torch
@@ -27,6 +28,10 @@ from regard.nn.device import cast_weight, product_dtype
 FEW_ROWS = 64 if torch.backends.mkl.is_available() else 128  # measured on a Xeon, and on a Neoverse N1
 FEWEST = 2**17  # entries of the smallest matrix for which quantizing the input pays
 LARGEST = 127
+# The instructions of x86 multiply unsigned by signed integers; oneDNN has no fast product of two signed ones there.
+UNSIGNED = platform.machine() in {"x86_64", "AMD64"}
+# Without VNNI they add two products in 16 bits: 2 * 255 * 63 is not too large.
+LARGEST_WEIGHT = LARGEST if not UNSIGNED or torch.cpu._is_vnni_supported() else 63
 
 
 class Linear(nn.Linear):
@@ -157,9 +162,9 @@ class Int8Matrix:
     def __init__(self, weight_FD: Tensor) -> None:
         weight_FD = weight_FD.detach().float().contiguous()  # row-major: qlinear_prepack packs another order wrongly
         largest_F1 = _largest(weight_FD)
-        integers_FD = (weight_FD * (LARGEST / largest_F1)).round_().to(torch.int8)
+        integers_FD = (weight_FD * (LARGEST_WEIGHT / largest_F1)).round_().to(torch.int8)
         self.packed = torch.ops.onednn.qlinear_prepack(integers_FD, None)
-        self.scale_F = largest_F1[:, 0] / LARGEST**2
+        self.scale_F = largest_F1[:, 0] / (LARGEST * LARGEST_WEIGHT)
         self.one, self.zero = torch.ones(1), torch.zeros(1, dtype=torch.int64)
 
     def fits(self, x_ND: Tensor) -> bool:
@@ -169,9 +174,16 @@ class Int8Matrix:
     def times(self, x_ND: Tensor, bias_F: Tensor | None = None, *, relu: bool = False) -> Tensor:
         """Return xWᵀ + b, or max(0, xWᵀ + b), in float32: [N, F]."""
         largest_N1 = _largest(x_ND)
-        integers_ND = (x_ND * (LARGEST / largest_N1)).round_().to(torch.int8)
+        offset, kind = (LARGEST + 1, torch.uint8) if UNSIGNED else (0, torch.int8)
+        integers_ND = (x_ND * (LARGEST / largest_N1)).round_().add_(offset).to(kind)
         sums_NF = torch.ops.onednn.qlinear_pointwise(
-            *(integers_ND, 1.0, 0), *(self.packed, self.one, self.zero), None, *(1.0, 0, torch.float32), "none", [], ""
+            *(integers_ND, 1.0, offset),
+            *(self.packed, self.one, self.zero),
+            None,
+            *(1.0, 0, torch.float32),
+            "none",
+            [],
+            "",
         ).mul_(largest_N1)
         out_NF = sums_NF.mul_(self.scale_F) if bias_F is None else torch.addcmul(bias_F, sums_NF, self.scale_F)
         return out_NF.relu_() if relu else out_NF
