@@ -306,7 +306,7 @@ def test_options_of_single_searches_do_not_belong_in_a_recipe(small):
         *("beam", "length_penalty", "length_penalty_kind", "early_stopping"),
         *("max_extra", "tokens", "max_source", "iterations"),
         *("beam_groups", "diversity_penalty", "sample", "temperature", "seed", "no_repeat_ngram", "max_repeats"),
-        *("coverage_penalty", "reverse_weight"),
+        *("coverage_penalty", "reverse_weight", "shortlist"),
     }
     with pytest.raises(ValueError, match=r"decode\.nbest cannot be set in a recipe"):
         msgspec.structs.replace(recipe, decode=SearchOptions(nbest=2))
@@ -336,7 +336,7 @@ def test_a_request_to_the_server_is_bounded_by_the_same_options():
     shared = fields.keys() & SearchOptions.BOUNDS.keys()
     assert shared == {
         *("beam", "nbest", "length_penalty", "max_extra", "iterations", "beam_groups", "diversity_penalty"),
-        *("temperature", "top_k", "top_p", "epsilon", "seed", "no_repeat_ngram", "max_repeats"),
+        *("temperature", "top_k", "top_p", "epsilon", "seed", "no_repeat_ngram", "max_repeats", "shortlist"),
     }
     for name in shared:
         least, most = SearchOptions.BOUNDS[name]

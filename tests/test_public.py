@@ -16,13 +16,34 @@ PUBLIC = [
     *("Family", "Folder", "Han", "Indices", "Layout", "Loader", "MaskedLm", "Metric", "Model", "Nat", "Pair"),
     *("Pointer", "Position", "Ragged", "Request"),
     *("Rnn", "SearchOptions", "Struct", "Tagger", "Task", "TokenizerKind", "TrainConfig", "Trainer", "TrainingData"),
-    *("Transformer", "Translator", "adapt", "calibrate", "card", "collate_pairs", "compare", "evaluate", "export"),
+    *(
+        "Transformer",
+        "Translator",
+        "adapt",
+        "align",
+        "calibrate",
+        "card",
+        "collate_pairs",
+        "compare",
+        "evaluate",
+        "export",
+    ),
     *("export_model", "gather_rows", "import_model", "load", "load_model"),
-    *("look", "make_batch", "make_config", "pair_columns", "register_metric", "register_model", "register_task"),
+    *(
+        "look",
+        "make_batch",
+        "make_config",
+        "make_shortlist",
+        "pair_columns",
+        "register_metric",
+        "register_model",
+        "register_task",
+    ),
     *("register_tokenizer", "search", "train", "train_tokenizer", "train_tokenizers", "verify"),
 ]
 VERBS = [
-    *("train", "load", "evaluate", "compare", "look", "card", "calibrate", "adapt", "export", "import_model"),
+    *("train", "load", "evaluate", "compare", "look", "card", "calibrate", "align", "make_shortlist", "adapt"),
+    *("export", "import_model"),
     *("export_model", "verify", "load_model", "search"),
 ]
 TEXT = {"source_size": 20, "target_size": 20}

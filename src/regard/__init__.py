@@ -15,6 +15,8 @@ The verbs, each explained by help(regard.train) and so on; docs/library.md has e
     look        Return what a run's model did with one input: tokens, attention weights, probabilities, and other outputs.
     card        Write a run's card, with its test scores unless `evaluated` is False, and return its path.
     calibrate   Fit a temperature to a run's dev set, measure it on its test sets, and write both to calibration.json.
+    align       Return the words of each pair and the links between them, learnt from these pairs alone.
+    make_shortlist  Learn the likely translations of each token, and write them to shortlist.json in the run folder.
     adapt       Adapt a translation run to text of one domain, and measure what it gains and loses.
     export      Copy what prediction needs, and the card, to a new folder.
     import_model  Read a model of another toolkit, and write it as a run folder.
@@ -38,6 +40,8 @@ from regard.messages import RegardWarning
 if TYPE_CHECKING:
     from regard import nn as nn
     from regard.adapting.adapt import adapt as adapt
+    from regard.aligning import align as align
+    from regard.aligning import make_shortlist as make_shortlist
     from regard.api import (
         card as card,
     )
@@ -115,6 +119,7 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "regard.adapting.adapt": ("adapt",),
     "regard.api": ("card", "evaluate", "export", "look", "train"),
+    "regard.aligning": ("align", "make_shortlist"),
     "regard.calibrating": ("calibrate",),
     "regard.comparing.compare": ("compare",),
     "regard.config": ("EvaluateConfig", "SearchOptions", "Struct", "TrainConfig"),

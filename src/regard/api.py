@@ -24,7 +24,16 @@ from regard.progress import ProgressLines
 from regard.recipe_files import load_recipe, recipe_folder, refuse_no_list, warn_of_long_warmup
 from regard.run.card import make_card, write_card
 from regard.run.finding import find_run
-from regard.run.folder import ADAPTATION_JSON, ADAPTATION_PAGE, CALIBRATION, CARD_JSON, CARD_PAGE, INIT, RunFolder
+from regard.run.folder import (
+    ADAPTATION_JSON,
+    ADAPTATION_PAGE,
+    CALIBRATION,
+    CARD_JSON,
+    CARD_PAGE,
+    INIT,
+    SHORTLIST,
+    RunFolder,
+)
 from regard.run.tensor_file import WeightKind
 from regard.tasks import task_of
 from regard.tasks.initialize import (
@@ -380,7 +389,8 @@ def export(run: Path | str, out: Path | str, *, weights: WeightKind = "float32",
     checkpoint, _ = checked_weights(source, task, codec)
     # All are about the final weights.
     about = (CARD_JSON, CARD_PAGE, ADAPTATION_JSON, ADAPTATION_PAGE)
-    names = () if source.checkpoint is not None else (CALIBRATION, *about) if cards else (CALIBRATION,)
+    used = (CALIBRATION, SHORTLIST)
+    names = () if source.checkpoint is not None else (*used, *about) if cards else used
     extras = {name: text for name in names if (text := source.read_extra(name)) is not None}
     target.finish(checkpoint, kind=weights)
     target.create(without_folders(source.recipe()), codec, source.corpus(), extras)

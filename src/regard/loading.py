@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from regard.decoding.cuda_graph_model import with_cuda_graphs
 from regard.decoding.ensemble import Ensemble
+from regard.decoding.shortlist import Shortlist
 from regard.decoding.translator import Translator
 from regard.errors import CheckpointError, ConfigError
 from regard.messages import warn_caller
@@ -17,7 +22,7 @@ from regard.nn.device import pick_device, use_device
 from regard.nn.linear import refuse_without_int8
 from regard.run.checkpoint import Checkpoint, load_weights
 from regard.run.finding import find_run
-from regard.run.folder import RECIPE, RunFolder
+from regard.run.folder import RECIPE, SHORTLIST, RunFolder
 from regard.tasks import task_of
 from regard.tasks.base import Predictor, Task
 from regard.tasks.predictor import ignore
@@ -106,9 +111,25 @@ def _predictor(runs: Sequence[Path | str], device: str, warn: Callable[[str], No
         models.append(with_cuda_graphs(model) if isinstance(model, Seq2Seq) else model)
     assert first_task is not None
     predictor = first_task.predictor(models[0] if len(models) == 1 else Ensemble(models), first_codec, warn=warn)
+    if isinstance(predictor, Translator):
+        size = predictor.tokenizers.target.size
+        predictor.use_shortlist(partial(_read_shortlist, find_run(runs[0]), size))
     if isinstance(predictor, Translator) and len(models) == 1:  # each run is calibrated by itself
         predictor.calibrated_temperature = temperature
     return predictor
+
+
+def _read_shortlist(folder: RunFolder, size: int) -> Shortlist | None:
+    """Return what `regard align` wrote, if it did. Raise CheckpointError unless it is of a vocabulary of this size."""
+    text = folder.read_extra(SHORTLIST)
+    if text is None:
+        return None
+    with suppress(msgspec.DecodeError):
+        if (found := msgspec.json.decode(text, type=Shortlist)).fits(size):
+            return found
+    raise CheckpointError(
+        f"{folder.path / SHORTLIST} is damaged, or of another vocabulary; make it again with regard align --run"
+    )
 
 
 def require_translation(run: Path | str, verb: str) -> None:

@@ -10,10 +10,10 @@ import torch
 from regard.data.batch import ADDED, NO_LABEL, collate_pairs, make_batch
 from regard.data.batch_sampler import Position
 from regard.data.columns import Column, pair_columns
-from regard.data.fertilities import Aligner
 from regard.data.packed_rows import largest_rectangle, unpack
 from regard.data.packed_shapes import one_shape, pair_shape
 from regard.data.packing import PackedLoader, fill
+from regard.data.word_alignment import Aligner
 from regard.errors import ConfigError, DataError
 
 

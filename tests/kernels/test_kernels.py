@@ -13,10 +13,10 @@ from regard import kernels
 from regard.data.batch import ADDED, collate_pairs
 from regard.data.batch_sampler import Position
 from regard.data.columns import Column, pair_columns
-from regard.data.fertilities import Aligner
 from regard.data.packed_rows import unpack
 from regard.data.packing import PackedLoader
 from regard.data.ragged import Layout
+from regard.data.word_alignment import Aligner
 from regard.kernels import Drop, Ranges
 from regard.models import build_model
 from regard.nn.attend import AttentionMask, attend_explicit

@@ -7,8 +7,8 @@ import torch
 
 from regard.config import TrainConfig
 from regard.data.batch import FERTILITIES
-from regard.data.fertilities import spread_evenly
 from regard.data.ragged import Ragged
+from regard.data.word_alignment import spread_evenly
 from regard.errors import ConfigError
 from regard.models.base import Model
 from regard.run.checkpoint import model_weights

@@ -7,10 +7,10 @@ import torch
 
 from regard.data.batch import FERTILITIES
 from regard.data.batch_structure import BatchStructure, Count, Field, LayoutStructure, fields_of
-from regard.data.fertilities import spread_evenly
 from regard.data.packed_rows import pack
 from regard.data.packed_shapes import PackedShape
 from regard.data.ragged import Ragged
+from regard.data.word_alignment import spread_evenly
 from tests.laws.conftest import batch_for, small
 
 SOURCES, TARGETS = [[5, 6, 7, 8, 2], [9, 2], [3, 4, 5, 2]], [[4, 9, 3], [7, 7, 8, 3, 6], [5]]

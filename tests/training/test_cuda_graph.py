@@ -7,7 +7,7 @@ import torch
 
 from regard.config import TrainConfig
 from regard.data.batch_sampler import Position
-from regard.data.fertilities import Aligner
+from regard.data.word_alignment import Aligner
 from regard.models import build_model
 from regard.training.adapters import choose_parameters
 from regard.training.cuda_graph import CudaGraphStep

@@ -13,6 +13,7 @@ import typer
 import regard
 from regard.cli import (
     adapt,
+    align,
     bench,
     calibrate,
     card,
@@ -72,6 +73,7 @@ for module in (
     demo,
     train,
     translate,
+    align,
     evaluate,
     compare,
     score,

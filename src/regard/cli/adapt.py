@@ -93,7 +93,7 @@ def adapt(
     given += ["--bound", f"{bound:g}"] if bound != 0.5 else []
     given += ["--accept-loss"] if accept_loss else []
     given += ["--seed", str(seed)] if seed != 1 else []
-    sides = _sides(columns)
+    sides = column_names(columns)
     from regard.adapting.adapt import adapt as run_adapt
 
     done = run_adapt(
@@ -122,7 +122,7 @@ def adapt(
     print_message(f"done: {done.run}   try: regard translate {done.run}")
 
 
-def _sides(columns: str | None) -> tuple[str | int, str | int] | None:
+def column_names(columns: str | None) -> tuple[str | int, str | int] | None:
     """Return the two names or numbers of columns."""
     if columns is None:
         return None

@@ -71,6 +71,12 @@ def evaluate(
         float | None,
         typer.Option(help="beta of Wu et al. 2016: prefer hypotheses that attend to all of the input; 0: off."),
     ] = None,
+    shortlist: Annotated[
+        int | None,
+        typer.Option(
+            help="Likely translations of each token that may be output; see regard align.", show_default=False
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     int8: Annotated[
         bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same output.")
@@ -97,7 +103,9 @@ def evaluate(
     from regard import api
     from regard.config import SearchOptions
 
-    search: dict[str, Any] = {"beam": beam, "iterations": iterations, "mbr": mbr, "coverage_penalty": coverage_penalty}
+    search: dict[str, Any] = {
+        "beam": beam, "iterations": iterations, "mbr": mbr, "coverage_penalty": coverage_penalty, "shortlist": shortlist,
+    }  # fmt: skip
     given = any(value is not None for value in search.values())
     options = SearchOptions().replace(**search) if given else None
     results = api.evaluate(

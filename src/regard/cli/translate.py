@@ -103,6 +103,13 @@ def translate(
     max_repeats: Annotated[
         int | None, typer.Option(help="Nothing comes more than so many times in a row.", show_default=False)
     ] = None,
+    shortlist: Annotated[
+        int | None,
+        typer.Option(
+            help="Output only so many likely translations of each token, and frequent tokens; faster. See regard align.",
+            show_default=False,
+        ),
+    ] = None,
     glossary: Annotated[
         Path | None,
         typer.Option(help="Terms and their translations: .csv, .tsv, .tbx; needs a beam.", show_default=False),
@@ -210,6 +217,7 @@ def translate(
         "temperature": temperature, "top_k": top_k, "top_p": top_p, "epsilon": epsilon, "seed": seed,
         "mbr": mbr, "coverage_penalty": coverage_penalty, "reverse_weight": reverse_weight,
         "no_repeat_ngram": no_repeat_ngram, "max_repeats": max_repeats, "protect": protect,
+        "shortlist": shortlist,
         "token_scores": as_json_lines or None, "confidence": confidence or None,
     }  # fmt: skip
     if confidence and not as_json_lines:

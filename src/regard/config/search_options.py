@@ -85,6 +85,8 @@ class SearchOptions(Struct, metaclass=_KnownNames, frozen=True, dict=True):
     reverse_weight: float = _default(0.5)  # with a reverse model: what its score counts, relative to the model's own
     no_repeat_ngram: int = _default(0)  # no run of so many tokens comes twice; 0: off
     max_repeats: int = _default(0)  # nothing comes more than so many times in a row; 0: off
+    # Only so many likely translations of each source token, and frequent tokens, are output (`regard align --run`); 0: all.
+    shortlist: int = _default(0)
     max_extra: int = _default(50)  # the longest output has the tokens of the source and this many more
     tokens: int = _default(8192)  # source tokens per batch, times the beam
     max_source: int = _default(1024)  # longer sources are cut, with a warning
@@ -116,6 +118,7 @@ class SearchOptions(Struct, metaclass=_KnownNames, frozen=True, dict=True):
         "reverse_weight": (0, 100),
         "no_repeat_ngram": (0, 1000),
         "max_repeats": (0, 1000),
+        "shortlist": (0, 100),
         "max_extra": (0, 10_000),
         "tokens": (1, 2**24),
         "max_source": (1, 100_000),

@@ -70,6 +70,12 @@ class Automaton:
         """The fewest tokens with which everything is met, the prefix not counted."""
         return sum(self._shortest)
 
+    @property
+    def tokens(self) -> frozenset[int]:
+        """All tokens that it may ask for."""
+        forms = [form for demand in self._demands for form in demand.forms]
+        return frozenset(token for form in (self.prefix, *forms) for token in form)
+
     def advance(self, state: State, token: int) -> State:
         """Return the state after one more token."""
         tail = (*state.tail, token)[-self._kept :]

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.config import SearchOptions
@@ -24,6 +26,8 @@ class Demands:
 
     automata: Sequence[Automaton | None]
     never: tuple[int, ...] = ()  # columns that no sentence outputs unless its automaton asks for them
+    # The tokens that each sentence may output; None: those of the whole vocabulary (`decoding.shortlist`).
+    vocabularies: Sequence[NDArray[np.int64]] | None = None
 
     @classmethod
     def prefixes(cls, prefixes: Sequence[Sequence[int]], *, eos: int) -> Demands:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from regard.config import SearchOptions
 from regard.decoding.automaton import Automaton, Phrase
 from regard.decoding.constraints import Demands
+from regard.decoding.shortlist import Shortlist, refuse_without_columns
 from regard.errors import DecodeError
 from regard.messages import counted
 from regard.models.base import Model, Seq2Seq
@@ -57,6 +58,7 @@ class OutputDemands:
 
     def __init__(self, model: Model, tokenizers: Tokenizers) -> None:
         self.model, self.tokenizers = model, tokenizers
+        self.find_shortlist: Callable[[], Shortlist | None] = lambda: None
         sides = placeholder_ids(tokenizers.source), placeholder_ids(tokenizers.target)
         # The ids of the placeholders on both sides, if the model knows them.
         self.symbols = None if model.non_autoregressive or model.copies or not all(sides) else sides
@@ -88,8 +90,13 @@ class OutputDemands:
         sources: Sequence[tuple[Sequence[int], ExtendedVocabulary]],
         requests: Sequence[Request] = (),
         prefixes: Sequence[Sequence[int]] = (),
+        *,
+        shortlist: int = 0,
     ) -> Demands | None:
-        """Return what the outputs for these sources must have; None: nothing. `prefixes` are ids."""
+        """Return what the outputs for these sources must have; None: nothing. `prefixes` are ids.
+
+        `shortlist` is that of the options of search.
+        """
         if self.model.non_autoregressive:
             return None
         requests = requests or [Request("")] * len(sources)
@@ -99,7 +106,24 @@ class OutputDemands:
             for (ids, vocabulary), request, prefix in zip(sources, requests, prefixes, strict=True)
         ]
         never = () if self.symbols is None else tuple(self.symbols[1])
-        return Demands([one or None for one in automata], never) if never or any(automata) else None
+        vocabularies = None
+        if shortlist:
+            likely = self.shortlist()
+            vocabularies = [
+                likely.vocabulary(ids, shortlist, automaton.tokens)
+                for (ids, _), automaton in zip(sources, automata, strict=True)
+            ]
+        if vocabularies is None and not never and not any(automata):
+            return None
+        return Demands([one or None for one in automata], never, vocabularies)
+
+    def shortlist(self) -> Shortlist:
+        """Return the shortlist of the run. Raise DecodeError if there is none, or if the model cannot use one."""
+        refuse_without_columns(self.model)
+        found = self.find_shortlist()
+        if found is None:
+            raise DecodeError("this run has no shortlist; make one with: regard align --run RUN --data FOLDER")
+        return found
 
     def lacking(self, request: Request, ids: Sequence[int]) -> list[str]:
         """Return the phrases that an output does not have."""

@@ -18,6 +18,7 @@ from regard.decoding.constraints import Demands
 from regard.decoding.drawing import Draws
 from regard.decoding.next_tokens import NextTokens
 from regard.decoding.ranking import Check, Hypothesis, Ranking, SearchResults, length_penalty, never_stop
+from regard.decoding.shortlist import with_shortlist
 from regard.models.base import Seq2Seq
 
 COMPACT_BELOW = 0.75  # finished sentences are dropped once at most this share of a batch is still being searched
@@ -152,6 +153,8 @@ def stream_greedy(
     check: Check = never_stop,
 ) -> list[int]:
     """Return the output of greedy search for one source. `on_token` receives the output so far after each token."""
+    if demands is not None and demands.vocabularies is not None:
+        model = with_shortlist(model, demands.vocabularies)
     device = next(model.parameters()).device
     source = Ragged.from_lists([source_ids], device)
     limit = options.limit(len(source_ids) - 1)

@@ -21,6 +21,7 @@ from regard.decoding.drawing import Draws, generator
 from regard.decoding.next_tokens import NextTokens
 from regard.decoding.ranking import Check, Hypothesis, SearchResults, never_stop
 from regard.decoding.row_search import search_rows
+from regard.decoding.shortlist import with_shortlist
 from regard.errors import DecodeError
 from regard.models.base import Model, NonAutoregressive, Seq2Seq, WriteOptions
 
@@ -63,6 +64,8 @@ def search_each(
         limits = [demands.limit(sentence, limit, options) for sentence, limit in enumerate(limits)]
     if model.max_length is not None:
         limits = [min(limit, model.max_length) for limit in limits]
+    if demands is not None and demands.vocabularies is not None:
+        model = with_shortlist(model, demands.vocabularies)
     check()
     memory = model.encode(source)
     next_tokens = NextTokens(model, options, None if demands is None else demands.constraints(limits))

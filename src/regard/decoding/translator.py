@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from regard.decoding.ranking import Check, Hypothesis, never_stop
 from regard.decoding.requests import MOST_PHRASES, OutputDemands, Request
 from regard.decoding.reranking import Found, Ready, Reranker, ScorePairs
 from regard.decoding.search import search_all
+from regard.decoding.shortlist import Shortlist
 from regard.decoding.text_scoring import TextScoring
 from regard.decoding.translation import ScoredToken, Translation, confidence_of
 from regard.errors import DecodeError
@@ -128,9 +129,15 @@ class Translator(TextScoring):
         self,
         sources: Sequence[tuple[Sequence[int], ExtendedVocabulary]],
         prefixes: Sequence[Sequence[int]] = (),
+        *,
+        shortlist: int = 0,
     ) -> Demands | None:
         """Return what the outputs for these sources must have: placeholders, and prefixes of ids; None: nothing."""
-        return self._demands.demands(sources, prefixes=prefixes)
+        return self._demands.demands(sources, prefixes=prefixes, shortlist=shortlist)
+
+    def use_shortlist(self, find: Callable[[], Shortlist | None]) -> None:
+        """Let searches with the option `shortlist` use what this function returns when it is first needed."""
+        self._demands.find_shortlist = cache(find)
 
     def refuse(self, request: Request, options: SearchOptions | None = None) -> None:
         """Raise DecodeError if the model or the options of search cannot satisfy a request."""
@@ -208,6 +215,8 @@ class Translator(TextScoring):
         requests = [self._with_terms(request) for request in requests]
         for request in requests:
             self._demands.refuse(request, options)
+        if options.shortlist:
+            self._demands.shortlist()
         penalty = SearchOptions(
             length_penalty=options.length_penalty,
             length_penalty_kind=options.length_penalty_kind,
@@ -257,6 +266,7 @@ class Translator(TextScoring):
                 self._demands.demands(
                     [(encoded[number], vocabularies[number]) for number in batch],
                     [requests[number] for number in batch],
+                    shortlist=options.shortlist,
                 )
                 for batch in batches
             ]

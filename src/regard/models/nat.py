@@ -19,8 +19,8 @@ from torch import Tensor
 
 from regard.config import between
 from regard.data.batch import FERTILITIES, NO_LABEL, Batch
-from regard.data.fertilities import spread_evenly
 from regard.data.ragged import Layout, Ragged
+from regard.data.word_alignment import spread_evenly
 from regard.models.base import NonAutoregressive, Output, WriteOptions, make_config
 from regard.models.non_autoregressive import (
     ranked_outputs,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -54,6 +55,16 @@ class TiedEmbeddings(Model):
         yield from super().packed_weights()
         if self.output_for_search is not None:
             yield self.output_for_search
+
+    def with_columns(self, columns: Tensor) -> Self:
+        """Return the model with an output layer that has these columns alone. All other parameters are shared."""
+        short = copy.copy(self)
+        short._parameters = dict(self._parameters)
+        short.output = nn.Parameter(self.output_weight[columns], requires_grad=False)
+        if self.output_bias is not None:
+            short.output_bias = nn.Parameter(self.output_bias[columns], requires_grad=False)
+        short.output_for_search = None
+        return short
 
     def project(self, hidden: Tensor) -> Tensor:
         """Apply the output layer: [N, D] to logits [N, V]."""

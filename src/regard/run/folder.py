@@ -12,6 +12,7 @@ runs/NAME/
   card.json, card.md          the card of the run, written by `regard card`
   adaptation.json, .md        what `regard adapt` changed and measured, in a run that it made
   calibration.json            the temperature of calibrated probabilities, written by `regard calibrate`
+  shortlist.json              likely translations of each token, written by `regard align`
   report.html                 the report of the run, for a browser
 """
 
@@ -50,6 +51,7 @@ RECIPE, CORPUS = "recipe.toml", "corpus.json"
 CARD_JSON, CARD_PAGE, REPORT = "card.json", "card.md", "report.html"
 ADAPTATION_JSON, ADAPTATION_PAGE = "adaptation.json", "adaptation.md"
 CALIBRATION = "calibration.json"
+SHORTLIST = "shortlist.json"
 MAX_RECIPE = 2**17  # bytes, because TOML parsers are slow
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.01, 100  # of a calibration that can be used
 INIT = "init"  # in corpus.json: the run whose weights this one began with
@@ -118,7 +120,7 @@ class RunFolder:
     def is_unfinished_export(self) -> bool:
         """Whether the folder holds only files of an export that was killed, and no recipe yet."""
         own = {"final", "tokenizer", CORPUS, MANIFEST, CARD_JSON, CARD_PAGE, ADAPTATION_JSON, ADAPTATION_PAGE, LOCK}
-        own.add(CALIBRATION)
+        own |= {CALIBRATION, SHORTLIST}
         return not self.exists and all(name in own or is_leftover(name) for name in self.folder.names())
 
     def sweep(self) -> None:

@@ -65,6 +65,7 @@ class SearchRequest(BaseRequest):
     seed: Annotated[int | None, option("seed", "Of samples.")] = None
     no_repeat_ngram: Annotated[int | None, option("no_repeat_ngram", "No run of so many tokens comes twice.")] = None
     max_repeats: Annotated[int | None, option("max_repeats", "Nothing comes more often in a row.")] = None
+    shortlist: Annotated[int | None, option("shortlist", "Likely translations per token that may be output.")] = None
     iterations: Annotated[int | None, option("iterations", "Mask-predict iterations.", most=LIMITS.iterations)] = None
 
 

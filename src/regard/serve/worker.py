@@ -108,7 +108,7 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
         assert isinstance(translator.model, Seq2Seq)
         source_ids, vocabulary = translator.encode(text, protect=options.protect)
         source_ids, decode = [*source_ids[: translator.longest_source], EOS], vocabulary.decode
-        demands = translator.demands([(source_ids, vocabulary)])
+        demands = translator.demands([(source_ids, vocabulary)], shortlist=options.shortlist)
 
         def send_partial(ids: list[int]) -> None:
             channel.send({"id": number, "partial": decode(ids)})

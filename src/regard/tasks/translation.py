@@ -10,7 +10,7 @@ from typing import Any
 from regard.config import AugmentConfig, SearchOptions
 from regard.data.batch import ADDED, FERTILITIES, Batch, collate_pairs, make_batch
 from regard.data.columns import Column, Columns, Dataset, Indices, pair_columns
-from regard.data.fertilities import Aligner
+from regard.data.word_alignment import Aligner
 from regard.decoding.translator import Translator
 from regard.errors import ConfigError, DataError
 from regard.explain.trace import Trace, TraceOptions, attention_between, trace_translation

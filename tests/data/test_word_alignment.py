@@ -5,8 +5,8 @@ import torch
 
 from regard.data.batch import FERTILITIES, collate_pairs
 from regard.data.columns import Column, pair_columns
-from regard.data.fertilities import Aligner, spread_evenly
 from regard.data.ragged import Layout
+from regard.data.word_alignment import Aligner, spread_evenly
 
 
 def sides_of(pairs):
@@ -59,3 +59,23 @@ def test_evenly_spread_fertilities_add_up_to_the_target_length():
     found = spread_evenly(Layout([3, 1, 4]), Layout([7, 2, 2]))
     assert [part.sum().item() for part in found.split([3, 1, 4])] == [7, 2, 2]
     assert torch.equal(found[:3].sort().values, torch.tensor([2, 2, 3]))
+
+
+def test_links_and_likely_translations_are_those_of_a_made_up_language():
+    pairs = corpus(np.random.default_rng(2))
+    sides = sides_of(pairs)
+    aligner = Aligner.learn(sides)
+    right = total = 0
+    for (source, target), links in zip(pairs, aligner.links(sides), strict=True):
+        assert [place for _, place in sorted(links, key=lambda link: link[1])] == list(range(len(target)))
+        right += sum(target[t] % 100 == source[s] for s, t in links)
+        total += len(links)
+    assert right / total > 0.97, right / total
+    best = aligner.translations(2)
+    assert {word: best[word][0] for word in (3, 4, 5, 6, 9)} == {3: 103, 4: 104, 5: 105, 6: 106, 9: 109}
+    assert set(best[7]) == {107, 207} and all(len(some) == 2 for some in best.values())
+
+
+def test_a_pair_that_is_too_long_has_no_links():
+    sides = sides_of([([3, 4], [103, 104]), ([3] * 9, [103] * 9)])
+    assert [len(links) for links in Aligner.learn(sides, max_length=5).links(sides)] == [2, 0]

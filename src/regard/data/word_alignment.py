@@ -1,7 +1,10 @@
-"""Fertilities: the number of target tokens that each source token is translated to, for models that copy the source.
+"""Word alignment: which source token each target token is the translation of.
 
-A small aligner in the manner of fast_align (Dyer et al. 2013) learns from the training pairs: EM estimates word translation
+A small aligner in the manner of fast_align (Dyer et al. 2013) learns from pairs: EM estimates word translation
 probabilities, and a prior prefers positions near the diagonal. Each target token is aligned to its likeliest source token.
+
+From alignments follow fertilities, the number of target tokens that each source token is translated to (`models.nat`), the
+likely translations of each token (`decoding.shortlist`), and links between words (`regard align`).
 """
 
 from __future__ import annotations
@@ -55,7 +58,34 @@ class Aligner:
 
     def fertilities(self, pairs: Columns) -> Column:
         """Return the number of target tokens aligned to each source token; these add up to the length of the target."""
-        counts = np.zeros(len(pairs["source"].values), dtype=np.int32)
+        _, places = self._align(pairs)
+        counts = np.bincount(places, minlength=len(pairs["source"].values)).astype(np.int32)
+        return Column(counts, pairs["source"].offsets)
+
+    def links(self, pairs: Columns) -> list[list[tuple[int, int]]]:
+        """Return for each pair its links, (source position, target position). A pair that is too long has none."""
+        targets, sources = self._align(pairs)
+        rows = np.searchsorted(pairs["target"].offsets, targets, side="right") - 1
+        found: list[list[tuple[int, int]]] = [[] for _ in range(len(pairs["target"]))]
+        positions = sources - pairs["source"].offsets[rows], targets - pairs["target"].offsets[rows]
+        for row, source, target in zip(rows.tolist(), *(one.tolist() for one in positions), strict=True):
+            found[row].append((source, target))
+        return found
+
+    def translations(self, most: int) -> dict[int, list[int]]:
+        """Return the likeliest target tokens of each source token, at most so many, likeliest first."""
+        order = np.lexsort((-self.probability, self.seen // self.width))
+        source, target = np.divmod(self.seen[order], self.width)
+        begins = np.flatnonzero(np.diff(source, prepend=-1))
+        ends = [*begins[1:], len(source)]
+        return {
+            int(source[begin]): target[begin : min(end, begin + most)].tolist()
+            for begin, end in zip(begins.tolist(), ends, strict=True)
+        }
+
+    def _align(self, pairs: Columns) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the places of target tokens in their column, and those of the source tokens that they are aligned to."""
+        found = [(np.zeros(0, dtype=np.int64),) * 2]
         rows = _short_enough(pairs, self.max_length)
         part = np.cumsum(pairs["source"].lengths[rows] * pairs["target"].lengths[rows]) // AT_A_TIME
         for some in np.split(rows, np.flatnonzero(np.diff(part)) + 1):
@@ -65,8 +95,9 @@ class Aligner:
             key = np.searchsorted(self.seen, grid.source * self.width + grid.target).clip(max=len(self.seen) - 1)
             known = self.seen[key] == grid.source * self.width + grid.target
             best = grid.best(np.where(known, self.probability[key], 1e-9))
-            np.add.at(counts, grid.source_place[best], 1)
-        return Column(counts, pairs["source"].offsets)
+            found.append((grid.target_place[best], grid.source_place[best]))
+        targets, sources = zip(*found, strict=True)
+        return np.concatenate(targets), np.concatenate(sources)
 
 
 def _short_enough(pairs: Columns, max_length: int) -> NDArray[np.int64]:
@@ -89,7 +120,8 @@ class _Grid:
         sentence = of_target[target]
         self.source_place = pairs["source"].offsets[rows][sentence] + j
         self.source = pairs["source"].values[self.source_place].astype(np.int64)
-        self.target = pairs["target"].values[(pairs["target"].offsets[rows][of_target] + i)[target]].astype(np.int64)
+        self.target_place = (pairs["target"].offsets[rows][of_target] + i)[target]
+        self.target = pairs["target"].values[self.target_place].astype(np.int64)
         self.token = target
         self.prior = np.exp(-DIAGONAL * np.abs((i[target] + 0.5) / n[sentence] - (j + 0.5) / m[sentence]))
 
