@@ -5,16 +5,19 @@ directory and exit status, and ends as any Python process does. Tests of what ha
 `sys.executable` instead.
 """
 
+import atexit
 import functools
 import gc
 import importlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -23,10 +26,20 @@ PIPE_SIZE = 65536  # a pipe holds as many bytes without a reader
 
 def regard(*arguments, cwd=None, text="", timeout=120):
     """Run a command, with a pipe as its standard input, and return what it has printed and its exit status."""
+    return _run(arguments, cwd=cwd, text=text, timeout=timeout)
+
+
+def python(program, *, cwd=None, environment=None, timeout=120):
+    """Run a program of Python, without input, and return what it has printed and its exit status."""
+    return _run(program=program, cwd=cwd, environment=environment, timeout=timeout)
+
+
+def _run(arguments=(), *, text="", timeout=120, **options):
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         content = text.encode()
         assert len(content) <= PIPE_SIZE, "a longer text would have to be written while the command runs"
-        process = Forked(arguments, cwd=cwd, stdin=subprocess.PIPE, stdout=stdout, stderr=stderr)
+        streams = {"stdin": subprocess.PIPE, "stdout": stdout, "stderr": stderr}
+        process = Forked(arguments, **options, **streams)
         process.stdin.write(content)
         process.stdin.close()
         status = process.wait(timeout)
@@ -38,13 +51,14 @@ def regard(*arguments, cwd=None, text="", timeout=120):
 
 
 class Forked:
-    """A running command. Its streams are files, or `subprocess.PIPE`, or None for no input and no output."""
+    """A running command, or program of Python. Its streams are files, `subprocess.PIPE`, or None: no input, no output."""
 
-    def __init__(self, arguments, *, cwd=None, stdin=None, stdout=None, stderr=None):
+    def __init__(self, arguments, *, program=None, cwd=None, environment=None, stdin=None, stdout=None, stderr=None):
         request = {
+            "program": program,
             "arguments": list(map(str, arguments)),
             "cwd": str(cwd or Path.cwd()),
-            "environment": dict(os.environ),
+            "environment": dict(os.environ if environment is None else environment),
         }
         line = json.dumps(request).encode() + b"\n"
         with ExitStack() as stack:
@@ -78,6 +92,56 @@ class Forked:
             raise
 
 
+# The command `regard` for a shell: it asks the process that forks, passes signals on, and ends as the command does.
+COMMAND = """#!{python} -SE
+import json, os, signal, socket, sys
+connection = socket.socket(socket.AF_UNIX)
+connection.connect({address!r})
+request = {{"arguments": sys.argv[1:], "cwd": os.getcwd(), "environment": dict(os.environ)}}
+line = json.dumps(request).encode() + b"\\n"
+connection.sendall(line[socket.send_fds(connection, [line], [0, 1, 2]):])
+answer = connection.makefile("r")
+pid = int(answer.readline())
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, lambda number, _: os.kill(pid, number))
+status = int(answer.readline())
+if status < 0:
+    signal.signal(-status, signal.SIG_DFL)
+    os.kill(os.getpid(), -status)
+sys.exit(status)
+"""
+
+
+@functools.cache
+def folder_of_command():
+    """Return a folder with the command `regard`, for the PATH of a shell."""
+    folder = Path(tempfile.mkdtemp(prefix="regard-"))
+    atexit.register(shutil.rmtree, folder)
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(folder / "socket"))
+    listening.listen()
+    command = folder / "bin" / "regard"
+    command.parent.mkdir()
+    command.write_text(COMMAND.format(python=sys.executable, address=str(folder / "socket")))
+    command.chmod(0o755)
+    threading.Thread(target=pass_on, args=[listening], daemon=True).start()
+    return command.parent
+
+
+def pass_on(listening):
+    """Pass requests on to the process that forks, which answers them."""
+    while True:
+        connection, _ = listening.accept()
+        with connection:
+            line, streams, _, _ = socket.recv_fds(connection, PIPE_SIZE, 3)
+            while not line.endswith(b"\n"):
+                line += connection.recv(PIPE_SIZE)
+            sent = socket.send_fds(server(), [line], [connection.fileno(), *streams])
+            server().sendall(line[sent:])
+        for stream in streams:
+            os.close(stream)
+
+
 @functools.cache
 def server():
     """Return the connection to the process that forks, which ends when this one does."""
@@ -103,8 +167,13 @@ def serve():
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environment"])
-    sys.argv = ["regard", *request["arguments"]]
-    main()
+    if request.get("program") is not None:
+        sys.argv = ["-c"]
+        sys.path.insert(0, "")
+        exec(compile(request["program"], "<snippet>", "exec"), {"__name__": "__main__"})
+    else:
+        sys.argv = ["regard", *request["arguments"]]
+        main()
 
 
 def next_request(control):

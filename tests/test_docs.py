@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import folder_of_command, python
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WORDS = {
@@ -52,7 +54,8 @@ def recipe() -> str:
 def test_snippets_run(page, tmp_path):
     write_bitext(tmp_path)
     (tmp_path / "my.toml").write_text(recipe())
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    path = f"{folder_of_command()}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "OMP_NUM_THREADS": "1"}
     for kind, written in blocks(page):
         text = re.sub(r"\btrain\.steps=\d+", "train.steps=4", written)  # it must run, not reach a good score
         if "--ray" in text and not importlib.util.find_spec("ray"):
@@ -60,12 +63,12 @@ def test_snippets_run(page, tmp_path):
         # The make targets run this test, so it must not run them.
         if kind == "sh" and not text.startswith("make "):
             command = ["bash", "-euo", "pipefail", "-c", text]
+            result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
         elif kind == "python":
-            command = [sys.executable, "-c", text]
+            result = python(text, cwd=tmp_path, environment=environment, timeout=300)
         else:
             assert kind in ("sh", "toml", "text"), f"snippets of kind {kind!r} are not run by this test"
             continue
-        result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
         assert result.returncode == 0, f"{text}\n{result.stderr}"
 
 
