@@ -259,8 +259,7 @@ def test_float16_weights_are_rounded_and_certified_on_a_cpu(tmp_path, lines, in_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("run", ["de-en", "en-de"])
-@pytest.mark.parametrize("target", ["ctranslate2", "onnx"])
+@pytest.mark.parametrize(("target", "run"), [("ctranslate2", "de-en"), ("onnx", "en-de")])
 def test_the_translators_of_the_package_are_certified_in_int8(target, run, tmp_path):
     pytest.importorskip(PACKAGES[target])
     measured = export_model(run, tmp_path / "out", to=target, weights="int8").measured
@@ -269,8 +268,7 @@ def test_the_translators_of_the_package_are_certified_in_int8(target, run, tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("run", ["de-en", "en-de"])
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("target", "run"), zip(TARGETS, ["de-en", "en-de", "de-en"], strict=True))
 def test_the_translators_of_the_package_are_certified(target, run, tmp_path):
     pytest.importorskip(PACKAGES[target])
     measured = export_model(run, tmp_path / "out", to=target).measured

@@ -256,7 +256,7 @@ def test_a_line_that_cannot_be_parsed_is_reported_as_damage(run, tmp_path, body)
     "override",
     [
         *("model.num_layers=100000000", "model.width=400000", "model.width=32768", "model.hidden=200000"),
-        *("model.num_layers=1000", "model.max_positions=1048576", "decode.max_extra=100000000000", "decode.tokens=-1"),
+        *("model.num_layers=300", "model.max_positions=1048576", "decode.max_extra=100000000000", "decode.tokens=-1"),
         *("decode.max_source=100000000000", "train.lr=inf", "train.eps=nan", "tokenizer.size=10000000000"),
     ],
 )
