@@ -102,6 +102,7 @@ def test_only_the_text_is_left_of_the_work(base, adapted):
         adapt(base, base.parent / "domain.tsv", out=base.parent / "adapted", **QUIET)
 
 
+@pytest.mark.slow
 def test_without_general_text_the_model_replays_its_own_translations_and_says_what_is_not_measured(
     base, text, tmp_path
 ):
@@ -134,6 +135,7 @@ def test_a_model_that_forgets_is_rejected_kept_under_another_name_and_accepted_w
     assert again.replay == {"kind": "none"} and not (tmp_path / "other.adapting" / "text" / "replay.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_mistakes_are_refused_before_anything_is_written(base, text, tmp_path):
     few = write_pairs(tmp_path / "few.tsv", domain_pairs(30))
     with pytest.raises(DataError, match=r"few.tsv has 30 pairs; adapting needs at least 50"):

@@ -63,6 +63,7 @@ def test_the_target_decides_the_tag(server, many, source, target):
     assert looked["source"]["tokens"][0] == f"<2{target}>" and looked["target"]["text"] == expected
 
 
+@pytest.mark.slow
 def test_other_pairs_are_translated_through_the_pivot(server, many):
     text = "c a d b e f a b"
     expected = regard.load(many, device="cpu").translate([text], to="fr", pivot="en")[0]
@@ -70,11 +71,13 @@ def test_other_pairs_are_translated_through_the_pivot(server, many):
     assert answer["translatedText"] == [expected, ""]
 
 
+@pytest.mark.slow
 def test_a_source_that_is_to_be_detected_is_one_that_the_target_can_be_reached_from(server):
     answer = server.post("/translate", json={"q": "a b", "source": "auto", "target": "de"}).json()
     assert answer["detectedLanguage"]["language"] in ("en", "fr")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "asked", "status", "words"),
     [
@@ -94,6 +97,7 @@ def test_errors_name_the_languages_that_there_are(server, path, asked, status, w
     assert answer.status_code == status and words in answer.json()["error"]
 
 
+@pytest.mark.slow
 def test_a_model_of_one_target_language_is_served_for_all_its_sources(tmp_path):
     entries = [f"{{generate='copy/valid', languages=['{source}', 'en']}}" for source in ("de", "fr")]
     overrides = [
@@ -106,6 +110,7 @@ def test_a_model_of_one_target_language_is_served_for_all_its_sources(tmp_path):
     assert [one.translator.tag_ids() for one in models.values()] == [[], []]
 
 
+@pytest.mark.slow
 def test_without_a_pivot_only_the_pairs_of_the_model_are_there(many):
     models = load_all([many], device=regard.nn.device.pick_device("cpu"), int8=False)
     service = Service(models, None, None, None)

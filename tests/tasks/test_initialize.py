@@ -29,6 +29,7 @@ from tests.laws.conftest import SMALL
 TINY = [
     *("model.width=16", "model.num_layers=1", "model.num_heads=2", "model.hidden=16", "train.tokens=128"),
     *("train.validate_every=9", "train.checkpoint_every=2", "train.threads=1", "train.device=cpu"),
+    "train.validate_pairs=20",
 ]
 NOTHING = ["train.steps=1", "train.lr=0"]  # the weights stay what they were
 PARTIAL, BY_TEXT = "train.init_partial=true", "train.init_tokenizer=new"
@@ -106,6 +107,7 @@ def test_resuming_does_not_need_the_run_it_began_with(masked, tmp_path):
         assert torch.equal(found[name], weight), name
 
 
+@pytest.mark.slow(unless=["damaged"])
 @pytest.mark.parametrize("damaged", [False, True], ids=["none written", "damaged"])
 def test_a_run_without_an_intact_checkpoint_begins_with_the_other_run_again(tmp_path, damaged):
     """As after a crash before the first checkpoint. If the other run has changed meanwhile, this is refused."""
