@@ -82,7 +82,12 @@ def adapt(
     If it is stopped, the same command resumes. Exit status: 0 if the model is accepted; 1 if its general score falls
     significantly (it is kept in the folder OUT-rejected), or after an error; 2 for wrong usage.
     """
-    given = ["regard", "adapt", str(run), *(part for file in text for part in ("--with", file.name))]
+    given = [
+        "regard",
+        "adapt",
+        run.name if run.is_absolute() else str(run),
+        *(part for file in text for part in ("--with", file.name)),
+    ]
     given += ["--reference", reference.name] if reference else []
     given += ["--columns", columns] if columns else []
     given += ["--test", test.name] if test else []
