@@ -148,6 +148,29 @@ def test_a_line_is_translated_while_the_writer_is_still_there(copied):
     assert b"".join(outputs).decode() == expected
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [["--beam", "1"], ["--beam", "3", "--nbest", "2", "--json"], ["--sample"]])
+def test_whoever_types_slowly_on_a_terminal_gets_each_line_answered_at_once(copied, options):
+    ours, its = pty.openpty()
+    with subprocess.Popen([*TRANSLATE, *options], cwd=copied, stdin=its, stdout=subprocess.PIPE) as process:
+        os.close(its)
+        try:
+            for line in (b"a b c\n", b"d\n", b"b b\n"):
+                # Typed letter by letter; nothing is answered before the end of the line.
+                for letter in line[:-1]:
+                    os.write(ours, bytes([letter]))
+                    time.sleep(0.02)
+                assert not select.select([process.stdout], [], [], 0.2)[0]
+                os.write(ours, b"\n")
+                assert select.select([process.stdout], [], [], 60)[0], "the line waits for the next one"
+                assert process.stdout.readline()
+            os.write(ours, b"\x04")  # the end of the input
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+            os.close(ours)
+
+
 @pytest.mark.slow(unless=["False"])
 @pytest.mark.parametrize("redirected", [False, True])
 def test_a_terminal_shows_the_progress_on_a_file_and_the_output_is_complete(copied, redirected):
