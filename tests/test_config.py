@@ -337,6 +337,7 @@ def test_a_request_to_the_server_is_bounded_by_the_same_options():
     assert shared == {
         *("beam", "nbest", "length_penalty", "max_extra", "iterations", "beam_groups", "diversity_penalty"),
         *("temperature", "top_k", "top_p", "epsilon", "seed", "no_repeat_ngram", "max_repeats", "shortlist"),
+        "coverage_penalty",
     }
     for name in shared:
         least, most = SearchOptions.BOUNDS[name]

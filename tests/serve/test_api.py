@@ -45,6 +45,7 @@ def test_samples_and_diverse_beams_are_those_of_the_library(server, plain):
         {"sample": True, "beam": 3, "seed": 7},
         {"beam": 4, "beam_groups": 2, "no_repeat_ngram": 3},
         {"beam": 6, "mbr": "chrf"},
+        {"beam": 6, "coverage_penalty": 0.4},
     ):
         body = {"text": text, "model": "de-en", "nbest": 3, "token_scores": True, **settings}
         (found,) = server.post("/v1/translate", json=body).json()["translations"][0]["sentences"]

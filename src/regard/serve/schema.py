@@ -77,6 +77,7 @@ class TranslateRequest(SearchRequest):
     mbr: Annotated[
         Literal["chrf", "bleu"] | None, Field(description="Choose the hypothesis that agrees most with all of them.")
     ] = None
+    coverage_penalty: Annotated[float | None, option("coverage_penalty", "beta of Wu et al. 2016; 0: off.")] = None
     token_scores: Annotated[bool | None, Field(description="Whether log-probabilities of all tokens are returned.")] = (
         None
     )
