@@ -13,7 +13,8 @@ import pytest
 from regard.errors import CheckpointError, ConfigError
 from regard.registry import Registry
 from regard.storage.folder import Folder
-from regard.text.tokenizer import TOKENIZERS, TokenizerKind, load_tokenizers, register_tokenizer, train_tokenizers
+from regard.text.tokenizer import TOKENIZERS, TokenizerKind, register_tokenizer
+from regard.text.tokenizer_pair import load_tokenizers, train_tokenizers
 
 
 @pytest.fixture

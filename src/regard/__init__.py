@@ -110,7 +110,7 @@ if TYPE_CHECKING:
     from regard.text.tokenizer import TokenizerKind as TokenizerKind
     from regard.text.tokenizer import register_tokenizer as register_tokenizer
     from regard.text.tokenizer import train_tokenizer as train_tokenizer
-    from regard.text.tokenizer import train_tokenizers as train_tokenizers
+    from regard.text.tokenizer_pair import train_tokenizers as train_tokenizers
     from regard.training.trainer import Trainer as Trainer
 
 __version__ = "0.1.0"
@@ -154,7 +154,8 @@ _PUBLIC = {
     "regard.tasks.base": ("Task",),
     "regard.tasks.corpus": ("TrainingData",),
     "regard.text.corpus": ("Pair",),
-    "regard.text.tokenizer": ("TokenizerKind", "register_tokenizer", "train_tokenizer", "train_tokenizers"),
+    "regard.text.tokenizer": ("TokenizerKind", "register_tokenizer", "train_tokenizer"),
+    "regard.text.tokenizer_pair": ("train_tokenizers",),
     "regard.training.trainer": ("Trainer",),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}

@@ -23,7 +23,7 @@ from regard.text.corpus import read_pairs
 from regard.text.languages import languages_of
 from regard.text.pair import Pair
 from regard.text.text_report import TextReport
-from regard.text.tokenizer import Tokenizers
+from regard.text.tokenizer_pair import Tokenizers
 
 MOST_PAIRS = 500_000  # of a run's training text that its shortlist is learnt from
 MAX_WORDS = 256  # longer sentences are not aligned

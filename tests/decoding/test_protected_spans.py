@@ -9,7 +9,8 @@ from regard.decoding.translator import Translator
 from regard.explain.trace import trace_translation
 from regard.models import build_model
 from regard.text.protected_spans import PLACEHOLDERS
-from regard.text.tokenizer import EOS, fit_tokenizers
+from regard.text.tokenizer import EOS
+from regard.text.tokenizer_pair import fit_tokenizers
 
 TEXTS = [
     "Open <b>{file}</b> at https://example.org/a?b=1, please 😊!",

@@ -11,7 +11,7 @@ from regard.decoding.translator import Translator
 from regard.errors import DecodeError
 from regard.models import build_model
 from regard.text.languages import Languages
-from regard.text.tokenizer import train_tokenizers
+from regard.text.tokenizer_pair import train_tokenizers
 
 TOKENIZERS = train_tokenizers([("a b c d e f g h", "a b c d e f g h")], kind="word", size=100, joint=True)
 TEXTS = ["a b c", "", "h g f e d", "a", "b b b b"]

@@ -10,7 +10,7 @@ from regard.cli import app
 from regard.config import SearchOptions
 from regard.decoding.ensemble import Ensemble
 from regard.errors import ConfigError
-from regard.text.tokenizer import train_tokenizers
+from regard.text.tokenizer_pair import train_tokenizers
 
 PAIRS = [("a b c d", "a b c d"), ("b c", "e f")]
 SMALL = ["model.width=16", "model.num_layers=1", "model.num_heads=2", "model.hidden=16"]

@@ -9,7 +9,8 @@ from regard.decoding.translator import Translator
 from regard.errors import DecodeError
 from regard.models import build_model
 from regard.text.protected_spans import PLACEHOLDERS
-from regard.text.tokenizer import EOS, fit_tokenizers
+from regard.text.tokenizer import EOS
+from regard.text.tokenizer_pair import fit_tokenizers
 
 SMALL = {"kind": "transformer", "width": 16, "num_layers": 1, "num_heads": 2, "hidden": 16}
 ENDING = {**SMALL, "output_bias": True}

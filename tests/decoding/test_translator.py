@@ -10,7 +10,7 @@ from regard.decoding.translator import Translator
 from regard.errors import DecodeError
 from regard.messages import RegardWarning
 from regard.models import build_model
-from regard.text.tokenizer import train_tokenizers
+from regard.text.tokenizer_pair import train_tokenizers
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from regard.models import build_model
 from regard.run.checkpoint import Checkpoint
 from regard.run.folder import RunFolder
 from regard.tasks.setup import resolve
-from regard.text.tokenizer import train_tokenizers
+from regard.text.tokenizer_pair import train_tokenizers
 from tests.exchange.marian_folders import WOERTER, WORDS, sentences
 
 TINY = {"kind": "transformer", "width": 16, "num_layers": 2, "decoder_layers": 1, "num_heads": 4, "hidden": 24}

@@ -17,7 +17,7 @@ from regard.explain.attention import (
 )
 from regard.explain.trace import Trace, moses_pairs, soft_alignment
 from regard.nn.attention_log import AttentionLog
-from regard.text.tokenizer import train_tokenizers
+from regard.text.tokenizer_pair import train_tokenizers
 
 HALVES = np.array([[0.5, 0.5], [0.0, 1.0]], dtype=np.float32)
 

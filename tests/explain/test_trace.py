@@ -10,7 +10,8 @@ from regard.config import SearchOptions
 from regard.errors import Cancelled, DecodeError
 from regard.explain.report import as_page
 from regard.explain.trace import attention_between, trace_translation
-from regard.text.tokenizer import TOKENIZERS, train_tokenizers
+from regard.text.tokenizer import TOKENIZERS
+from regard.text.tokenizer_pair import train_tokenizers
 from tests.explain.conftest import SENTENCE
 
 

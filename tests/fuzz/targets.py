@@ -31,7 +31,7 @@ from regard.recipe_files import load_recipe
 from regard.run.folder import RunFolder
 from regard.serve.models import load_all
 from regard.serve.schema import ModelInfo
-from regard.text.tokenizer import load_tokenizers
+from regard.text.tokenizer_pair import load_tokenizers
 from tests.fuzz.odd_values import MARKUP
 from tests.fuzz.ray_stub import without_ray
 

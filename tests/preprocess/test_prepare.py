@@ -18,7 +18,7 @@ from regard.preprocess.prepare import PrepareProgress, store_problems
 from regard.preprocess.shards import first_sample, spread_sample
 from regard.storage.folder import Folder
 from regard.text.corpus import Pair, read_pairs
-from regard.text.tokenizer import load_tokenizers
+from regard.text.tokenizer_pair import load_tokenizers
 from tests.preprocess.conftest import PAIRS, lines
 
 KILLED = """

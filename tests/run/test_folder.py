@@ -10,7 +10,7 @@ from regard.models import expected_shapes
 from regard.recipe_files import load_recipe
 from regard.run.checkpoint import Checkpoint
 from regard.run.folder import RunFolder
-from regard.text.tokenizer import load_tokenizers, train_tokenizers
+from regard.text.tokenizer_pair import load_tokenizers, train_tokenizers
 
 
 def weights(value):

@@ -17,7 +17,8 @@ from regard.tasks.corpus import TextPairs
 from regard.tasks.labels import LABELS_FILE, LabelPredictor
 from regard.tasks.word_codec import encode_words
 from regard.text.corpus import Pair
-from regard.text.tokenizer import TOKENIZERS, UNK, train_tokenizers
+from regard.text.tokenizer import TOKENIZERS, UNK
+from regard.text.tokenizer_pair import train_tokenizers
 
 CONFIG = EvaluateConfig()
 

@@ -12,7 +12,7 @@ from regard.errors import ConfigError, DataError, DecodeError
 from regard.recipe_files import load_recipe
 from regard.run.folder import RunFolder
 from regard.storage.folder import Folder
-from regard.text.tokenizer import load_tokenizers
+from regard.text.tokenizer_pair import load_tokenizers
 from regard.training import trainer
 from regard.training.events import Progress, Started
 

@@ -19,7 +19,7 @@ from regard.tasks.parsing import ParsingTask, words_at_spaces
 from regard.tasks.setup import make_validator
 from regard.tasks.translation import TranslationTask
 from regard.text.corpus import Pair
-from regard.text.tokenizer import fit_tokenizers
+from regard.text.tokenizer_pair import fit_tokenizers
 from regard.text.trees import repair
 from regard.training.world import World
 

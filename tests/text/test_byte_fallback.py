@@ -12,7 +12,8 @@ from regard.config import TokenizerConfig
 from regard.errors import ConfigError
 from regard.recipe_files import load_recipe
 from regard.storage.folder import Folder
-from regard.text.tokenizer import UNK, fit_tokenizers, load_tokenizers, train_tokenizer, train_tokenizers
+from regard.text.tokenizer import UNK, train_tokenizer
+from regard.text.tokenizer_pair import fit_tokenizers, load_tokenizers, train_tokenizers
 from regard.toml import flat_table, from_table, to_table
 
 TEXTS = [" ".join(words) for words in itertools.permutations(["the", "quick", "brown", "fox", "jumps"])]

@@ -7,7 +7,7 @@ from regard.storage.folder import Folder
 from regard.text.listed_subwords import ListedSubwords
 from regard.text.subwords import train_subwords
 from regard.text.symbols import EOS, UNK
-from regard.text.tokenizer import Tokenizers, load_tokenizers
+from regard.text.tokenizer_pair import Tokenizers, load_tokenizers
 
 ENGLISH = ["the cat sat", "the cat ran", "a cat sat here"] * 5
 GERMAN = ["die Katze saß", "die Katze lief", "eine Katze saß hier"] * 5

@@ -19,17 +19,8 @@ from regard.errors import CheckpointError, ConfigError, DataError
 from regard.storage.folder import Folder
 from regard.text import resampling
 from regard.text.symbols import train_symbols
-from regard.text.tokenizer import (
-    BOS,
-    EOS,
-    TOKENIZERS,
-    UNK,
-    Tokenizer,
-    Tokenizers,
-    load_tokenizers,
-    train_tokenizer,
-    train_tokenizers,
-)
+from regard.text.tokenizer import BOS, EOS, TOKENIZERS, UNK, Tokenizer, train_tokenizer
+from regard.text.tokenizer_pair import Tokenizers, load_tokenizers, train_tokenizers
 
 NUMBERS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 ZAHLEN = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn"]
@@ -245,7 +236,7 @@ def test_another_process_draws_the_same_splits(kind: str, tmp_path: Path, traine
     program = """
 import sys
 from regard.storage.folder import Folder
-from regard.text.tokenizer import load_tokenizers
+from regard.text.tokenizer_pair import load_tokenizers
 tokenizer = load_tokenizers(Folder(sys.argv[1])).source
 print(tokenizer.resampled(["seven small dogs"] * 100, 0.3).draw(1)[0].tolist())
 """

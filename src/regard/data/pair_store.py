@@ -28,7 +28,7 @@ from regard.data.shard_file import OFFSETS, ShardSide, check_size
 from regard.errors import ConfigError, DataError
 from regard.storage.folder import Folder
 from regard.text.corpus import Pair
-from regard.text.tokenizer import Tokenizers, load_tokenizers
+from regard.text.tokenizer_pair import Tokenizers, load_tokenizers
 from regard.toml import flat_table, to_table
 
 VERSION = 1

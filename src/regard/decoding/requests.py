@@ -15,7 +15,8 @@ from regard.messages import counted
 from regard.models.base import Model, Seq2Seq
 from regard.text.protected_spans import Masked, placeholder_ids
 from regard.text.symbols import UNK
-from regard.text.tokenizer import Tokenizer, Tokenizers
+from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizer_pair import Tokenizers
 from regard.text.unknown_words import ExtendedVocabulary
 
 WORD_START = "▁"  # of a subword

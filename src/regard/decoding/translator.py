@@ -29,7 +29,8 @@ from regard.text.glossary import Glossary, read_glossary
 from regard.text.inputs import refuse_no_list, refuse_other_types
 from regard.text.languages import Languages
 from regard.text.protected_spans import Masked, lost_spans, mask
-from regard.text.tokenizer import EOS, Tokenizers
+from regard.text.tokenizer import EOS
+from regard.text.tokenizer_pair import Tokenizers
 from regard.text.unknown_words import ExtendedVocabulary, extend
 
 __all__ = ["READ_AHEAD", "Ready", "ScoredToken", "Translation", "Translator"]

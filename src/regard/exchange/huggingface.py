@@ -27,7 +27,7 @@ from regard.exchange.vocabulary import Vocabulary, find_symbol
 from regard.models.transformer import TransformerConfig
 from regard.run.tensor_file import read_tensors
 from regard.storage.folder import Folder
-from regard.text.tokenizer import Tokenizers
+from regard.text.tokenizer_pair import Tokenizers
 
 FORMAT = "Hugging Face Marian"
 CONFIG, VOCABULARY, TARGET_VOCABULARY = "config.json", "vocab.json", "target_vocab.json"

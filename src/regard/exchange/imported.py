@@ -22,7 +22,7 @@ from regard.run.checkpoint import Checkpoint, first_not_finite, refuse_other_sha
 from regard.run.folder import ORIGIN, RunFolder
 from regard.storage.folder import Folder
 from regard.tasks.setup import resolve
-from regard.text.tokenizer import Tokenizers
+from regard.text.tokenizer_pair import Tokenizers
 
 Tell = Callable[[str], None]  # receives a sentence about what is being done
 UNKNOWN_TEXT = "unknown.tsv"  # stands for the training text in the recipe of an imported model

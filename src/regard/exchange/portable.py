@@ -20,7 +20,8 @@ from regard.run.finding import find_run
 from regard.text.listed_subwords import ListedSubwords
 from regard.text.subwords import SubwordTokenizer
 from regard.text.symbols import RESERVED
-from regard.text.tokenizer import Tokenizer, Tokenizers
+from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizer_pair import Tokenizers
 
 SOURCE_MODEL, TARGET_MODEL = "source.spm", "target.spm"
 # Names of our reserved symbols in other engines. A vocabulary may have one of the last ones as an ordinary symbol.

@@ -14,7 +14,8 @@ from regard.exchange.imported import need_file
 from regard.storage.folder import Folder
 from regard.text.listed_subwords import ListedSubwords
 from regard.text.symbols import RESERVED, SPLIT, SymbolTokenizer
-from regard.text.tokenizer import Tokenizer, Tokenizers
+from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizer_pair import Tokenizers
 
 MAX_SYMBOLS, MAX_BYTES = 10_000_000, 512 * 2**20
 # Names of SentencePiece files: of source and target, or of both.

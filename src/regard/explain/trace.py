@@ -29,7 +29,8 @@ from regard.explain.pictures import Picture, copied_shares, draw_copying
 from regard.models.base import Model, NonAutoregressive, Seq2Seq
 from regard.nn.attention_log import AttentionLog, capture_attention
 from regard.text.symbols import BOS, EOS, RESERVED
-from regard.text.tokenizer import Tokenizer, Tokenizers
+from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizer_pair import Tokenizers
 from regard.text.unknown_words import ExtendedVocabulary
 
 # Source and output tokens over all alternatives that are continued. Enough for sentences of up to about 100 tokens.

@@ -38,7 +38,8 @@ from regard.storage.resumable import ResumableFolder
 from regard.text.bitext import STDIN, new_report, stream_bitext, text_files
 from regard.text.corpus import Pair
 from regard.text.text_report import LEFT_OUT, TextReport
-from regard.text.tokenizer import Tokenizers, fit_tokenizers, load_tokenizers, refuse_unknown_kinds
+from regard.text.tokenizer import refuse_unknown_kinds
+from regard.text.tokenizer_pair import Tokenizers, fit_tokenizers, load_tokenizers
 from regard.toml import flat_table
 
 PAIRS_PER_SHARD = 2**20

@@ -22,7 +22,7 @@ from regard.tasks.corpus import TrainingData
 from regard.tasks.stored_corpora import StoredCorpora
 from regard.tasks.translation import TranslationTask
 from regard.text.pair import Pair, TaggedPair
-from regard.text.tokenizer import Tokenizers, fit_tokenizers
+from regard.text.tokenizer_pair import Tokenizers, fit_tokenizers
 from regard.text.trees import is_well_formed, linearize, repair, without_words
 
 

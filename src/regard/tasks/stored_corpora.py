@@ -17,7 +17,7 @@ from regard.tasks.corpus import TextPairs, read_pairs_of
 from regard.text.bitext import find_store
 from regard.text.corpus import Pair
 from regard.text.text_report import TextReport
-from regard.text.tokenizer import Tokenizers
+from regard.text.tokenizer_pair import Tokenizers
 
 
 @dataclass(frozen=True)

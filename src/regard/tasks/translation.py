@@ -28,7 +28,8 @@ from regard.text.bitext import new_report
 from regard.text.corpus import Pair
 from regard.text.languages import Languages
 from regard.text.protected_spans import PLACEHOLDERS
-from regard.text.tokenizer import UNK, Tokenizer, Tokenizers, fit_tokenizers, load_tokenizers
+from regard.text.tokenizer import UNK, Tokenizer
+from regard.text.tokenizer_pair import Tokenizers, fit_tokenizers, load_tokenizers
 from regard.text.unknown_words import extend
 from regard.training.events import Example, Listener, Noted
 

@@ -8,7 +8,8 @@ from typing import Any, Self, TypeVar
 
 from regard.storage.folder import Folder
 from regard.tasks.base import Task
-from regard.text.tokenizer import UNK, Tokenizer, Tokenizers, load_tokenizers
+from regard.text.tokenizer import UNK, Tokenizer
+from regard.text.tokenizer_pair import Tokenizers, load_tokenizers
 from regard.text.words import NO_FEATURES, WordFeatures, load_words
 
 

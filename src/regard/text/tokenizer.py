@@ -1,24 +1,18 @@
-"""The protocol of tokenizers, their kinds by name, and the pair of tokenizers that a model has."""
+"""The protocol of tokenizers, and their kinds by name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-import msgspec
-
 from regard.config import TokenizerConfig
-from regard.config.mixing import is_list_of_tags
-from regard.errors import CheckpointError, ConfigError, DecodeError
+from regard.errors import ConfigError
 from regard.registry import Registry
-from regard.storage.folder import SMALL, Folder
+from regard.storage.folder import Folder
 from regard.text.listed_subwords import load_listed_subwords, train_listed_subwords
 from regard.text.resampling import Resampled
 from regard.text.subwords import load_subwords, train_subwords
 from regard.text.symbols import BOS, EOS, RESERVED, UNK, load_symbols, train_symbols
-from regard.text.tags import TaggedTokenizer
 
 __all__ = [
     "BOS",
@@ -27,18 +21,13 @@ __all__ = [
     "UNK",
     "Tokenizer",
     "TokenizerKind",
-    "Tokenizers",
     "fit_input_tokenizer",
     "fit_tokenizer",
-    "fit_tokenizers",
-    "load_tokenizers",
     "refuse_unknown_kinds",
     "register_tokenizer",
     "train_tokenizer",
-    "train_tokenizers",
 ]
 
-TOKENIZER = "tokenizer.json"
 _MIN_COVERAGE = 0.98  # SentencePiece accepts no less
 
 
@@ -113,96 +102,6 @@ register_tokenizer("word", TokenizerKind(train_symbols, load_symbols))
 register_tokenizer("sentencepiece", TokenizerKind(train_listed_subwords, load_listed_subwords))
 
 
-class _Saved(msgspec.Struct, omit_defaults=True):
-    kind: str  # of both sides, or of the source
-    joint: bool
-    target_kind: str | None = None  # where it is another one
-    tags: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Tokenizers:
-    """The tokenizers of a model's source and target. Joint: one tokenizer for both, so that embeddings can be shared."""
-
-    source: Tokenizer
-    target: Tokenizer
-    tags: Mapping[str, int] = field(default_factory=dict)  # ids of the symbols that may stand in front of a source
-
-    def with_tags(self, tags: Sequence[str]) -> Tokenizers:
-        """Return the tokenizers with ids for these tags as well: behind those of the source, or of both sides if joint."""
-        every = list(dict.fromkeys([*self.tags, *tags]))
-        if not every:
-            return self
-        plain = self.without_tags()
-        source = TaggedTokenizer(plain.source, every)
-        ids = {tag: plain.source.size + number for number, tag in enumerate(every)}
-        return Tokenizers(source, source if plain.joint else plain.target, ids)
-
-    def without_tags(self) -> Tokenizers:
-        """Return the tokenizers of text alone."""
-        if not isinstance(self.source, TaggedTokenizer):
-            return self
-        text = self.source.text
-        return Tokenizers(text, text if self.joint else self.target)
-
-    def tag_ids(self, tags: Sequence[str]) -> list[int]:
-        """Return the ids of these tags."""
-        for tag in tags:
-            if tag not in self.tags:
-                there = f"the tags {', '.join(self.tags)}" if self.tags else "no tags"
-                raise DecodeError(f"the tag {tag!r} is unknown; this model was trained with {there}")
-        return [self.tags[tag] for tag in tags]
-
-    @property
-    def joint(self) -> bool:
-        return self.source is self.target
-
-    def same_vocabulary(self, other: Tokenizers) -> bool:
-        """Whether each id is the same token or tag in both."""
-        sides = (self.source, other.source), (self.target, other.target)
-        return self.tags == other.tags and all(
-            one.size == two.size and one.tokens(range(one.size)) == two.tokens(range(two.size)) for one, two in sides
-        )
-
-    def save(self, folder: Folder) -> None:
-        """Write tokenizer.json and a file per tokenizer, which `load_tokenizers` reads."""
-        if self.joint:
-            self.source.save(folder, "joint")
-        else:
-            self.source.save(folder, "source")
-            self.target.save(folder, "target")
-        target_kind = None if self.target.kind == self.source.kind else self.target.kind
-        tags = tuple(self.tags)
-        saved = _Saved(kind=self.source.kind, joint=self.joint, target_kind=target_kind, tags=tags)
-        folder.save_bytes(TOKENIZER, msgspec.json.encode(saved))
-
-
-def load_tokenizers(folder: Folder) -> Tokenizers:
-    """Return the pair that `Tokenizers.save` wrote into the folder."""
-    path = folder.path / TOKENIZER
-    if TOKENIZER not in folder.names():
-        raise CheckpointError(f"{path} is missing; {folder} does not hold a trained tokenizer")
-    try:
-        saved = msgspec.json.decode(folder.load_bytes(TOKENIZER, limit=SMALL), type=_Saved)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise CheckpointError(f"{path} is damaged ({error}); restore it from a copy of the run") from error
-
-    def load(name: str, kind: str) -> Tokenizer:
-        try:
-            registered = TOKENIZERS.get(kind, where=f"the kind in {path}")
-        except ConfigError as error:
-            raise CheckpointError(f"{error} (if it is from a plug-in, install the plug-in)") from error
-        return registered.load(folder, name, kind=kind)
-
-    if not is_list_of_tags(saved.tags):
-        raise CheckpointError(f"{path} is damaged: its tags are not distinct words; restore it from a copy of the run")
-    if saved.joint:
-        both = load("joint", saved.kind)
-        return Tokenizers(both, both).with_tags(saved.tags)
-    sides = load("source", saved.kind), load("target", saved.target_kind or saved.kind)
-    return Tokenizers(*sides).with_tags(saved.tags)
-
-
 def train_tokenizer(
     texts: Sequence[str],
     *,
@@ -237,56 +136,12 @@ def train_tokenizer(
     return trained
 
 
-def train_tokenizers(
-    pairs: Sequence[tuple[str, str]],
-    *,
-    kind: str,
-    size: int,
-    joint: bool,
-    coverage: float = 1.0,
-    byte_fallback: bool | None = None,
-) -> Tokenizers:
-    """Return tokenizers of one kind trained on the pairs, each of at most `size` ids, reserved ones included.
-
-    With `joint` one is trained on both sides together. The other options are those of `train_tokenizer`.
-    """
-    train = partial(train_tokenizer, kind=kind, size=size, coverage=coverage, byte_fallback=byte_fallback)
-    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-    if joint:
-        both = train(sources + targets)
-        return Tokenizers(both, both)
-    return Tokenizers(train(sources), train(targets))
-
-
-# Tokenizers of a recipe
-
-
 def refuse_unknown_kinds(config: TokenizerConfig) -> None:
     """Raise ConfigError if a kind that the recipe names is not registered."""
     named = {"tokenizer": config, "tokenizer.source": config.source, "tokenizer.target": config.target}
     for where, table in named.items():
         if table is not None and table.kind is not None:
             TOKENIZERS.get(table.kind, where=f"{where}.kind")
-
-
-def fit_tokenizers(
-    pairs: Sequence[tuple[str, str]],
-    config: TokenizerConfig,
-    *,
-    tags: Sequence[str] = (),
-    symbols: Sequence[str] = (),
-) -> Tokenizers:
-    """Return the tokenizers that a recipe describes, trained on the pairs: a joint one, or one per side.
-
-    `tags` are the symbols in front of sources; `tokenizer.size` does not count them. `symbols` are never split.
-    """
-    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-    if config.joint:
-        both = fit_tokenizer(sources + targets, config, symbols)
-        return Tokenizers(both, both).with_tags(tags)
-    source, target = config.side("source"), config.side("target")
-    sides = Tokenizers(fit_tokenizer(sources, source, symbols), fit_tokenizer(targets, target, symbols))
-    return sides.with_tags(tags)
 
 
 def fit_input_tokenizer(texts: Sequence[str], config: TokenizerConfig) -> Tokenizer:
