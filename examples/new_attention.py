@@ -19,7 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import regard
-from regard.models.transformer import PRESETS, TransformerConfig
+from regard.models.encoder_decoder import TransformerConfig
+from regard.models.transformer import PRESETS
 
 
 class LinearAttention(nn.Module):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from regard.config import Recipe
 from regard.data.batch import NO_LABEL, Batch
 from regard.models import model_config
-from regard.models.transformer import EncoderConfig
+from regard.models.encoder_decoder import EncoderConfig
 
 
 def sinusoids(length: int, width: int) -> Tensor:

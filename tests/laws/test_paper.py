@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from regard.data.batch import make_batch
-from regard.models.transformer import Transformer, TransformerConfig
+from regard.models.encoder_decoder import TransformerConfig
+from regard.models.transformer import Transformer
 from regard.nn import sinusoids
 
 PAPER = Path(__file__).parents[2] / "examples" / "paper.py"

@@ -28,7 +28,7 @@ from regard.exchange.imported import (
 from regard.exchange.names import Modules, Names, Side, our_weights, parameter_names
 from regard.exchange.positions import matching_positions
 from regard.exchange.vocabulary import Vocabulary, find_symbol, load_symbols, load_tokenizers
-from regard.models.transformer import TransformerConfig
+from regard.models.encoder_decoder import TransformerConfig
 from regard.storage.folder import Folder
 from regard.text.symbols import EOS
 

@@ -26,7 +26,7 @@ from regard.exchange.imported import (
 from regard.exchange.names import Modules, Names, Side, our_weights, parameter_names
 from regard.exchange.torch_file import read_torch_file, tensors_of
 from regard.exchange.vocabulary import MAX_BYTES, Vocabulary, load_tokenizers
-from regard.models.transformer import TransformerConfig
+from regard.models.encoder_decoder import TransformerConfig
 from regard.storage.folder import Folder
 from regard.text.symbols import EOS
 

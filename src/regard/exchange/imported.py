@@ -15,7 +15,7 @@ from regard.config import Bitext, DataConfig, Recipe, SearchOptions, TokenizerCo
 from regard.errors import ConfigError
 from regard.messages import counted
 from regard.models import expected_shapes, model_config
-from regard.models.transformer import TransformerConfig
+from regard.models.encoder_decoder import TransformerConfig
 from regard.nn.memory import memory_left
 from regard.run.card import make_card, write_card
 from regard.run.checkpoint import Checkpoint, first_not_finite, refuse_other_shapes

@@ -28,7 +28,7 @@ from regard.exchange.imported import (
 from regard.exchange.names import Modules, Names, Side, our_weights, parameter_names
 from regard.exchange.npz import parse_vocabulary, parse_yaml, read_npz
 from regard.exchange.vocabulary import MAX_BYTES, Vocabulary, find_symbol, pair_of
-from regard.models.transformer import TransformerConfig
+from regard.models.encoder_decoder import TransformerConfig
 from regard.storage.folder import Folder
 
 FORMAT = "Marian"

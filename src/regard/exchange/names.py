@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.errors import ConfigError
 from regard.messages import counted
-from regard.models.transformer import TransformerConfig
+from regard.models.encoder_decoder import TransformerConfig
 
 Side = Literal["encoder", "decoder"]
 Modules = Mapping[str, Sequence[str]]  # our module, such as attention.project, and its names elsewhere

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.errors import require
-from regard.models.transformer import TransformerConfig
+from regard.models.encoder_decoder import TransformerConfig
 from regard.nn.norms import EPS
 
 OPSET, IR_VERSION = 17, 8

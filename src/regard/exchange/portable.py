@@ -15,7 +15,7 @@ from regard.config import Recipe, SearchOptions
 from regard.errors import ConfigError
 from regard.loading import checked_weights, require_translation, task_of_run
 from regard.models import model_config
-from regard.models.transformer import TransformerConfig
+from regard.models.encoder_decoder import TransformerConfig
 from regard.run.finding import find_run
 from regard.text.listed_subwords import ListedSubwords
 from regard.text.subwords import SubwordTokenizer

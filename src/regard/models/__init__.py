@@ -21,6 +21,7 @@ from regard.models.convs2s import PRESETS as CONVS2S_PRESETS
 from regard.models.convs2s import ConvS2S, ConvS2SConfig
 from regard.models.ctc import Ctc, CtcConfig
 from regard.models.decoder import Decoder, DecoderConfig
+from regard.models.encoder_decoder import EncoderConfig, TransformerConfig
 from regard.models.entnet import EntNet, EntNetConfig
 from regard.models.han import Han, HanConfig
 from regard.models.masked_lm import MaskedLm
@@ -33,7 +34,7 @@ from regard.models.rnn import PRESETS as RNN_PRESETS
 from regard.models.rnn import Rnn, RnnConfig
 from regard.models.tagger import Classifier, Tagger, TaggerConfig
 from regard.models.transformer import PRESETS as TRANSFORMER_PRESETS
-from regard.models.transformer import EncoderConfig, Transformer, TransformerConfig
+from regard.models.transformer import Transformer
 from regard.models.word_encoder import WordConfig
 from regard.registry import Registry
 from regard.toml import from_table

@@ -22,7 +22,7 @@ from regard.data.batch import NO_LABEL, Batch
 from regard.data.ragged import Ragged
 from regard.errors import ConfigError
 from regard.models.base import Model, make_config
-from regard.models.transformer import EncoderConfig, TransformerEncoder
+from regard.models.encoder_decoder import EncoderConfig, TransformerEncoder
 from regard.nn.linear import Linear
 from regard.nn.recurrent import CellKind, Recurrent, steps_of
 

@@ -18,7 +18,8 @@ from regard.config import between
 from regard.data.ragged import Ragged
 from regard.errors import ConfigError
 from regard.models.base import make_config
-from regard.models.transformer import Transformer, TransformerConfig
+from regard.models.encoder_decoder import TransformerConfig
+from regard.models.transformer import Transformer
 from regard.nn.device import stream_dtype
 from regard.nn.linear import Linear
 from regard.nn.positions import Positions

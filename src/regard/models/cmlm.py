@@ -19,8 +19,8 @@ from regard.config import between
 from regard.data.batch import NO_LABEL, Batch
 from regard.data.ragged import Layout, Ragged
 from regard.models.base import NonAutoregressive, Output, WriteOptions, make_config
+from regard.models.encoder_decoder import EncoderDecoder, TransformerConfig
 from regard.models.non_autoregressive import ranked_outputs, refuse_causal_layers, repeated
-from regard.models.transformer import EncoderDecoder, TransformerConfig
 from regard.nn.cross_entropy import linear_cross_entropy
 from regard.nn.linear import Linear
 from regard.text.tokenizer import BOS as MASK

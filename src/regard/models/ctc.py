@@ -21,8 +21,8 @@ from regard.data.batch import Batch
 from regard.data.columns import Indices
 from regard.data.ragged import Layout, Ragged
 from regard.models.base import NonAutoregressive, Output, WriteOptions, make_config
+from regard.models.encoder_decoder import EncoderDecoder, TransformerConfig
 from regard.models.non_autoregressive import refuse_causal_layers, refuse_unused_embedding
-from regard.models.transformer import EncoderDecoder, TransformerConfig
 from regard.nn.linear import Linear
 from regard.text.tokenizer import BOS as BLANK
 from regard.text.tokenizer import EOS

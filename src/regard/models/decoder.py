@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from regard.data.ragged import Layout, Ragged
 from regard.models.base import TextSeq2Seq, make_config
-from regard.models.transformer import EncoderConfig, layer_options, make_final_norm, make_positions
+from regard.models.encoder_decoder import EncoderConfig, layer_options, make_final_norm, make_positions
 from regard.nn.attend import AttentionMask
 from regard.nn.cache import Ancestry, KeyValueCache
 from regard.nn.device import stream_dtype

@@ -22,13 +22,13 @@ from regard.data.batch import FERTILITIES, NO_LABEL, Batch
 from regard.data.ragged import Layout, Ragged
 from regard.data.word_alignment import spread_evenly
 from regard.models.base import NonAutoregressive, Output, WriteOptions, make_config
+from regard.models.encoder_decoder import EncoderDecoder, TransformerConfig, layer_options
 from regard.models.non_autoregressive import (
     ranked_outputs,
     refuse_causal_layers,
     refuse_unused_embedding,
     repeated,
 )
-from regard.models.transformer import EncoderDecoder, TransformerConfig, layer_options
 from regard.nn.attend import AttentionMask
 from regard.nn.attention import PositionalAttention
 from regard.nn.cross_entropy import linear_cross_entropy

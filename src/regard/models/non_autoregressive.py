@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
 from regard.models.base import Output
-from regard.models.transformer import TransformerConfig
+from regard.models.encoder_decoder import TransformerConfig
 from regard.text.tokenizer import BOS, EOS
 
 

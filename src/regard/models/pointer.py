@@ -28,8 +28,14 @@ from regard.data.batch import NO_LABEL, Batch
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
 from regard.models.base import Seq2Seq, make_config
+from regard.models.encoder_decoder import (
+    EncoderConfig,
+    TransformerEncoder,
+    layer_options,
+    make_final_norm,
+    make_positions,
+)
 from regard.models.states import TransformerState, start_decoder
-from regard.models.transformer import EncoderConfig, TransformerEncoder, layer_options, make_final_norm, make_positions
 from regard.nn.attend import AttentionMask
 from regard.nn.dropout import Dropout
 from regard.nn.layers import Stack, TransformerDecoderLayer

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from regard.config import between
 from regard.data.batch import Batch
 from regard.models.base import make_config
+from regard.models.encoder_decoder import EncoderConfig, TransformerEncoder
 from regard.models.story_model import Story, StoryModel, sum_of_words
-from regard.models.transformer import EncoderConfig, TransformerEncoder
 from regard.nn.linear import Linear
 
 

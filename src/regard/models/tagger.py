@@ -16,7 +16,7 @@ from regard.data.batch import NO_LABEL, Batch
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
 from regard.models.base import make_config
-from regard.models.transformer import EncoderConfig
+from regard.models.encoder_decoder import EncoderConfig
 from regard.models.word_encoder import NO_EXTRAS, WordConfig, WordEncoder, spelling_of
 from regard.nn.crf import Crf
 from regard.nn.linear import Linear

@@ -18,7 +18,7 @@ from torch import nn
 from regard.config import below_one, between
 from regard.data.ragged import Ragged
 from regard.models.base import Model
-from regard.models.transformer import EncoderConfig, TransformerEncoder
+from regard.models.encoder_decoder import EncoderConfig, TransformerEncoder
 from regard.nn.spelling import Spelling
 from regard.text.tokenizer import UNK
 
