@@ -1,13 +1,19 @@
-"""Compare ways of choosing a translation among candidates: minimum Bayes risk, reverse reranking, coverage.
+"""Measure what the options of search are worth in one direction: BLEU, chrF, and sentences per CPU second.
 
-python benchmarks/decoding_options.py --data DATA --out benchmarks/results/decoding-options.json
+python benchmarks/decoding_options.py --run RUN --ensemble RUN2 RUN3 --reverse RUN4 --dev SOURCE TARGET \
+    --test SOURCE TARGET --train SOURCE TARGET --out benchmarks/results/decoding-options.json
+python benchmarks/decoding_options.py --run en-de --reverse de-en --dev valid.en.gz valid.de.gz --test test.en.gz test.de.gz
 
-DATA is the folder of Tatoeba's valid.en.gz, valid.de.gz, test.en.gz and test.de.gz. The models are those of the package. The
-weight of the reverse model and beta of the coverage penalty are chosen by BLEU on the first sentences of the dev set, over
-both directions. Every row is then compared with beam 4 on the first sentences of the test set by paired approximate
-randomization (Riezler and Maxwell 2005). Exchanges that give exactly the observed difference count, which sacreBLEU's own
-test leaves out: it calls two systems that differ in one sentence significantly different. Seconds are those of the CPU, for
-search and choice together, with one thread per direction; other processes may run on the machine.
+--dev, --test and --train may be given several times. Without --ensemble, --reverse or --train, and for a run without
+shortlist.json, the rows that need them are left out. The weight of the reverse model and beta of the coverage penalty are
+chosen by BLEU on the first sentences of the dev set.
+
+Every row is compared with plain beam search by paired approximate randomization (Riezler and Maxwell 2005). Exchanges that
+give exactly the observed difference count, which sacreBLEU's own test leaves out: it calls two systems that differ in one
+sentence significantly different. Seconds are those of the CPU, for search and choice together, with one thread.
+
+Terms of the rows with phrases and a glossary are words of the references, so these rows know a part of the answer. A term is
+a rare word with a one-to-one link to a source word (`regard.aligning`); a sentence has the two rarest.
 """
 
 from __future__ import annotations
@@ -15,13 +21,13 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import re
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
-from multiprocessing import get_context
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,27 +35,43 @@ from numpy.typing import NDArray
 from sacrebleu.metrics import BLEU, CHRF
 
 from machine import machine
+from regard.aligning import align
 from regard.config import SearchOptions
 from regard.decoding.ranking import never_stop
 from regard.decoding.requests import Request
-from regard.decoding.reranking import CoverageScoring, Found, MinimumBayesRisk, ReverseScoring
+from regard.decoding.reranking import CoverageScoring, Found, MinimumBayesRisk, ReverseScoring, ScorePairs, Stage
 from regard.decoding.translator import Translator
+from regard.errors import DecodeError
 from regard.loading import load_translator
+from regard.text.glossary import make_glossary
 
-RUNS = {"en-de": ("en", "de"), "de-en": ("de", "en")}
 WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 BETAS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8)
-BEAM = 16
+BEAM, POOL = 4, 16  # of plain search, and of the hypotheses that are chosen among
 EPSILON = 0.02
+SHORTLISTS = (50, 100)
+TERM_LETTERS, TERM_EVERY, MOST_TERMS = 5, 500, 2  # least letters; rarer than one in so many sentences; of a sentence
 TRIALS = 5_000
 
 Scores = list[list[float]]
+Pairs = list[tuple[str, str]]
+Terms = list[list[tuple[str, str]]]  # the terms of each sentence: source word, target word
 
 
-def read(folder: Path, name: str, count: int) -> list[str]:
-    """Return the first lines of a compressed file."""
-    with gzip.open(folder / f"{name}.gz", "rt", encoding="utf-8") as lines:
-        return [line.rstrip("\n") for line, _ in zip(lines, range(count), strict=False)]
+class Row(NamedTuple):
+    """What an option gives."""
+
+    outputs: list[str]
+    seconds: float
+
+
+def read(files: Sequence[tuple[str, str]], count: int | None = None) -> Pairs:
+    """Return the first pairs of compressed files."""
+    pairs: Pairs = []
+    for names in files:
+        source, target = (gzip.decompress(Path(name).read_bytes()).decode().splitlines() for name in names)
+        pairs += zip(source, target, strict=True)
+    return pairs[:count]
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
@@ -57,31 +79,37 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
     return work(), time.process_time() - began
 
 
-def search(translator: Translator, texts: Sequence[str], options: SearchOptions) -> tuple[list[Found], float]:
-    """Return the `beam` candidates of each text, and the CPU seconds."""
-    options = translator.options.with_given(options).replace(nbest=options.beam)
+def translate(translator: Translator, requests: Sequence[Request | str], **options: Any) -> Row:
+    return Row(*timed(lambda: translator.translate(requests, options=SearchOptions(**options))))
+
+
+def candidates(translator: Translator, texts: Sequence[str], **options: Any) -> tuple[list[Found], float]:
+    """Return POOL candidates for each text, and the CPU seconds."""
+    chosen = translator.options.with_given(SearchOptions(beam=POOL, nbest=POOL, **options))
     requests = [Request(text) for text in texts]
     found, seconds = timed(
-        lambda: [one for some in translator._search(requests, 1, options, never_stop) for one in some]
+        lambda: [one for some in translator._search(requests, 1, chosen, never_stop) for one in some]
     )
     return sorted(found, key=lambda one: one.number), seconds
-
-
-def nested(found: Sequence[Found], scores: Sequence[float]) -> Scores:
-    rest = iter(scores)
-    return [[next(rest) for _ in one.translations] for one in found]
 
 
 def own(found: Sequence[Found]) -> Scores:
     return [[each.score for each in one.translations] for one in found]
 
 
-def added(first: Scores, weight: float, second: Scores) -> Scores:
+def scored(stage: Stage, found: list[Found]) -> tuple[Scores, float]:
+    """Return the scores that a stage gives the candidates of each text, and the CPU seconds."""
+    scores, seconds = timed(lambda: iter(list(stage.scores(found))))
+    return [[next(scores) for _ in one.translations] for one in found], seconds
+
+
+def mixed(first: Scores, weight: float, second: Scores) -> Scores:
+    """Return the first scores, moved towards the second by a weight; with weight 1 the second."""
     pairs = zip(first, second, strict=True)
-    return [[a + weight * b for a, b in zip(one, other, strict=True)] for one, other in pairs]
+    return [[a + weight * (b - a) for a, b in zip(one, other, strict=True)] for one, other in pairs]
 
 
-def chosen(found: Sequence[Found], scores: Scores) -> list[str]:
+def best(found: Sequence[Found], scores: Scores) -> list[str]:
     """Return the translation of each text that scores best; of equal ones the first."""
     return [
         one.translations[max(range(len(some)), key=lambda place: (some[place], -place))].text
@@ -89,95 +117,93 @@ def chosen(found: Sequence[Found], scores: Scores) -> list[str]:
     ]
 
 
-def parts(translator: Translator, found: list[Found]) -> dict[str, tuple[Scores, float]]:
-    """Return what the reverse model and the coverage penalty add to each candidate, at a weight of one, and the seconds."""
-    score_pairs = translator._scores_by(translator.reverse, translator.options)
-    assert score_pairs is not None
-    before = own(found)
-    stages = {
-        "reverse": ReverseScoring(score_pairs, 1.0),
-        "coverage": CoverageScoring(translator.model, translator.options.replace(coverage_penalty=1.0), 0),
-    }
-    result = {}
-    for name, stage in stages.items():
-        scores, seconds = timed(lambda stage=stage: list(stage.scores(found)))
-        result[name] = added(nested(found, scores), -1.0, before), seconds
+def stages(translator: Translator, reverse: ScorePairs | None) -> Iterator[tuple[str, str, Sequence[float], Stage]]:
+    """Yield the stages that have a weight, at a weight of one: name of the row, option, its values, stage."""
+    if reverse is not None:
+        yield "reverse model", "reverse_weight", WEIGHTS, ReverseScoring(reverse, 1.0)
+    options = translator.options.replace(coverage_penalty=1.0)
+    yield "coverage penalty", "coverage_penalty", BETAS, CoverageScoring(translator.model, options, 0)
+
+
+def dev_scores(translator: Translator, reverse: ScorePairs | None, pairs: Pairs) -> dict[str, dict[float, float]]:
+    """Return BLEU on the dev set for each value of reverse_weight and coverage_penalty."""
+    found, _ = candidates(translator, [source for source, _ in pairs])
+    result: dict[str, dict[float, float]] = {}
+    for _, option, values, stage in stages(translator, reverse):
+        scores, _ = scored(stage, found)
+        outputs = {value: best(found, mixed(own(found), value, scores)) for value in values}
+        references = [[target for _, target in pairs]]
+        result[option] = {
+            value: round(BLEU().corpus_score(some, references).score, 2) for value, some in outputs.items()
+        }
     return result
 
 
-def load(run: str) -> Translator:
-    """Return the translator of a run, with that of the other direction as its reverse model."""
-    torch.set_num_threads(1)
-    (opposite,) = RUNS.keys() - {run}
-    return load_translator(run, "translate", device="cpu", reverse=opposite, warn=lambda text: None)
-
-
-def measure_dev(run: str, data: Path, count: int) -> dict[str, dict[str, float]]:
-    """Return BLEU on the dev set for each weight and beta."""
-    translator, (source, target) = load(run), RUNS[run]
-    texts, references = read(data, f"valid.{source}", count), read(data, f"valid.{target}", count)
-    found, _ = search(translator, texts, SearchOptions(beam=BEAM))
-    both = parts(translator, found)
-    result: dict[str, dict[str, float]] = {}
-    for name, part, grid in (("reverse_weight", "reverse", WEIGHTS), ("coverage_penalty", "coverage", BETAS)):
-        for weight in grid:
-            outputs = chosen(found, added(own(found), weight, both[part][0]))
-            bleu = BLEU().corpus_score(outputs, [references]).score
-            result.setdefault(name, {})[str(weight)] = round(bleu, 2)
+def find_terms(translator: Translator, train: Pairs, test: Pairs) -> Terms:
+    """Return the terms of each test pair: rare words of the reference, each with the word that it translates."""
+    aligned = align([*train, *test], method="intersection")
+    counts = Counter(word for one in aligned[: len(train)] for word in {word.lower() for word in one.target})
+    result: Terms = []
+    for source, target, links in aligned[len(train) :]:
+        found = {}
+        for s, t in links:
+            # The first word of a sentence may have its capital letter for that reason alone.
+            if t > 0 and source[s].isalpha() and target[t].isalpha() and len(target[t]) >= TERM_LETTERS:
+                with suppress(DecodeError):  # what the vocabulary does not have
+                    translator.refuse(Request("", phrases=[target[t]]), SearchOptions(beam=BEAM))
+                    found[target[t]] = source[s]
+        rare = sorted((counts[word.lower()], word) for word in found)[:MOST_TERMS]
+        result.append([(found[word], word) for count, word in rare if count * TERM_EVERY < len(train)])
     return result
 
 
-def best_of(name: str, dev: dict[str, dict[str, dict[str, float]]], grid: Sequence[float]) -> float:
-    """Return the value above zero with the largest sum over the directions; of equal ones the smallest."""
-    return max(grid[1:], key=lambda value: (sum(dev[run][name][str(value)] for run in RUNS), -value))
+def measure(
+    translator: Translator, reverse: ScorePairs | None, values: dict[str, float], texts: list[str], terms: Terms | None
+) -> Iterator[tuple[str, Row]]:
+    """Yield the rows of one model, plain search first."""
+    yield f"beam {BEAM}", translate(translator, texts, beam=BEAM)
+    found, seconds = candidates(translator, texts)
+    yield f"beam {POOL}", Row(best(found, own(found)), seconds)
+    for name, option, _, stage in stages(translator, reverse):
+        scores, more = scored(stage, found)
+        yield f"{name}, beam {POOL}", Row(best(found, mixed(own(found), values[option], scores)), seconds + more)
+    scores, more = scored(MinimumBayesRisk("chrf"), found)
+    yield f"MBR by chrF, beam {POOL}", Row(best(found, scores), seconds + more)
+    found, seconds = candidates(translator, texts, sample=True, epsilon=EPSILON)
+    scores, more = scored(MinimumBayesRisk("chrf"), found)
+    yield f"MBR by chrF, {POOL} samples", Row(best(found, scores), seconds + more)
+    with suppress(DecodeError):  # the run has no shortlist
+        for most in SHORTLISTS:
+            yield f"shortlist {most}, beam {BEAM}", translate(translator, texts, beam=BEAM, shortlist=most)
+    if terms is not None:
+        demands = [Request(text, phrases=[word for _, word in some]) for text, some in zip(texts, terms, strict=True)]
+        yield f"terms as phrases, beam {BEAM}", translate(translator, demands, beam=BEAM)
+        glossary = make_glossary(pair for some in terms for pair in some)
+        yield f"terms as a glossary, beam {BEAM}", translate(translator.with_glossary(glossary), texts, beam=BEAM)
 
 
-def measure_test(run: str, data: Path, count: int, weight: float, beta: float) -> list[dict[str, Any]]:
-    """Return the table of one direction."""
-    translator, (source, target) = load(run), RUNS[run]
-    texts, references = read(data, f"test.{source}", count), read(data, f"test.{target}", count)
-    rows: dict[str, tuple[list[str], float]] = {}
-    found, seconds = search(translator, texts, SearchOptions(beam=4))
-    rows["beam 4"] = chosen(found, own(found)), seconds
-    beams, seconds = search(translator, texts, SearchOptions(beam=BEAM))
-    rows[f"beam {BEAM}"] = chosen(beams, own(beams)), seconds
-    both = parts(translator, beams)
-    (reverse, reverse_seconds), (coverage, coverage_seconds) = both["reverse"], both["coverage"]
-    by_reverse, by_coverage = added(own(beams), weight, reverse), added(own(beams), beta, coverage)
-    rows[f"reverse model, beam {BEAM}"] = chosen(beams, by_reverse), seconds + reverse_seconds
-    rows[f"coverage penalty, beam {BEAM}"] = chosen(beams, by_coverage), seconds + coverage_seconds
-    rows[f"reverse model and coverage, beam {BEAM}"] = (
-        chosen(beams, added(by_reverse, beta, coverage)),
-        seconds + reverse_seconds + coverage_seconds,
-    )
-    pools = {f"beam {BEAM}": (beams, seconds)}
-    for count in (16, 64):
-        options = SearchOptions(beam=count, sample=True, epsilon=EPSILON)
-        pools[f"{count} samples"] = search(translator, texts, options)
-    for pool, (candidates, seconds) in pools.items():
-        for metric, label in (("chrf", "chrF"), ("bleu", "BLEU")):
-            scores, more = timed(lambda m=metric, c=candidates: list(MinimumBayesRisk(m).scores(c)))
-            rows[f"MBR by {label}, {pool}"] = chosen(candidates, nested(candidates, scores)), seconds + more
-    return compare(rows, references)
-
-
-def compare(rows: dict[str, tuple[list[str], float]], references: list[str]) -> list[dict[str, Any]]:
+def compare(rows: dict[str, Row], references: list[str], terms: Terms | None) -> list[dict[str, Any]]:
     """Return BLEU, chrF and their p-values against the first row, and how many of its outputs differ."""
-    baseline, _ = next(iter(rows.values()))
+    baseline = next(iter(rows.values())).outputs
     metrics = {"BLEU": BLEU(references=[references]), "chrF": CHRF(references=[references])}
     table = []
     for name, (outputs, seconds) in rows.items():
-        differ = [place for place, output in enumerate(outputs) if output != baseline[place]]
-        row: dict[str, Any] = {
-            "name": name, "seconds": round(seconds, 1), "per_second": round(len(outputs) / seconds, 1),
-            "differ": len(differ),
-        }  # fmt: skip
+        differ = sum(one != other for one, other in zip(outputs, baseline, strict=True))
+        row: dict[str, Any] = {"name": name, "per_second": round(len(outputs) / seconds, 1), "differ": differ}
         for label, metric in metrics.items():
             first, second = (np.array(metric._extract_corpus_statistics(one, None)) for one in (baseline, outputs))
             row[label] = round(metric._compute_score_from_stats(second.sum(axis=0).tolist()).score, 2)
             row[f"p_{label}"] = round(randomization_p(metric, first, second), 4) if differ else None
+        if terms is not None:
+            there = [has(output, word) for output, some in zip(outputs, terms, strict=True) for _, word in some]
+            row["terms_found"] = round(sum(there) / max(1, len(there)), 4)
         table.append(row)
     return table
+
+
+def has(text: str, word: str) -> bool:
+    """Whether a text has a word, as a whole word."""
+    return re.search(rf"\b{re.escape(word)}\b", text) is not None
 
 
 def randomization_p(metric: Any, first: NDArray[np.int64], second: NDArray[np.int64]) -> float:
@@ -195,38 +221,49 @@ def randomization_p(metric: Any, first: NDArray[np.int64], second: NDArray[np.in
     return (sum(difference(draw) >= observed - 1e-9 for draw in draws) + 1) / (TRIALS + 1)
 
 
-def earlier_dev(out: Path | None, count: int) -> dict[str, dict[str, dict[str, float]]] | None:
-    """Return the dev scores in the results of an earlier call, if they are of as many sentences."""
-    if out is None or not out.exists():
-        return None
-    before = json.loads(out.read_text(encoding="utf-8"))
-    return before["dev_bleu"] if before["dev_sentences"] == count else None
-
-
 def main() -> None:
-    """Measure both models of the package."""
+    """Measure one direction."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--dev", type=int, default=200, help="sentences of the dev set")
-    parser.add_argument("--count", type=int, default=500, help="sentences of the test set")
+    parser.add_argument("--run", required=True)
+    parser.add_argument("--ensemble", nargs="+", default=[], help="runs that share its vocabulary")
+    parser.add_argument("--reverse", help="run of the opposite direction")
+    for name in ("dev", "test", "train"):
+        files = ("SOURCE", "TARGET")
+        parser.add_argument(
+            f"--{name}", nargs=2, metavar=files, action="append", required=name != "train", default=None
+        )
+    parser.add_argument("--dev-count", type=int, default=500, help="sentences of the dev set")
+    parser.add_argument("--count", type=int, help="sentences of the test set; default: all")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    with ProcessPoolExecutor(len(RUNS), get_context("spawn")) as pool:
-        dev = earlier_dev(given.out, given.dev)
-        if dev is None:
-            dev = dict(zip(RUNS, pool.map(partial(measure_dev, data=given.data, count=given.dev), RUNS), strict=True))
-        weight = best_of("reverse_weight", dev, WEIGHTS)
-        beta = best_of("coverage_penalty", dev, BETAS)
-        print(dev, weight, beta, flush=True)
-        measure = partial(measure_test, data=given.data, count=given.count, weight=weight, beta=beta)
-        test = dict(zip(RUNS, pool.map(measure, RUNS), strict=True))
-    for run, table in test.items():
-        for row in table:
-            print(run, row)
+    torch.set_num_threads(1)
+
+    def load(**more: Any) -> Translator:
+        return load_translator(given.run, "translate", device="cpu", warn=lambda text: None, **more)
+
+    translator = load(reverse=given.reverse)
+    reverse, translator.reverse = Translator._scores_by(translator.reverse, translator.options), None
+    dev = dev_scores(translator, reverse, read(given.dev, given.dev_count))
+    # The best value above zero; of equal ones the smallest.
+    values = {option: max(list(some)[1:], key=lambda value: (some[value], -value)) for option, some in dev.items()}
+    print(dev, values, flush=True)
+    test = read(given.test, given.count)
+    texts, references = [source for source, _ in test], [target for _, target in test]
+    terms = find_terms(translator, read(given.train), test) if given.train else None
+    rows = {}
+    for name, row in measure(translator, reverse, values, texts, terms):
+        rows[name] = row
+        print(name, f"{row.seconds:.0f} s", flush=True)
+    if given.ensemble:
+        name = f"ensemble of {len(given.ensemble) + 1}, beam {BEAM}"
+        rows[name] = translate(load(ensemble=given.ensemble), texts, beam=BEAM)
     result = {
-        "dev_sentences": given.dev, "dev_bleu": dev, "reverse_weight": weight, "coverage_penalty": beta,
-        "epsilon": EPSILON, "test_sentences": given.count, "test": test, "machine": machine(),
+        "dev_sentences": min(given.dev_count, len(read(given.dev))), "dev_bleu": dev, **values, "epsilon": EPSILON,
+        "test_sentences": len(test), "terms": sum(map(len, terms or ())),
+        "sentences_with_terms": sum(map(bool, terms or ())), "test": compare(rows, references, terms), "machine": machine(),
     }  # fmt: skip
+    for line in result["test"]:
+        print(line)
     if given.out:
         given.out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
