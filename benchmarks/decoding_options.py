@@ -4,7 +4,7 @@ python benchmarks/decoding_options.py --run RUN --ensemble RUN2 RUN3 --reverse R
     --test SOURCE TARGET --train SOURCE TARGET --out benchmarks/results/decoding-options.json
 python benchmarks/decoding_options.py --run en-de --reverse de-en --dev valid.en.gz valid.de.gz --test test.en.gz test.de.gz
 
---dev, --test and --train may be given several times. Without --ensemble, --reverse or --train, and for a run without
+--dev, --test and --train may be given several times. Without --ensemble, --reverse, --dev or --train, and for a run without
 shortlist.json, the rows that need them are left out. The weight of the reverse model and beta of the coverage penalty are
 chosen by BLEU on the first sentences of the dev set.
 
@@ -13,7 +13,7 @@ give exactly the observed difference count, which sacreBLEU's own test leaves ou
 sentence significantly different. Seconds are those of the CPU, for search and choice together, with one thread.
 
 Terms of the rows with phrases and a glossary are words of the references, so these rows know a part of the answer. A term is
-a rare word with a one-to-one link to a source word (`regard.aligning`); a sentence has the two rarest.
+a rare word with a one-to-one link to a rare source word (`regard.aligning`); a sentence has the two rarest pairs.
 """
 
 from __future__ import annotations
@@ -140,28 +140,32 @@ def dev_scores(translator: Translator, reverse: ScorePairs | None, pairs: Pairs)
 
 
 def find_terms(translator: Translator, train: Pairs, test: Pairs) -> Terms:
-    """Return the terms of each test pair: rare words of the reference, each with the word that it translates."""
+    """Return the terms of each test pair: rare words of the reference, each with the rare word that it translates."""
     aligned = align([*train, *test], method="intersection")
-    counts = Counter(word for one in aligned[: len(train)] for word in {word.lower() for word in one.target})
+    counts = [
+        Counter(word for one in aligned[: len(train)] for word in {word.lower() for word in one[side]})
+        for side in (0, 1)
+    ]
     result: Terms = []
     for source, target, links in aligned[len(train) :]:
-        found = {}
+        found = []
         for s, t in links:
+            words = source[s], target[t]
+            often = [count[word.lower()] for count, word in zip(counts, words, strict=True)]
             # The first word of a sentence may have its capital letter for that reason alone.
-            if t > 0 and source[s].isalpha() and target[t].isalpha() and len(target[t]) >= TERM_LETTERS:
+            if t and all(len(word) >= TERM_LETTERS and word.isalpha() for word in words):
                 with suppress(DecodeError):  # what the vocabulary does not have
                     translator.refuse(Request("", phrases=[target[t]]), SearchOptions(beam=BEAM))
-                    found[target[t]] = source[s]
-        rare = sorted((counts[word.lower()], word) for word in found)[:MOST_TERMS]
-        result.append([(found[word], word) for count, word in rare if count * TERM_EVERY < len(train)])
+                    found.append((max(often), words))
+        rare = [words for count, words in sorted(found) if count * TERM_EVERY < len(train)]
+        result.append(rare[:MOST_TERMS])
     return result
 
 
-def measure(
-    translator: Translator, reverse: ScorePairs | None, values: dict[str, float], texts: list[str], terms: Terms | None
+def choices(
+    translator: Translator, reverse: ScorePairs | None, values: dict[str, float], texts: list[str]
 ) -> Iterator[tuple[str, Row]]:
-    """Yield the rows of one model, plain search first."""
-    yield f"beam {BEAM}", translate(translator, texts, beam=BEAM)
+    """Yield the rows that choose among candidates."""
     found, seconds = candidates(translator, texts)
     yield f"beam {POOL}", Row(best(found, own(found)), seconds)
     for name, option, _, stage in stages(translator, reverse):
@@ -172,14 +176,20 @@ def measure(
     found, seconds = candidates(translator, texts, sample=True, epsilon=EPSILON)
     scores, more = scored(MinimumBayesRisk("chrf"), found)
     yield f"MBR by chrF, {POOL} samples", Row(best(found, scores), seconds + more)
+
+
+def shortlists(translator: Translator, texts: list[str]) -> Iterator[tuple[str, Row]]:
     with suppress(DecodeError):  # the run has no shortlist
         for most in SHORTLISTS:
             yield f"shortlist {most}, beam {BEAM}", translate(translator, texts, beam=BEAM, shortlist=most)
-    if terms is not None:
-        demands = [Request(text, phrases=[word for _, word in some]) for text, some in zip(texts, terms, strict=True)]
-        yield f"terms as phrases, beam {BEAM}", translate(translator, demands, beam=BEAM)
-        glossary = make_glossary(pair for some in terms for pair in some)
-        yield f"terms as a glossary, beam {BEAM}", translate(translator.with_glossary(glossary), texts, beam=BEAM)
+
+
+def with_terms(translator: Translator, texts: list[str], terms: Terms) -> Iterator[tuple[str, Row]]:
+    """Yield a row in which each sentence has its own terms, and one with a glossary of all of them."""
+    demands = [Request(text, phrases=[word for _, word in some]) for text, some in zip(texts, terms, strict=True)]
+    yield f"terms as phrases, beam {BEAM}", translate(translator, demands, beam=BEAM)
+    glossary = make_glossary(pair for some in terms for pair in some)
+    yield f"terms as a glossary, beam {BEAM}", translate(translator.with_glossary(glossary), texts, beam=BEAM)
 
 
 def compare(rows: dict[str, Row], references: list[str], terms: Terms | None) -> list[dict[str, Any]]:
@@ -229,9 +239,7 @@ def main() -> None:
     parser.add_argument("--reverse", help="run of the opposite direction")
     for name in ("dev", "test", "train"):
         files = ("SOURCE", "TARGET")
-        parser.add_argument(
-            f"--{name}", nargs=2, metavar=files, action="append", required=name != "train", default=None
-        )
+        parser.add_argument(f"--{name}", nargs=2, metavar=files, action="append", required=name == "test")
     parser.add_argument("--dev-count", type=int, default=500, help="sentences of the dev set")
     parser.add_argument("--count", type=int, help="sentences of the test set; default: all")
     parser.add_argument("--out", type=Path)
@@ -243,25 +251,27 @@ def main() -> None:
 
     translator = load(reverse=given.reverse)
     reverse, translator.reverse = Translator._scores_by(translator.reverse, translator.options), None
-    dev = dev_scores(translator, reverse, read(given.dev, given.dev_count))
-    # The best value above zero; of equal ones the smallest.
-    values = {option: max(list(some)[1:], key=lambda value: (some[value], -value)) for option, some in dev.items()}
-    print(dev, values, flush=True)
     test = read(given.test, given.count)
     texts, references = [source for source, _ in test], [target for _, target in test]
-    terms = find_terms(translator, read(given.train), test) if given.train else None
-    rows = {}
-    for name, row in measure(translator, reverse, values, texts, terms):
-        rows[name] = row
-        print(name, f"{row.seconds:.0f} s", flush=True)
+    result: dict[str, Any] = {"test_sentences": len(test)}
+    rows = {f"beam {BEAM}": translate(translator, texts, beam=BEAM)}
+    terms = None
     if given.ensemble:
         name = f"ensemble of {len(given.ensemble) + 1}, beam {BEAM}"
         rows[name] = translate(load(ensemble=given.ensemble), texts, beam=BEAM)
-    result = {
-        "dev_sentences": min(given.dev_count, len(read(given.dev))), "dev_bleu": dev, **values, "epsilon": EPSILON,
-        "test_sentences": len(test), "terms": sum(map(len, terms or ())),
-        "sentences_with_terms": sum(map(bool, terms or ())), "test": compare(rows, references, terms), "machine": machine(),
-    }  # fmt: skip
+    if given.dev:
+        pairs = read(given.dev, given.dev_count)
+        dev = dev_scores(translator, reverse, pairs)
+        # The best value above zero; of equal ones the smallest.
+        values = {option: max(list(some)[1:], key=lambda value: (some[value], -value)) for option, some in dev.items()}
+        result |= {"dev_sentences": len(pairs), "dev_bleu": dev, **values, "epsilon": EPSILON}
+        rows |= choices(translator, reverse, values, texts)
+    rows |= shortlists(translator, texts)
+    if given.train:
+        terms = find_terms(translator, read(given.train), test)
+        result |= {"terms": sum(map(len, terms)), "sentences_with_terms": sum(map(bool, terms))}
+        rows |= with_terms(translator, texts, terms)
+    result |= {"test": compare(rows, references, terms), "machine": machine()}
     for line in result["test"]:
         print(line)
     if given.out:
