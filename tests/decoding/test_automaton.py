@@ -78,3 +78,23 @@ def test_a_word_that_is_continued_is_another_word():
     assert automaton.accepts(begun)
     assert not automaton.accepts(automaton.advance(begun, 1))
     assert automaton.unmet([3, 4]) == [] and automaton.unmet([3, 1]) == [0]
+
+
+def begun(output, form):
+    """Return how many tokens of a form an output ends with."""
+    return max(count for count in range(len(form) + 1) if tuple(output)[len(output) - count :] == form[:count])
+
+
+@given(phrases, st.lists(st.integers(1, 5), max_size=12))
+def test_what_remains_and_is_wanted_is_what_comparing_all_forms_gives(some, output):
+    automaton, state = Automaton(EOS, phrases=some, continuing=CONTINUING), State()
+    for token in output:
+        state = automaton.advance(state, token)
+    unmet = [phrase for number, phrase in enumerate(some) if not state.met >> number & 1]
+    counts = {form: begun(output, form) for phrase in unmet for form in phrase.forms}
+    shortest = [min(map(len, phrase.forms)) for phrase in unmet]
+    missing = [min(len(form) - counts[form] for form in phrase.forms) for phrase in unmet]
+    saved = max([0, *(one - other for one, other in zip(shortest, missing, strict=True))])
+    assert automaton.remaining(state) == sum(shortest) - saved
+    following = {form[count] for form, count in counts.items() if count < len(form)}
+    assert automaton.wanted(state) == {form[0] for form in counts} | following
