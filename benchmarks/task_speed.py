@@ -32,7 +32,8 @@ from regard.data.columns import Columns
 from regard.nn.device import autocast, pick_precision
 from regard.recipe_files import load_recipe, recipe_folder
 from regard.tasks import task_of
-from regard.tasks.setup import choose_budget, fresh_model, make_loaders, resolve
+from regard.tasks.recipe_checks import resolve
+from regard.tasks.setup import choose_budget, fresh_model, make_loaders
 from regard.text.bitext import anchor, data_folders, named_folder
 from regard.training.cuda_graph import STEPS_BEFORE, CudaGraphStep
 from regard.training.data_parallel import DistributedModel

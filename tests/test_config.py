@@ -18,7 +18,7 @@ from regard.config import Bitext, DataConfig, Recipe, SearchOptions, TrainConfig
 from regard.errors import ConfigError, DecodeError
 from regard.models import MODELS, model_config
 from regard.recipe_files import apply_override, differences, find_recipe, load_recipe, recipe_folder, shipped_recipes
-from regard.tasks.setup import resolve
+from regard.tasks.recipe_checks import resolve
 from regard.toml import dump_toml, from_table, read_toml, to_table
 
 SMALL = """

@@ -44,17 +44,10 @@ from regard.tasks.initialize import (
     new_parameters,
     with_tokenizer,
 )
-from regard.tasks.setup import (
-    choose_budget,
-    fresh_model,
-    make_loaders,
-    make_validator,
-    refuse_other_recipe,
-    resolve,
-    share_codec,
-    try_one_example,
-)
+from regard.tasks.recipe_checks import refuse_other_recipe, resolve
+from regard.tasks.setup import choose_budget, fresh_model, make_loaders, share_codec, try_one_example
 from regard.tasks.test_sets import read_test_pairs, recipe_test_sets
+from regard.tasks.validation import make_validator
 from regard.text.bitext import (
     anchor,
     data_folders,

@@ -21,7 +21,7 @@ from regard.models import expected_shapes
 from regard.preprocess.prepare import store_problems
 from regard.recipe_files import load_recipe
 from regard.run.folder import RunFolder
-from regard.tasks.setup import resolve
+from regard.tasks.recipe_checks import resolve
 from regard.toml import dump_toml, flat_table, to_table
 from tests.commands import regard as run_command
 from tests.compatibility.recorded import FIXTURES, read, this_processor

@@ -6,7 +6,7 @@ from regard.config import Bitext, DataConfig, Recipe, SearchOptions, TokenizerCo
 from regard.models import build_model
 from regard.run.checkpoint import Checkpoint
 from regard.run.folder import RunFolder
-from regard.tasks.setup import resolve
+from regard.tasks.recipe_checks import resolve
 from regard.text.tokenizer_pair import train_tokenizers
 from tests.exchange.marian_folders import WOERTER, WORDS, sentences
 

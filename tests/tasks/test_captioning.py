@@ -16,7 +16,7 @@ from regard.recipe_files import load_recipe
 from regard.storage.folder import Folder
 from regard.tasks.captioning import IMAGE_FILE, CaptioningTask
 from regard.tasks.corpus import TextPairs
-from regard.tasks.setup import resolve
+from regard.tasks.recipe_checks import resolve
 from regard.text.corpus import Pair
 from regard.text.generators import generate
 from regard.text.images import image_uri, png_bytes

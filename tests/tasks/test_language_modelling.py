@@ -11,7 +11,7 @@ from regard.models.decoder import Decoder
 from regard.recipe_files import load_recipe
 from regard.tasks import task_of
 from regard.tasks.language_modelling import blocks
-from regard.tasks.setup import resolve
+from regard.tasks.recipe_checks import resolve
 from regard.tasks.word_codec import WordCodec
 from regard.text.corpus import Pair
 from regard.text.tokenizer import BOS, EOS, train_tokenizer

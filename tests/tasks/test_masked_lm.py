@@ -14,7 +14,8 @@ from regard.recipe_files import load_recipe
 from regard.tasks import task_of
 from regard.tasks.corpus import TextPairs
 from regard.tasks.masked_lm import MASK
-from regard.tasks.setup import fresh_model, resolve
+from regard.tasks.recipe_checks import resolve
+from regard.tasks.setup import fresh_model
 from regard.text.corpus import Pair
 from regard.text.tokenizer import UNK
 from regard.text.words import MASK_CHARACTER

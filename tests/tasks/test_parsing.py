@@ -16,8 +16,8 @@ from regard.models import build_model
 from regard.recipe_files import load_recipe
 from regard.tasks import task_of
 from regard.tasks.parsing import ParsingTask, words_at_spaces
-from regard.tasks.setup import make_validator
 from regard.tasks.translation import TranslationTask
+from regard.tasks.validation import make_validator
 from regard.text.corpus import Pair
 from regard.text.tokenizer_pair import fit_tokenizers
 from regard.text.trees import repair

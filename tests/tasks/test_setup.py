@@ -10,7 +10,7 @@ from regard.errors import ConfigError, DataError
 from regard.recipe_files import load_recipe, shipped_recipes
 from regard.run.folder import RunFolder
 from regard.tasks import task_of
-from regard.tasks.setup import resolve
+from regard.tasks.recipe_checks import resolve
 from regard.training.events import Noted
 
 TINY = [

@@ -12,7 +12,8 @@ from regard.recipe_files import load_recipe
 from regard.storage.folder import Folder
 from regard.tasks import task_of
 from regard.tasks.corpus import TextPairs
-from regard.tasks.setup import fresh_model, resolve
+from regard.tasks.recipe_checks import resolve
+from regard.tasks.setup import fresh_model
 from regard.text.corpus import Pair
 
 TRAIN = TextPairs([Pair("The|D dog|N barks|V", "B-NP I-NP B-VP"), Pair("Cats|N sleep|V", "B-NP B-VP")])

@@ -58,7 +58,7 @@ def train(
     from regard import api
     from regard.cli.display import TensorBoardWriter, make_display
     from regard.cli.hints import command_after_training
-    from regard.tasks.setup import resolve
+    from regard.tasks.recipe_checks import resolve
     from regard.training.events import Event
 
     spelled_out = resolve(resolved)  # refuses unknown names, about which no warning says anything useful

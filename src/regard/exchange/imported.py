@@ -21,7 +21,7 @@ from regard.run.card import make_card, write_card
 from regard.run.checkpoint import Checkpoint, first_not_finite, refuse_other_shapes
 from regard.run.folder import ORIGIN, RunFolder
 from regard.storage.folder import Folder
-from regard.tasks.setup import resolve
+from regard.tasks.recipe_checks import resolve
 from regard.text.tokenizer_pair import Tokenizers
 
 Tell = Callable[[str], None]  # receives a sentence about what is being done
