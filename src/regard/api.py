@@ -12,6 +12,7 @@ import msgspec
 from regard import kernels
 from regard.config import Recipe, SearchOptions
 from regard.data.columns import Columns
+from regard.decoding.options import describe_search
 from regard.decoding.sampling import SampleOptions
 from regard.errors import ConfigError, DataError, DecodeError
 from regard.explain.report import write_report
@@ -296,28 +297,16 @@ def evaluate(
         predictor = task.into(predictor, to)
     results = []
     searched = recipe.decode.with_given(options)
-    search = describe_search(searched, reverse=reverse is not None, models=1 + len(ensemble)) if task.searches else ""
+    models = 1 + len(ensemble)
+    search = describe_search(searched, rescorer=rescorer is not None, reverse=reverse is not None, models=models)
     for name, examples in sets.items():
         scores = task.evaluate(predictor, examples, options=options, warn=warn)
-        results.append(Evaluation(name, len(examples), search, scores, str(pairs_fingerprint(examples)["sha256"])))
+        results.append(
+            Evaluation(
+                name, len(examples), search if task.searches else "", scores, str(pairs_fingerprint(examples)["sha256"])
+            )
+        )
     return results
-
-
-def describe_search(options: SearchOptions, *, reverse: bool = False, models: int = 1) -> str:
-    """Return how outputs are searched for, in a few words: by how many models, and whether with a reverse model."""
-    kind = " by power" if options.length_penalty_kind == "power" else ""
-    found = [f"beam {options.beam}, length penalty {options.length_penalty:g}{kind}" if options.beam > 1 else "greedy"]
-    if options.sample:
-        found = [f"{options.beam} samples"]
-    if models > 1:
-        found.append(f"ensemble of {models}")
-    if reverse:
-        found.append(f"reverse model at {options.reverse_weight:g}")
-    if options.coverage_penalty:
-        found.append(f"coverage penalty {options.coverage_penalty:g}")
-    if options.mbr is not None:
-        found.append(f"minimum Bayes risk by {options.mbr}")
-    return ", ".join(found)
 
 
 def look(

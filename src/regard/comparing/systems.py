@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from regard.api import describe_search
 from regard.comparing.test_sets import SourcesAndReferences
 from regard.config import SearchOptions
+from regard.decoding.options import describe_search
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.loading import load, require_translation, task_of_run
 from regard.messages import counted

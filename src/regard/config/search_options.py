@@ -167,6 +167,8 @@ class SearchOptions(Struct, metaclass=_KnownNames, frozen=True, dict=True):
             raise ValueError(f"beam is {self.beam}, which beam_groups={self.beam_groups} does not divide")
         if self.temperature and self.temperature < COLDEST:
             raise ValueError(f"temperature is {self.temperature}; it must be 0, or from {COLDEST} to {HOTTEST}")
+        if self.max_length is not None and self.min_length > self.max_length:
+            raise ValueError(f"min_length is {self.min_length}, which max_length={self.max_length} does not allow")
         if self.sample and self.beam_groups > 1:
             raise ValueError("sample draws independent samples, which have no beam_groups; give one or the other")
         if self.mbr is not None and self.coverage_penalty:
@@ -175,6 +177,11 @@ class SearchOptions(Struct, metaclass=_KnownNames, frozen=True, dict=True):
     def replace(self, **changes: int | float | str | None) -> SearchOptions:
         """Return a copy with these options given as well. One that is None stays as it is."""
         return SearchOptions(**{**self.given, **{name: one for name, one in changes.items() if one is not None}})
+
+    def greedy(self) -> SearchOptions:
+        """Return these options for greedy search, which has one hypothesis and nothing to choose from."""
+        alone = {"beam": 1, "nbest": 1, "beam_groups": 1, "sample": False, "mbr": None, "coverage_penalty": 0.0}
+        return SearchOptions(**{**self.given, **alone})
 
     def with_given(self, options: SearchOptions | None) -> SearchOptions:
         """Return these options, except those that were given in `options`: all of them, checked together."""

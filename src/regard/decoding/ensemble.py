@@ -55,26 +55,27 @@ class Ensemble(Seq2Seq):
 
     @property
     def members(self) -> tuple[Seq2Seq, ...]:
-        return tuple(member for one in self._models for member in one.members)
+        return tuple(member for one in self.parts for member in one.members)
 
     @property
-    def _models(self) -> list[Seq2Seq]:
+    def parts(self) -> list[Seq2Seq]:
+        """The models as they were given, each of which may be an ensemble or have captured steps."""
         return list(self.models)  # type: ignore[arg-type]
 
     def for_inference(self, *, int8: bool = False) -> Self:
-        return type(self)([one.for_inference(int8=int8) for one in self._models])
+        return type(self)([one.for_inference(int8=int8) for one in self.parts])
 
     def encode(self, source: Ragged) -> list[Any]:
-        return [one.encode(source) for one in self._models]
+        return [one.encode(source) for one in self.parts]
 
     def decode(self, target: Ragged, memory: list[Any]) -> Tensor:
-        return log_mean([one.decode(target, own) for one, own in zip(self._models, memory, strict=True)])
+        return log_mean([one.decode(target, own) for one, own in zip(self.parts, memory, strict=True)])
 
     def start(self, memory: list[Any], *, beams: int) -> EnsembleState:
-        return EnsembleState([one.start(own, beams=beams) for one, own in zip(self._models, memory, strict=True)])
+        return EnsembleState([one.start(own, beams=beams) for one, own in zip(self.parts, memory, strict=True)])
 
     def step(self, tokens: Tensor, state: EnsembleState) -> Tensor:
-        return log_mean([one.step(tokens, own) for one, own in zip(self._models, state.states, strict=True)])
+        return log_mean([one.step(tokens, own) for one, own in zip(self.parts, state.states, strict=True)])
 
     def forward(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
         assert batch.target is not None, "a decoder reads a target"

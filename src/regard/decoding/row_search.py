@@ -49,7 +49,7 @@ def search_rows(
             # All samples of a sentence begin with the same logits.
             logits = logits.repeat_interleave(rows.samples, dim=0)
             next_tokens.reorder(rows.each_sentence)
-        ranking = Ranking(logits, normalized=options.scores)
+        ranking = Ranking(logits, normalized=options.scores or options.token_scores)
         next_tokens.restrict(logits, step)
         normalizer = zeros[: len(logits)] if ranking.normalizer is None else ranking.normalizer
         if draws is None:

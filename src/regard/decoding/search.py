@@ -123,7 +123,9 @@ def search_all(
 def refuse_not_finite(results: SearchResults) -> SearchResults:
     """Return the results. Raise DecodeError if a sentence has none, or one without a score."""
     if any(not best or math.isnan(best[0].score) for _, best in results):
-        raise DecodeError("the model's scores are not finite; its weights are damaged, or it has diverged")
+        raise DecodeError(
+            "the model's scores are not finite; its weights are damaged, it has diverged, or the options allow no output"
+        )
     return results
 
 

@@ -25,7 +25,7 @@ from regard.data.ragged import Ragged
 from regard.data.word_alignment import Aligner
 from regard.decoding.ensemble import Ensemble
 from regard.errors import DecodeError
-from regard.models.base import Seq2Seq
+from regard.models.base import Model, Seq2Seq
 from regard.models.states import DecoderState
 from regard.models.tied_embeddings import TiedEmbeddings
 from regard.nn.cross_entropy import cross_entropy
@@ -125,15 +125,16 @@ class ShortlistModel(Seq2Seq):
 
 def with_shortlist(model: Seq2Seq, vocabularies: Sequence[NDArray[np.int64]]) -> Seq2Seq:
     """Return a model that outputs tokens of these vocabularies alone, one for each sentence of a batch."""
-    if isinstance(model, Ensemble):
-        return Ensemble([with_shortlist(one, vocabularies) for one in model.members])
     refuse_without_columns(model)
+    if isinstance(model, Ensemble):
+        return Ensemble([with_shortlist(one, vocabularies) for one in model.parts])
     assert isinstance(model, TiedEmbeddings)
     return ShortlistModel(model, vocabularies)
 
 
-def refuse_without_columns(model: Any) -> None:
+def refuse_without_columns(model: Model) -> None:
     """Raise DecodeError if the columns of a model's output layer cannot be chosen."""
-    for one in model.members if isinstance(model, Seq2Seq) else (model,):
-        if one.non_autoregressive or one.copies or not isinstance(one, TiedEmbeddings):
+    for one in model.parts if isinstance(model, Ensemble) else (model,):
+        # A model whose steps are captured as CUDA graphs is not one with an output layer, but has one.
+        if one.non_autoregressive or one.copies or not isinstance(one, TiedEmbeddings) or one.output_weight.is_cuda:
             raise DecodeError("shortlist is for models on a CPU that output tokens of a vocabulary one after another")

@@ -128,6 +128,8 @@ class TextScoring(ABC):
 
     def temperature_of(self, options: SearchOptions) -> float | None:
         """Return the temperature of a calibrated run, if confidence is wanted."""
+        if options.confidence and len(self.autoregressive().members) > 1:
+            raise DecodeError("an ensemble has no confidence, because each run is calibrated by itself; use one run")
         if options.confidence and self.calibrated_temperature is None:
             raise DecodeError("the run has not been calibrated, so it has no confidence; run: regard calibrate RUN")
         return self.calibrated_temperature if options.confidence else None

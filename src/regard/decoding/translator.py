@@ -15,6 +15,7 @@ from regard.config import SearchOptions
 from regard.data.batch_sampler import batches_by_length
 from regard.data.ragged import Ragged
 from regard.decoding.constraints import Demands
+from regard.decoding.options import refuse_without_effect
 from regard.decoding.ranking import Check, Hypothesis, never_stop
 from regard.decoding.requests import MOST_PHRASES, OutputDemands, Request
 from regard.decoding.reranking import Found, Ready, Reranker, ScorePairs
@@ -71,8 +72,9 @@ class Translator(TextScoring):
         `tag` is a symbol of the recipe (`data.train.tag`) in front of each source. With `pivot` each text is translated into
         that language first, and from there into the other one.
         """
-        if pivot is not None and self.reverse is not None:
-            raise DecodeError("a reverse model is of one direction, and a pivot makes two; give one or the other")
+        if pivot is not None and (self.reverse is not None or self.rescorer is not None):
+            kind = "rescorer" if self.reverse is None else "reverse model"
+            raise DecodeError(f"a {kind} is of one direction, and a pivot makes two; give one or the other")
         chosen = self.with_tags((*self.languages.tags_into(language), *(() if tag is None else (tag,))))
         chosen.pivot = None if pivot is None else self.into(pivot, tag=tag)
         return chosen
@@ -142,7 +144,9 @@ class Translator(TextScoring):
 
     def refuse(self, request: Request, options: SearchOptions | None = None) -> None:
         """Raise DecodeError if the model or the options of search cannot satisfy a request."""
-        self._demands.refuse(request, self.options.with_given(options))
+        combined = self.options.with_given(options)
+        refuse_without_effect(combined, self.options, self.model)
+        self._demands.refuse(request, combined)
 
     def translate(
         self,
@@ -158,7 +162,9 @@ class Translator(TextScoring):
         """
         refuse_no_list(texts, call="translate()")
         texts = list(texts)
-        options = self.options.with_given(options).replace(scores=False)
+        options = self.options.with_given(options)
+        # Of several samples the likeliest is returned.
+        options = options.replace(scores=options.sample and options.beam > 1)
         chosen = self if to is None and pivot is None else self.into(to, pivot=pivot)
         return [best[0].text for best in chosen.stream(texts, options=options)]
 
@@ -206,7 +212,13 @@ class Translator(TextScoring):
         """
         options = self.options.with_given(options)
         requests = [one if isinstance(one, Request) else Request(one) for one in texts]
+        refuse_without_effect(
+            options, self.options, self.model, several=self.rescorer is not None or self.reverse is not None
+        )
         if self.pivot is not None:
+            if self.glossary is not None or any(request.keep for request in requests):
+                what = "a glossary" if self.glossary is not None else "parts to keep"
+                raise DecodeError(f"{what} cannot be followed through a pivot; translate in two calls instead")
             sources = [request.text for request in requests]
             middle = self.pivot.each(
                 sources, options=options.replace(nbest=1, confidence=False), first=first, check=check

@@ -172,7 +172,7 @@ def trace_translation(
         target_ids, log = _record_refinement(model, source, options, check)
     else:
         assert isinstance(model, Seq2Seq)
-        demands = translator.demands([(source_ids, vocabulary)], [prefix])
+        demands = translator.demands([(source_ids, vocabulary)], [prefix], shortlist=options.shortlist)
         found = search(model, source, options=options, demands=demands, check=check)
         target_ids = [*found[0][0].ids, model.eos]
         check()
@@ -302,12 +302,13 @@ def _continue_prefixes(
         return ["" for _ in prefixes]
     model, decode = translator.model, vocabulary.decode
     assert isinstance(model, Seq2Seq)
-    greedy = options.replace(beam=1, nbest=1, scores=False)
+    greedy = options.greedy().replace(scores=False)
     texts: list[str] = []
     for batch in _batches(prefixes, sizes):
         source = Ragged.from_lists([source_ids] * len(batch), next(model.parameters()).device)
         unfinished = [prefix[:-1] if prefix[-1] == model.eos else prefix for prefix in batch]
-        demands = translator.demands([(source_ids, vocabulary)] * len(batch), unfinished)
+        sources = [(source_ids, vocabulary)] * len(batch)
+        demands = translator.demands(sources, unfinished, shortlist=options.shortlist)
         found = search(model, source, options=greedy, demands=demands, check=check)
         texts += [
             decode(prefix if prefix[-1] == model.eos else hypotheses[0].ids)

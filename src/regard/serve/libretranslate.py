@@ -157,7 +157,7 @@ async def _detect(
     sources = {source for source, into in service.language_pairs() if into == target}
     for served in service.models.values():
         if served.languages and text.strip() and (not sources or served.languages[0] in sources):
-            options = served.translator.options.replace(beam=1, length_penalty=1.0)
+            options = served.translator.options.greedy().replace(length_penalty=1.0)
             ((_, found),) = await service.translate(context, served, [text[:300]], options)
             score = sum(best[0].score for best in found) / max(1, len(found))
             scores[served.languages[0]] = max(score, scores.get(served.languages[0], -math.inf))

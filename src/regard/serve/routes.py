@@ -147,7 +147,7 @@ def add_api(app: FastAPI, service: Service) -> None:
         context, served = service.authorize(request), service.find_model(body.model, body.target)
         if served.translator.model.non_autoregressive:
             raise HTTPException(422, f"{served.name} is non-autoregressive: it has no partial outputs to stream")
-        options = options_of(served, body, beam=1)
+        options = options_of(served, body).greedy()
         (split_text,), sentences = await service.prepare(context, served, [body.text], options)
         events = TranslationStream(service, context, served, options, split_text, sentences).events()
         return StreamingResponse(events, media_type="text/event-stream")
