@@ -84,9 +84,9 @@ def load_translator(
         require_translation(one, "an ensemble")
         if _direction(one) != _direction(run):
             raise ConfigError(f"{one} and {run} translate between other languages; the runs of an ensemble share them")
-    if rescorer is not None and _direction(rescorer) != _direction(run):
-        raise ConfigError(f"{rescorer} and {run} translate between other languages; a rescorer has those of the run")
     chooses = None if rescorer is None else _load_rescorer(rescorer, device)
+    if rescorer is not None and (theirs := _direction(rescorer)) and not set(_direction(run) or theirs) <= set(theirs):
+        raise ConfigError(f"{rescorer} and {run} translate between other languages; a rescorer has those of the run")
     backward = None if reverse is None else _load_reverse(run, reverse, device)
     translator = _predictor([run, *ensemble], device, warn, int8=int8)
     assert isinstance(translator, Translator)
