@@ -12,7 +12,7 @@ from regard.decoding.requests import Request
 from regard.decoding.shortlist import refuse_without_columns
 from regard.decoding.translator import Translator
 from regard.errors import ConfigError, DecodeError
-from regard.explain.trace import trace_translation
+from regard.explain.translation_trace import trace_translation
 from regard.models import build_model
 from regard.text.tokenizer_pair import train_tokenizers
 

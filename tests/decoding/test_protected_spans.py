@@ -6,7 +6,7 @@ import torch
 from regard.config import SearchOptions, TokenizerConfig
 from regard.decoding.row_search import stream_greedy
 from regard.decoding.translator import Translator
-from regard.explain.trace import trace_translation
+from regard.explain.translation_trace import trace_translation
 from regard.models import build_model
 from regard.text.protected_spans import PLACEHOLDERS
 from regard.text.tokenizer import EOS

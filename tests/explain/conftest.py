@@ -5,7 +5,8 @@ import pytest
 
 import regard
 from regard.explain.attention import Attention, Axis
-from regard.explain.trace import Alternative, Trace, trace_translation
+from regard.explain.trace import Alternative, Trace
+from regard.explain.translation_trace import trace_translation
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
 

@@ -8,7 +8,7 @@ import pytest
 from regard.config import SearchOptions
 from regard.explain.attention import attention_rollout, mean_over_heads, merge_words
 from regard.explain.report import as_page, asset, trace_as_json
-from regard.explain.trace import trace_translation
+from regard.explain.translation_trace import trace_translation
 from tests.browser import Watched, chromium, expect, serious_findings
 
 

@@ -9,7 +9,7 @@ import regard
 from regard.config import SearchOptions
 from regard.errors import Cancelled, DecodeError
 from regard.explain.report import as_page
-from regard.explain.trace import attention_between, trace_translation
+from regard.explain.translation_trace import attention_between, trace_translation
 from regard.text.tokenizer import TOKENIZERS
 from regard.text.tokenizer_pair import train_tokenizers
 from tests.explain.conftest import SENTENCE
@@ -99,7 +99,7 @@ def test_a_sentence_of_five_hundred_tokens_can_be_traced(translator):
 
 
 def test_alternatives_do_not_depend_on_the_batches_they_are_continued_in(translator, trace, monkeypatch):
-    monkeypatch.setattr("regard.explain.trace.BATCH_TOKENS", 300)
+    monkeypatch.setattr("regard.explain.translation_trace.BATCH_TOKENS", 300)
     assert trace_translation(translator, SENTENCE).alternatives == trace.alternatives
 
 

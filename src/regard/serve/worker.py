@@ -94,7 +94,7 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
             send_ready([(place, [_as_list(one) for one in best]) for place, best in some])
     elif task["kind"] == "look":
         from regard.explain.report import trace_as_json
-        from regard.explain.trace import trace_translation
+        from regard.explain.translation_trace import trace_translation
 
         (text,) = task["sentences"]
         trace = trace_translation(translator, text, options=options, check=check, **task["arguments"])
