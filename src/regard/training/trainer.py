@@ -23,16 +23,16 @@ from regard.errors import TrainingError
 from regard.messages import counted
 from regard.models.base import Model
 from regard.nn.device import describe_machine, pick_precision
-from regard.run.checkpoint import Checkpoint, load_weights, model_weights, weight_shapes
+from regard.run.checkpoint import load_weights, model_weights
 from regard.run.folder import RunFolder
 from regard.training.adapters import choose_parameters
+from regard.training.checkpointing import Checkpointing
 from regard.training.cuda_graph import CudaGraphStep
 from regard.training.data_parallel import DistributedModel
-from regard.training.events import Listener, Noted, Saved, Started, Validated, Validation
+from regard.training.events import Listener, Noted, Started, Validated, Validation
 from regard.training.loss_scale import LossScale
 from regard.training.memory_check import out_of_memory
 from regard.training.prefetch import prefetch
-from regard.training.saver import Saver, disk_error, final_weights, steps_to_keep
 from regard.training.schedules import Schedule, Scheduler, learning_rate
 from regard.training.step import training_step
 from regard.training.step_stats import Counters, StepStats
@@ -114,10 +114,8 @@ class Trainer:
         if optimizer is None and scheduler is None:
             scheduler = learning_rate(config, width=model.width)
         self.schedule = Schedule(self.state.optimizer, scheduler)
-        self.saved_step = 0
-        self.best_on_disk: int | None = None
-        self.saver = Saver(self.run, saved=self._report_saved, failed=self._report_not_saved)
         self.stats = StepStats(self.run, config, writes=world.writes, listen=listen)
+        self.checkpoints = Checkpointing(self.run, self.state, config, stats=self.stats, world=world, listen=listen)
         stalled = "stalled.txt" if world.writes else f"stalled-{world.rank}.txt"
         self.watchdog = Watchdog(self.run.folder, stalled, seconds=config.stall_seconds)
 
@@ -143,10 +141,10 @@ class Trainer:
             ) from error
         finally:
             # Whatever ends training, a checkpoint that is being written is completed first.
-            self.saver.wait()
+            self.checkpoints.wait()
 
     def _fit(self) -> bool:
-        self._resume()
+        self.checkpoints.resume()
         config, counters = self.config, self.counters
         size, machine = self.model.num_parameters(), describe_machine(self.device)
         trained = sum(one.numel() for one in self.state.distributed.trained_parameters().values())
@@ -175,7 +173,7 @@ class Trainer:
         before, started = counters.seconds, time.monotonic()
         while counters.step < upto and not self._out_of_patience():
             if (counters.step % read_every == 0 or self.world.size == 1) and self.world.any(self.stop()):
-                self._save()
+                self.checkpoints.save()
                 return False
             micro_batches = list(islice(batches, config.accumulate))
             taken = [batch for batch, _ in micro_batches]
@@ -197,7 +195,7 @@ class Trainer:
                 self.stats.report(counters, rate=self.schedule.last)
             while self.loader.notices:
                 self.listen(Noted(counters.step, self.loader.notices.popleft()))
-            self.saver.poll()
+            self.checkpoints.poll()
             paused = time.monotonic()
             self._validate_and_save()
             self.stats.pause(time.monotonic() - paused)
@@ -247,8 +245,6 @@ class Trainer:
         packed = "packed batches, our kernels" if isinstance(self.loader, PackedLoader) else "bucketed batches"
         return ", ".join([self.device.type, dtype, packed, *processes])
 
-    # Validation
-
     def _validate_and_save(self) -> None:
         """Validate and write a checkpoint, each when it is due; validation first, so that the best step is known."""
         config, step = self.config, self.counters.step
@@ -256,7 +252,7 @@ class Trainer:
         if self.validate and (last or step % (config.validate_every or config.checkpoint_every) == 0):
             self._validate()
         if last or step % config.checkpoint_every == 0:
-            self._save()
+            self.checkpoints.save()
 
     def _validate(self) -> None:
         assert self.validate is not None
@@ -283,91 +279,22 @@ class Trainer:
             self.listen(Noted(counters.step, warning))
         if best and counters.step % config.checkpoint_every and config.final == "best":
             # After the report, so that the log of a resumed run contains it.
-            self._save()
+            self.checkpoints.save()
 
     def _out_of_patience(self) -> bool:
         return 0 < self.config.patience <= self.counters.without_better
-
-    # Checkpoints
-
-    def _save(self) -> None:
-        """Start writing a checkpoint, unless this step already has one."""
-        counters = self.counters
-        if self.saved_step == counters.step:
-            return
-        self.stats.read(counters)
-        self.saved_step = counters.step
-        if not (self.world.writes or self.state.distributed.sharded):
-            return
-        checkpoint = self.state.checkpoint()
-        if not self.world.writes:
-            return
-        # Which checkpoints to keep depends on those that are complete.
-        self.saver.wait()
-        best = (counters.best_step, self.best_on_disk)
-        keep = steps_to_keep(self.config, written=self.run.steps(), step=counters.step, best=best)
-        self.saver.save(checkpoint, step=counters.step, keep=keep)
-
-    def _report_saved(self, step: int, folder: Path) -> None:
-        if step == self.counters.best_step:
-            self.best_on_disk = step
-        self.listen(Saved(step, folder))
-
-    def _report_not_saved(self, step: int, error: OSError) -> None:
-        problem = disk_error(error, max(self.run.steps(), default=None))
-        if self.config.disk_full == "stop":
-            raise problem from error
-        self.listen(Noted(step, f"the checkpoint of step {step} was not written ({problem}); training continues"))
-
-    def _resume(self) -> None:
-        """Load the newest intact checkpoint if there is one, else prepare a new run."""
-        newest = self._find_checkpoint() if self.world.writes else None
-        newest = self.world.gather(newest)[0]
-        if newest is None:
-            self.state.begin()
-            return
-        checkpoint = self.run.read_checkpoint(newest, weight_shapes(self.model), training=True)
-        self.state.restore(checkpoint, origin=f"{self.run}/checkpoints/{newest}")
-        self.saved_step, self.best_on_disk = self.counters.step, self.counters.best_step
-
-    def _find_checkpoint(self) -> str | None:
-        """Return the newest intact checkpoint. Report damaged ones, and remove later events from the log."""
-        self.run.sweep()
-        newest, problems = self.run.latest()
-        problems += self.run.log_problems()
-        step = -1 if newest is None else int(newest.removeprefix("step-"))
-        self.run.rewind_log(step)
-        for problem in problems:
-            self.listen(Noted(max(step, 0), problem))
-        return newest
 
     def _finish(self) -> None:
         """Write the final weights, which ends the run."""
         config, counters = self.config, self.counters
         if self._out_of_patience():
-            self._save()
-            self.listen(
-                Noted(
-                    counters.step, f"no better {config.metric} for {counted(config.patience, 'validation')}; stopping"
-                )
-            )
-        self.saver.wait()
+            self.checkpoints.save()
+            text = f"no better {config.metric} for {counted(config.patience, 'validation')}; stopping"
+            self.listen(Noted(counters.step, text))
+        self.checkpoints.wait()
         if 2 * counters.skipped > counters.step:
             raise TrainingError(
                 f"{counters.skipped:,} of {counted(counters.step, 'step')} had a gradient that is not finite; "
                 "begin a new run (--out) with a lower train.lr, or with train.clip_norm=1"
             )
-        current = self.state.weights()
-        if self.world.writes:
-            self._write_final(current)
-        # A process that ended earlier would break the connection of the others.
-        self.world.wait()
-
-    def _write_final(self, current: dict[str, Tensor]) -> None:
-        counters, shapes = self.counters, weight_shapes(self.model)
-        best = counters.best_step if counters.best_step in self.run.steps() else self.best_on_disk
-        weights, steps = final_weights(self.run, self.config, shapes, current=current, step=counters.step, best=best)
-        try:
-            self.run.finish(Checkpoint(weights, {}, {**vars(counters), "from_steps": steps}))
-        except OSError as error:
-            raise disk_error(error, max(self.run.steps(), default=None)) from error
+        self.checkpoints.write_final()
