@@ -120,11 +120,21 @@ class Automaton:
 
     def unmet(self, ids: Iterable[int]) -> list[int]:
         """Return the numbers of the phrases that an output lacks."""
-        state = State()
-        for token in ids:
-            state = self.advance(state, token)
-        state = self.advance(state, self.eos)
-        return [number for number in range(len(self.phrases)) if not state.met >> number & 1]
+        ids = tuple(ids)
+        ends = range(1, len(ids) + 1)
+        word_ends = [at for at in ends if at == len(ids) or ids[at] not in self.continuing]
+        lengths = {(len(form), phrase.whole_words) for phrase in self.phrases for form in phrase.forms}
+        there = {
+            (whole, ids[at - length : at])
+            for length, whole in lengths
+            for at in (word_ends if whole else ends)
+            if at >= length
+        }
+        return [
+            number
+            for number, phrase in enumerate(self.phrases)
+            if not any((phrase.whole_words, form) in there for form in phrase.forms)
+        ]
 
     def remaining(self, state: State) -> int:
         """Return the fewest tokens that must still come, if what has begun is continued."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from regard.config import SearchOptions
 from regard.decoding.automaton import Automaton, Phrase
@@ -20,7 +20,11 @@ from regard.text.tokenizer_pair import Tokenizers
 from regard.text.unknown_words import ExtendedVocabulary
 
 WORD_START = "▁"  # of a subword
-MOST_PHRASES, MOST_FORMS, MOST_CHARS = 50, 20, 1000  # of one text; search takes time for each
+# Of one text; search takes time for each. Parts to keep count as phrases.
+MOST_PHRASES, MOST_FORMS, MOST_CHARS = 50, 20, 1000
+# Of all forms of the phrases of one text together. So many characters have more tokens; saves tokenizing them.
+MOST_TOKENS, MOST_TOTAL_CHARS = 256, 8192
+ENCODED = 4096  # phrases whose tokens are remembered
 
 
 @dataclass(frozen=True)
@@ -32,21 +36,33 @@ class Request:
     # What it contains. An entry that is a list of forms is satisfied by one of them.
     phrases: Sequence[str | Sequence[str]] = ()
     keep: Sequence[str] = ()  # parts of the text that come back as they are
+    # Phrases of a glossary. Search leaves out those beyond the limits, and those that the model cannot output.
+    terms: Sequence[Sequence[str]] = ()
 
     def __post_init__(self) -> None:
-        texts = [self.text, self.prefix, *self.keep, *(form for forms in self.forms for form in forms)]
+        demanded = [*self.keep, *(form for forms in self.forms for form in forms)]
+        texts = [self.text, self.prefix, *demanded]
+        terms = [form for forms in self.terms for form in forms]
         if (
             isinstance(self.phrases, str)
             or isinstance(self.keep, str)
-            or not all(isinstance(one, str) for one in texts)
+            or isinstance(self.terms, str)
+            or not all(isinstance(one, str) for one in (*texts, *terms))
         ):
             raise DecodeError("a request takes a text, and lists of texts as phrases and keep")
-        if len(self.phrases) > MOST_PHRASES or any(len(forms) > MOST_FORMS for forms in self.forms):
-            raise DecodeError(f"a request takes at most {MOST_PHRASES} phrases, with at most {MOST_FORMS} forms each")
-        if any(not form.strip() for forms in self.forms for form in forms) or not all(self.forms):
+        if len(self.phrases) + len(self.keep) > MOST_PHRASES or any(len(forms) > MOST_FORMS for forms in self.forms):
+            raise DecodeError(
+                f"a request takes at most {MOST_PHRASES} phrases and parts to keep, with at most {MOST_FORMS} forms each"
+            )
+        if any(not form.strip() for forms in self.forms for form in forms) or not all((*self.forms, *self.terms)):
             raise DecodeError("a phrase is empty; leave it out")
         if any(len(one) > MOST_CHARS for one in texts[1:]):
             raise DecodeError(f"a prefix, a phrase or a part to keep has more than {counted(MOST_CHARS, 'character')}")
+        if sum(map(len, demanded)) > MOST_TOTAL_CHARS:
+            raise DecodeError(
+                f"the phrases and parts to keep of a request have more than {counted(MOST_TOTAL_CHARS, 'character')} "
+                "in all; leave out some of them"
+            )
 
     @property
     def forms(self) -> list[tuple[str, ...]]:
@@ -63,6 +79,8 @@ class OutputDemands:
         sides = placeholder_ids(tokenizers.source), placeholder_ids(tokenizers.target)
         # The ids of the placeholders on both sides, if the model knows them.
         self.symbols = None if model.non_autoregressive or model.copies or not all(sides) else sides
+        # A glossary has the same terms in many texts.
+        self._encode = lru_cache(maxsize=ENCODED)(tokenizers.target.encode)
 
     @cached_property
     def _continuing(self) -> frozenset[int]:
@@ -70,7 +88,7 @@ class OutputDemands:
 
     def refuse(self, request: Request, options: SearchOptions) -> None:
         """Raise DecodeError if the model or the options cannot satisfy a request."""
-        if not (request.phrases or request.prefix or request.keep):
+        if not (request.phrases or request.prefix or request.keep or request.terms):
             return
         if self.model.non_autoregressive:
             raise DecodeError("this model outputs all tokens at once; it takes no prefix, phrases or parts to keep")
@@ -85,6 +103,14 @@ class OutputDemands:
                 raise DecodeError(
                     "phrases need a beam of at least 2, and beam is 1; set it to 4, or leave out the phrases"
                 )
+
+    def limit(self, request: Request, limit: int, options: SearchOptions) -> int:
+        """Return the most tokens of an output that could have so many if nothing were demanded."""
+        if self.model.non_autoregressive:
+            return limit
+        assert isinstance(self.model, Seq2Seq)
+        automaton = Automaton(self.model.eos, tuple(self._prefix(request)), self._phrases(request))
+        return Demands([automaton]).limit(0, limit, options)
 
     def demands(
         self,
@@ -128,12 +154,12 @@ class OutputDemands:
 
     def lacking(self, request: Request, ids: Sequence[int]) -> list[str]:
         """Return the phrases that an output does not have."""
-        phrases = self._phrases(request)
+        phrases = [*self._demanded(request), *map(self._term, request.terms)]
         if not phrases:
             return []
         assert isinstance(self.model, Seq2Seq)
-        automaton = Automaton(self.model.eos, phrases=phrases, continuing=self._continuing)
-        names = [*(forms[0] for forms in request.forms), *self._kept(request)]
+        names = [*(forms[0] for forms in request.forms), *self._kept(request), *(forms[0] for forms in request.terms)]
+        automaton = Automaton(self.model.eos, phrases=tuple(phrases), continuing=self._continuing)
         return [names[number] for number in automaton.unmet(ids)]
 
     def _automaton(
@@ -158,18 +184,43 @@ class OutputDemands:
         return self._ids(request.prefix) if request.prefix else []
 
     def _phrases(self, request: Request) -> tuple[Phrase, ...]:
+        """Return the phrases that search looks for, with the first terms of the glossary that are within the limits."""
+        found = self._demanded(request)
+        tokens = sum(map(_size, found))
+        if tokens > MOST_TOKENS:
+            raise DecodeError(
+                f"the phrases and parts to keep of a request have {tokens} tokens in all their forms, and may have "
+                f"{MOST_TOKENS}; leave out some of them"
+            )
+        for forms in request.terms:
+            phrase = self._term(forms)
+            if phrase.forms and len(found) < MOST_PHRASES and tokens + _size(phrase) <= MOST_TOKENS:
+                found.append(phrase)
+                tokens += _size(phrase)
+        return tuple(found)
+
+    def _demanded(self, request: Request) -> list[Phrase]:
         forms = [*request.forms, *((one,) for one in self._kept(request))]
-        return tuple(Phrase(tuple(tuple(self._ids(form)) for form in some)) for some in forms)
+        return [Phrase(tuple(tuple(self._ids(form)) for form in some)) for some in forms]
+
+    def _term(self, forms: Sequence[str]) -> Phrase:
+        """Return a term with those of its first forms that the model can output."""
+        encoded = (self._encode(form) for form in forms[:MOST_FORMS] if len(form) <= MOST_CHARS)
+        return Phrase(tuple(tuple(ids) for ids in encoded if ids and UNK not in ids))
 
     def _kept(self, request: Request) -> list[str]:
         """Return the parts to keep that are no placeholders but phrases, because the model has none."""
         return [one for one in request.keep if one in request.text] if self.symbols is None else []
 
     def _ids(self, text: str) -> list[int]:
-        ids = self.tokenizers.target.encode(text)
+        ids = self._encode(text)
         if UNK in ids or not ids:
             raise DecodeError(f"the model cannot output {text!r}: its vocabulary lacks some of it")
         return ids
+
+
+def _size(phrase: Phrase) -> int:
+    return sum(map(len, phrase.forms))
 
 
 def continuing_tokens(tokenizer: Tokenizer) -> frozenset[int]:

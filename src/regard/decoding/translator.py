@@ -17,7 +17,7 @@ from regard.data.ragged import Ragged
 from regard.decoding.constraints import Demands
 from regard.decoding.options import refuse_without_effect
 from regard.decoding.ranking import Check, Hypothesis, never_stop
-from regard.decoding.requests import MOST_PHRASES, OutputDemands, Request
+from regard.decoding.requests import MOST_FORMS, OutputDemands, Request
 from regard.decoding.reranking import Found, Ready, Reranker, ScorePairs
 from regard.decoding.search import search_all
 from regard.decoding.shortlist import Shortlist
@@ -95,13 +95,15 @@ class Translator(TextScoring):
         """Return a translator of the same model that translates the terms of a glossary as it says; None: without one."""
         chosen = copy(self)
         chosen.glossary = read_glossary(glossary) if isinstance(glossary, Path | str) else glossary
+        if chosen.glossary is not None:
+            chosen.glossary.warn_of_many_forms(MOST_FORMS, self.warn)
         return chosen
 
     def _with_terms(self, request: Request) -> Request:
         """Return a request with the terms of the glossary that its text has."""
         if self.glossary is None:
             return request
-        return replace(request, phrases=(*request.phrases, *self.glossary.phrases(request.text))[:MOST_PHRASES])
+        return replace(request, terms=(*request.terms, *self.glossary.phrases(request.text)))
 
     def tag_ids(self) -> list[int]:
         """Return the ids in front of each source. Raise DecodeError if the language is to be chosen, and none has been."""
@@ -147,6 +149,11 @@ class Translator(TextScoring):
         combined = self.options.with_given(options)
         refuse_without_effect(combined, self.options, self.model)
         self._demands.refuse(request, combined)
+
+    def output_limit(self, request: Request, source_length: int, options: SearchOptions) -> int:
+        """Return the most tokens of the output for a source of this many tokens."""
+        limit = self._demands.limit(request, options.limit(source_length), options)
+        return limit if self.model.max_length is None else min(limit, self.model.max_length)
 
     def translate(
         self,

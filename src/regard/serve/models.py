@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import torch
 
 from regard import loading
 from regard.config import SearchOptions
+from regard.decoding.requests import Request
 from regard.decoding.translator import Translator
 from regard.errors import ConfigError
 from regard.nn.linear import refuse_without_int8
@@ -59,13 +60,18 @@ class ServedModel:
 
         return segment(text, fits=fits)
 
-    def with_cost(self, text: str, options: SearchOptions) -> Sentence:
-        """Return the sentence with its worst-case cost."""
-        model, source = self.translator.model, self.count_tokens(text)
-        output = options.limit(source) if model.max_length is None else min(options.limit(source), model.max_length)
-        passes = options.iterations if model.non_autoregressive else 1
-        rows = options.beam + (options.nbest if options.confidence else 0)
-        return Sentence(text, sentence_cost(source, output, rows=rows, passes=passes))
+    def with_cost(self, text: str, options: SearchOptions, demands: Mapping[str, Any] | None = None) -> Sentence:
+        """Return the sentence with its demands, which are fields of a request, and its worst-case cost."""
+        source, demands = self.count_tokens(text), demands or {}
+        output = self.translator.output_limit(Request(text, **demands), source, options)
+        passes = options.iterations if self.translator.model.non_autoregressive else 1
+        reranked = options.mbr is not None or bool(options.coverage_penalty)
+        rows = options.beam
+        if options.confidence:  # a second pass over what search returns: all beams if they are ranked afterwards
+            rows += options.beam if reranked else options.nbest
+        if options.coverage_penalty:
+            rows += options.beam
+        return Sentence(text, sentence_cost(source, output, rows=rows, passes=passes), demands)
 
     def describe(self) -> dict[str, Any]:
         recipe = self.folder.recipe()

@@ -31,7 +31,7 @@ from regard.serve.schema import (
     TranslateRequest,
     TranslateResponse,
 )
-from regard.serve.service import RequestContext, Service
+from regard.serve.service import RequestContext, Service, no_demands
 from regard.text.segmenter import SplitText
 from regard.text.tokenizer import BOS, EOS
 
@@ -123,6 +123,7 @@ def add_api(app: FastAPI, service: Service) -> None:
         beam = max(body.beam or served.translator.options.beam, body.nbest)
         options = options_of(served, body.model_copy(update={"beam": min(beam, service.limits.beam)}))
         texts = body.text if isinstance(body.text, list) else [body.text]
+        demands = body.demands if body.has_demands else no_demands
         return TranslateResponse(
             model=served.name,
             translations=[
@@ -137,7 +138,7 @@ def add_api(app: FastAPI, service: Service) -> None:
                         for source, found in zip(split_text.sentences, all_found, strict=True)
                     ],
                 )
-                for split_text, all_found in await service.translate(context, served, texts, options, body.demands)
+                for split_text, all_found in await service.translate(context, served, texts, options, demands)
             ],
         )
 

@@ -97,14 +97,22 @@ class TranslateRequest(SearchRequest):
     ] = []
     prefix: Annotated[Term, Field(description="What the translation of one sentence begins with.")] = ""
 
+    @property
+    def has_demands(self) -> bool:
+        return bool(self.glossary or self.keep or self.phrases or self.prefix)
+
     def demands(self, sentences: Sequence[str]) -> list[dict[str, Any]]:
         """Return what the translation of each sentence must have, as fields of a request."""
         if len(sentences) > 1 and (self.phrases or self.prefix):
             raise DecodeError("phrases and prefix are for a text of one sentence; use a glossary for longer texts")
         glossary, found = make_glossary(self.glossary.items()), []
         for text in sentences:
-            phrases = [*self.phrases, *glossary.phrases(text)][:MOST_PHRASES]
-            one = {"phrases": phrases, "keep": [kept for kept in self.keep if kept in text], "prefix": self.prefix}
+            one = {
+                "prefix": self.prefix,
+                "phrases": self.phrases,
+                "keep": [kept for kept in self.keep if kept in text],
+                "terms": glossary.phrases(text),
+            }
             found.append({name: value for name, value in one.items() if value})
         return found
 

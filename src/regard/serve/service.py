@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -25,7 +25,7 @@ from regard.serve.scheduler import ClientLimitExceeded, QueueFull, Scheduler, Sc
 from regard.serve.worker_process import WorkerFailed
 from regard.text.segmenter import SplitText
 
-SHORT = 1000  # characters that are split on the event loop; longer texts are split in a thread
+SHORT = 1000  # characters that are split on the event loop; longer texts, and those with demands, are split in a thread
 CLIENT_CLOSED_REQUEST = 499  # nginx's status for a client that closes the connection before the response
 TIMED_OUT = "the request timed out; please retry"
 INTERNAL_ERROR = "internal server error"
@@ -153,19 +153,26 @@ class Service:
             for text, more in zip(sentences, wanted, strict=True):
                 if more:  # a worker that refuses it would refuse the sentences of others in the same batch too
                     served.translator.refuse(TextRequest(text, **more), options)
-            costs = self.with_costs(served, sentences, options)
-            return split_texts, [replace(one, demands=more) for one, more in zip(costs, wanted, strict=True)]
+            return split_texts, self.with_costs(served, sentences, options, wanted)
 
-        if characters <= SHORT:
+        if characters <= SHORT and demands is no_demands:
             return split()
         return await context.wait(asyncio.get_running_loop().run_in_executor(self._splitting, split))
 
-    def with_costs(self, served: ServedModel, texts: list[str], options: SearchOptions) -> list[Sentence]:
-        """Return the sentences with their costs; raise HTTPException if a cost limit is exceeded."""
-        sentences = [served.with_cost(text, options) for text in texts]
+    def with_costs(
+        self,
+        served: ServedModel,
+        texts: list[str],
+        options: SearchOptions,
+        demands: Sequence[Mapping[str, Any]] | None = None,
+    ) -> list[Sentence]:
+        """Return the sentences with demands and costs; raise HTTPException if a cost limit is exceeded."""
+        wanted = no_demands(texts) if demands is None else demands
+        sentences = [served.with_cost(text, options, more) for text, more in zip(texts, wanted, strict=True)]
         if max((one.cost for one in sentences), default=0) > self.limits.sentence_cost:
             raise HTTPException(
-                413, "a sentence costs too much with these options; lower beam, max_extra or iterations"
+                413,
+                "a sentence costs too much with these options; lower beam, max_extra or iterations, or demand fewer phrases",
             )
         if sum(one.cost for one in sentences) > self.limits.request_cost:
             raise HTTPException(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -35,6 +35,11 @@ class Term:
 
     source: str
     targets: tuple[str, ...]
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """The translations, and each with a capital letter, as at the beginning of a sentence."""
+        return tuple(dict.fromkeys([*self.targets, *(one[:1].upper() + one[1:] for one in self.targets)]))
 
 
 @dataclass(frozen=True)
@@ -90,8 +95,18 @@ class Glossary:
 
         A translation may have a capital letter, as at the beginning of a sentence.
         """
-        found = [(*term.targets, *(one[:1].upper() + one[1:] for one in term.targets)) for term in self.find(text)]
-        return [tuple(dict.fromkeys(targets)) for targets in found]
+        return list(dict.fromkeys(term.forms for term in self.find(text)))
+
+    def warn_of_many_forms(self, most: int, warn: Callable[[str], None]) -> None:
+        """Call `warn` once if there are terms of which only the first forms are looked for."""
+        # A term has at most twice as many forms as translations; saves making those of all terms.
+        many = [term for term in self.terms if 2 * len(term.targets) > most and len(term.forms) > most]
+        if many:
+            more = f", and {counted(len(many) - 1, 'other term')}" if many[1:] else ""
+            warn(
+                f"the glossary has {len(many[0].forms)} forms for {many[0].source!r}, with capital letters{more}; "
+                f"only the first {most} are used"
+            )
 
 
 def words_of(text: str) -> list[Word]:
