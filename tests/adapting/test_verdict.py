@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from regard.adapting.comparing import ScoreChange, SetComparison, compare_outputs, score_changes
+from regard.adapting.comparing import ScoreChange, SetComparison, compare_set, score_changes
 from regard.adapting.verdict import judge
 from regard.config import EvaluateConfig
 from regard.text.pair import Pair
@@ -83,7 +83,7 @@ def test_the_sentences_that_changed_most_are_listed_in_both_directions():
     pairs = [Pair("1", "a b c d"), Pair("2", "e f g h"), Pair("3", "i j k l"), Pair("4", "m n o p")]
     before = ["a b c d", "x", "i j k x", "m n"]
     after = ["x", "e f g h", "i j k l", "m n"]
-    found = compare_outputs("test", pairs, before, after, CONFIG)
+    found = compare_set("test", pairs, before, after, CONFIG)
     assert [one.source for one in found.improved] == ["2", "3"]
     assert [one.source for one in found.worsened] == ["1"]
     assert found.improved[0].change == pytest.approx(100) and found.worsened[0].change == pytest.approx(-100)

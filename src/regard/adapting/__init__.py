@@ -8,6 +8,7 @@ scoring.py      dev scores of a model
 choosing.py     which rate, method and length is taken, by dev scores: successive halving
 comparing.py    scores before and after, with paired significance, and the sentences that changed most
 verdict.py      what follows from them
+work.py         the work in a folder from which it resumes: replay text, search, comparison
 report.py       the adaptation as JSON, as a page and as a table
 adapt.py        the verb
 """

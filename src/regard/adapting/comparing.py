@@ -44,7 +44,7 @@ class SetComparison:
     equal: int  # translations that are the same
 
 
-def compare_outputs(
+def compare_set(
     name: str, pairs: Sequence[Pair], before: Sequence[str], after: Sequence[str], config: EvaluateConfig
 ) -> SetComparison:
     """Compare the translations of a test set by two models."""
