@@ -105,13 +105,17 @@ class Automaton:
 
     def advance(self, state: State, token: int) -> State:
         """Return the state after one more token."""
+        return State(state.length + 1, *self._after(state, token))
+
+    def _after(self, state: State, token: int) -> tuple[int, int]:
+        """Return which demands are met after one more token, and the node."""
         before = self._nodes[state.node]
         node = before.moves.get(token, 0)
         met = state.met | self._nodes[node].ended & ~self._whole_words
         # A phrase is met by the token after it, which shows that the word has ended.
         if token == self.eos or token not in self.continuing:
             met |= before.ended & self._whole_words
-        return State(state.length + 1, met, node)
+        return met, node
 
     def accepts(self, state: State) -> bool:
         """Whether everything is met if the output ends here."""
@@ -138,9 +142,16 @@ class Automaton:
 
     def remaining(self, state: State) -> int:
         """Return the fewest tokens that must still come, if what has begun is continued."""
-        rest = self._rest(state.met)
-        for saved, demand in self._nodes[state.node].saved:
-            if not state.met & demand:
+        return self._remaining(state.met, state.node)
+
+    def remaining_after(self, state: State, token: int) -> int:
+        """Return the same after one more token. Search asks this of many tokens, and continues with few of them."""
+        return self._remaining(*self._after(state, token))
+
+    def _remaining(self, met: int, node: int) -> int:
+        rest = self._rest(met)
+        for saved, demand in self._nodes[node].saved:
+            if not met & demand:
                 return rest - saved
         return rest
 
@@ -166,7 +177,7 @@ class Automaton:
         if self._rest(state.met) < room:
             return Allowed(never=(*self._not_yet(state), *(() if ends else (self.eos,))))
         now = self.remaining(state)
-        forced = {token for token in self.wanted(state) if self.remaining(self.advance(state, token)) < now}
+        forced = {token for token in self.wanted(state) if self.remaining_after(state, token) < now}
         # Where nothing fits any more, the output continues with as much as does.
         return Allowed(only=frozenset(forced | ({self.eos} if ends else set())) or None)
 

@@ -236,7 +236,8 @@ class BeamSearch:
             pairs += [(row, token) for token in sorted(automaton.wanted(constraints.states[row]) - known)]
         if not pairs:
             return
-        rows, tokens = torch.tensor(pairs, device=self.device).unbind(1)
+        # From two flat lists, because a list of pairs takes PyTorch much longer.
+        rows, tokens = (torch.tensor(one, device=self.device) for one in zip(*pairs, strict=True))
         scores = (logits_RV[rows, tokens].float() + more_R[rows]).tolist()
         for (row, token), score in zip(pairs, scores, strict=True):
             if score > IMPOSSIBLE:

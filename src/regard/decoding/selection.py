@@ -45,7 +45,7 @@ def select_by_progress(
         if one.token == automaton.eos:
             ended.append(one)
         else:
-            remaining = automaton.remaining(automaton.advance(states[one.row], one.token))
+            remaining = automaton.remaining_after(states[one.row], one.token)
             banks.setdefault(remaining, []).append(one)
     # An output ends if it is among the best of those with everything met, as it does where nothing is demanded.
     rivals = sorted([*ended, *banks.get(0, [])], key=lambda one: -one.score)[:beams]
