@@ -46,9 +46,6 @@ if TYPE_CHECKING:
         card as card,
     )
     from regard.api import (
-        evaluate as evaluate,
-    )
-    from regard.api import (
         export as export,
     )
     from regard.api import (
@@ -78,6 +75,7 @@ if TYPE_CHECKING:
     from regard.decoding.requests import Request as Request
     from regard.decoding.search import search as search
     from regard.decoding.translator import Translator as Translator
+    from regard.evaluating import evaluate as evaluate
     from regard.exchange.exporting import export_model as export_model
     from regard.exchange.importing import import_model as import_model
     from regard.exchange.verifying import verify as verify
@@ -118,7 +116,7 @@ __version__ = "0.1.0"
 # Public names, by the module that defines them.
 _PUBLIC = {
     "regard.adapting.adapt": ("adapt",),
-    "regard.api": ("card", "evaluate", "export", "look", "train"),
+    "regard.api": ("card", "export", "look", "train"),
     "regard.aligning": ("align", "make_shortlist"),
     "regard.calibrating": ("calibrate",),
     "regard.comparing.compare": ("compare",),
@@ -130,6 +128,7 @@ _PUBLIC = {
     "regard.decoding.requests": ("Request",),
     "regard.decoding.search": ("search",),
     "regard.decoding.translator": ("Translator",),
+    "regard.evaluating": ("evaluate",),
     "regard.exchange.exporting": ("export_model",),
     "regard.exchange.importing": ("import_model",),
     "regard.exchange.verifying": ("verify",),

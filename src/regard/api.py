@@ -1,4 +1,4 @@
-"""The verbs in Python: train, load, evaluate, look, card, export."""
+"""Verbs in Python: train, look, card, export."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 import msgspec
 
 from regard import kernels
-from regard.config import Recipe, SearchOptions
+from regard.config import Recipe
 from regard.data.columns import Columns
-from regard.decoding.options import describe_search
 from regard.decoding.sampling import SampleOptions
 from regard.errors import ConfigError, DataError, DecodeError
+from regard.evaluating import evaluate
 from regard.explain.report import write_report
 from regard.explain.trace import Trace, TraceOptions
 from regard.loading import checked_weights, load, task_of_run
 from regard.messages import warn_caller
-from regard.metrics import Score, deciding_metric
+from regard.metrics import deciding_metric
 from regard.nn.device import pick_device, pick_precision, use_device, use_threads
 from regard.progress import ProgressLines
 from regard.recipe_files import load_recipe, recipe_folder, refuse_no_list, warn_of_long_warmup
@@ -47,17 +47,8 @@ from regard.tasks.initialize import (
 )
 from regard.tasks.recipe_checks import refuse_other_recipe, resolve
 from regard.tasks.setup import choose_budget, fresh_model, make_loaders, share_codec, try_one_example
-from regard.tasks.test_sets import read_test_pairs, recipe_test_sets
 from regard.tasks.validation import make_validator
-from regard.text.bitext import (
-    anchor,
-    data_folders,
-    named_folder,
-    new_report,
-    pairs_fingerprint,
-    without_folders,
-)
-from regard.text.corpus import read_pairs
+from regard.text.bitext import anchor, data_folders, named_folder, without_folders
 from regard.text.text_report import LEFT_OUT
 from regard.training.events import Command, Event, Listener, Noted, Saved, Started, Validated, log_entry
 from regard.training.saver import disk_error
@@ -238,75 +229,6 @@ def _train(
         if world.writes:
             write_report(run)
         return TrainResult(run, finished=finished, trained=True)
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """Scores of one test set."""
-
-    name: str
-    num_pairs: int
-    search: str  # how outputs were found; empty for tasks that do not search
-    scores: list[Score]
-    sha256: str  # of the pairs, as in the fingerprint of the training text
-
-
-def evaluate(
-    run: Path | str,
-    *,
-    source: Path | str | None = None,
-    reference: Path | str | None = None,
-    pairs: Path | str | None = None,
-    to: str | None = None,
-    data: Path | str | None = None,
-    options: SearchOptions | None = None,
-    device: str = "auto",
-    warn: Callable[[str], None] = warn_caller,
-    rescorer: Path | str | None = None,
-    reverse: Path | str | None = None,
-    ensemble: Sequence[Path | str] = (),
-    int8: bool = False,
-) -> list[Evaluation]:
-    """Score a run on its recipe's test sets, or on the files given.
-
-    Files are `source` and `reference`, line by line, or `pairs`, one table with both. `to` is the language of the
-    references, of a model that has several; of the recipe's test sets, those in this language are scored. `rescorer`,
-    `reverse` and `ensemble` are those of `load`.
-    """
-    task = task_of_run(find_run(run))
-    recipe = task.recipe
-    if options is not None and not task.searches:
-        raise ConfigError(f"{run} is a {task.name} run, whose outputs are not searched for: leave out search options")
-    if (source is None) != (reference is None):
-        raise ConfigError("give both --source and --reference, or neither to use the recipe's test sets")
-    if pairs is not None and source is not None:
-        raise ConfigError("give --pairs, or --source and --reference, not both")
-    report = new_report(recipe.data)
-    if pairs is not None:
-        examples = read_test_pairs(Path(pairs), recipe, run, to=to, report=report)
-        sets = {Path(pairs).name: task.with_files(examples, data_folders(data, Path(pairs).parent))}
-    elif source is not None and reference is not None:
-        examples = read_pairs(Path(source), Path(reference), report=report)
-        sets = {Path(source).name: task.with_files(examples, data_folders(data, Path(source).parent))}
-    else:
-        sets = recipe_test_sets(task, run, to=to, data=data, report=report)
-    for sentence in report.sentences():
-        warn(sentence)
-    predictor = load(run, device=device, warn=warn, rescorer=rescorer, reverse=reverse, ensemble=ensemble, int8=int8)
-    if to is not None:
-        predictor = task.into(predictor, to)
-    results = []
-    searched = recipe.decode.with_given(options)
-    models = 1 + len(ensemble)
-    search = describe_search(searched, rescorer=rescorer is not None, reverse=reverse is not None, models=models)
-    for name, examples in sets.items():
-        scores = task.evaluate(predictor, examples, options=options, warn=warn)
-        results.append(
-            Evaluation(
-                name, len(examples), search if task.searches else "", scores, str(pairs_fingerprint(examples)["sha256"])
-            )
-        )
-    return results
 
 
 def look(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from regard import api, errors
+from regard import api, errors, evaluating
 from regard.cli import app
 from regard.cli.demo import next_steps
 from regard.metrics import Score
@@ -28,10 +28,10 @@ def folder(tmp_path_factory):
 def printed(folder):
     """The output of a demo that trains one step on a toy corpus, as lines."""
     train = api.train
-    scores = [api.Evaluation("test", 2000, "greedy", [Score("exact", 99.4, "")], "0" * 64)]
+    scores = [evaluating.Evaluation("test", 2000, "greedy", [Score("exact", 99.4, "")], "0" * 64)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(api, "train", lambda name, **options: train(name, overrides=TINY, **options))
-        patch.setattr(api, "evaluate", lambda run, **options: scores)
+        patch.setattr(evaluating, "evaluate", lambda run, **options: scores)
         patch.chdir(folder)
         result = CliRunner().invoke(app, ["demo"], env={"COLUMNS": "500"})
     assert result.exit_code == 0, result.output

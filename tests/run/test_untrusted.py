@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import regard
-from regard import api
+from regard import api, evaluating
 from regard.cli.doctor import check_run
 from regard.distilling import distill
 from regard.errors import CheckpointError, ConfigError, DataError, RegardError, TrainingError
@@ -344,13 +344,13 @@ def test_the_recipe_of_a_run_reads_only_files_that_the_user_named(run, tmp_path,
     monkeypatch.delenv("REGARD_DATA", raising=False)
     for path in (private, "../private/pairs.tsv", "/dev/stdin", "-"):
         name_test_set(run, path)
-        for read in (api.evaluate, api.card):
+        for read in (evaluating.evaluate, api.card):
             with pytest.raises(DataError, match=r"outside of the folders that you named|reads standard input"):
                 read(run)
         shutil.copy(run.parent / "run" / "recipe.toml", tmp_path / "kept")
         reseal(run, **{"recipe.toml": (tmp_path / "kept").read_text().partition("\n[data.test.theirs]")[0] + "\n"})
     name_test_set(run, private)
-    assert any(one.name == "theirs" for one in api.evaluate(run, data=private.parent))
+    assert any(one.name == "theirs" for one in evaluating.evaluate(run, data=private.parent))
 
 
 def test_an_untrusted_teacher_reads_only_files_that_the_user_named(run, tmp_path, monkeypatch):

@@ -40,7 +40,7 @@ def demo(
         "To be quick, it does not use the paper's positions, norm order and schedule, but rotary positions, pre-norm "
         "and warm-up-stable-decay."
     )
-    from regard import api, loading
+    from regard import api, evaluating, loading
     from regard.cli.display import make_display
     from regard.text.dates import EXAMPLES
 
@@ -52,7 +52,7 @@ def demo(
         raise typer.Exit(stop.status)
     if outcome.trained:
         print_message(f"trained in {format_duration(time.monotonic() - started)}")
-    [result] = api.evaluate(out, warn=print_warning)
+    [result] = evaluating.evaluate(out, warn=print_warning)
     exact = next(score for score in result.scores if score.name == "exact")
     print_message(f"{exact.value:.2f} % of {result.num_pairs:,} dates that were not in the training data are correct\n")
     outputs = loading.load(out, warn=print_warning).predict(EXAMPLES)

@@ -100,7 +100,7 @@ def evaluate(
 
       regard evaluate runs/multi30k-many --data ~/data --to fr        a model of several languages
     """
-    from regard import api
+    from regard import evaluating
     from regard.config import SearchOptions
 
     search: dict[str, Any] = {
@@ -108,7 +108,7 @@ def evaluate(
     }  # fmt: skip
     given = any(value is not None for value in search.values())
     options = SearchOptions().replace(**search) if given else None
-    results = api.evaluate(
+    results = evaluating.evaluate(
         run,
         source=source,
         reference=reference,
