@@ -109,5 +109,5 @@ def test_a_non_autoregressive_model_cannot_rescore(teacher, tmp_path):
     shape = ["model.width=16", "model.num_layers=1", "model.num_heads=2", "model.hidden=16"]
     steps = ["train.steps=2", "train.threads=1", "train.validate_pairs=1"]
     regard.train("copy", out=tmp_path / "ctc", overrides=["model.kind=ctc", *shape, *steps])
-    with pytest.raises(ConfigError, match="only a model that writes token by token can rescore"):
+    with pytest.raises(ConfigError, match="only a model that outputs token by token can rescore"):
         regard.load(teacher, rescorer=tmp_path / "ctc")

@@ -1,8 +1,8 @@
 """Run every snippet in the README and in docs/, in order."""
 
 import importlib.util
+import inspect
 import os
-import random
 import re
 import subprocess
 import sys
@@ -10,37 +10,28 @@ from pathlib import Path
 
 import pytest
 
+from regard.config import SearchOptions
 from tests.commands import folder_of_command, python
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-WORDS = {
-    "das": "the",
-    "ein": "a",
-    "haus": "house",
-    "hund": "dog",
-    "ist": "is",
-    "klein": "small",
-    "rot": "red",
-    "und": "and",
-}
+FENCED = re.compile(r"^```(\w+)\n(.*?)^```", flags=re.M | re.S)
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
     """Return the kind and the text of every fenced block."""
-    return re.findall(r"^```(\w+)\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    return FENCED.findall(page.read_text(encoding="utf-8"))
 
 
-def write_bitext(folder: Path) -> None:
-    """Write small parallel files under the names that the pages use."""
-    generator = random.Random(1)
-    for name, size in {"train": 200, "dev": 20, "test": 20}.items():
-        lines = [generator.choices(list(WORDS), k=generator.randint(2, 7)) for _ in range(size)]
-        (folder / f"{name}.de").write_text("".join(" ".join(line) + "\n" for line in lines))
-        (folder / f"{name}.en").write_text("".join(" ".join(WORDS[word] for word in line) + "\n" for line in lines))
+def small_files() -> list[str]:
+    """Return the two blocks of docs/data.md that make parallel text and my.toml, which the other pages use."""
+    section = (
+        (ROOT / "docs" / "data.md").read_text(encoding="utf-8").split("## Small files to try the commands with")[1]
+    )
+    return [text for _, text in FENCED.findall(section)[:2]]
 
 
-def recipe() -> str:
+def readme_recipe() -> str:
     """Return the README's recipe with few steps and a small model."""
     [text] = [text for kind, text in blocks(ROOT / "README.md") if kind == "toml"]
     assert "steps = 8000" in text
@@ -52,24 +43,56 @@ def recipe() -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_snippets_run(page, tmp_path):
-    write_bitext(tmp_path)
-    (tmp_path / "my.toml").write_text(recipe())
     path = f"{folder_of_command()}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = os.environ | {"PATH": path, "OMP_NUM_THREADS": "1"}
+
+    def run(kind: str, text: str) -> None:
+        if kind == "sh":
+            command = ["bash", "-euo", "pipefail", "-c", text]
+            result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+        else:
+            result = python(text, cwd=tmp_path, environment=environment, timeout=300)
+        assert result.returncode == 0, f"{text}\n{result.stderr}"
+
+    text_of_files, recipe = small_files()
+    run("python", text_of_files)
+    if page.name == "README.md" and page.parent == ROOT:
+        (tmp_path / "my.toml").write_text(readme_recipe())
+    elif page.name != "data.md":
+        [written] = re.findall(r"^cat > my.toml <<'END'\n(.*?)^END$", recipe, flags=re.M | re.S)
+        assert "\nsteps = 300\n" in written
+        assert "warmup_steps = 50\n" in written
+        # Few steps at low rates: after four at higher ones, a model may output nothing, which `regard adapt` refuses.
+        small = written.replace("\nsteps = 300\n", "\nsteps = 4\nthreads = 1\n")
+        (tmp_path / "my.toml").write_text(small.replace("warmup_steps = 50\n", "warmup_steps = 2000\n"))
     for kind, written in blocks(page):
+        assert kind in ("sh", "python", "toml", "text"), f"snippets of kind {kind!r} are not run by this test"
         text = re.sub(r"\btrain\.steps=\d+", "train.steps=4", written)  # it must run, not reach a good score
         if "--ray" in text and not importlib.util.find_spec("ray"):
             continue  # CI does not install this extra
         # The make targets run this test, so it must not run them.
-        if kind == "sh" and not text.startswith("make "):
-            command = ["bash", "-euo", "pipefail", "-c", text]
-            result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
-        elif kind == "python":
-            result = python(text, cwd=tmp_path, environment=environment, timeout=300)
-        else:
-            assert kind in ("sh", "toml", "text"), f"snippets of kind {kind!r} are not run by this test"
-            continue
-        assert result.returncode == 0, f"{text}\n{result.stderr}"
+        if kind in ("sh", "python") and not text.startswith("make "):
+            run(kind, text)
+
+
+def test_the_table_of_search_options_is_that_of_the_code():
+    """docs/decoding.md says where each option of search can be given."""
+    pytest.importorskip("pydantic")
+    from regard.cli.translate import translate
+    from regard.serve.schema import TranslateRequest
+
+    page = (ROOT / "docs" / "decoding.md").read_text(encoding="utf-8")
+    table = page.split("| option of search |")[1].split("\n\n")[0].splitlines()[2:]
+    given = {}
+    for row in table:
+        names, *places = (cell.strip() for cell in row.strip("|").split("|"))
+        given |= {name: tuple(place != "no" for place in places) for name in re.findall(r"`(\w+)`", names)}
+    arguments = set(inspect.signature(translate).parameters) | {"token_scores"}  # --json
+    recipe = set(SearchOptions.__struct_fields__) - set(SearchOptions.per_call)
+    assert given == {
+        name: (name in arguments, name in recipe, name in TranslateRequest.model_fields)
+        for name in SearchOptions.__struct_fields__
+    }
 
 
 def test_links_between_pages_are_valid():

@@ -175,7 +175,7 @@ def checked_weights(folder: RunFolder, task: Task[Any], codec: Any) -> tuple[Che
 def _load_rescorer(run: Path | str, device: str, verb: str = "rescoring") -> Translator:
     rescorer = load_translator(run, verb, device=device, warn=ignore)
     if rescorer.model.non_autoregressive:
-        raise ConfigError(f"{run} writes all tokens at once; only a model that writes token by token can rescore")
+        raise ConfigError(f"{run} outputs all tokens at once; only a model that outputs token by token can rescore")
     return rescorer
 
 

@@ -91,7 +91,7 @@ def test_other_vocabularies_and_models_without_steps_are_refused(runs):
         regard.load(runs / "one", ensemble=[runs / "characters"], device="cpu")
     with pytest.raises(ConfigError, match="an ensemble takes models that output one token after another"):
         regard.load(runs / "one", ensemble=[runs / "ctc"], device="cpu")
-    with pytest.raises(ConfigError, match="only a model that writes token by token can rescore"):
+    with pytest.raises(ConfigError, match="only a model that outputs token by token can rescore"):
         regard.load(runs / "one", reverse=runs / "ctc", device="cpu")
 
 

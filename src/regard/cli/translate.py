@@ -186,7 +186,7 @@ def translate(
 
       regard translate runs/multi30k-en-de test.en.gz --beam 5 > test.de
 
-      regard translate runs/multi30k-en-de test.en --int8         up to 1.5 times as fast on a CPU
+      regard translate runs/multi30k-en-de test.en --int8         faster on a CPU
 
       regard translate runs/multi30k-en-de test.en --nbest 4      prints: line, from 0 ||| translation ||| score
 
