@@ -177,7 +177,7 @@ def test_the_command_prints_the_table_or_json_and_exits_with_one_if_rejected(bas
     assert "new text" in done.stdout and "general text" in done.stdout and "Accepted" in done.stdout.splitlines()[-1]
     assert f"done: {tmp_path / 'a'}" in done.stderr and "dev chrF" in done.stderr
     card = RunFolder(tmp_path / "a").card()
-    assert card["command"] == f"regard adapt {base} --with domain.tsv --steps 20"
+    assert card["command"] == f"regard adapt {base.name} --with domain.tsv --steps 20"
     other = dict(zip(GENERAL, "MNOPQRSTAB", strict=True))
     wrong = write_pairs(tmp_path / "other.tsv", sentences(other, 150, seed=6))
     more = ["--replay", "none", "--bound", "100", "--steps", "160", "--json"]

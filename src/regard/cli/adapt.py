@@ -122,7 +122,8 @@ def adapt(
     )
     print(done.as_json() if as_json else printable(done.as_text()), end="" if as_json else "\n")
     if not done.accepted:
-        print_error(f"the model is not accepted; it is kept as {done.run}, and --accept-loss accepts it")
+        hint = "" if accept_loss else ", and --accept-loss accepts a loss on general text"
+        print_error(f"the model is not accepted; it is kept as {done.run}{hint}")
         raise typer.Exit(1)
     print_message(f"done: {done.run}   try: regard translate {done.run}")
 

@@ -40,7 +40,7 @@ def calibrate(
 
       regard calibrate runs/mine --pairs dev.tsv --test test.tsv
 
-      regard export en-de --out mine && regard calibrate mine --pairs my.tsv      a model in the box, on your own text
+      regard export en-de --out mine && regard calibrate mine --pairs my.tsv      a pretrained model, on your own text
     """
     from regard.calibrating import calibrate as fit
 
