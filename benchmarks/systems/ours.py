@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from functools import partial
 from typing import Any
 
 # As in our commands; torch reads it when it is imported.
@@ -158,7 +159,8 @@ class Ours:
         synchronize(self.setup.device)
         began = time.perf_counter()
         outputs: list[dict[int, list[int]]] = [{} for _ in batches]
-        for number, found in search_all(self.model, [batch.source for batch in batches], options=options):
+        sources = [partial(getattr, batch, "source") for batch in batches]
+        for number, found in search_all(self.model, sources, options=options):
             outputs[number] |= {sentence: best[0].ids for sentence, best in found}
         synchronize(self.setup.device)
         seconds = time.perf_counter() - began
