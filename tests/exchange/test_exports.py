@@ -268,7 +268,7 @@ def test_the_translators_of_the_package_are_certified_in_int8(target, run, tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("target", "run"), zip(TARGETS, ["de-en", "en-de", "de-en"], strict=True))
+@pytest.mark.parametrize(("target", "run"), list(zip(TARGETS, ["de-en", "en-de", "de-en"], strict=True)))
 def test_the_translators_of_the_package_are_certified(target, run, tmp_path):
     pytest.importorskip(PACKAGES[target])
     measured = export_model(run, tmp_path / "out", to=target).measured
