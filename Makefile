@@ -31,7 +31,7 @@ test: $(VENV)/.dev
 	@$(PYTEST) --quick
 
 test-slow: $(VENV)/.dev
-	@echo "Running the slow tests in two processes (15 minutes) ..."
+	@echo "Running the slow tests in two processes (about 20 minutes) ..."
 	@$(PYTEST) --slow
 
 test-all: test test-slow

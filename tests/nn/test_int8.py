@@ -7,12 +7,12 @@ from regard.nn import linear
 from regard.nn.linear import FEWEST, LARGEST_WEIGHT, Int8Matrix
 
 
-@pytest.mark.skipif(LARGEST_WEIGHT != 127, reason="weights have seven bits on this processor")
-def test_by_hand():
-    # Rows become [127, -64] and [127, 127] of scales 2/127 and 1/127, the input [127, 42] of scale 3/127.
+def test_by_hand(monkeypatch):
+    monkeypatch.setattr(linear, "LARGEST_WEIGHT", 63)  # so that every processor computes this
+    # Rows become [63, -32] and [63, 63] of scales 2/63 and 1/63, the input [127, 42] of scale 3/127.
     weight, x = torch.tensor([[2.0, -1.0], [1.0, 1.0]]), torch.tensor([[3.0, 1.0]])
-    sums = torch.tensor([[127 * 127 - 42 * 64, 127 * 127 + 42 * 127]])
-    expected = sums * torch.tensor([2.0, 1.0]) * 3 / 127**2 + torch.tensor([0.5, 0.0])
+    sums = torch.tensor([[127 * 63 - 42 * 32, 127 * 63 + 42 * 63]])
+    expected = sums * torch.tensor([2.0, 1.0]) * 3 / (127 * 63) + torch.tensor([0.5, 0.0])
     found = Int8Matrix(weight).times(x, torch.tensor([0.5, 0.0]))
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=0.0)
     assert found[0, 0].item() == pytest.approx(3 * 2 - 1 * 1 + 0.5, abs=0.05)
