@@ -34,6 +34,17 @@ def from_table(cls: type[S], values: Mapping[str, Any], *, where: str) -> S:
         raise ConfigError(f"{place or 'the recipe'}{shown}: {what}") from error
 
 
+def with_preset(
+    cls: type[S], values: Mapping[str, Any], presets: Mapping[str, Mapping[str, object]], *, where: str
+) -> S:
+    """Return the struct that a table describes: defaults, then the preset that it names, then its own keys."""
+    own = dict(values)
+    preset = own.pop("preset", None)
+    if preset is not None and (not isinstance(preset, str) or preset not in presets):
+        raise ConfigError(f"{where}.preset is {preset!r}; {did_you_mean(str(preset), presets)}")
+    return from_table(cls, {**(presets[preset] if preset is not None else {}), **own}, where=where)
+
+
 def _value_at(values: Any, path: str) -> Any:
     """Return the value at a path of msgspec, such as `train.betas[0]`; what the last known part of the path leads to."""
     for part in re.findall(r"[^.\[\]]+", path):

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from regard.config.transformer import NORM_EPS as EPS
 from regard.errors import require
 from regard.models.encoder_decoder import TransformerConfig
-from regard.nn.norms import EPS
 
 OPSET, IR_VERSION = 17, 8
 HIDDEN = -1e9  # added to the scores of keys that a query does not see

@@ -6,7 +6,8 @@ from typing import Any, get_args
 
 from torch import Tensor
 
-from regard.nn.positions import SinusoidKind, sinusoids
+from regard.config.transformer import SinusoidKind
+from regard.nn.positions import sinusoids
 
 CLOSE = 2e-3  # toolkits compute large angles in float32; tables of other formulas differ by about 1
 FIRST = (0, 1, 2)  # numbers that a sentence's first position has in some toolkit

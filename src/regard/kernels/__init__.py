@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-WIDEST_HEAD = 256  # that the attention kernel supports
+from regard.config.transformer import WIDEST_HEAD as WIDEST_HEAD
 
 _allowed = True
 

@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from regard.config import Struct
-from regard.errors import ConfigError, did_you_mean
+from regard.config.transformer import PRESETS as TRANSFORMER_PRESETS
+from regard.config.transformer import EncoderConfig, TransformerConfig
 from regard.models.base import Model
 from regard.models.binary import BinaryLstm, BinaryLstmConfig, BinaryTransformer, BinaryTransformerConfig
 from regard.models.bytenet import PRESETS as BYTENET_PRESETS
@@ -21,7 +22,6 @@ from regard.models.convs2s import PRESETS as CONVS2S_PRESETS
 from regard.models.convs2s import ConvS2S, ConvS2SConfig
 from regard.models.ctc import Ctc, CtcConfig
 from regard.models.decoder import Decoder, DecoderConfig
-from regard.models.encoder_decoder import EncoderConfig, TransformerConfig
 from regard.models.entnet import EntNet, EntNetConfig
 from regard.models.han import Han, HanConfig
 from regard.models.masked_lm import MaskedLm
@@ -33,11 +33,10 @@ from regard.models.reader import Reader, ReaderConfig
 from regard.models.rnn import PRESETS as RNN_PRESETS
 from regard.models.rnn import Rnn, RnnConfig
 from regard.models.tagger import Classifier, Tagger, TaggerConfig
-from regard.models.transformer import PRESETS as TRANSFORMER_PRESETS
 from regard.models.transformer import Transformer
 from regard.models.word_encoder import WordConfig
 from regard.registry import Registry
-from regard.toml import from_table
+from regard.toml import with_preset
 
 
 class Family(NamedTuple):
@@ -85,13 +84,10 @@ register_model("decoder", Family(DecoderConfig, Decoder, TRANSFORMER_PRESETS, ta
 def model_config(table: Mapping[str, Any]) -> tuple[str, Struct]:
     """Return the family's name and its options: defaults, then the preset, then the table's own keys."""
     values = dict(table)
-    kind, preset = values.pop("kind", None), values.pop("preset", None)
+    kind = values.pop("kind", None)
     family = MODELS.get(kind, where="model.kind")
     assert isinstance(kind, str), kind
-    if preset is not None and (not isinstance(preset, str) or preset not in family.presets):
-        raise ConfigError(f"model.preset is {preset!r}; {did_you_mean(str(preset), family.presets)}")
-    chosen = family.presets[preset] if preset is not None else {}
-    return kind, from_table(family.config, {**chosen, **values}, where="model")
+    return kind, with_preset(family.config, values, family.presets, where="model")
 
 
 def build_model(table: Mapping[str, Any], **sizes: int) -> Model:

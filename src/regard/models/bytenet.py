@@ -17,9 +17,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.config import MAX_WIDTH, Struct, below_one, between
+from regard.config.transformer import Tie
 from regard.data.ragged import Layout, Ragged, StaticLayout
 from regard.models.base import TextSeq2Seq, make_config
-from regard.models.tied_embeddings import Tie, TiedEmbeddings
+from regard.models.tied_embeddings import TiedEmbeddings
 from regard.nn.convolution import Convolution
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.layers import Stack

@@ -19,9 +19,10 @@ from torch import Tensor, nn
 
 from regard import kernels
 from regard.config import MAX_LAYERS, MAX_POSITIONS, MAX_WIDTH, Struct, below_one, between
+from regard.config.transformer import Tie
 from regard.data.ragged import Layout, Ragged
 from regard.models.base import TextSeq2Seq, make_config
-from regard.models.tied_embeddings import Tie, TiedEmbeddings
+from regard.models.tied_embeddings import TiedEmbeddings
 from regard.nn.alignment import Alignment, Annotations
 from regard.nn.attend import AttentionMask
 from regard.nn.convolution import Convolution

@@ -22,10 +22,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.config import MAX_LAYERS, MAX_POSITIONS, MAX_WIDTH, Struct, below_one, between
+from regard.config.transformer import Tie
 from regard.data.ragged import Layout, Ragged
 from regard.models.base import make_config
 from regard.models.copying import CopyingSeq2Seq
-from regard.models.tied_embeddings import Tie, TiedEmbeddings
+from regard.models.tied_embeddings import TiedEmbeddings
 from regard.nn.alignment import Alignment, Annotations
 from regard.nn.copying import CopySource, CopyState
 from regard.nn.dropout import Dropout

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Literal, Self
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
+from regard.config.transformer import Tie
 from regard.errors import ConfigError
 from regard.models.base import Model
 from regard.nn.linear import Int8Matrix, PackedMatrix, for_search, logits_of
 
 CHUNK = 4096  # vectors whose logits are in memory at a time
-
-# What shares one matrix: source embedding, target embedding and output layer; the last two of these; nothing.
-Tie = Literal["all", "target", "none"]
 
 
 class TiedEmbeddings(Model):

@@ -10,20 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.config.transformer import PRESETS, TransformerConfig
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
 from regard.models.base import StaticSeq2Seq
 from regard.models.copying import CopyingSeq2Seq, SourceMemory
-from regard.models.encoder_decoder import EncoderDecoder, TransformerConfig
+from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.states import StaticState, StepState, TransformerState, start_decoder
 from regard.text.tokenizer import BOS
 
-PRESETS: dict[str, dict[str, object]] = {
-    "base": {},
-    "big": {"width": 1024, "hidden": 4096, "num_heads": 16, "dropout": 0.3},
-    "small": {"width": 512, "hidden": 1024, "num_heads": 4, "dropout": 0.3},
-    "tiny": {"width": 128, "hidden": 256, "num_heads": 4, "num_layers": 4, "dropout": 0.3},
-}
+__all__ = ["PRESETS", "Transformer"]
 
 
 def without_last(source: Ragged) -> Ragged:

@@ -13,9 +13,10 @@ torch.Size([2, 5, 64])
 
 from __future__ import annotations
 
+from regard.config.transformer import HeadShape
 from regard.data.ragged import Layout, Ragged
 from regard.nn.attend import AttentionMask
-from regard.nn.attention import HeadShape, MultiHeadAttention
+from regard.nn.attention import MultiHeadAttention
 from regard.nn.attention_log import AttentionLog, capture_attention
 from regard.nn.cross_entropy import label_smoothed_cross_entropy, linear_cross_entropy
 from regard.nn.dropout import Dropout, Noise

@@ -15,21 +15,20 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache, cached_property, partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from regard import kernels
+from regard.config.transformer import AttentionBackend
 from regard.data.ragged import Layout
 from regard.errors import ConfigError
 from regard.kernels import Ranges
 from regard.nn.banded import attend_banded, block_size
 from regard.nn.dropout import Dropout
 from regard.nn.positions import Rotation
-
-Backend = Literal["auto", "explicit", "sdpa", "varlen", "tiled"]
 
 
 class AttentionMask:
@@ -130,7 +129,7 @@ def attend(
     v_MHV: Tensor,
     mask: AttentionMask,
     *,
-    backend: Backend = "auto",
+    backend: AttentionBackend = "auto",
     drop: Dropout | None = None,
 ) -> Tensor:
     """Return for each query the weighted mean of the values that it may attend to: [N, H, V]. `drop` drops weights."""
@@ -160,7 +159,7 @@ def attend(
     return attend_explicit(q_NHK, k_MHK, v_MHV, mask, drop)[0]
 
 
-def pick_backend(q_NHK: Tensor, v_MHV: Tensor, drop: Dropout | None = None) -> Backend:
+def pick_backend(q_NHK: Tensor, v_MHV: Tensor, drop: Dropout | None = None) -> AttentionBackend:
     """Return the fastest backend that supports these inputs."""
     if tiled_fits(q_NHK, v_MHV):
         return "tiled"

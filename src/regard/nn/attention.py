@@ -10,17 +10,16 @@ Shapes: N query tokens, M key tokens, D model width, H heads, K key width, V val
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.config.transformer import AttentionBackend, HeadShape
 from regard.errors import ConfigError, DataError
 from regard.kernels import cpu
 from regard.kernels.split_columns import split_columns
 from regard.messages import counted
-from regard.nn.attend import AttentionMask, Backend, attend, attend_explicit
+from regard.nn.attend import AttentionMask, attend, attend_explicit
 from regard.nn.attention_log import ENCODER_DECODER, POSITIONS, AttentionKind, current_log
 from regard.nn.cache import KeyValueCache, StaticCache, by_head, by_row
 from regard.nn.dropout import Dropout, Noise
@@ -31,18 +30,6 @@ from regard.nn.sequences import Sequences, Tokens, flatten
 
 # Whether a batched product is one call on a CPU. Without MKL it is a loop (LOG.md, "On a Neoverse N1").
 BATCHED_PRODUCTS = torch.backends.mkl.is_available()
-
-
-@dataclass(frozen=True)
-class HeadShape:
-    """The number of heads, and what each computes."""
-
-    num_heads: int
-    key_width: int  # of queries and keys
-    value_width: int
-    normed: bool = False  # queries and keys pass through an RMSNorm each (Henry et al. 2020)
-    rotary: bool = False  # queries and keys of self-attention are rotated by their positions (Su et al. 2021)
-    bias: bool = False  # of the projections; the paper has none
 
 
 def head_shape(width: int, heads: int | HeadShape) -> HeadShape:
@@ -60,7 +47,13 @@ class MultiHead(nn.Module):
     kind: AttentionKind | None = None  # None: self-attention, of an encoder or a decoder
 
     def __init__(
-        self, width: int, shape: HeadShape, *, dropout: float, noise: Noise | None = None, backend: Backend = "auto"
+        self,
+        width: int,
+        shape: HeadShape,
+        *,
+        dropout: float,
+        noise: Noise | None = None,
+        backend: AttentionBackend = "auto",
     ) -> None:
         super().__init__()
         self.shape = shape
@@ -120,7 +113,13 @@ class SelfAttention(MultiHead):
     """Attention whose queries, keys and values come from one sequence, by one projection."""
 
     def __init__(
-        self, width: int, shape: HeadShape, *, dropout: float, noise: Noise | None = None, backend: Backend = "auto"
+        self,
+        width: int,
+        shape: HeadShape,
+        *,
+        dropout: float,
+        noise: Noise | None = None,
+        backend: AttentionBackend = "auto",
     ) -> None:
         super().__init__(width, shape, dropout=dropout, noise=noise, backend=backend)
         keys, values = self._widths
@@ -153,7 +152,13 @@ class CrossAttention(MultiHead):
     kind = ENCODER_DECODER
 
     def __init__(
-        self, width: int, shape: HeadShape, *, dropout: float, noise: Noise | None = None, backend: Backend = "auto"
+        self,
+        width: int,
+        shape: HeadShape,
+        *,
+        dropout: float,
+        noise: Noise | None = None,
+        backend: AttentionBackend = "auto",
     ) -> None:
         super().__init__(width, shape, dropout=dropout, noise=noise, backend=backend)
         keys, values = self._widths
@@ -181,7 +186,13 @@ class PositionalAttention(MultiHead):
     kind = POSITIONS
 
     def __init__(
-        self, width: int, shape: HeadShape, *, dropout: float, noise: Noise | None = None, backend: Backend = "auto"
+        self,
+        width: int,
+        shape: HeadShape,
+        *,
+        dropout: float,
+        noise: Noise | None = None,
+        backend: AttentionBackend = "auto",
     ) -> None:
         super().__init__(width, shape, dropout=dropout, noise=noise, backend=backend)
         keys, values = self._widths
@@ -215,7 +226,7 @@ class MultiHeadAttention(SelfAttention):
         *,
         dropout: float = 0.0,
         noise: Noise | None = None,
-        backend: Backend = "auto",
+        backend: AttentionBackend = "auto",
     ) -> None:
         super().__init__(width, head_shape(width, heads), dropout=dropout, noise=noise, backend=backend)
 

@@ -17,8 +17,6 @@ from regard.nn.dropout import Dropout, Noise
 from regard.nn.linear import Linear
 from regard.nn.sequences import Sequences, flatten
 
-FeedForwardKind = Literal["relu", "gelu", "silu", "swiglu", "conv"]
-
 
 class FeedForward(nn.Module):
     """The same two layers at every position. "swiglu" has a third matrix, which gates the first (Shazeer 2020).

@@ -13,12 +13,13 @@ from typing import Any, Generic, TypeVar
 
 from torch import Tensor, nn
 
-from regard.nn.attend import AttentionMask, Backend
-from regard.nn.attention import CrossAttention, HeadShape, SelfAttention, flatten_memory, flatten_own, head_shape
+from regard.config.transformer import NORM_EPS, AttentionBackend, FeedForwardKind, HeadShape, NormKind, NormOrder
+from regard.nn.attend import AttentionMask
+from regard.nn.attention import CrossAttention, SelfAttention, flatten_memory, flatten_own, head_shape
 from regard.nn.cache import KeyValueCache, StaticCache
 from regard.nn.dropout import Noise
-from regard.nn.feedforward import ConvFeedForward, FeedForward, FeedForwardKind
-from regard.nn.norms import EPS, NormKind, NormOrder, Residual
+from regard.nn.feedforward import ConvFeedForward, FeedForward
+from regard.nn.norms import Residual
 from regard.nn.positions import Rotation
 from regard.nn.sequences import Sequences
 
@@ -42,9 +43,9 @@ class TransformerEncoderLayer(nn.Module):
         activation_dropout: float = 0.0,
         norm: NormKind = "layer",
         norm_order: NormOrder = "post",
-        norm_eps: float = EPS,
+        norm_eps: float = NORM_EPS,
         feed_forward: FeedForwardKind = "relu",
-        backend: Backend = "auto",
+        backend: AttentionBackend = "auto",
         noise: Noise | None = None,
     ) -> None:
         super().__init__()
@@ -93,9 +94,9 @@ class TransformerDecoderLayer(nn.Module):
         activation_dropout: float = 0.0,
         norm: NormKind = "layer",
         norm_order: NormOrder = "post",
-        norm_eps: float = EPS,
+        norm_eps: float = NORM_EPS,
         feed_forward: FeedForwardKind = "relu",
-        backend: Backend = "auto",
+        backend: AttentionBackend = "auto",
         noise: Noise | None = None,
     ) -> None:
         super().__init__()

@@ -9,29 +9,23 @@ Shapes: N tokens, D width.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import kernels
+from regard.config.transformer import NORM_EPS, NormKind, NormOrder
 from regard.data.ragged import Ragged
 from regard.kernels import cpu
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.sequences import Sequences
 
-NormKind = Literal["layer", "rms"]
-NormOrder = Literal["post", "pre"]
-
-
-EPS = 1e-6  # added to the variance: tensor2tensor's value, since the paper names none
-
 
 class Norm(nn.Module):
     """LayerNorm ("layer") or RMSNorm ("rms") over the width."""
 
-    def __init__(self, kind: NormKind, width: int, *, eps: float = EPS) -> None:
+    def __init__(self, kind: NormKind, width: int, *, eps: float = NORM_EPS) -> None:
         super().__init__()
         self.eps = eps
         self.weight = nn.Parameter(torch.ones(width))
@@ -75,7 +69,7 @@ class Residual(nn.Module):
         order: NormOrder,
         dropout: float,
         noise: Noise | None = None,
-        eps: float = EPS,
+        eps: float = NORM_EPS,
     ) -> None:
         super().__init__()
         self.norm = Norm(kind, width, eps=eps)

@@ -5,20 +5,18 @@ Shapes: N tokens, D width, H heads, K head width.
 
 from __future__ import annotations
 
-from typing import Literal, TypeGuard, get_args
+from typing import TypeGuard, get_args
 
 import torch
 from torch import Tensor, nn
 
+from regard.config.transformer import PositionKind, SinusoidKind
 from regard.data.ragged import Layout
 from regard.errors import DataError
 from regard.messages import counted
 from regard.nn.sequences import Sequences, flatten
 
 MAX_ROWS = 1024  # of the first table of sinusoids; it grows when more positions are needed
-
-SinusoidKind = Literal["sinusoid", "sinusoid-halves", "sinusoid-log"]
-PositionKind = Literal[SinusoidKind, "learned", "rotary", "none"]
 
 
 def sinusoids(num_positions: int, width: int, *, kind: SinusoidKind = "sinusoid", first: int = 0) -> Tensor:
