@@ -12,6 +12,8 @@
 
 #include <stdint.h>
 
+#pragma GCC visibility push(default) /* everything else in the library is hidden */
+
 typedef struct RegardModel RegardModel;
 typedef struct RegardSession RegardSession;
 typedef struct RegardRows RegardRows;
@@ -59,12 +61,12 @@ typedef struct {
 
 typedef struct {
     int64_t ticket;
-    int32_t count;                 /* hypotheses, best first; 0: the scores were not finite, or the options allow no output */
+    int32_t count;                 /* hypotheses, best first; 0: scores were not finite, or no output is allowed; -1: no memory */
     const int32_t *lengths;        /* of each, without EOS */
     const int32_t *ids;            /* one behind the other */
-    const float *scores;           /* of each */
+    const double *scores;          /* of each */
     const int32_t *num_token_scores;
-    const float *token_scores;     /* one behind the other; null if they are not wanted */
+    const double *token_scores;    /* one behind the other; null if they are not wanted */
     void *memory;
 } RegardResult;
 
@@ -100,9 +102,13 @@ int regard_force(const RegardModel *model, const int32_t *source, int64_t source
 /* Make a head (or, with head -1, a layer) of a stack give nothing; stack 0 encoder, 1 decoder, 2 attention to the encoder. For pages that show
    what a part of a model does. Not while a session searches. */
 int regard_model_silence(RegardModel *model, int32_t stack, int32_t layer, int32_t head, int32_t silent);
+/* The largest of these sizes that a sentence may have: positions of the source that the encoder reads, and of an output. 0: any. */
+int32_t regard_model_max_length(const RegardModel *model);
 
 const char *regard_error(void);
 const char *regard_processor(void); /* the name of the set of kernels in use */
 int64_t regard_choose_kernels(const char *name); /* for tests: use another set that this processor supports */
+
+#pragma GCC visibility pop
 
 #endif

@@ -1,0 +1,360 @@
+/* Sessions: sentences wait in a queue, and each thread keeps a batch of them, which it steps together.
+
+   A batch takes new sentences as others end, so it stays full. A thread without sentences helps others with their loops. */
+
+#define _POSIX_C_SOURCE 200809L
+#include <stdlib.h>
+#include <string.h>
+
+#include "search.h"
+
+#ifndef REGARD_NO_THREADS
+#include <errno.h>
+#include <pthread.h>
+#include <time.h>
+#endif
+
+#define MAX_THREADS 256
+#define LOGITS_AT_ONCE ((int64_t)1 << 21) /* numbers: they stay in the second and third cache */
+
+typedef struct {
+    RegardSession *session;
+    Work work;
+    Search **active;
+    int64_t count;
+} Batch;
+
+struct RegardSession {
+    const RegardModel *model;
+    Team *team;
+    Batch *batches;
+    int32_t num_threads, rows;
+    int64_t tokens, tickets;
+    Search *first, *last, *ended; /* waiting, and done */
+    atomic_llong waiting, searched; /* numbers of sentences */
+    atomic_int ending;
+#ifndef REGARD_NO_THREADS
+    pthread_mutex_t lock;
+    pthread_cond_t done;
+    pthread_t *threads;
+    int32_t started;
+#endif
+};
+
+#ifdef REGARD_NO_THREADS
+static void lock(RegardSession *session) { (void)session; }
+static void unlock(RegardSession *session) { (void)session; }
+static void announce(RegardSession *session) { (void)session; }
+#else
+static void lock(RegardSession *session) { pthread_mutex_lock(&session->lock); }
+static void unlock(RegardSession *session) { pthread_mutex_unlock(&session->lock); }
+static void announce(RegardSession *session) { pthread_cond_broadcast(&session->done); }
+#endif
+
+/* Batches */
+
+static int64_t cost_of(const Search *search) { return (int64_t)search->num_source * search->options.beam; }
+
+/* Move sentences from the queue to a batch: as many as there is room for, but not more than its share. Returns how many are new. */
+static int64_t admit(Batch *batch) {
+    RegardSession *session = batch->session;
+    int64_t rows = 0, tokens = 0, before = batch->count;
+    for (int64_t i = 0; i < batch->count; i++) rows += batch->active[i]->options.beam, tokens += cost_of(batch->active[i]);
+    lock(session);
+    const int64_t threads = session->num_threads ? session->num_threads : 1;
+    const int64_t all = atomic_load(&session->waiting) + atomic_load(&session->searched), share = (all + threads - 1) / threads;
+    while (session->first) {
+        Search *search = session->first;
+        rows += search->options.beam, tokens += cost_of(search);
+        const int full = batch->count >= share || rows > session->rows || tokens > session->tokens;
+        if (batch->count && full) break;
+        session->first = search->next;
+        if (!session->first) session->last = 0;
+        search->next = 0;
+        atomic_fetch_sub(&session->waiting, 1), atomic_fetch_add(&session->searched, 1);
+        batch->active[batch->count++] = search;
+    }
+    unlock(session);
+    return batch->count - before;
+}
+
+/* Encode the new sentences at the end of a batch. */
+static int encode_new(Batch *batch, int64_t added) {
+    const RegardModel *model = batch->session->model;
+    Search **new = batch->active + batch->count - added;
+    int64_t total = 0;
+    for (int64_t i = 0; i < added; i++) total += new[i]->num_source;
+    int32_t *ids = allocate(total, sizeof(int32_t));
+    int64_t *offsets = allocate(added + 1, sizeof(int64_t));
+    Sentence **sentences = allocate(added, sizeof(Sentence *));
+    int failed = !ids || !offsets || !sentences;
+    for (int64_t i = 0; !failed && i < added; i++) {
+        /* Without `source_eos` the encoder reads all tokens but the last, unless that is the only one. */
+        const int32_t length = new[i]->num_source - (!model->config.source_eos && new[i]->num_source > 1);
+        memcpy(ids + offsets[i], new[i]->source, (size_t)length * sizeof(int32_t));
+        offsets[i + 1] = offsets[i] + length;
+        sentences[i] = new[i]->sentence = sentence_new(model, length, new[i]->options.beam);
+        failed = !sentences[i] || (new[i]->options.num_allowed &&
+                                   sentence_shorten(model, sentences[i], new[i]->options.allowed, new[i]->options.num_allowed));
+    }
+    if (!failed) failed = encode(model, &batch->work, ids, offsets, sentences, added, 0);
+    free(ids), free(offsets), free(sentences);
+    return failed;
+}
+
+typedef struct {
+    const RegardModel *model;
+    Search **searches;
+    float **logits;
+} Advance;
+
+static void advance_one(void *argument, int64_t i) {
+    const Advance *all = argument;
+    search_advance(all->model, all->searches[i], all->logits[i]);
+}
+
+/* Logits of some sentences of a batch and what follows from them. `hidden` are the rows of all of these. */
+static int rank(Batch *batch, int64_t first, int64_t last, const float *hidden, float **logits_of) {
+    const RegardModel *model = batch->session->model;
+    Work *work = &batch->work;
+    const int64_t D = model->config.width, V = model->config.target_size;
+    int64_t numbers = 0, plain = 0, R = 0;
+    for (int64_t i = first; i < last; i++) {
+        const int64_t rows = batch->active[i]->sentence->rows;
+        numbers += rows * search_columns(model, batch->active[i]), R += rows;
+        if (!batch->active[i]->options.num_allowed) plain += rows;
+    }
+    float *logits = reserve(work, &work->logits, numbers);
+    if (!logits) return -1;
+    if (plain == R) output_layer(model, work, hidden, logits, R);
+    for (int64_t i = first, row = 0; i < last && !work->failed; i++) {
+        const Search *search = batch->active[i];
+        const int64_t rows = search->sentence->rows, columns = search_columns(model, search);
+        if (search->options.num_allowed) {
+            const Matrix some = {.D = D, .F = columns, .packed = search->sentence->shortlist,
+                                 .scales = search->sentence->shortlist_scales, .bias = model->output.bias ? search->sentence->shortlist_bias : 0};
+            times(model, work, &some, hidden + row * D, D, REGARD_NO_ACTIVATION, logits, columns, rows);
+        } else if (plain < R)
+            times(model, work, &model->output, hidden + row * D, D, REGARD_NO_ACTIVATION, logits, V, rows);
+        logits_of[i - first] = logits;
+        logits += rows * columns, row += rows;
+    }
+    Advance all = {model, batch->active + first, logits_of};
+    if (!work->failed) parallel(work->team, last - first, advance_one, &all);
+    return work->failed ? -1 : 0;
+}
+
+static int step(Batch *batch) {
+    const RegardModel *model = batch->session->model;
+    const int64_t D = model->config.width;
+    int64_t R = 0;
+    for (int64_t i = 0; i < batch->count; i++) R += batch->active[i]->sentence->rows;
+    Sentence **sentences = allocate(batch->count, sizeof(Sentence *));
+    float **logits = allocate(batch->count, sizeof(float *)), *hidden = 0;
+    int32_t *tokens = allocate(R, sizeof(int32_t));
+    int failed = !sentences || !logits || !tokens;
+    for (int64_t i = 0, at = 0; !failed && i < batch->count; i++) {
+        sentences[i] = batch->active[i]->sentence;
+        memcpy(tokens + at, batch->active[i]->tokens, (size_t)sentences[i]->rows * sizeof(int32_t));
+        at += sentences[i]->rows;
+    }
+    failed = failed || decode_step(model, &batch->work, sentences, batch->count, tokens, &hidden);
+    for (int64_t first = 0, last; !failed && first < batch->count; first = last) {
+        int64_t numbers = 0, rows = 0;
+        for (last = first; last < batch->count; last++) {
+            const int64_t more = sentences[last]->rows * search_columns(model, batch->active[last]);
+            if (last > first && numbers + more > LOGITS_AT_ONCE) break;
+            numbers += more, rows += sentences[last]->rows;
+        }
+        failed = rank(batch, first, last, hidden, logits);
+        hidden += rows * D;
+    }
+    free(sentences), free(logits), free(tokens);
+    return failed;
+}
+
+/* Take the sentences that are done, or were cancelled, out of a batch. */
+static void release(Batch *batch) {
+    RegardSession *session = batch->session;
+    int64_t kept = 0, ended = 0;
+    for (int64_t i = 0; i < batch->count; i++) {
+        Search *search = batch->active[i];
+        search->done |= atomic_load(&search->cancelled);
+        if (search->done) sentence_free(session->model, search->sentence), search->sentence = 0;
+    }
+    lock(session); /* `regard_session_cancel` reads batches */
+    for (int64_t i = 0; i < batch->count; i++) {
+        Search *search = batch->active[i];
+        if (!search->done)
+            batch->active[kept++] = search;
+        else if (atomic_fetch_sub(&session->searched, 1), atomic_load(&search->cancelled))
+            search_free(session->model, search);
+        else
+            search->next = session->ended, session->ended = search, ended++;
+    }
+    batch->count = kept;
+    unlock(session);
+    if (ended) announce(session);
+}
+
+/* Take new sentences and advance all of a batch by one step. Whether there was anything to do. */
+static int work_once(Batch *batch) {
+    const int64_t added = admit(batch);
+    if (!batch->count) return 0;
+    int failed = added && encode_new(batch, added);
+    failed = failed || step(batch);
+    if (failed) { /* of memory: these sentences fail, and the next ones begin anew */
+        for (int64_t i = 0; i < batch->count; i++) batch->active[i]->failed = batch->active[i]->done = 1;
+        work_free(&batch->work);
+        batch->work.failed = 0;
+    }
+    release(batch);
+    return 1;
+}
+
+#ifndef REGARD_NO_THREADS
+static int has_work(void *argument) {
+    RegardSession *session = argument;
+    return atomic_load(&session->waiting) > 0 || atomic_load(&session->ending);
+}
+
+static void *run(void *argument) {
+    Batch *batch = argument;
+    RegardSession *session = batch->session;
+    while (!atomic_load(&session->ending))
+        if (!work_once(batch)) team_help(session->team, has_work, session);
+    return 0;
+}
+#endif
+
+/* What callers see */
+
+RegardSession *regard_session_new(const RegardModel *model, int32_t threads, int32_t rows, int32_t tokens) {
+    if (!model->ready) return set_error("the model is not complete"), (RegardSession *)0;
+    if (threads < 0 || threads > MAX_THREADS || rows < 1 || tokens < 1)
+        return set_error("threads must be from 0 to %d, rows and tokens at least 1", MAX_THREADS), (RegardSession *)0;
+#ifdef REGARD_NO_THREADS
+    threads = 0;
+#endif
+    RegardSession *session = allocate(1, sizeof(RegardSession));
+    if (!session) return set_error("there is no memory"), (RegardSession *)0;
+    const int64_t batches = threads ? threads : 1;
+    session->model = model, session->num_threads = threads, session->rows = rows, session->tokens = tokens;
+    session->batches = allocate(batches, sizeof(Batch));
+    int failed = !session->batches;
+    if (threads) failed |= !(session->team = team_new());
+    for (int64_t i = 0; !failed && i < batches; i++) {
+        session->batches[i] = (Batch){.session = session, .work = {.team = threads > 1 ? session->team : 0}};
+        failed = !(session->batches[i].active = allocate((int64_t)rows + 1, sizeof(Search *)));
+    }
+#ifndef REGARD_NO_THREADS
+    pthread_mutex_init(&session->lock, 0);
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&session->done, &clock);
+    pthread_condattr_destroy(&clock);
+    failed = failed || !(session->threads = allocate(batches, sizeof(pthread_t)));
+    for (int32_t i = 0; !failed && i < threads; i++) {
+        failed = pthread_create(&session->threads[i], 0, run, &session->batches[i]) != 0;
+        session->started += !failed;
+    }
+#endif
+    if (!failed) return session;
+    regard_session_free(session);
+    return set_error("there is no memory for a session, or its threads cannot be started"), (RegardSession *)0;
+}
+
+int64_t regard_session_add(RegardSession *session, const int32_t *ids, int64_t count, const RegardOptions *options) {
+    Search *search = search_new(session->model, ids, count, options);
+    if (!search) return -1;
+    lock(session);
+    const int64_t ticket = search->ticket = session->tickets++; /* read now: a thread may free the search at once */
+    if (session->last)
+        session->last->next = search;
+    else
+        session->first = search;
+    session->last = search;
+    atomic_fetch_add(&session->waiting, 1);
+    unlock(session);
+    if (session->team) team_wake(session->team);
+    return ticket;
+}
+
+int regard_session_next(RegardSession *session, int64_t milliseconds, RegardResult *result) {
+    *result = (RegardResult){0};
+#ifdef REGARD_NO_THREADS
+    const int inline_work = 1;
+#else
+    const int inline_work = !session->num_threads;
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    milliseconds = milliseconds < 0 ? 0 : milliseconds;
+    until.tv_sec += milliseconds / 1000, until.tv_nsec += milliseconds % 1000 * 1000000;
+    if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+#endif
+    if (inline_work)
+        while (!session->ended && work_once(session->batches) && milliseconds > 0) {}
+    lock(session);
+#ifndef REGARD_NO_THREADS
+    while (!session->ended && !inline_work)
+        if (pthread_cond_timedwait(&session->done, &session->lock, &until) == ETIMEDOUT) break;
+#endif
+    Search *search = session->ended;
+    if (search) session->ended = search->next;
+    unlock(session);
+    if (!search) return 0;
+    const int failed = search_result(search, result);
+    search_free(session->model, search);
+    return failed ? (set_error("there is no memory for a result"), -1) : 1;
+}
+
+static void cancel_all_of(RegardSession *session, Search **list, int64_t ticket, int waiting) {
+    for (Search **at = list; *at;) {
+        Search *search = *at;
+        if (ticket >= 0 && search->ticket != ticket) {
+            at = &search->next;
+            continue;
+        }
+        *at = search->next;
+        if (waiting) atomic_fetch_sub(&session->waiting, 1);
+        search_free(session->model, search);
+    }
+}
+
+void regard_session_cancel(RegardSession *session, int64_t ticket) {
+    lock(session);
+    cancel_all_of(session, &session->first, ticket, 1);
+    cancel_all_of(session, &session->ended, ticket, 0);
+    session->last = session->first;
+    while (session->last && session->last->next) session->last = session->last->next;
+    const int64_t batches = session->num_threads ? session->num_threads : 1;
+    for (int64_t b = 0; b < batches; b++)
+        for (int64_t i = 0; i < session->batches[b].count; i++)
+            if (ticket < 0 || session->batches[b].active[i]->ticket == ticket) atomic_store(&session->batches[b].active[i]->cancelled, 1);
+    unlock(session);
+}
+
+void regard_session_free(RegardSession *session) {
+    if (!session) return;
+    atomic_store(&session->ending, 1);
+    if (session->team) team_wake(session->team);
+#ifndef REGARD_NO_THREADS
+    for (int32_t i = 0; i < session->started; i++) pthread_join(session->threads[i], 0);
+    free(session->threads);
+#endif
+    cancel_all_of(session, &session->first, -1, 1);
+    cancel_all_of(session, &session->ended, -1, 0);
+    const int64_t batches = session->num_threads ? session->num_threads : 1;
+    for (int64_t b = 0; session->batches && b < batches; b++) {
+        for (int64_t i = 0; i < session->batches[b].count; i++) search_free(session->model, session->batches[b].active[i]);
+        free(session->batches[b].active);
+        work_free(&session->batches[b].work);
+    }
+    free(session->batches);
+    team_free(session->team);
+#ifndef REGARD_NO_THREADS
+    pthread_mutex_destroy(&session->lock), pthread_cond_destroy(&session->done);
+#endif
+    free(session);
+}
