@@ -37,7 +37,7 @@ from sacrebleu.metrics import BLEU, CHRF
 from machine import machine
 from regard.aligning import align
 from regard.config import SearchOptions
-from regard.decoding.ranking import never_stop
+from regard.decoding.hypothesis import never_stop
 from regard.decoding.requests import Request
 from regard.decoding.reranking import CoverageScoring, Found, MinimumBayesRisk, ReverseScoring, ScorePairs, Stage
 from regard.decoding.translator import Translator

@@ -12,7 +12,7 @@ import msgspec
 
 from regard.data.columns import Column, Columns, pair_columns
 from regard.data.word_alignment import Aligner
-from regard.decoding.shortlist import Shortlist
+from regard.decoding.shortlist import MOST, Shortlist
 from regard.errors import ConfigError, DataError
 from regard.loading import require_translation, task_of_run
 from regard.messages import warn_caller
@@ -121,11 +121,10 @@ def make_shortlist(
         raise DataError(f"there are no pairs to learn the shortlist of {run} from")
     source = tokenizers.source.encode_all([one.source for one in text])
     target = tokenizers.target.encode_all([one.target for one in text])
-    found = Shortlist.learn(
-        pair_columns(Column.from_lists(source), Column.from_lists(target)),
-        size=tokenizers.target.size,
-        shared=tokenizers.joint,
-        max_length=folder.recipe().data.max_length,
+    columns = pair_columns(Column.from_lists(source), Column.from_lists(target))
+    aligner = Aligner.learn(columns, max_length=folder.recipe().data.max_length)
+    found = Shortlist.learnt(
+        columns["target"].values, aligner.translations(MOST), size=tokenizers.target.size, shared=tokenizers.joint
     )
     folder.write_extras({SHORTLIST: msgspec.json.encode(found).decode() + "\n"})
     return found

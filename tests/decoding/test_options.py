@@ -9,7 +9,7 @@ from regard.decoding.cuda_graph_model import CudaGraphModel
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.options import describe_search
 from regard.decoding.requests import Request
-from regard.decoding.shortlist import refuse_without_columns
+from regard.decoding.shortlist_model import refuse_without_columns
 from regard.decoding.translator import Translator
 from regard.errors import ConfigError, DecodeError
 from regard.explain.translation_trace import trace_translation

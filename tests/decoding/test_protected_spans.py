@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.config import SearchOptions, TokenizerConfig
-from regard.decoding.row_search import stream_greedy
+from regard.decoding.search import stream_greedy
 from regard.decoding.translator import Translator
 from regard.explain.translation_trace import trace_translation
 from regard.models import build_model

@@ -9,9 +9,9 @@ import torch
 from regard import kernels
 from regard.config import SearchOptions
 from regard.data.ragged import Ragged
-from regard.decoding.ranking import length_penalty, log_normalizer, top_k
-from regard.decoding.row_search import stream_greedy
-from regard.decoding.search import search
+from regard.decoding.hypothesis import length_penalty
+from regard.decoding.ranking import log_normalizer, top_k
+from regard.decoding.search import search, stream_greedy
 from regard.errors import DecodeError
 from regard.models import build_model
 from regard.models.base import Seq2Seq

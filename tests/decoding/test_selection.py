@@ -4,9 +4,9 @@ import torch
 
 from regard.config import SearchOptions
 from regard.decoding.automaton import Automaton, Phrase, State
-from regard.decoding.drawing import draw
 from regard.decoding.sampling import SampleOptions
 from regard.decoding.selection import Continuation, DiverseGroups, select_by_progress
+from regard.decoding.torch_scores import draw
 
 EOS = 0
 

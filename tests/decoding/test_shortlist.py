@@ -15,7 +15,8 @@ from regard.decoding.constraints import Demands
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.requests import Request
 from regard.decoding.search import search
-from regard.decoding.shortlist import Shortlist, with_shortlist
+from regard.decoding.shortlist import Shortlist
+from regard.decoding.shortlist_model import with_shortlist
 from regard.errors import CheckpointError, DecodeError
 from regard.models import build_model
 from regard.run.folder import RunFolder

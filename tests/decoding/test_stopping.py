@@ -7,8 +7,7 @@ import torch
 
 from regard.config import SearchOptions
 from regard.data.ragged import Ragged
-from regard.decoding.row_search import stream_greedy
-from regard.decoding.search import search, search_all, search_each
+from regard.decoding.search import search, search_all, search_each, stream_greedy
 from regard.errors import Cancelled, DeadlineExceeded, DecodeError
 from regard.models import build_model
 

@@ -14,6 +14,7 @@ from regard.decoding.constraints import Demands
 from regard.decoding.cuda_graph_model import CudaGraphModel, with_cuda_graphs
 from regard.decoding.next_tokens import NextTokens
 from regard.decoding.search import refine, search, search_each
+from regard.decoding.torch_scores import TorchStepModel
 from regard.models.base import StaticSeq2Seq, TextSeq2Seq
 from regard.text.tokenizer import BOS, EOS
 from tests.laws.conftest import fitting
@@ -107,7 +108,7 @@ def test_a_beam_of_one_is_greedy_search(model):
     greedy = search(model, source, options=options)
     limits = [options.limit(len(ids) - 1) for ids in SOURCES]
     with torch.inference_mode():
-        beam = BeamSearch(model, model.encode(source), limits, NextTokens(model, options, None))
+        beam = BeamSearch(TorchStepModel(model), model.encode(source), limits, NextTokens(model, options, None))
         found = dict(one for some in beam.run() for one in some)
     for sentence, one in enumerate(greedy):
         assert one[0].ids == found[sentence][0].ids

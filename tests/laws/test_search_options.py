@@ -8,7 +8,7 @@ from regard.data.ragged import Ragged
 from regard.decoding.automaton import Automaton, Phrase
 from regard.decoding.constraints import Demands
 from regard.decoding.forced_decoding import forced_scores
-from regard.decoding.ranking import length_penalty
+from regard.decoding.hypothesis import length_penalty
 from regard.decoding.search import search
 from regard.models.base import TextSeq2Seq
 from tests.laws.conftest import fitting

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from regard.config import Recipe
-from regard.decoding.drawing import draw
 from regard.decoding.sampling import SampleOptions, sample
+from regard.decoding.torch_scores import draw
 from regard.errors import ConfigError, DecodeError
 from regard.models.decoder import Decoder
 from regard.recipe_files import load_recipe

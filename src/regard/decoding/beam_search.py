@@ -1,7 +1,6 @@
-"""Beam search, batched over sentences: the device ranks candidates, and the host decides which of them to continue.
+"""Beam search, batched over sentences: the model ranks candidates, and the host decides which of them to continue.
 
-Shapes: B sentences that are not finished, Q beams (one in the first step), R = B * Q rows, V vocabulary,
-        C candidates per sentence.
+Shapes: B sentences that are not finished, Q beams (one in the first step), R = B * Q rows, C candidates per sentence.
 """
 
 from __future__ import annotations
@@ -10,34 +9,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from regard.decoding.hypothesis import IMPOSSIBLE, Check, Hypothesis, SearchResults, length_penalty, never_stop
 from regard.decoding.next_tokens import NextTokens
-from regard.decoding.ranking import (
-    IMPOSSIBLE,
-    Check,
-    Hypothesis,
-    Ranking,
-    SearchResults,
-    length_penalty,
-    never_stop,
-)
 from regard.decoding.selection import Continuation, DiverseGroups, Selected, select_by_progress
-from regard.models.base import Seq2Seq
+from regard.decoding.step_model import Floats, Integers, Scores, StepModel
 
 COMPACT_BELOW = 0.75  # finished sentences are dropped once at most this share of a batch is still being searched
-Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Candidates:
     """Continuations of each sentence, best first, [B, C] each."""
 
-    scores: NDArray[np.float32]  # log-probabilities
-    tokens: Numbers
-    parents: Numbers  # the rows that they continue
+    scores: Floats  # log-probabilities
+    tokens: Integers
+    parents: Integers  # the rows that they continue
 
     def at_least(self, count: int, *, eos: int) -> Candidates:
         """Return at least so many candidates. Impossible ones end the output: their columns may not exist."""
@@ -66,9 +54,8 @@ class Candidates:
 class BeamSearch:
     """The beams of all sentences of a batch, advanced together."""
 
-    def __init__(self, model: Seq2Seq, memory: object, limits: Sequence[int], next_tokens: NextTokens) -> None:
+    def __init__(self, model: StepModel, memory: object, limits: Sequence[int], next_tokens: NextTokens) -> None:
         self.model, self.options, self.next_tokens = model, next_tokens.options, next_tokens
-        self.device = next(model.parameters()).device
         self.limits = list(limits)
         self.beams = self.options.beam  # after the first step; before it a sentence has one row
         self.state = model.start(memory, beams=self.beams)
@@ -76,9 +63,9 @@ class BeamSearch:
         self.active = np.ones(len(limits), dtype=np.bool_)  # whether it is not finished
         self.finished: list[list[Hypothesis]] = [[] for _ in limits]
         # Per step, each row's parent row, token, and log-probability so far.
-        self.history: list[tuple[Numbers, Numbers, NDArray[np.float32]]] = []
-        self.tokens = torch.full((len(limits),), model.bos, device=self.device)
-        self.logp = torch.zeros((len(limits), 1), device=self.device)  # of each row: [B, Q]
+        self.history: list[tuple[Integers, Integers, Floats]] = []
+        (self.tokens,) = model.place(np.full(len(limits), model.bos, dtype=np.int64))
+        (self.logp,) = model.place(np.zeros(len(limits), dtype=np.float32))  # of each row
         self.groups = DiverseGroups(self.options, model.eos) if self.options.beam_groups > 1 else None
 
     def run(self, check: Check = never_stop) -> Iterator[SearchResults]:
@@ -99,24 +86,21 @@ class BeamSearch:
 
     def _candidates(self) -> Candidates:
         """Return the best continuations of each sentence."""
-        Q = self.logp.size(1)
-        logits_RV = self.model.step(self.tokens, self.state)
-        ranking = Ranking(logits_RV, normalized=True)
-        self.next_tokens.restrict(logits_RV, len(self.history))
-        assert ranking.normalizer is not None
-        more_R = self.logp.view(-1) - ranking.normalizer
+        Q = self.beams if self.history else 1
+        scores = self.model.step(self.tokens, self.state)
+        scores.prepare(normalized=True)
+        self.next_tokens.restrict(scores, len(self.history))
         wanted = 2 * self.beams  # at most half of them can be EOS, so that enough remain to continue
-        best = ranking.best(more_R, beams=Q, count=wanted, filler=self.model.eos)
-        scores_BC, tokens_BC, parents_BC = (one.cpu().numpy() for one in best)
-        found = Candidates(scores_BC, tokens_BC, parents_BC).at_least(wanted, eos=self.model.eos)
+        best = scores.best(self.logp, beams=Q, count=wanted, filler=self.model.eos)
+        found = Candidates(*best).at_least(wanted, eos=self.model.eos)
         if self.groups is not None:
-            every = self._of_rows(ranking, more_R, self.groups.per_row)
+            every = self._of_rows(scores, self.groups.per_row)
             for place in np.flatnonzero(self.active).tolist():
                 pool = [one for row in range(place * Q, place * Q + Q) for one in every[row]]
                 found = found.with_selected(place, self.groups.select(self.sentences[place], pool), eos=self.model.eos)
         elif constrained := self._with_phrases(Q):
-            every = self._of_rows(ranking, more_R, wanted)
-            self._add_wanted(every, logits_RV, more_R, constrained, Q)
+            every = self._of_rows(scores, wanted)
+            self._add_wanted(every, scores, constrained, Q)
             for place in constrained:
                 found = found.with_selected(place, self._by_progress(every, place, Q), eos=self.model.eos)
         return found
@@ -190,13 +174,13 @@ class BeamSearch:
         parents = np.take_along_axis(candidates.parents, order, 1)
         scores = np.take_along_axis(candidates.scores, order, 1)
         self.history.append((parents.ravel(), tokens.ravel(), scores.ravel()))
-        rows, self.tokens = torch.from_numpy(np.stack(self.history[-1][:2])).to(self.device).unbind()
-        self.logp = torch.from_numpy(np.where(tokens == eos, np.float32(IMPOSSIBLE), scores)).to(self.device)
-        self.next_tokens.reorder(rows, parents.ravel().tolist())
-        self.next_tokens.output(self.tokens, tokens.ravel().tolist())
-        if len(self.history) == 1:
+        first = len(self.history) == 1
+        rows, self.tokens = self.model.place(parents.ravel() * (self.beams if first else 1), tokens.ravel())
+        (self.logp,) = self.model.place(np.where(tokens == eos, np.float32(IMPOSSIBLE), scores).ravel())
+        self.next_tokens.reorder(parents.ravel())
+        self.next_tokens.output(tokens.ravel())
+        if first:
             self.state.expand_beams()
-            rows = rows * self.beams
         self.state.reorder(rows)
 
     # Where the best scores alone do not decide
@@ -213,19 +197,15 @@ class BeamSearch:
             if automaton is not None and automaton.phrases and self.active[place]
         ]
 
-    def _of_rows(self, ranking: Ranking, more_R: Tensor, count: int) -> list[list[Continuation]]:
+    def _of_rows(self, scores: Scores, count: int) -> list[list[Continuation]]:
         """Return the best candidates of each row."""
-        scores, tokens, rows = (
-            one.tolist() for one in ranking.best(more_R, beams=1, count=count, filler=self.model.eos)
-        )
+        best = (one.tolist() for one in scores.best(self.logp, beams=1, count=count, filler=self.model.eos))
         return [
             [Continuation(*one) for one in zip(*three, strict=True) if one[0] > IMPOSSIBLE]
-            for three in zip(scores, tokens, rows, strict=True)
+            for three in zip(*best, strict=True)
         ]
 
-    def _add_wanted(
-        self, every: list[list[Continuation]], logits_RV: Tensor, more_R: Tensor, places: Sequence[int], Q: int
-    ) -> None:
+    def _add_wanted(self, every: list[list[Continuation]], scores: Scores, places: Sequence[int], Q: int) -> None:
         """Add the candidates with tokens of phrases, however low they score."""
         constraints = self.next_tokens.constraints
         assert constraints is not None
@@ -236,10 +216,8 @@ class BeamSearch:
             pairs += [(row, token) for token in sorted(automaton.wanted(constraints.states[row]) - known)]
         if not pairs:
             return
-        # From two flat lists, because a list of pairs takes PyTorch much longer.
-        rows, tokens = (torch.tensor(one, device=self.device) for one in zip(*pairs, strict=True))
-        scores = (logits_RV[rows, tokens].float() + more_R[rows]).tolist()
-        for (row, token), score in zip(pairs, scores, strict=True):
+        found = scores.continued(self.logp, *(list(one) for one in zip(*pairs, strict=True)))
+        for (row, token), score in zip(pairs, found, strict=True):
             if score > IMPOSSIBLE:
                 every[row].append(Continuation(score, token, row))
 

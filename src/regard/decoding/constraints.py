@@ -1,21 +1,13 @@
-"""The automata of the rows of a search, and what they make of a step's logits.
-
-Shapes: R rows, V columns of the scores.
-"""
+"""The automata of the rows of a search, and what they make of a step's scores."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
-
 from regard.config import SearchOptions
 from regard.decoding.automaton import Automaton, State
-from regard.decoding.ranking import IMPOSSIBLE
+from regard.decoding.step_model import Integers, Scores
 
 FREE = State()
 
@@ -27,7 +19,7 @@ class Demands:
     automata: Sequence[Automaton | None]
     never: tuple[int, ...] = ()  # columns that no sentence outputs unless its automaton asks for them
     # The tokens that each sentence may output; None: those of the whole vocabulary (`decoding.shortlist`).
-    vocabularies: Sequence[NDArray[np.int64]] | None = None
+    vocabularies: Sequence[Integers] | None = None
 
     @classmethod
     def prefixes(cls, prefixes: Sequence[Sequence[int]], *, eos: int) -> Demands:
@@ -57,21 +49,32 @@ class Constraints:
 
     def __post_init__(self) -> None:
         self.states = [FREE] * len(self.automata)
-        self.never_ids = torch.tensor(self.never, dtype=torch.int64)
         self.constrained = any(one is not None for one in self.automata)
 
-    def force(self, logits_RV: Tensor, before_RV: Tensor | None = None) -> None:
-        """Make impossible what may not come next. `before_RV` are the logits before others did so, if that matters."""
-        given_RV = logits_RV if before_RV is None else before_RV
-        if self.never_ids.device != logits_RV.device:
-            self.never_ids = self.never_ids.to(logits_RV.device)
-        if not self.constrained:
-            logits_RV.index_fill_(1, self.never_ids, IMPOSSIBLE)
-            return
+    def force(self, scores: Scores, repeated: tuple[Integers, Integers] | None = None) -> None:
+        """Make impossible what may not come next, with entries that others forbid (`repeated`) unless they are asked for."""
         banned: list[tuple[int, int]] = []
         kept: list[tuple[int, int]] = []
         forced: list[int] = []
-        likeliest = given_RV.argmax(dim=-1).tolist()
+        if self.constrained:
+            banned, kept, forced = self._next(scores.likeliest())
+        rows, columns = [row for row, _ in kept], [column for _, column in kept]
+        values = scores.take(rows, columns) if kept else None
+        if repeated is not None and len(repeated[0]):
+            scores.ban(*repeated)
+        scores.ban_columns(self.never)
+        if forced:
+            scores.ban_rows(forced)
+        if banned:
+            scores.ban([row for row, _ in banned], [column for _, column in banned])
+        if kept:
+            scores.put(rows, columns, values)
+
+    def _next(self, likeliest: Sequence[int]) -> tuple[list[tuple[int, int]], list[tuple[int, int]], list[int]]:
+        """Return the entries that may not come next, those that may, and the rows that have no others."""
+        banned: list[tuple[int, int]] = []
+        kept: list[tuple[int, int]] = []
+        forced: list[int] = []
         for row, (automaton, state) in enumerate(zip(self.automata, self.states, strict=True)):
             if automaton is None:
                 continue
@@ -85,14 +88,7 @@ class Constraints:
             else:
                 banned += [(row, token) for token in forbidden]
                 kept += [(row, token) for token in automaton.symbols if token not in forbidden]
-        values = given_RV[_places(kept)] if kept else None
-        logits_RV.index_fill_(1, self.never_ids, IMPOSSIBLE)
-        if forced:
-            logits_RV[forced] = IMPOSSIBLE
-        if banned:
-            logits_RV[_places(banned)] = IMPOSSIBLE
-        if values is not None:
-            logits_RV[_places(kept)] = values
+        return banned, kept, forced
 
     def reorder(self, rows: Sequence[int]) -> None:
         """Continue with these rows."""
@@ -109,8 +105,3 @@ class Constraints:
             state if automaton is None else automaton.advance(state, token)
             for automaton, state, token in zip(self.automata, self.states, tokens, strict=True)
         ]
-
-
-def _places(pairs: Sequence[tuple[int, int]]) -> tuple[Tensor, Tensor]:
-    rows, columns = zip(*pairs, strict=True)
-    return torch.tensor(rows), torch.tensor(columns)

@@ -16,7 +16,8 @@ from torch import Tensor
 from regard.data.batch import shift_right
 from regard.data.batch_sampler import cut_to_budget
 from regard.data.ragged import Ragged
-from regard.decoding.ranking import Check, log_normalizer, never_stop
+from regard.decoding.hypothesis import Check, never_stop
+from regard.decoding.ranking import log_normalizer
 from regard.errors import DecodeError
 from regard.models.base import Seq2Seq
 

@@ -1,50 +1,16 @@
-"""What all kinds of search share: hypotheses, the length penalty, and the ranking of one step's candidates.
+"""The ranking of one step's candidates in tensors.
 
 Shapes: R rows, V entries per row, G groups of W entries, k wanted, B sentences of Q rows each, C wanted per sentence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
-from regard.config import SearchOptions
 from regard.kernels import cpu
 
-IMPOSSIBLE = float("-inf")
 GROUP = 64
-
-
-class Hypothesis(NamedTuple):
-    """Output ids without BOS and EOS, and their score: log-probability divided by the length penalty."""
-
-    ids: list[int]
-    score: float
-    token_scores: list[float] | None = None  # log-probability of each token, and of EOS if there was room for it
-    calibrated: list[float] | None = None  # the same under the temperature of a calibrated run, if confidence is wanted
-
-
-# Called between the steps of a search. Raises `Cancelled` or `DeadlineExceeded` to stop it.
-Check = Callable[[], None]
-
-
-def never_stop() -> None:
-    """Let the search run to its end."""
-
-
-SearchResults = list[tuple[int, list[Hypothesis]]]  # the index of a source, and its best hypotheses
-
-
-def length_penalty(length: int, options: SearchOptions) -> float:
-    """Return what divides the log-probability of so many tokens, EOS included.
-
-    "wu" is ((5 + length) / 6)^alpha (Wu et al. 2016, equation 14); "power" is length^alpha.
-    """
-    base = length if options.length_penalty_kind == "power" else (5 + length) / 6
-    return float(base**options.length_penalty)
 
 
 class Ranking:

@@ -1,14 +1,15 @@
 """Which tokens would repeat what an output already has (`no_repeat_ngram`, `max_repeats`).
 
-Shapes: R rows, T tokens of each output so far, V columns of the scores.
+Shapes: R rows, T tokens of each output so far, W n-grams of N tokens.
 """
 
 from __future__ import annotations
 
-from torch import Tensor
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from regard.config import SearchOptions
-from regard.decoding.ranking import IMPOSSIBLE
+from regard.decoding.step_model import Integers
 
 LONGEST = 16  # tokens of what is repeated in a loop
 
@@ -18,31 +19,33 @@ def forbids_repetition(options: SearchOptions) -> bool:
     return bool(options.no_repeat_ngram or options.max_repeats)
 
 
-def forbid_repetition(logits_RV: Tensor, output_RT: Tensor, options: SearchOptions) -> None:
-    """Make tokens impossible that would repeat n-grams, or continue a loop. `output_RT` are the outputs so far."""
-    if options.no_repeat_ngram:
-        _forbid_ngrams(logits_RV, output_RT, options.no_repeat_ngram)
-    if options.max_repeats:
-        _forbid_loops(logits_RV, output_RT, options.max_repeats)
+def repetitions(output_RT: Integers, options: SearchOptions) -> tuple[Integers, Integers]:
+    """Return the rows and the tokens that would repeat n-grams there, or continue a loop."""
+    found = [_ngrams(output_RT, options.no_repeat_ngram)] if options.no_repeat_ngram else []
+    found += _loops(output_RT, options.max_repeats) if options.max_repeats else []
+    if not found:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    rows, tokens = zip(*found, strict=True)
+    return np.concatenate(rows), np.concatenate(tokens)
 
 
-def _forbid_ngrams(logits_RV: Tensor, output_RT: Tensor, size: int) -> None:
-    """Forbid the last token of every n-gram that would be there twice."""
-    length = output_RT.size(1)
+def _ngrams(output_RT: Integers, size: int) -> tuple[Integers, Integers]:
+    """Return the last token of every n-gram that would be there twice."""
+    length = output_RT.shape[1]
     if length < size:
-        return
-    windows_RWN = output_RT.unfold(1, size, 1)
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    windows_RWN = sliding_window_view(output_RT, size, axis=1)
     last_RN = output_RT[:, length - size + 1 :]
-    same_RW = (windows_RWN[:, :, : size - 1] == last_RN[:, None]).all(dim=2)
-    rows, places = same_RW.nonzero().unbind(1)
-    logits_RV[rows, windows_RWN[rows, places, size - 1]] = IMPOSSIBLE
+    same_RW = (windows_RWN[:, :, : size - 1] == last_RN[:, None]).all(axis=2)
+    rows, places = same_RW.nonzero()
+    return rows, windows_RWN[rows, places, size - 1]
 
 
-def _forbid_loops(logits_RV: Tensor, output_RT: Tensor, repeats: int) -> None:
-    """Forbid to begin a run of tokens once more that has come so many times in a row."""
-    length = output_RT.size(1)
+def _loops(output_RT: Integers, repeats: int) -> list[tuple[Integers, Integers]]:
+    """Return the tokens that begin a run of tokens once more that has come so many times in a row."""
+    length, found = output_RT.shape[1], []
     for period in range(1, min(LONGEST, length // repeats) + 1):
         last_RT = output_RT[:, length - period * repeats :]
-        loops_R = (last_RT[:, period:] == last_RT[:, :-period]).all(dim=1)
-        rows = loops_R.nonzero()[:, 0]
-        logits_RV[rows, last_RT[rows, 0]] = IMPOSSIBLE
+        (rows,) = (last_RT[:, period:] == last_RT[:, :-period]).all(axis=1).nonzero()
+        found.append((rows, last_RT[rows, 0]))
+    return found

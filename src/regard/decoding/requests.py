@@ -9,7 +9,8 @@ from functools import cached_property, lru_cache
 from regard.config import SearchOptions
 from regard.decoding.automaton import Automaton, Phrase
 from regard.decoding.constraints import Demands
-from regard.decoding.shortlist import Shortlist, refuse_without_columns
+from regard.decoding.shortlist import Shortlist
+from regard.decoding.shortlist_model import refuse_without_columns
 from regard.errors import DecodeError
 from regard.messages import counted
 from regard.models.base import Model, Seq2Seq

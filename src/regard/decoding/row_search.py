@@ -1,32 +1,27 @@
 """Searches in which no row depends on another: greedy search, sampling, and greedy search streamed for one sentence.
 
-Outputs stay on the device until several sentences are finished.
-
-Shapes: B sentences that are not finished, Q samples of each, R = B * Q rows, V columns of the scores.
+Shapes: B sentences that are not finished, Q samples of each, R = B * Q rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from regard.config import SearchOptions
-from regard.data.ragged import Ragged
-from regard.decoding.constraints import Demands
 from regard.decoding.drawing import Draws
+from regard.decoding.hypothesis import Check, Hypothesis, SearchResults, length_penalty
 from regard.decoding.next_tokens import NextTokens
-from regard.decoding.ranking import Check, Hypothesis, Ranking, SearchResults, length_penalty, never_stop
-from regard.decoding.shortlist import with_shortlist
-from regard.models.base import Seq2Seq
+from regard.decoding.step_model import Chosen, Integers, StepModel
 
 COMPACT_BELOW = 0.75  # finished sentences are dropped once at most this share of a batch is still being searched
 FIRST_COLUMNS = 64  # output tokens that there is room for at first; doubled when they are used up
 
 
 def search_rows(
-    model: Seq2Seq,
+    model: StepModel,
     memory: object,
     limits: Sequence[int],
     next_tokens: NextTokens,
@@ -38,83 +33,79 @@ def search_rows(
     `check` is called before every step.
     """
     options = next_tokens.options
-    rows = RowOutputs(model, limits, options, samples=1 if draws is None else options.beam)
+    rows = RowOutputs(model.eos, limits, options, samples=1 if draws is None else options.beam)
     state = model.start(memory, beams=rows.samples)
-    tokens = torch.full((len(limits),), model.bos, device=rows.device)
-    zeros = torch.zeros_like(rows.logp)
+    (tokens,) = model.place(np.full(len(limits), model.bos, dtype=np.int64))
     for step in range(max(limits)):
         check()
-        logits = model.step(tokens, state)
+        scores = model.step(tokens, state)
         if step == 0 and rows.samples > 1:
             # All samples of a sentence begin with the same logits.
-            logits = logits.repeat_interleave(rows.samples, dim=0)
+            scores = scores.repeat(rows.samples)
             next_tokens.reorder(rows.each_sentence)
-        ranking = Ranking(logits, normalized=options.scores or options.token_scores)
-        next_tokens.restrict(logits, step)
-        normalizer = zeros[: len(logits)] if ranking.normalizer is None else ranking.normalizer
-        if draws is None:
-            best, places, _ = ranking.best(-normalizer, beams=1, count=1, filler=model.eos)
-            tokens, logp = places[:, 0], best[:, 0]
-        else:
-            tokens = draws.draw(logits, step)
-            logp = logits.gather(1, tokens[:, None])[:, 0] - normalizer
-        next_tokens.output(tokens)
-        rows.output(tokens, logp, step)
+        scores.prepare(normalized=options.scores or options.token_scores)
+        next_tokens.restrict(scores, step)
+        chosen = scores.choose() if draws is None else draws.draw(scores, step)
+        tokens = chosen.placed
+        next_tokens.output(chosen.tokens)
+        rows.output(chosen, step)
         if step == 0 and rows.samples > 1:
             state.expand_beams()
-            state.reorder(rows.each_sentence * rows.samples)
-        left = int(rows.unfinished.sum())
-        if left > COMPACT_BELOW * len(rows.unfinished):
+            state.reorder(*model.place(rows.each_sentence * rows.samples))
+        unfinished = rows.unfinished
+        left = int(unfinished.sum())
+        if left > COMPACT_BELOW * len(unfinished):
             continue
         yield rows.finished()
         if left == 0:
             return
         kept = rows.drop_finished()
-        tokens = tokens[kept]
-        state.reorder(kept)
+        places, tokens = model.place(kept, chosen.tokens[kept])
+        state.reorder(places)
         next_tokens.reorder(kept)
         if draws is not None:
-            draws.reorder(kept.tolist())
+            draws.reorder(kept)
 
 
 class RowOutputs:
     """The outputs of all rows, and which of them are not finished. Finished sentences are dropped together."""
 
-    def __init__(self, model: Seq2Seq, limits: Sequence[int], options: SearchOptions, *, samples: int) -> None:
-        self.eos, self.options, self.samples = model.eos, options, samples
-        self.device = next(model.parameters()).device
+    def __init__(self, eos: int, limits: Sequence[int], options: SearchOptions, *, samples: int) -> None:
+        self.eos, self.options, self.samples = eos, options, samples
         self.limits = [limit for limit in limits for _ in range(samples)]
         count = len(self.limits)
-        self.each_sentence = torch.arange(len(limits), device=self.device).repeat_interleave(samples)
-        self.numbers = torch.arange(count, device=self.device)  # of the rows that have not been dropped
-        self.room = torch.tensor(self.limits, device=self.device)
+        self.each_sentence = np.arange(len(limits)).repeat(samples)
+        self.numbers = np.arange(count)  # of the rows that have not been dropped
+        self.room = np.array(self.limits, dtype=np.int64)
         # Grows with the outputs: a large limit alone takes no memory.
-        self.tokens = torch.full((count, min(max(limits), FIRST_COLUMNS)), model.eos, device=self.device)
-        self.token_logp = torch.zeros_like(self.tokens, dtype=torch.float32) if options.token_scores else None
-        self.logp = torch.zeros(count, device=self.device)
-        self.active = torch.ones(count, dtype=torch.bool, device=self.device)
+        self.tokens = np.full((count, min(max(limits), FIRST_COLUMNS)), eos, dtype=np.int64)
+        self.token_logp = np.zeros_like(self.tokens, dtype=np.float32) if options.token_scores else None
+        self.logp = np.zeros(count, dtype=np.float32)
+        self.active = np.ones(count, dtype=np.bool_)
 
-    def output(self, tokens: Tensor, logp: Tensor, step: int) -> None:
+    def output(self, chosen: Chosen, step: int) -> None:
         """Add a token to each row."""
         if self.options.scores:
-            self.logp[self.numbers] += torch.where(self.active, logp, 0.0)
-        if step == self.tokens.size(1):
-            self.tokens = torch.cat([self.tokens, torch.full_like(self.tokens, self.eos)], dim=1)
+            assert chosen.logp is not None, "the scores were prepared without"
+            self.logp[self.numbers] += np.where(self.active, chosen.logp, np.float32(0))
+        if step == self.tokens.shape[1]:
+            self.tokens = np.concatenate([self.tokens, np.full_like(self.tokens, self.eos)], axis=1)
             if self.token_logp is not None:
-                self.token_logp = torch.cat([self.token_logp, torch.zeros_like(self.token_logp)], dim=1)
-        self.tokens[self.numbers, step] = tokens
+                self.token_logp = np.concatenate([self.token_logp, np.zeros_like(self.token_logp)], axis=1)
+        self.tokens[self.numbers, step] = chosen.tokens
         if self.token_logp is not None:
-            self.token_logp[self.numbers, step] = logp
-        self.active = self.active & (tokens != self.eos) & (self.room > step + 1)
+            self.token_logp[self.numbers, step] = chosen.logp
+        self.active = np.logical_and(self.active, (chosen.tokens != self.eos) & (self.room > step + 1))
 
     @property
-    def unfinished(self) -> Tensor:
+    def unfinished(self) -> NDArray[np.bool_]:
         """Whether each sentence that has not been dropped still has an open row."""
-        return self.active if self.samples == 1 else self.active.view(-1, self.samples).any(dim=1)
+        found: NDArray[np.bool_] = np.logical_or.reduce(self.active.reshape(-1, self.samples), axis=1)
+        return found
 
     def finished(self) -> SearchResults:
         """Return the hypotheses of the finished sentences, best first."""
-        ended = self.numbers.view(-1, self.samples)[~self.unfinished].view(-1)
+        ended = self.numbers.reshape(-1, self.samples)[~self.unfinished].ravel()
         logps = [None] * len(ended) if self.token_logp is None else self.token_logp[ended].tolist()
         rows = zip(ended.tolist(), self.tokens[ended].tolist(), self.logp[ended].tolist(), logps, strict=True)
         found: dict[int, list[Hypothesis]] = {}
@@ -135,40 +126,33 @@ class RowOutputs:
             None if token_logp is None else token_logp[:length],
         )
 
-    def drop_finished(self) -> Tensor:
+    def drop_finished(self) -> Integers:
         """Drop the rows of finished sentences, and return which of the rows are kept."""
-        kept = self.unfinished.repeat_interleave(self.samples).nonzero()[:, 0]
+        kept = np.flatnonzero(self.unfinished.repeat(self.samples))
         self.numbers, self.active, self.room = self.numbers[kept], self.active[kept], self.room[kept]
         return kept
 
 
-@torch.inference_mode()
-def stream_greedy(
-    model: Seq2Seq,
-    source_ids: list[int],
-    *,
-    options: SearchOptions,
+def stream_row(
+    model: StepModel,
+    memory: object,
+    limit: int,
+    next_tokens: NextTokens,
     on_token: Callable[[list[int]], None],
-    demands: Demands | None = None,
-    check: Check = never_stop,
+    check: Check,
 ) -> list[int]:
     """Return the output of greedy search for one source. `on_token` receives the output so far after each token."""
-    if demands is not None and demands.vocabularies is not None:
-        model = with_shortlist(model, demands.vocabularies)
-    device = next(model.parameters()).device
-    source = Ragged.from_lists([source_ids], device)
-    limit = options.limit(len(source_ids) - 1)
-    state = model.start(model.encode(source), beams=1)
-    tokens, output = torch.full((1,), model.bos, device=device), list[int]()
-    limit = limit if model.max_length is None else min(limit, model.max_length)
-    next_tokens = NextTokens(model, options, None if demands is None else demands.constraints([limit]))
+    state, output = model.start(memory, beams=1), list[int]()
+    (tokens,) = model.place(np.full(1, model.bos, dtype=np.int64))
     for step in range(limit):
         check()
-        logits = model.step(tokens, state)
-        next_tokens.restrict(logits, step)
-        tokens = logits.argmax(dim=-1)
-        next_tokens.output(tokens)
-        token = int(tokens)
+        scores = model.step(tokens, state)
+        scores.prepare(normalized=False)
+        next_tokens.restrict(scores, step)
+        chosen = scores.choose()
+        tokens = chosen.placed
+        next_tokens.output(chosen.tokens)
+        token = int(chosen.tokens[0])
         if token == model.eos:
             break
         output.append(token)

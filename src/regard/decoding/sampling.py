@@ -14,9 +14,10 @@ from regard.data.batch_sampler import batches_by_length
 from regard.data.ragged import Ragged
 from regard.decoding.constraints import Demands
 from regard.decoding.drawing import Draws, generator
+from regard.decoding.hypothesis import never_stop
 from regard.decoding.next_tokens import NextTokens
-from regard.decoding.ranking import never_stop
 from regard.decoding.row_search import search_rows
+from regard.decoding.torch_scores import TorchStepModel
 from regard.errors import DecodeError
 from regard.models.base import Seq2Seq
 
@@ -80,13 +81,13 @@ def _sample_batch(
     randoms: Sequence[np.random.Generator],
     options: SampleOptions,
 ) -> list[list[int]]:
-    device = next(model.parameters()).device
-    memory = model.encode(Ragged.from_lists([[model.eos]] * len(prompts), device))
+    stepped = TorchStepModel(model)
+    memory = stepped.encode(Ragged.from_lists([[model.eos]] * len(prompts), stepped.device))
     limits = [len(prompt) + options.max_tokens for prompt in prompts]
     if model.max_length is not None:
         limits = [min(limit, model.max_length) for limit in limits]
     constraints = Demands.prefixes(prompts, eos=model.eos).constraints(limits)
     next_tokens = NextTokens(model, SearchOptions(beam=1, scores=False), constraints)
-    results = search_rows(model, memory, limits, next_tokens, never_stop, Draws(randoms, options, device))
+    results = search_rows(stepped, memory, limits, next_tokens, never_stop, Draws(randoms, options))
     found = {number: best[0].ids for some in results for number, best in some}
     return [[*prompt, *found[number][len(prompt) :]] for number, prompt in enumerate(prompts)]

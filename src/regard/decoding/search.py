@@ -1,12 +1,7 @@
-"""Search for the best outputs of a model: of one batch, of many batches in parallel, and of non-autoregressive models.
-
-A sentence's result does not depend on its neighbours in the batch: each has its own length limit and stops on its own, and
-rows of finished sentences are dropped.
-"""
+"""Search with models of PyTorch: of one batch, of many batches in parallel, and of non-autoregressive models."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
@@ -15,14 +10,10 @@ import torch
 
 from regard.config import SearchOptions
 from regard.data.ragged import Ragged
-from regard.decoding.beam_search import BeamSearch
+from regard.decoding.batch_search import search_batch, stream_sentence
 from regard.decoding.constraints import Demands
-from regard.decoding.drawing import Draws, generator
-from regard.decoding.next_tokens import NextTokens
-from regard.decoding.ranking import Check, Hypothesis, SearchResults, never_stop
-from regard.decoding.row_search import search_rows
-from regard.decoding.shortlist import with_shortlist
-from regard.errors import DecodeError
+from regard.decoding.hypothesis import Check, Hypothesis, SearchResults, never_stop, refuse_not_finite
+from regard.decoding.torch_scores import TorchStepModel
 from regard.models.base import Model, NonAutoregressive, Seq2Seq, WriteOptions
 
 MAX_THREADS = 8  # more do not help: only one of them can run Python at a time
@@ -58,26 +49,26 @@ def search_each(
 
     On a GPU, finish or abandon a search before the next one begins (`decoding.cuda_graph_model`).
     """
-    options = SearchOptions().with_given(options)
-    limits = [options.limit(length - 1) for length in source.layout.lengths]
-    if demands is not None:
-        limits = [demands.limit(sentence, limit, options) for sentence, limit in enumerate(limits)]
-    if model.max_length is not None:
-        limits = [min(limit, model.max_length) for limit in limits]
-    if demands is not None and demands.vocabularies is not None:
-        model = with_shortlist(model, demands.vocabularies)
-    check()
-    memory = model.encode(source)
-    next_tokens = NextTokens(model, options, None if demands is None else demands.constraints(limits))
-    if options.sample:
-        sources = [sentence.tolist() for sentence in source.values.split(source.layout.lengths)]
-        randoms = [generator(options.seed, sample, ids) for ids in sources for sample in range(options.beam)]
-        draws = Draws(randoms, options, source.layout.device)
-        yield from search_rows(model, memory, limits, next_tokens, check, draws)
-    elif options.beam == 1:
-        yield from search_rows(model, memory, limits, next_tokens, check)
-    else:
-        yield from BeamSearch(model, memory, limits, next_tokens).run(check)
+    lengths = source.layout.lengths
+    yield from search_batch(TorchStepModel(model), source, lengths, options=options, demands=demands, check=check)
+
+
+@torch.inference_mode()
+def stream_greedy(
+    model: Seq2Seq,
+    source_ids: list[int],
+    *,
+    options: SearchOptions,
+    on_token: Callable[[list[int]], None],
+    demands: Demands | None = None,
+    check: Check = never_stop,
+) -> list[int]:
+    """Return the output of greedy search for one source. `on_token` receives the output so far after each token."""
+    stepped = TorchStepModel(model)
+    source = Ragged.from_lists([source_ids], stepped.device)
+    return stream_sentence(
+        stepped, source, len(source_ids), options=options, on_token=on_token, demands=demands, check=check
+    )
 
 
 @torch.inference_mode()
@@ -118,15 +109,6 @@ def search_all(
     """
     for number, results in _search_all(model, sources, options, demands, check):
         yield number, refuse_not_finite(results)
-
-
-def refuse_not_finite(results: SearchResults) -> SearchResults:
-    """Return the results. Raise DecodeError if a sentence has none, or one without a score."""
-    if any(not best or math.isnan(best[0].score) for _, best in results):
-        raise DecodeError(
-            "the model's scores are not finite; its weights are damaged, it has diverged, or the options allow no output"
-        )
-    return results
 
 
 def _search_all(

@@ -9,7 +9,7 @@ from typing import Self
 
 from regard.config import SearchOptions
 from regard.decoding.forced_decoding import forced_scores
-from regard.decoding.ranking import Check, Hypothesis, SearchResults, length_penalty
+from regard.decoding.hypothesis import Check, Hypothesis, SearchResults, length_penalty
 from regard.decoding.requests import Request
 from regard.decoding.translation import Translation
 from regard.errors import DecodeError

@@ -15,8 +15,8 @@ from regard.config import SearchOptions
 from regard.data.batch_sampler import batches_by_length
 from regard.data.ragged import Ragged
 from regard.decoding.constraints import Demands
+from regard.decoding.hypothesis import Check, Hypothesis, never_stop
 from regard.decoding.options import refuse_without_effect
-from regard.decoding.ranking import Check, Hypothesis, never_stop
 from regard.decoding.requests import MOST_FORMS, OutputDemands, Request
 from regard.decoding.reranking import Found, Ready, Reranker, ScorePairs
 from regard.decoding.search import search_all

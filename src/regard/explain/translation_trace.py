@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.config import SearchOptions
 from regard.data.ragged import Ragged
-from regard.decoding.ranking import Check, never_stop
+from regard.decoding.hypothesis import Check, never_stop
 from regard.decoding.search import refine, search
 from regard.decoding.translator import Translator
 from regard.errors import DecodeError

@@ -100,7 +100,7 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
         trace = trace_translation(translator, text, options=options, check=check, **task["arguments"])
         send_ready([(0, trace_as_json(trace))])
     else:
-        from regard.decoding.row_search import stream_greedy
+        from regard.decoding.search import stream_greedy
         from regard.models.base import Seq2Seq
         from regard.text.tokenizer import EOS
 
