@@ -22,7 +22,7 @@ ScorePairs = Callable[[Sequence[str], Sequence[str]], Sequence[float]]  # of sou
 
 
 @dataclass(frozen=True)
-class Found:
+class Searched:
     """What search found for one text."""
 
     number: int  # the index of the text
@@ -39,7 +39,7 @@ class Stage(Protocol):
     def batched(self) -> bool:
         """Whether it is faster for many texts together."""
 
-    def scores(self, found: Sequence[Found]) -> Iterable[float]:
+    def scores(self, found: Sequence[Searched]) -> Iterable[float]:
         """Return the scores of the hypotheses of all texts, in order."""
 
 
@@ -50,7 +50,7 @@ class Rescoring:
     score_pairs: ScorePairs
     batched = True
 
-    def scores(self, found: Sequence[Found]) -> Iterable[float]:
+    def scores(self, found: Sequence[Searched]) -> Iterable[float]:
         sources = [one.source for one in found for _ in one.translations]
         return self.score_pairs(sources, _texts(found))
 
@@ -63,7 +63,7 @@ class ReverseScoring:
     weight: float
     batched = True
 
-    def scores(self, found: Sequence[Found]) -> Iterable[float]:
+    def scores(self, found: Sequence[Searched]) -> Iterable[float]:
         sources = [one.source for one in found for _ in one.translations]
         backward = self.score_pairs(_texts(found), sources)
         return [one + self.weight * other for one, other in zip(_scores(found), backward, strict=True)]
@@ -78,7 +78,7 @@ class CoverageScoring:
     tags: int  # symbols in front of each source, which need not be covered
     batched = True
 
-    def scores(self, found: Sequence[Found]) -> Iterable[float]:
+    def scores(self, found: Sequence[Searched]) -> Iterable[float]:
         rows = [(one.source_ids, ids) for one in found for ids in one.target_ids]
         penalties = coverage_penalties(self.model, rows, tags=self.tags, budget=self.options.tokens)
         beta = self.options.coverage_penalty
@@ -92,7 +92,7 @@ class MinimumBayesRisk:
     metric: str
     batched = False
 
-    def scores(self, found: Sequence[Found]) -> Iterable[float]:
+    def scores(self, found: Sequence[Searched]) -> Iterable[float]:
         return [score for one in found for score in expected_utilities(_texts([one]), self.metric)]
 
 
@@ -129,7 +129,7 @@ class Reranker:
         """The options of the search whose results are ranked."""
         return self.options.replace(nbest=self.options.beam, scores=True) if self.stages else self.options
 
-    def each(self, found: Iterable[list[Found]]) -> Iterator[Ready]:
+    def each(self, found: Iterable[list[Searched]]) -> Iterator[Ready]:
         """Yield the translations of texts, best first: as search finds them, or all at the end if a stage is batched."""
         if any(stage.batched for stage in self.stages):
             # Sorted, because the batches of a stage depend on the order.
@@ -137,7 +137,7 @@ class Reranker:
         for some in found:
             yield [(one.number, best) for one, best in zip(some, self._ranked(some), strict=True)]
 
-    def _ranked(self, found: list[Found]) -> Iterator[list[Translation]]:
+    def _ranked(self, found: list[Searched]) -> Iterator[list[Translation]]:
         if not self.stages:
             yield from (one.translations for one in found)
             return
@@ -158,9 +158,9 @@ class Reranker:
         yield from (ranked.get(one.number, one.translations)[: self.options.nbest] for one in found)
 
 
-def _texts(found: Sequence[Found]) -> list[str]:
+def _texts(found: Sequence[Searched]) -> list[str]:
     return [each.text for one in found for each in one.translations]
 
 
-def _scores(found: Sequence[Found]) -> list[float]:
+def _scores(found: Sequence[Searched]) -> list[float]:
     return [each.score for one in found for each in one.translations]

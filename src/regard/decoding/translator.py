@@ -18,7 +18,7 @@ from regard.decoding.constraints import Demands
 from regard.decoding.hypothesis import Check, Hypothesis, never_stop
 from regard.decoding.options import refuse_without_effect
 from regard.decoding.requests import MOST_FORMS, OutputDemands, Request
-from regard.decoding.reranking import Found, Ready, Reranker, ScorePairs
+from regard.decoding.reranking import Searched, Ready, Reranker, ScorePairs
 from regard.decoding.search import search_all
 from regard.decoding.shortlist import Shortlist
 from regard.decoding.text_scoring import TextScoring
@@ -260,7 +260,7 @@ class Translator(TextScoring):
 
     def _search(
         self, requests: Sequence[Request], first: int, options: SearchOptions, check: Check
-    ) -> Iterator[list[Found]]:
+    ) -> Iterator[list[Searched]]:
         device = next(self.model.parameters()).device
         encoded, vocabularies = self._encode_all(requests, options.protect)
         tags = len(self.tag_ids())
@@ -270,7 +270,7 @@ class Translator(TextScoring):
         )
         if empty.any():
             yield [
-                Found(number, requests[number].text, [], [Translation("", 0.0)], [[]])
+                Searched(number, requests[number].text, [], [Translation("", 0.0)], [[]])
                 for number in np.flatnonzero(empty).tolist()
             ]
         self._cut(encoded, np.flatnonzero(~empty).tolist(), first, options)
@@ -300,7 +300,7 @@ class Translator(TextScoring):
             if temperature is not None:
                 found = self.calibrated(found, encoded, temperature, options, check)
             yield [
-                Found(
+                Searched(
                     number,
                     requests[number].text,
                     encoded[number],

@@ -37,8 +37,14 @@ Ids = NDArray[np.int32]
 class _Config(ctypes.Structure):
     _fields_ = [  # noqa: RUF012
         *((name, c_int32) for name in ("width", "hidden", "num_heads", "key_width", "value_width")),
-        *((name, c_int32) for name in ("encoder_layers", "decoder_layers", "positions", "first_position", "max_positions")),
-        *((name, c_int32) for name in ("rms_norm", "pre_norm", "final_norm", "feed_forward", "attention_bias", "qk_norm")),
+        *(
+            (name, c_int32)
+            for name in ("encoder_layers", "decoder_layers", "positions", "first_position", "max_positions")
+        ),
+        *(
+            (name, c_int32)
+            for name in ("rms_norm", "pre_norm", "final_norm", "feed_forward", "attention_bias", "qk_norm")
+        ),
         *((name, c_int32) for name in ("window", "tie", "scale_embeddings", "output_bias", "start_id", "source_eos")),
         *((name, c_int32) for name in ("copy", "source_size", "target_size", "bos", "eos", "int8")),
         ("norm_eps", c_float),
@@ -113,7 +119,9 @@ def library() -> ctypes.CDLL | None:
 def _engine() -> ctypes.CDLL:
     found = library()
     if found is None:
-        raise ConfigError("the engine has not been compiled; install a C compiler and regard again, or use engine='torch'")
+        raise ConfigError(
+            "the engine has not been compiled; install a C compiler and regard again, or use engine='torch'"
+        )
     return found
 
 
@@ -199,7 +207,13 @@ class EngineModel:
         source_ids, target_ids = np.asarray(source, dtype=np.int32), np.asarray(target, dtype=np.int32)
         failed = _engine().regard_force(
             *(self.handle, source_ids.ctypes.data, len(source), target_ids.ctypes.data, len(target), threads),
-            *(logp.ctypes.data, best, columns.ctypes.data, values.ctypes.data, weights.ctypes.data if attention else None),
+            *(
+                logp.ctypes.data,
+                best,
+                columns.ctypes.data,
+                values.ctypes.data,
+                weights.ctypes.data if attention else None,
+            ),
         )
         if failed:
             raise DecodeError(_error())
@@ -224,7 +238,16 @@ class Forced(NamedTuple):
 def _config(config: TransformerConfig, sizes: dict[str, int]) -> _Config:
     heads = config.heads
     found = _Config(**sizes)
-    for name in ("width", "hidden", "num_heads", "first_position", "max_positions", "attention_bias", "qk_norm", "norm_eps"):
+    for name in (
+        "width",
+        "hidden",
+        "num_heads",
+        "first_position",
+        "max_positions",
+        "attention_bias",
+        "qk_norm",
+        "norm_eps",
+    ):
         setattr(found, name, getattr(config, name))
     for name in ("scale_embeddings", "output_bias", "start_id", "source_eos", "copy"):
         setattr(found, name, getattr(config, name))
@@ -333,7 +356,9 @@ class Session:
 class Rows:
     """Steps of many sentences under the control of the caller: one row per sentence at first, then `beams`."""
 
-    def __init__(self, model: EngineModel, sources: Sequence[Sequence[int]], *, beams: int = 1, threads: int = 1) -> None:
+    def __init__(
+        self, model: EngineModel, sources: Sequence[Sequence[int]], *, beams: int = 1, threads: int = 1
+    ) -> None:
         self.model = model
         ids = np.concatenate([np.asarray(one, dtype=np.int32) for one in sources])
         offsets = np.cumsum([0, *map(len, sources)], dtype=np.int64)
