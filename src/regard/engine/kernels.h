@@ -1,7 +1,7 @@
 /* The numerical kernels of the engine, one set per kind of processor.
 
-   `kernels.c` and `products.c` are compiled once per set, with other flags (`build.py`). The engine calls a set through this table and
-   chooses it at run time, so one library runs on every processor.
+   The files that implement it are compiled once per set, with other flags (PER_SET in `build.py`). The engine calls a set through this
+   table and chooses it at run time, so one library runs on every processor.
 
    Results of a row never depend on other rows. Everything but `times_f32` gives the same bits in all sets: sums of floats are made in
    LANES = 16 partial sums that are added in one order, nothing is contracted to fused multiply-adds, and integer sums are exact. So a
@@ -18,7 +18,7 @@
 enum { REGARD_NO_ACTIVATION, REGARD_RELU };
 
 typedef struct {
-    const char *name; /* "avx512vnni", "avx2", "neon-dotprod", "neon", "wasm", "scalar" */
+    const char *name; /* "avx512vnni", "avx2", "neon_dotprod", "neon", "wasm", "scalar" */
 
     /* Products x Wᵀ + b. A packed W [F, D] consists of panels of `panel` columns of the output; the last one is filled up with zeros.
        `times_*` computes the columns of the panels from `first` up to `last`, so that threads can share a product.
@@ -61,8 +61,10 @@ typedef struct {
     int64_t (*best)(const float *x, int64_t n, int64_t count, float *values, int32_t *places);
 } RegardKernels;
 
+#pragma GCC visibility push(default)
 /* The sets that are compiled in and that this processor supports, the fastest first; the number of them. */
 int64_t regard_kernels_count(void);
 const RegardKernels *regard_kernels(int64_t number);
+#pragma GCC visibility pop
 
 #endif

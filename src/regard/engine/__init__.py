@@ -1,0 +1,1 @@
+"""The engine: search with a Transformer on a CPU, in C."""

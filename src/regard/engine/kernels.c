@@ -1,0 +1,137 @@
+/* Norms, activations and quantization of one set, and its table.
+
+   Shapes: R rows, D width, F half the width of a gated layer. */
+
+#include "set.h"
+
+/* x of a partial register is computed in a copy, so that nothing behind the end is touched. */
+#define EACH(count, body, last)                                                                                           \
+    int64_t i = 0;                                                                                                      \
+    for (; i + LANES <= (count); i += LANES) body;                                                                      \
+    if (i < (count)) last;
+
+static void add(float *x, const float *branch, int64_t count) {
+    EACH(count, store(x + i, load(x + i) + load(branch + i)),
+         store_some(x + i, count - i, load_some(x + i, count - i, 0.0f) + load_some(branch + i, count - i, 0.0f)))
+}
+
+static void add_norm(const float *x, const float *branch, const float *weight, const float *bias, float eps, float *out, int64_t R,
+                     int64_t D) {
+    for (int64_t r = 0; r < R; r++, x += D, out += D) {
+        if (branch) {
+            EACH(D, store(out + i, load(x + i) + load(branch + i)),
+                 store_some(out + i, D - i, load_some(x + i, D - i, 0.0f) + load_some(branch + i, D - i, 0.0f)))
+            branch += D;
+        } else if (out != x)
+            memcpy(out, x, (size_t)D * sizeof(float));
+        wide sums[PARTS] = {{0}}, squares[PARTS] = {{0}};
+        float mean = 0.0f;
+        if (bias) {
+            for (int64_t i = 0; i < D; i += SUMS)
+                UNROLL for (int p = 0; p < PARTS; p++) sums[p] += load_of(out, i + p * LANES, D, 0.0f);
+            mean = total(sums) / (float)D;
+        }
+        for (int64_t i = 0; i < D; i += SUMS)
+            UNROLL for (int p = 0; p < PARTS; p++) {
+                const wide off = load_of(out, i + p * LANES, D, mean) - mean; /* 0 behind the end */
+                squares[p] += off * off;
+            }
+        const float scale = 1.0f / __builtin_sqrtf(total(squares) / (float)D + eps);
+        for (int64_t i = 0; i < D; i += LANES) {
+            wide y = (load_of(out, i, D, 0.0f) - mean) * scale * load_of(weight, i, D, 0.0f);
+            if (bias) y += load_of(bias, i, D, 0.0f);
+            if (i + LANES <= D)
+                store(out + i, y);
+            else
+                store_some(out + i, D - i, y);
+        }
+    }
+}
+
+/* The error function within 2 units of the last place: x + x P(x^2) near zero, and 1 - exp(-t + t Q(t)) of t = |x| elsewhere.
+   P has the smallest relative error below 0.93; Q, up to 4.1, beyond which 1 is nearest to the result. */
+INLINE wide erf_of(wide x) {
+    const wide t = fabs_of(x), s = x * x;
+    wide far = t * -1.16123229e-5f + 3.26622860e-4f;
+    far = far * t + -3.65801062e-3f;
+    far = far * t + 2.37950087e-2f;
+    far = far * t + -1.06275193e-1f;
+    far = far * t + -6.35128081e-1f;
+    far = far * t + -1.28654242e-1f;
+    far = 1.0f - exp_of(far * t - t);
+    far = (wide)((whole)far | ((whole)x & (whole)all(-0.0f)));
+    wide near = s * -5.95374498e-4f + 4.98594157e-3f;
+    near = near * s + -2.67617200e-2f;
+    near = near * s + 1.12816826e-1f;
+    near = near * s + -3.76124799e-1f;
+    near = near * s + 1.28379151e-1f;
+    near = near * x + x;
+    return choose(t > 0.93f, far, near);
+}
+INLINE wide gelu_of(wide x) { return x * 0.5f * (1.0f + erf_of(x * 0.707106781f)); }
+INLINE wide silu_of(wide x) { return x / (1.0f + exp_of(-x)); }
+
+static void gelu(float *x, int64_t count) {
+    EACH(count, store(x + i, gelu_of(load(x + i))), store_some(x + i, count - i, gelu_of(load_some(x + i, count - i, 0.0f))))
+}
+
+static void silu(float *x, int64_t count) {
+    EACH(count, store(x + i, silu_of(load(x + i))), store_some(x + i, count - i, silu_of(load_some(x + i, count - i, 0.0f))))
+}
+
+static void gate(const float *x, float *out, int64_t R, int64_t F) {
+    for (int64_t r = 0; r < R; r++, x += 2 * F, out += F) {
+        EACH(F, store(out + i, silu_of(load(x + i)) * load(x + F + i)),
+             store_some(out + i, F - i, silu_of(load_some(x + i, F - i, 0.0f)) * load_some(x + F + i, F - i, 0.0f)))
+    }
+}
+
+static void quantize(const float *x, int64_t x_row, int8_t *integers, float *scales, int64_t R, int64_t D) {
+    const int64_t D8 = (D + 63) / 64 * 64;
+    for (int64_t r = 0; r < R; r++, x += x_row, integers += D8) {
+        whole most = {0}; /* magnitudes of floats compare like integers, and NaN is above infinity */
+        for (int64_t i = 0; i < D; i += LANES) {
+            const whole magnitude = (whole)fabs_of(load_of(x, i, D, 0.0f));
+            const whole more = magnitude > most;
+            most = (more & magnitude) | (~more & most);
+        }
+        int32_t bits_of_most = 0;
+        for (int i = 0; i < LANES; i++) bits_of_most = most[i] > bits_of_most ? most[i] : bits_of_most;
+        float magnitude;
+        memcpy(&magnitude, &bits_of_most, sizeof(float));
+        /* Without `< ` a row of tiny numbers would have an infinite factor. */
+        const float factor = magnitude < 1e-30f ? 0.0f : 127.0f / magnitude;
+        scales[r] = magnitude < 1e-30f ? 0.0f : magnitude / 127.0f;
+        for (int64_t i = 0; i < D8; i += LANES) {
+            const wide shifted = load_of(x, i, D, 0.0f) * factor + 12582912.0f; /* the nearest integer, ties to even */
+            *(bytes_anywhere *)(integers + i) = __builtin_convertvector((whole)shifted - 0x4b400000, bytes);
+        }
+    }
+}
+
+#define TEXT_(name) #name
+#define TEXT(name) TEXT_(name)
+#define TABLE_(set) regard_set_##set
+#define TABLE(set) TABLE_(set)
+
+const RegardKernels *TABLE(REGARD_SET)(void) {
+    static const RegardKernels table = {.name = TEXT(REGARD_SET),
+                                        .panel_f32 = PANEL_F32,
+                                        .panel_int8 = PANEL_INT8,
+                                        .size_f32 = NAME(size_f32),
+                                        .pack_f32 = NAME(pack_f32),
+                                        .times_f32 = NAME(times_f32),
+                                        .size_int8 = NAME(size_int8),
+                                        .pack_int8 = NAME(pack_int8),
+                                        .quantize = quantize,
+                                        .times_int8 = NAME(times_int8),
+                                        .attend = NAME(attend),
+                                        .add_norm = add_norm,
+                                        .add = add,
+                                        .gelu = gelu,
+                                        .silu = silu,
+                                        .gate = gate,
+                                        .log_sum_exp = NAME(log_sum_exp),
+                                        .best = NAME(best)};
+    return &table;
+}
