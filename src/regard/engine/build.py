@@ -68,7 +68,7 @@ def build(folder: Path | str, compiler: str | None = None, *, output: Path | str
         with ThreadPoolExecutor(jobs) as pool:
             list(pool.map(_run, steps))
         linked = Path(work) / library.name
-        _run([*command, "-shared", "-pthread", "-o", str(linked), *(step[-1] for step in steps)])
+        _run([*command, "-shared", "-pthread", "-o", str(linked), *(step[-1] for step in steps), "-lm"])
         os.replace(linked, library)
     return library
 
