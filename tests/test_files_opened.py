@@ -47,7 +47,7 @@ ALLOWED = {
     "kernels/cpu/cache.py": None,  # has rules of its own, for a folder that is the user's alone
     "recipe_files.py": {"glob": "recipes in the package"},
     "nn/device.py": {"read_text": "/proc"},
-    "nn/memory.py": {"read_text": "/proc and /sys"},
+    "storage/memory.py": {"read_text": "/proc and /sys"},
     "run/finding.py": {"glob": "models in the package"},
     "serve/access.py": {"read_text": "the file of keys that the user named"},
     "serve/server.py": {"read_text": "a part of the page, in the package"},

@@ -14,7 +14,7 @@ from regard.storage import locks
 
 ROOT = Path(regard.__file__).parent
 # Which modules know of a system, and what they know.
-SYSTEM_MODULES = {"fcntl": "storage/locks.py", "msvcrt": "storage/locks.py", "resource": "nn/memory.py"}
+SYSTEM_MODULES = {"fcntl": "storage/locks.py", "msvcrt": "storage/locks.py", "resource": "storage/memory.py"}
 
 
 @pytest.mark.slow

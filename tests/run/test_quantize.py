@@ -3,7 +3,7 @@
 import torch
 
 from regard.run.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from regard.run.tensor_file import dequantize, quantize
+from regard.run.torch_tensors import dequantize, quantize
 from regard.storage.folder import Folder
 
 

@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import load_file
 
 from regard.errors import CheckpointError
-from regard.run.tensor_file import TYPES, read_tensors, write_tensors
+from regard.run.torch_tensors import TYPES, read_tensors, write_tensors
 from regard.storage.folder import Folder
 
 

@@ -287,7 +287,7 @@ def test_weights_that_are_not_finite_are_neither_written_nor_loaded(run):
     with pytest.raises(CheckpointError, match=r"was not written: .* not finite, so training has diverged"):
         write_checkpoint(Folder(run), "final", Checkpoint(bad))
     assert RunFolder(run).finished, "the earlier weights were removed"
-    from regard.run.tensor_file import write_tensors
+    from regard.run.torch_tensors import write_tensors
 
     with staged(Folder(run), "final") as folder:
         write_tensors(folder, "weights.safetensors", bad)

@@ -18,7 +18,7 @@ from regard.decoding.constraints import Demands
 from regard.decoding.hypothesis import Check, Hypothesis, never_stop
 from regard.decoding.options import refuse_without_effect
 from regard.decoding.requests import MOST_FORMS, OutputDemands, Request
-from regard.decoding.reranking import Searched, Ready, Reranker, ScorePairs
+from regard.decoding.reranking import Ready, Reranker, ScorePairs, Searched
 from regard.decoding.search import search_all
 from regard.decoding.shortlist import Shortlist
 from regard.decoding.text_scoring import TextScoring

@@ -35,7 +35,7 @@ Ids = NDArray[np.int32]
 
 
 class _Config(ctypes.Structure):
-    _fields_ = [  # noqa: RUF012
+    _fields_ = [
         *((name, c_int32) for name in ("width", "hidden", "num_heads", "key_width", "value_width")),
         *(
             (name, c_int32)
@@ -52,7 +52,7 @@ class _Config(ctypes.Structure):
 
 
 class _Options(ctypes.Structure):
-    _fields_ = [  # noqa: RUF012
+    _fields_ = [
         *((name, c_int32) for name in ("beam", "nbest", "limit", "min_length", "power_penalty", "early_stopping")),
         *((name, c_int32) for name in ("scores", "token_scores", "sample", "top_k")),
         *((name, c_float) for name in ("length_penalty", "temperature", "top_p", "epsilon")),
@@ -62,7 +62,7 @@ class _Options(ctypes.Structure):
 
 
 class _Result(ctypes.Structure):
-    _fields_ = [  # noqa: RUF012
+    _fields_ = [
         ("ticket", c_int64),
         ("count", c_int32),
         ("lengths", POINTER(c_int32)),

@@ -25,7 +25,7 @@ from regard.exchange.names import Modules, Names, Side, our_weights, parameter_n
 from regard.exchange.torch_file import read_torch_file, tensors_of
 from regard.exchange.vocabulary import Vocabulary, find_symbol
 from regard.models.encoder_decoder import TransformerConfig
-from regard.run.tensor_file import read_tensors
+from regard.run.torch_tensors import read_tensors
 from regard.storage.folder import Folder
 from regard.text.tokenizer_pair import Tokenizers
 

@@ -16,11 +16,12 @@ from regard.errors import ConfigError
 from regard.messages import counted
 from regard.models import expected_shapes, model_config
 from regard.models.encoder_decoder import TransformerConfig
-from regard.nn.memory import memory_left
 from regard.run.card import make_card, write_card
-from regard.run.checkpoint import Checkpoint, first_not_finite, refuse_other_shapes
+from regard.run.checkpoint import Checkpoint, first_not_finite
 from regard.run.folder import ORIGIN, RunFolder
+from regard.run.weights import refuse_other_shapes
 from regard.storage.folder import Folder
+from regard.storage.memory import memory_left
 from regard.tasks.recipe_checks import resolve
 from regard.text.tokenizer_pair import Tokenizers
 

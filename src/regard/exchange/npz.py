@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import ConfigError
-from regard.nn.memory import memory_left
 from regard.storage.folder import Folder
+from regard.storage.memory import memory_left
 
 MAX_ENTRIES, MAX_HEADER = 100_000, 10_000
 MAGIC = b"\x93NUMPY"

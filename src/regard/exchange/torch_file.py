@@ -17,8 +17,8 @@ from torch import Tensor
 
 from regard.errors import ConfigError
 from regard.exchange.opcodes import Storage, StoredTensor, read_value, storage_of
-from regard.nn.memory import memory_left
 from regard.storage.folder import Folder
+from regard.storage.memory import memory_left
 
 MAX_DESCRIPTION = 256 * 2**20  # bytes
 MAX_ENTRIES = 200_000  # of an archive, and values in it

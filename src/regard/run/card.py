@@ -8,15 +8,17 @@ import shlex
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from regard.config import Recipe
 from regard.messages import counted
 from regard.recipe_files import load_recipe, shipped_recipes
-from regard.run.checkpoint import Checkpoint
 from regard.run.folder import CARD_JSON, CARD_PAGE, INIT, NEW, ORIGIN, RunFolder
 from regard.text.bitext import without_folders
 from regard.toml import dump_toml, flat_table, to_table
+
+if TYPE_CHECKING:
+    from regard.run.checkpoint import Checkpoint
 
 # Parts of corpus.json that count what reading the text left out or mended, and what the card calls them.
 _COUNTS = {

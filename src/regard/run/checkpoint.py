@@ -4,31 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
 import torch
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError
-from regard.nn.memory import memory_left
-from regard.run.tensor_file import (
-    MAX_HEADER,
-    WeightKind,
-    dequantize,
-    dequantized_shapes,
-    quantize,
-    read_header,
-    read_tensors,
-    write_tensors,
-)
+from regard.run.tensor_file import WeightKind
+from regard.run.torch_tensors import dequantize, quantize, read_tensors, write_tensors
+from regard.run.weights import COUNTERS, TRAINING, WEIGHTS, Shapes, check_weights, refuse_other_shapes
 from regard.storage.folder import Folder
-from regard.storage.manifest import check_folder, staged
-
-WEIGHTS, TRAINING, COUNTERS = "weights.safetensors", "training.safetensors", "counters.json"
-MAX_TRAINING_RATIO = 16  # bytes of training state per byte of weights; optimizers and averages need less
-
-Shapes = Mapping[str, torch.Size]
+from regard.storage.manifest import staged
 
 
 @dataclass
@@ -38,13 +24,6 @@ class Checkpoint:
     weights: dict[str, Tensor]  # for inference: the moving average if the recipe has one
     training: dict[str, Tensor] = field(default_factory=dict)  # state of the optimizer and of averages
     counters: dict[str, Any] = field(default_factory=dict)
-
-
-class _Counters(msgspec.Struct):
-    """The fields of counters.json that readers use."""
-
-    step: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
-    seconds: float = 0.0
 
 
 def write_checkpoint(parent: Folder, name: str, checkpoint: Checkpoint, *, kind: WeightKind = "float32") -> None:
@@ -95,20 +74,7 @@ def read_checkpoint(folder: Folder, *, training: bool = False, expected: Shapes 
 
     Raise CheckpointError, before the weights are read, if their shapes are not as expected or they exceed the free memory.
     """
-    if expected is not None:
-        _refuse_too_large(folder, expected)
-    check_folder(folder)
-    shapes = _stored_shapes(folder)
-    if expected is not None:
-        refuse_other_shapes(expected, shapes, origin=str(folder))
-    needed = _num_bytes(shapes) / 2**30
-    if needed > memory_left() / 2**30:
-        raise CheckpointError(f"{folder} needs {needed:.1f} GiB of memory for its weights, which is more than is free")
-    counters = folder.load_json(COUNTERS)
-    try:
-        msgspec.convert(counters, _Counters)
-    except msgspec.ValidationError as error:
-        raise CheckpointError(f"{folder.path / COUNTERS} is damaged: {error}") from error
+    counters = check_weights(folder, expected)
     checkpoint = Checkpoint(dequantize(read_tensors(folder, WEIGHTS)), {}, counters)
     if bad := first_not_finite(checkpoint.weights):
         raise CheckpointError(
@@ -117,23 +83,6 @@ def read_checkpoint(folder: Folder, *, training: bool = False, expected: Shapes 
     if training and folder.has_file(TRAINING):
         checkpoint.training = read_tensors(folder, TRAINING)
     return checkpoint
-
-
-def _refuse_too_large(folder: Folder, expected: Shapes) -> None:
-    """Raise CheckpointError for files much larger than a model of these shapes, before they are hashed."""
-    most = MAX_TRAINING_RATIO * _num_bytes(expected) + MAX_HEADER
-    for name in (WEIGHTS, TRAINING):
-        if folder.has_file(name) and folder.file_size(name) > most:
-            raise CheckpointError(f"{folder.path / name} does not fit this model: it is larger than {most:,} bytes")
-
-
-def _stored_shapes(folder: Folder) -> dict[str, torch.Size]:
-    stored = read_header(folder, WEIGHTS)
-    return dequantized_shapes({name: (info.dtype, info.shape) for name, info in stored.items()})
-
-
-def _num_bytes(shapes: Shapes) -> int:
-    return 4 * sum(shape.numel() for shape in shapes.values())
 
 
 def model_weights(model: nn.Module) -> dict[str, Tensor]:
@@ -154,10 +103,3 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], *, origin: str
     with torch.no_grad():
         for name, parameter in own.items():
             parameter.copy_(weights[name])
-
-
-def refuse_other_shapes(expected: Shapes, given: Shapes, *, origin: str) -> None:
-    """Raise CheckpointError with the name of the first tensor that is missing, extra or of another shape."""
-    wrong = sorted(expected.keys() ^ given.keys()) or [name for name in expected if expected[name] != given[name]]
-    if wrong:
-        raise CheckpointError(f"{origin} does not fit this model: {wrong[0]!r} is missing, extra or of another shape")

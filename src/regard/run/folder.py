@@ -19,18 +19,18 @@ runs/NAME/
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
 from regard.config import Recipe
 from regard.errors import CheckpointError, ConfigError
-from regard.run.checkpoint import Checkpoint, Shapes, read_checkpoint, write_checkpoint
 from regard.run.log import LOG, append_event, read_events, rewind_log, sync_log
 from regard.run.tensor_file import WeightKind
+from regard.run.weights import Shapes, StoredWeights
 from regard.storage.directory import LOCK
 from regard.storage.folder import SMALL, Folder, is_leftover, parse_json
 from regard.storage.manifest import (
@@ -47,6 +47,10 @@ from regard.storage.manifest import (
 )
 from regard.toml import dump_toml, from_table, parse_toml, to_table
 
+if TYPE_CHECKING:
+    from regard.run.checkpoint import Checkpoint
+
+W = TypeVar("W")
 RECIPE, CORPUS = "recipe.toml", "corpus.json"
 CARD_JSON, CARD_PAGE, REPORT = "card.json", "card.md", "report.html"
 ADAPTATION_JSON, ADAPTATION_PAGE = "adaptation.json", "adaptation.md"
@@ -233,6 +237,8 @@ class RunFolder:
 
     def save(self, checkpoint: Checkpoint, *, step: int) -> Path:
         """Write a checkpoint and return its path."""
+        from regard.run.checkpoint import write_checkpoint
+
         # After a crash the log must reach at least as far as the checkpoint.
         sync_log(self.folder)
         write_checkpoint(self._checkpoints, _step_name(step), checkpoint)
@@ -257,6 +263,8 @@ class RunFolder:
 
     def finish(self, checkpoint: Checkpoint, *, kind: WeightKind = "float32") -> None:
         """Write the final weights, which marks the run as finished."""
+        from regard.run.checkpoint import write_checkpoint
+
         if self.folder.has_file(LOG):
             sync_log(self.folder)
         write_checkpoint(self.folder, "final", checkpoint, kind=kind)
@@ -270,6 +278,8 @@ class RunFolder:
 
         Weights that do not have the expected shapes, where some are given, are refused before they are read.
         """
+        from regard.run.checkpoint import read_checkpoint
+
         return read_checkpoint(self._folder_of(name), training=training, expected=expected)
 
     def _folder_of(self, name: str) -> Folder:
@@ -283,16 +293,23 @@ class RunFolder:
 
         A checkpoint that was named is used instead of either.
         """
+        return self._in_use(lambda name: self.read_checkpoint(name, expected))
+
+    def stored_weights(self, expected: Shapes | None = None) -> tuple[StoredWeights, str]:
+        """Return what `weights` returns, as it is stored."""
+        return self._in_use(lambda name: StoredWeights(self._folder_of(name), expected))
+
+    def _in_use(self, read: Callable[[str], W]) -> tuple[W, str]:
         name = self.require().checkpoint or ("final" if self.finished else None)
         if name is not None:
-            return self.read_checkpoint(name, expected), name
+            return read(name), name
         problem = CheckpointError(f"{self.path} has no checkpoint yet; let it train until the first one is written")
         for _ in range(5):  # training may remove a checkpoint between our finding and our reading it
             newest, _ = self.latest()
             if newest is None:
                 break
             try:
-                return self.read_checkpoint(newest, expected), newest
+                return read(newest), newest
             except CheckpointError as error:
                 problem = error
         raise problem

@@ -1,75 +1,54 @@
-"""Reading and writing of safetensors files, and weights stored in fewer bytes.
+"""Reading of safetensors files, and weights stored in fewer bytes; without torch.
 
 The format: 8 bytes with the length of the header, the header (JSON with the type, shape and position of each tensor), then
 the bytes of all tensors. `read_header` reads shapes without allocating the tensors, so that callers can check them first.
 The safetensors library opens files by path, but files of a run are untrusted and opened by `regard.storage` only.
 
 Weights are stored as float32, float16, or int8 with one scale per row: an int8 matrix NAME has a vector NAME.scale, and row
-r is integers[r] * scale[r]. Vectors are then stored as float16.
+r is integers[r] * scale[r]. Vectors are then stored as float16. `run.torch_tensors` makes tensors of these, and writes them.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from io import BufferedReader
 from typing import Any, Literal, NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-from regard.errors import CheckpointError, ConfigError
+from regard.errors import CheckpointError
 from regard.messages import counted
 from regard.storage.folder import MIB, Folder, parse_json
 
-TYPES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
-_DTYPES = {name: dtype for dtype, name in TYPES.items()}
+# Bytes of an entry of each type.
+SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
+# Those of weights that numpy has.
+_NUMPY: dict[str, type[np.generic]] = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "I8": np.int8}
 MAX_HEADER = 64 * MIB
 MAX_DIMENSIONS = 8
 WeightKind = Literal["float32", "float16", "int8"]
 SCALE = ".scale"
 
+Shape = tuple[int, ...]
+
 
 class TensorInfo(NamedTuple):
     """The entry of one tensor in a header."""
 
-    dtype: torch.dtype
-    shape: torch.Size
+    dtype: str
+    shape: Shape
     begin: int  # byte offsets after the header
     end: int
 
 
-def write_tensors(folder: Folder, name: str, tensors: Mapping[str, Tensor]) -> None:
-    """Write the tensors, wide types first so that all are aligned. Writing does not hold the interpreter lock."""
-    plain = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
-    keys = sorted(plain, key=lambda key: (-plain[key].element_size(), key))
-    header, end = {}, 0
-    for key in keys:
-        begin, end = end, end + plain[key].nbytes
-        header[key] = {
-            "dtype": TYPES[plain[key].dtype],
-            "shape": list(plain[key].shape),
-            "data_offsets": [begin, end],
-        }
-    encoded = json.dumps(header, separators=(",", ":")).encode()
-    encoded += b" " * (-len(encoded) % 8)
-    with folder.create_file(name) as file:
-        file.write(len(encoded).to_bytes(8, "little") + encoded)
-        for key in keys:
-            file.write(plain[key].flatten().view(torch.uint8).numpy().data)
+class StoredTensor(NamedTuple):
+    """A weight as it is stored: float32, float16, or int8 with one scale per row."""
+
+    data: NDArray[Any]
+    scales: NDArray[np.float32] | None = None
 
 
 def read_header(folder: Folder, name: str) -> dict[str, TensorInfo]:
@@ -78,23 +57,38 @@ def read_header(folder: Folder, name: str) -> dict[str, TensorInfo]:
         return _header(file, origin=folder.path / name)[0]
 
 
-def read_tensors(folder: Folder, name: str) -> dict[str, Tensor]:
-    """Return the tensors of a file by name."""
+def tensor_bytes(folder: Folder, name: str) -> Iterator[tuple[str, TensorInfo, NDArray[np.uint8]]]:
+    """Yield the name, the entry and the bytes of each tensor of a file."""
     with folder.open_file(name) as file:
         origin = folder.path / name
         entries, start = _header(file, origin=origin)
-        return {key: _read(file, start, entry, origin) for key, entry in entries.items()}
+        for key, entry in entries.items():
+            yield key, entry, _read(file, start, entry, origin)
 
 
-def _read(file: BufferedReader, start: int, entry: TensorInfo, origin: object) -> Tensor:
-    raw = torch.empty(entry.end - entry.begin, dtype=torch.uint8)
+def read_stored(folder: Folder, name: str) -> Iterator[tuple[str, StoredTensor]]:
+    """Yield the weights of a file by name, one at a time."""
+    with folder.open_file(name) as file:
+        origin = folder.path / name
+        entries, start = _header(file, origin=origin)
+        for key, entry in entries.items():
+            if _is_scale(key, entries):
+                continue
+            if entry.dtype not in _NUMPY:
+                raise CheckpointError(f"{origin} cannot be used: {key[:80]!r} is stored as {entry.dtype}")
+            scales = None
+            if entry.dtype == "I8":
+                scales = _read(file, start, entries[key + SCALE], origin).view(np.float32)
+            data = _read(file, start, entry, origin).view(_NUMPY[entry.dtype]).reshape(entry.shape)
+            yield key, StoredTensor(data, scales)
+
+
+def _read(file: BufferedReader, start: int, entry: TensorInfo, origin: object) -> NDArray[np.uint8]:
+    raw = np.empty(entry.end - entry.begin, dtype=np.uint8)
     file.seek(start + entry.begin)
-    if raw.numel() and file.readinto(raw.numpy().data) != raw.numel():
+    if raw.size and file.readinto(raw.data) != raw.size:
         raise CheckpointError(f"{origin} became shorter while it was read")
-    if entry.dtype is torch.bool:
-        # Bytes other than 0 and 1 would be invalid booleans.
-        return raw.ne(0).view(entry.shape)
-    return raw.view(entry.dtype).view(entry.shape)
+    return raw
 
 
 def _header(file: BufferedReader, *, origin: object) -> tuple[dict[str, TensorInfo], int]:
@@ -122,55 +116,26 @@ def _header(file: BufferedReader, *, origin: object) -> tuple[dict[str, TensorIn
 
 def _entry(value: Any, origin: str) -> TensorInfo:
     match value:
-        case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [int(begin), int(end)]} if dtype in _DTYPES:
+        case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [int(begin), int(end)]} if dtype in SIZES:
             valid = all(type(size) is int and 0 <= size < 2**48 for size in shape) and len(shape) <= MAX_DIMENSIONS
-            if valid and end - begin == math.prod(shape) * _DTYPES[dtype].itemsize and 0 <= begin <= end:
-                return TensorInfo(_DTYPES[dtype], torch.Size(shape), begin, end)
+            if valid and end - begin == math.prod(shape) * SIZES[dtype] and 0 <= begin <= end:
+                return TensorInfo(dtype, tuple(shape), begin, end)
     raise CheckpointError(f"{origin} does not describe a tensor")
 
 
-def quantize(weights: Mapping[str, Tensor], kind: WeightKind) -> dict[str, Tensor]:
-    """Return the tensors to store."""
-    if kind == "float32":
-        return dict(weights)
-    stored = {}
-    for name, weight in weights.items():
-        if kind == "float16" or weight.dim() < 2:
-            stored[name] = weight.to(torch.float16)
-            if not stored[name].isfinite().all():
-                raise ConfigError(f"{name} has values too large for float16; store float32")
-            continue
-        scale = weight.float().abs().amax(dim=1).clamp(min=1e-12) / 127
-        stored[name] = (weight.float() / scale[:, None]).round().to(torch.int8)
-        stored[name + SCALE] = scale
-    return stored
-
-
-def dequantized_shapes(stored: Mapping[str, tuple[torch.dtype, torch.Size]]) -> dict[str, torch.Size]:
-    """Return the shapes that `dequantize` would return for these types and shapes.
+def dequantized_shapes(stored: Mapping[str, TensorInfo]) -> dict[str, Shape]:
+    """Return the shapes of the weights that are stored in a file with these entries.
 
     Raise CheckpointError if a scale is missing.
     """
-    shapes = {}
-    for name, (dtype, shape) in stored.items():
-        if dtype is torch.int8 and stored.get(name + SCALE) != (torch.float32, shape[:1]):
+    for name, info in stored.items():
+        scale = stored.get(name + SCALE)
+        if info.dtype == "I8" and (scale is None or (scale.dtype, scale.shape) != ("F32", info.shape[:1])):
             raise CheckpointError(f"{name[:80]!r} is stored as int8 without one scale per row")
-        if not (name.endswith(SCALE) and stored.get(name.removesuffix(SCALE), (None,))[0] is torch.int8):
-            shapes[name] = shape
-    return shapes
+    return {name: info.shape for name, info in stored.items() if not _is_scale(name, stored)}
 
 
-def dequantize(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights for computation: float16 and int8 tensors are converted to float32."""
-    weights = {}
-    for name, tensor in stored.items():
-        if name.endswith(SCALE) and _is_int8(stored.get(name.removesuffix(SCALE))):
-            continue
-        if _is_int8(tensor):
-            tensor = tensor.float() * stored[name + SCALE][:, None]
-        weights[name] = tensor.float() if tensor.dtype == torch.float16 else tensor
-    return weights
-
-
-def _is_int8(tensor: Tensor | None) -> bool:
-    return tensor is not None and tensor.dtype == torch.int8
+def _is_scale(name: str, stored: Mapping[str, TensorInfo]) -> bool:
+    """Return whether an entry is the scales of an int8 matrix."""
+    matrix = stored.get(name.removesuffix(SCALE))
+    return name.endswith(SCALE) and matrix is not None and matrix.dtype == "I8"

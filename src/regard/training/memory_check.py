@@ -19,7 +19,7 @@ from regard.data.packed_shapes import shapes_by_length
 from regard.errors import TrainingError
 from regard.models.base import Model
 from regard.nn.device import autocast
-from regard.nn.memory import memory_left
+from regard.storage.memory import memory_left
 
 SMALL = 8  # a CPU tries this many times the smallest budget
 # Peak memory as a multiple of what the forward pass saves: gradients of activations and chunks of logits are temporary.

@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from regard.errors import CheckpointError, ConfigError
-from regard.run.tensor_file import TYPES
+from regard.run.torch_tensors import TYPES
 
 FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, partial)
 

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from regard.config import TrainConfig
 from regard.errors import TrainingError
-from regard.run.checkpoint import Checkpoint, Shapes, copy_of
+from regard.run.checkpoint import Checkpoint, copy_of
 from regard.run.folder import RunFolder
+from regard.run.weights import Shapes
 
 
 def mean_weights(checkpoints: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
