@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow test-all faults fuzz soak check lock fix bench pictures clean help
+.PHONY: demo test test-slow test-all faults fuzz soak check lock fix bench pictures engine wheels clean help
 
 help:
 	@echo "make demo    train a Transformer on dates and use it (about two minutes)"
@@ -18,6 +18,8 @@ help:
 	@echo "make fix     format, and apply the automatic fixes of the linter"
 	@echo "make bench   measure regard and the installed peers side by side"
 	@echo "make pictures  train a small model per task on the CPU and draw the pictures of the docs (about ten minutes)"
+	@echo "make engine  compile the engine in C again, after its sources have changed"
+	@echo "make wheels  build wheels for Linux on x86-64 and aarch64 in dist/, as far as compilers are installed"
 	@echo "make clean   remove what the other targets created, except runs"
 
 demo: $(VENV)/.core
@@ -83,6 +85,13 @@ $(VENV)/.core: pyproject.toml $(wildcard requirements/*.txt)
 	@$(BIN)/python -m pip check > /dev/null || $(LOCKED)/cuda.txt
 	@$(INSTALL) --no-build-isolation -e .
 	@touch $@
+
+# The library of the engine follows its sources; installing the package has compiled it once.
+engine: $(VENV)/.core
+	@$(PYTHON) src/regard/engine/build.py
+
+wheels: $(VENV)/.core
+	@$(BIN)/python scripts/wheels.py dist
 
 $(VENV)/.dev: $(VENV)/.core
 	@echo "Installing what the tests need ..."
