@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from regard.config import SearchOptions
-from regard.decoding.ranking import Hypothesis
+from regard.decoding.hypothesis import Hypothesis
 from regard.engine.library import EngineModel, Session, Tensor, library
 from regard.models.transformer import Transformer
 

@@ -53,16 +53,16 @@ def make(table):
     return model
 
 
-def train(model, steps=120):
-    """Train a model to reverse its source."""
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+def train(model, steps=100):
+    """Train a model to copy its source."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=6e-3)
     generator = np.random.default_rng(1)
     model.train()
     for _ in range(steps):
         lines = [generator.integers(3, VOCABULARY, size=generator.integers(2, 9)).tolist() for _ in range(16)]
         memory = model.encode(Ragged.from_lists([[*line, EOS] for line in lines]))
-        logits = model.decode(Ragged.from_lists([[BOS, *line[::-1]] for line in lines]), memory)
-        labels = torch.tensor([token for line in lines for token in [*line[::-1], EOS]])
+        logits = model.decode(Ragged.from_lists([[BOS, *line] for line in lines]), memory)
+        labels = torch.tensor([token for line in lines for token in [*line, EOS]])
         loss = torch.nn.functional.cross_entropy(logits, labels)
         optimizer.zero_grad()
         loss.backward()
@@ -95,7 +95,7 @@ def test_search_finds_what_pytorch_finds(table):
 def test_trained_models_find_the_same(table):
     torch.manual_seed(2)
     model, loss = train(build_model(table, **SIZES["translation"]))
-    assert loss < 0.95 * np.log(VOCABULARY - 3)
+    assert loss < 0.92 * np.log(VOCABULARY - 3) or table["num_layers"] == 0  # which cannot see its source
     generator = np.random.default_rng(2)
     sources = [[*generator.integers(3, VOCABULARY, size=1 + number % 9).tolist(), EOS] for number in range(60)]
     for options in OPTIONS.values():
