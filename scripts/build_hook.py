@@ -30,7 +30,9 @@ class EngineHook(BuildHookInterface[Any]):
         spec.loader.exec_module(compiling)
         tag = os.environ.get("REGARD_WHEEL_TAG")
         # A library for another platform must not replace the one in the checkout.
-        library = folder / compiling.library_name() if tag is None else Path(self.directory) / tag / compiling.library_name()
+        library = (
+            folder / compiling.library_name() if tag is None else Path(self.directory) / tag / compiling.library_name()
+        )
         library.parent.mkdir(parents=True, exist_ok=True)
         try:
             compiling.build(folder, output=library)

@@ -110,7 +110,9 @@ def test_steps_give_the_logits_of_pytorch(table):
     rows = Rows(engine_of(model), SOURCES[:3], beams=2)
     with torch.inference_mode():
         state = model.start(model.encode(Ragged.from_lists(SOURCES[:3])), beams=2)
-        for step, (count, order) in enumerate([(3, [0, 1, 2]), (6, [1, 0, 2, 2, 4, 5]), (6, [0, 0, 4, 5]), (4, [1, 0, 3, 3])]):
+        for step, (count, order) in enumerate(
+            [(3, [0, 1, 2]), (6, [1, 0, 2, 2, 4, 5]), (6, [0, 0, 4, 5]), (4, [1, 0, 3, 3])]
+        ):
             tokens = np.arange(count) % (VOCABULARY - 3) + 3 if step else np.full(count, BOS)
             logits = rows.step(tokens)
             wanted = model.step(torch.from_numpy(tokens), state)
