@@ -44,7 +44,7 @@ class TensorInfo(NamedTuple):
     end: int
 
 
-class StoredTensor(NamedTuple):
+class StoredWeight(NamedTuple):
     """A weight as it is stored: float32, float16, or int8 with one scale per row."""
 
     data: NDArray[Any]
@@ -66,7 +66,7 @@ def tensor_bytes(folder: Folder, name: str) -> Iterator[tuple[str, TensorInfo, N
             yield key, entry, _read(file, start, entry, origin)
 
 
-def read_stored(folder: Folder, name: str) -> Iterator[tuple[str, StoredTensor]]:
+def read_stored(folder: Folder, name: str) -> Iterator[tuple[str, StoredWeight]]:
     """Yield the weights of a file by name, one at a time."""
     with folder.open_file(name) as file:
         origin = folder.path / name
@@ -80,7 +80,7 @@ def read_stored(folder: Folder, name: str) -> Iterator[tuple[str, StoredTensor]]
             if entry.dtype == "I8":
                 scales = _read(file, start, entries[key + SCALE], origin).view(np.float32)
             data = _read(file, start, entry, origin).view(_NUMPY[entry.dtype]).reshape(entry.shape)
-            yield key, StoredTensor(data, scales)
+            yield key, StoredWeight(data, scales)
 
 
 def _read(file: BufferedReader, start: int, entry: TensorInfo, origin: object) -> NDArray[np.uint8]:

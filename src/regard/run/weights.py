@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from regard.errors import CheckpointError
-from regard.run.tensor_file import MAX_HEADER, Shape, StoredTensor, dequantized_shapes, read_header, read_stored
+from regard.run.tensor_file import MAX_HEADER, Shape, StoredWeight, dequantized_shapes, read_header, read_stored
 from regard.storage.folder import Folder
 from regard.storage.manifest import check_folder
 from regard.storage.memory import memory_left
@@ -35,7 +35,7 @@ class StoredWeights:
         """Raise CheckpointError if the weights are damaged, are not as expected, or exceed the free memory."""
         self.folder, self.counters = folder, check_weights(folder, expected)
 
-    def tensors(self) -> Iterator[tuple[str, StoredTensor]]:
+    def tensors(self) -> Iterator[tuple[str, StoredWeight]]:
         """Yield the weights by name. Raise CheckpointError if one is not finite."""
         for name, tensor in read_stored(self.folder, WEIGHTS):
             floats = tensor.data if tensor.scales is None else tensor.scales
