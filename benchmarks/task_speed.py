@@ -27,7 +27,8 @@ from machine import machine, machine_seconds, memory, process_seconds
 from regard import kernels
 from regard.config import Recipe
 from regard.data.batch import Batch
-from regard.data.batch_sampler import Position, cut_to_budget, with_added
+from regard.data.batch_sampler import Position, with_added
+from regard.data.budget import cut_to_budget
 from regard.data.columns import Columns
 from regard.nn.device import autocast, pick_precision
 from regard.recipe_files import load_recipe, recipe_folder

@@ -15,6 +15,7 @@ from regard.decoding.translator import Translator
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.loading import load_translator
 from regard.messages import warn_caller
+from regard.models.base import Seq2Seq
 from regard.run.finding import pretrained_models
 from regard.run.folder import CALIBRATION, RunFolder
 from regard.tasks.corpus import load_tagged, read_corpus, read_valid
@@ -146,4 +147,6 @@ def _batches(translator: Translator, pairs: Sequence[Pair]) -> Batches:
         texts, targets = [pair.source for pair in some], [pair.target for pair in some]
         encoded, references, _ = chosen.encode_pairs(texts, targets, chosen.options)
         sources, outputs = sources + encoded, outputs + references
-    return partial(forced_batches, translator.autoregressive(), sources, outputs, tokens=translator.options.tokens)
+    model = translator.model
+    assert isinstance(model, Seq2Seq), "autoregressive() has refused the others"
+    return partial(forced_batches, model, sources, outputs, tokens=translator.options.tokens)

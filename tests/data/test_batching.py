@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.batch_sampler import bucketed_batches, cut_to_budget
+from regard.data.batch_sampler import bucketed_batches
+from regard.data.budget import cut_to_budget
 
 PAIRS_OF_LENGTHS = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), max_size=60)
 BUDGETS = st.integers(1, 60)

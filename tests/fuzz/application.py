@@ -85,7 +85,7 @@ class Application:
         models = load_all([run], device=torch.device("cpu"), int8=False)
         ((name, served),) = models.items()
         own = served.translator
-        echo = EchoTranslator(own.model, own.tokenizers, own.options)
+        echo = EchoTranslator(own.backend, own.tokenizers, own.options)
         models[name] = dataclasses.replace(served, translator=echo)
         self.failures: list[str] = []
 

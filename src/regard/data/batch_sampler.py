@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard.data.batch import Batch, Collate
+from regard.data.budget import cut_to_budget
 from regard.data.columns import Columns, Dataset, Indices
 from regard.data.shuffle import Shuffle
 from regard.errors import DataError
@@ -22,30 +23,6 @@ from regard.messages import counted
 
 # Enough that sentences of similar length meet, and that batches fill; 2 MB of lengths.
 EXAMPLES_PER_BLOCK = 2**17
-
-
-def cut_to_budget(order: Indices, lengths: Sequence[Indices], budget: int) -> list[Indices]:
-    """Cut the examples, in this order, into batches of at most `budget` tokens in every column.
-
-    An example longer than the budget makes a batch of its own.
-    """
-    # Tokens before each example, and after the last one.
-    totals = [np.concatenate([[0], one[order].cumsum()]) for one in lengths]
-    batches, start = [], 0
-    while start < len(order):
-        ends = [int(np.searchsorted(one, one[start] + budget, side="right")) - 1 for one in totals]
-        end = max(min(ends), start + 1)
-        batches.append(order[start:end])
-        start = end
-    return batches
-
-
-def batches_by_length(lengths: Sequence[int] | Indices, budget: int) -> list[list[int]]:
-    """Return the rows of each batch for inference, longest first. Rows of length 0 are left out."""
-    found = np.asarray(lengths, dtype=np.int64)
-    rows = np.flatnonzero(found)
-    order = rows[np.argsort(-found[rows], kind="stable")]
-    return [batch.tolist() for batch in cut_to_budget(order, (found,), budget)]
 
 
 def bucketed_batches(lengths: Sequence[Indices], *, budget: int, random: np.random.Generator) -> list[Indices]:

@@ -26,6 +26,14 @@ class Demands:
         """Return the demand that the output of each sentence begins with a prefix."""
         return cls([Automaton(eos, tuple(prefix)) if prefix else None for prefix in prefixes])
 
+    def of(self, sentences: Sequence[int]) -> Demands | None:
+        """Return the demands on some of the sentences; None: there are none."""
+        automata = [self.automata[sentence] for sentence in sentences]
+        vocabularies = self.vocabularies and [self.vocabularies[sentence] for sentence in sentences]
+        if not self.never and vocabularies is None and all(one is None for one in automata):
+            return None
+        return Demands(automata, self.never, vocabularies)
+
     def limit(self, sentence: int, limit: int, options: SearchOptions) -> int:
         """Return the most tokens of a sentence, with room for its prefix, and for its phrases unless `max_length` is set."""
         automaton = self.automata[sentence]

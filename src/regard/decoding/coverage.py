@@ -14,16 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.batch_sampler import cut_to_budget
+from regard.data.budget import cut_to_budget
 from regard.data.ragged import Ragged
+from regard.decoding.backend import Row
 from regard.errors import DecodeError
 from regard.models.base import Model, Seq2Seq, TextSeq2Seq
 from regard.nn.attention_log import ENCODER_DECODER, capture_attention
 from regard.text.symbols import EOS, UNK
 
 LEAST = 1e-6  # attention of a token that has less, such as those outside of the windows of local attention
-
-Row = tuple[Sequence[int], Sequence[int]]  # ids of a source and of a hypothesis, both without EOS
 
 
 def refuse_without_attention(model: Model) -> None:

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from regard.data.batch import shift_right
-from regard.data.batch_sampler import cut_to_budget
+from regard.data.budget import cut_to_budget
 from regard.data.ragged import Ragged
-from regard.decoding.hypothesis import Check, never_stop
+from regard.decoding.hypothesis import Check, TokenScores, never_stop
 from regard.decoding.ranking import log_normalizer
 from regard.errors import DecodeError
 from regard.models.base import Seq2Seq
@@ -30,13 +30,6 @@ class ForcedBatch(NamedTuple):
     rows: list[int]  # the numbers of the outputs
     labels: Ragged
     logits: Tensor  # [N, V]
-
-
-class TokenScores(NamedTuple):
-    """Log-probabilities of the tokens of an output."""
-
-    scores: list[float]
-    calibrated: list[float] | None = None  # under a temperature, if one was given
 
 
 def forced_batches(

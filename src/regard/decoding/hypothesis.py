@@ -21,6 +21,13 @@ class Hypothesis(NamedTuple):
     calibrated: list[float] | None = None  # the same under the temperature of a calibrated run, if confidence is wanted
 
 
+class TokenScores(NamedTuple):
+    """Log-probabilities of the tokens of an output."""
+
+    scores: list[float]
+    calibrated: list[float] | None = None  # under a temperature, if one was given
+
+
 # Called between the steps of a search. Raises `Cancelled` or `DeadlineExceeded` to stop it.
 Check = Callable[[], None]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from regard.config import SearchOptions
+from regard.decoding.backend import Backend
 from regard.errors import DecodeError
-from regard.models.base import Model
 
 OF_SAMPLES = ("temperature", "top_k", "top_p", "epsilon", "seed")
 # What models that output all tokens at once do not have.
@@ -13,7 +13,7 @@ SHOWN = ("early_stopping", "beam_groups", "no_repeat_ngram", "max_repeats", "sho
 
 
 def refuse_without_effect(
-    options: SearchOptions, recipe: SearchOptions, model: Model, *, several: bool = False
+    options: SearchOptions, recipe: SearchOptions, model: Backend, *, several: bool = False
 ) -> None:
     """Raise DecodeError if an option that differs from the recipe's would change nothing.
 

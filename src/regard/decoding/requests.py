@@ -8,12 +8,11 @@ from functools import cached_property, lru_cache
 
 from regard.config import SearchOptions
 from regard.decoding.automaton import Automaton, Phrase
+from regard.decoding.backend import Backend
 from regard.decoding.constraints import Demands
 from regard.decoding.shortlist import Shortlist
-from regard.decoding.shortlist_model import refuse_without_columns
 from regard.errors import DecodeError
 from regard.messages import counted
-from regard.models.base import Model, Seq2Seq
 from regard.text.protected_spans import Masked, placeholder_ids
 from regard.text.symbols import UNK
 from regard.text.tokenizer import Tokenizer
@@ -74,7 +73,7 @@ class Request:
 class OutputDemands:
     """Makes the automata of a model's outputs."""
 
-    def __init__(self, model: Model, tokenizers: Tokenizers) -> None:
+    def __init__(self, model: Backend, tokenizers: Tokenizers) -> None:
         self.model, self.tokenizers = model, tokenizers
         self.find_shortlist: Callable[[], Shortlist | None] = lambda: None
         sides = placeholder_ids(tokenizers.source), placeholder_ids(tokenizers.target)
@@ -109,7 +108,6 @@ class OutputDemands:
         """Return the most tokens of an output that could have so many if nothing were demanded."""
         if self.model.non_autoregressive:
             return limit
-        assert isinstance(self.model, Seq2Seq)
         automaton = Automaton(self.model.eos, tuple(self._prefix(request)), self._phrases(request))
         return Demands([automaton]).limit(0, limit, options)
 
@@ -147,7 +145,7 @@ class OutputDemands:
 
     def shortlist(self) -> Shortlist:
         """Return the shortlist of the run. Raise DecodeError if there is none, or if the model cannot use one."""
-        refuse_without_columns(self.model)
+        self.model.refuse_shortlist()
         found = self.find_shortlist()
         if found is None:
             raise DecodeError("this run has no shortlist; make one with: regard align --run RUN --data FOLDER")
@@ -158,7 +156,6 @@ class OutputDemands:
         phrases = [*self._demanded(request), *map(self._term, request.terms)]
         if not phrases:
             return []
-        assert isinstance(self.model, Seq2Seq)
         names = [*(forms[0] for forms in request.forms), *self._kept(request), *(forms[0] for forms in request.terms)]
         automaton = Automaton(self.model.eos, phrases=tuple(phrases), continuing=self._continuing)
         return [names[number] for number in automaton.unmet(ids)]
@@ -166,7 +163,6 @@ class OutputDemands:
     def _automaton(
         self, ids: Sequence[int], masked: Masked | None, request: Request, prefix: Sequence[int]
     ) -> Automaton:
-        assert isinstance(self.model, Seq2Seq)
         phrases = self._phrases(request)
         own, theirs = self.symbols or ([], [])
         # Not the placeholders that were cut off with the end of the source.

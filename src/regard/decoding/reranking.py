@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from regard.config import SearchOptions
-from regard.decoding.coverage import coverage_penalties, refuse_without_attention
+from regard.decoding.backend import Backend
 from regard.decoding.translation import Translation
 from regard.decoding.utility import expected_utilities
 from regard.errors import DecodeError
-from regard.models.base import Model
 
 Ready = list[tuple[int, list[Translation]]]  # the index of a text, and its translations
 ScorePairs = Callable[[Sequence[str], Sequence[str]], Sequence[float]]  # of sources and their translations
@@ -73,14 +72,14 @@ class ReverseScoring:
 class CoverageScoring:
     """The score so far plus the coverage penalty (Wu et al. 2016, equation 14)."""
 
-    model: Model
+    model: Backend
     options: SearchOptions
     tags: int  # symbols in front of each source, which need not be covered
     batched = True
 
     def scores(self, found: Sequence[Searched]) -> Iterable[float]:
         rows = [(one.source_ids, ids) for one in found for ids in one.target_ids]
-        penalties = coverage_penalties(self.model, rows, tags=self.tags, budget=self.options.tokens)
+        penalties = self.model.coverage_penalties(rows, tags=self.tags, budget=self.options.tokens)
         beta = self.options.coverage_penalty
         return [one + beta * other for one, other in zip(_scores(found), penalties, strict=True)]
 
@@ -102,7 +101,7 @@ class Reranker:
     def __init__(
         self,
         options: SearchOptions,
-        model: Model,
+        model: Backend,
         *,
         rescorer: ScorePairs | None = None,
         reverse: ScorePairs | None = None,
@@ -116,7 +115,7 @@ class Reranker:
         if reverse is not None:
             self.stages.append(ReverseScoring(reverse, options.reverse_weight))
         if options.coverage_penalty:
-            refuse_without_attention(model)
+            model.refuse_coverage()
             self.stages.append(CoverageScoring(model, options, tags))
         if options.mbr is not None:
             for name, other in {"a rescorer": rescorer, "a reverse model": reverse}.items():

@@ -10,7 +10,7 @@ import torch
 
 from regard.config import SearchOptions, Struct, between
 from regard.config.search_options import COLDEST, HOTTEST
-from regard.data.batch_sampler import batches_by_length
+from regard.data.budget import batches_by_length
 from regard.data.ragged import Ragged
 from regard.decoding.constraints import Demands
 from regard.decoding.drawing import Draws, generator

@@ -8,12 +8,11 @@ from dataclasses import replace
 from typing import Self
 
 from regard.config import SearchOptions
-from regard.decoding.forced_decoding import forced_scores
+from regard.decoding.backend import Backend
 from regard.decoding.hypothesis import Check, Hypothesis, SearchResults, length_penalty
 from regard.decoding.requests import Request
 from regard.decoding.translation import Translation
 from regard.errors import DecodeError
-from regard.models.base import Model, Seq2Seq
 from regard.text.inputs import as_texts
 from regard.text.tokenizer import EOS
 from regard.text.unknown_words import ExtendedVocabulary
@@ -22,7 +21,7 @@ from regard.text.unknown_words import ExtendedVocabulary
 class TextScoring(ABC):
     """The part of a `Translator` that scores translations, which the translator need not have found."""
 
-    model: Model
+    backend: Backend
     options: SearchOptions
     warn: Callable[[str], None]
     # Divides the logits, so that probabilities are those of being right; None: the run has not been calibrated.
@@ -51,7 +50,9 @@ class TextScoring(ABC):
     def _longest_source(self, options: SearchOptions) -> int:
         # EOS needs a position too.
         return (
-            options.max_source if self.model.max_length is None else min(options.max_source, self.model.max_length - 1)
+            options.max_source
+            if self.backend.max_length is None
+            else min(options.max_source, self.backend.max_length - 1)
         )
 
     def _cut(self, encoded: list[list[int]], numbers: Iterable[int], first: int, options: SearchOptions) -> None:
@@ -90,7 +91,7 @@ class TextScoring(ABC):
     ) -> list[Translation]:
         model, temperature = self.autoregressive(), self.temperature_of(options)
         encoded, outputs, vocabularies = self.encode_pairs(sources, targets, options, first)
-        found = forced_scores(model, encoded, outputs, temperature=temperature, tokens=options.tokens)
+        found = model.forced_scores(encoded, outputs, temperature=temperature, tokens=options.tokens)
         results = []
         for source, vocabulary, target, ids, scores in zip(sources, vocabularies, targets, outputs, found, strict=True):
             score = sum(scores.scores) / length_penalty(len(ids), options)
@@ -117,18 +118,17 @@ class TextScoring(ABC):
                 outputs[number] = ids[: model.max_length]
         return [[*ids, EOS] for ids in encoded], outputs, vocabularies
 
-    def autoregressive(self) -> Seq2Seq:
+    def autoregressive(self) -> Backend:
         """Return the model. Raise DecodeError if it does not output one token after another."""
-        if self.model.non_autoregressive:
+        if self.backend.non_autoregressive:
             raise DecodeError(
                 "this model outputs all tokens at once; only one that outputs token by token scores translations"
             )
-        assert isinstance(self.model, Seq2Seq)
-        return self.model
+        return self.backend
 
     def temperature_of(self, options: SearchOptions) -> float | None:
         """Return the temperature of a calibrated run, if confidence is wanted."""
-        if options.confidence and len(self.autoregressive().members) > 1:
+        if options.confidence and self.autoregressive().num_members > 1:
             raise DecodeError("an ensemble has no confidence, because each run is calibrated by itself; use one run")
         if options.confidence and self.calibrated_temperature is None:
             raise DecodeError("the run has not been calibrated, so it has no confidence; run: regard calibrate RUN")
@@ -146,8 +146,7 @@ class TextScoring(ABC):
         model = self.autoregressive()
         every = [(number, one) for number, best in found for one in best]
         scored = iter(
-            forced_scores(
-                model,
+            model.forced_scores(
                 [[*encoded[number], EOS] for number, _ in every],
                 [[*one.ids, model.eos][: len(one.token_scores or ())] for _, one in every],
                 temperature=temperature,

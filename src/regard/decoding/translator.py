@@ -5,27 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from regard.config import SearchOptions
-from regard.data.batch_sampler import batches_by_length
-from regard.data.ragged import Ragged
+from regard.decoding.backend import Backend, as_backend
 from regard.decoding.constraints import Demands
 from regard.decoding.hypothesis import Check, Hypothesis, never_stop
 from regard.decoding.options import refuse_without_effect
 from regard.decoding.requests import MOST_FORMS, OutputDemands, Request
 from regard.decoding.reranking import Ready, Reranker, ScorePairs, Searched
-from regard.decoding.search import search_all
 from regard.decoding.shortlist import Shortlist
 from regard.decoding.text_scoring import TextScoring
 from regard.decoding.translation import ScoredToken, Translation, confidence_of
 from regard.errors import DecodeError
 from regard.messages import warn_caller
-from regard.models.base import Model
 from regard.text.glossary import Glossary, read_glossary
 from regard.text.inputs import refuse_no_list, refuse_other_types
 from regard.text.languages import Languages
@@ -33,6 +31,9 @@ from regard.text.protected_spans import Masked, lost_spans, mask
 from regard.text.tokenizer import EOS
 from regard.text.tokenizer_pair import Tokenizers
 from regard.text.unknown_words import ExtendedVocabulary, extend
+
+if TYPE_CHECKING:
+    from regard.models.base import Model
 
 __all__ = ["READ_AHEAD", "Ready", "ScoredToken", "Translation", "Translator"]
 
@@ -49,14 +50,14 @@ class Translator(TextScoring):
 
     def __init__(
         self,
-        model: Model,
+        model: Model | Backend,
         tokenizers: Tokenizers,
         options: SearchOptions,
         *,
         warn: Callable[[str], None] = warn_caller,
         languages: Languages = NO_LANGUAGES,
     ) -> None:
-        self.model, self.tokenizers, self.warn = model, tokenizers, warn
+        self.backend, self.tokenizers, self.warn = as_backend(model), tokenizers, warn
         self.options, self.languages = SearchOptions().with_given(options), languages
         self.tags: tuple[str, ...] | None = None  # symbols in front of each source; None: none have been chosen
         self.pivot: Translator | None = None  # translates each text first, into another language
@@ -64,7 +65,12 @@ class Translator(TextScoring):
         # Models of the same direction and of the opposite one that score the outputs of search (`decoding.reranking`).
         self.rescorer: Translator | None = None
         self.reverse: Translator | None = None
-        self._demands = OutputDemands(model, tokenizers)
+        self._demands = OutputDemands(self.backend, tokenizers)
+
+    @property
+    def model(self) -> Model:
+        """The model as a module of PyTorch. Raise ConfigError if the engine computes it."""
+        return self.backend.model
 
     def into(self, language: str | None = None, *, tag: str | None = None, pivot: str | None = None) -> Translator:
         """Return a translator of the same model into one of its languages; None: into its only one.
@@ -116,7 +122,7 @@ class Translator(TextScoring):
         `protect` is that of the options of search.
         """
         tags = self.tag_ids()
-        if self.model.copies:
+        if self.backend.copies:
             ids, vocabulary = extend(self.tokenizers.source, text)
             return [*tags, *ids], vocabulary
         masked = self._mask(Request(text), protect)
@@ -147,13 +153,13 @@ class Translator(TextScoring):
     def refuse(self, request: Request, options: SearchOptions | None = None) -> None:
         """Raise DecodeError if the model or the options of search cannot satisfy a request."""
         combined = self.options.with_given(options)
-        refuse_without_effect(combined, self.options, self.model)
+        refuse_without_effect(combined, self.options, self.backend)
         self._demands.refuse(request, combined)
 
     def output_limit(self, request: Request, source_length: int, options: SearchOptions) -> int:
         """Return the most tokens of the output for a source of this many tokens."""
         limit = self._demands.limit(request, options.limit(source_length), options)
-        return limit if self.model.max_length is None else min(limit, self.model.max_length)
+        return limit if self.backend.max_length is None else min(limit, self.backend.max_length)
 
     def translate(
         self,
@@ -220,7 +226,7 @@ class Translator(TextScoring):
         options = self.options.with_given(options)
         requests = [one if isinstance(one, Request) else Request(one) for one in texts]
         refuse_without_effect(
-            options, self.options, self.model, several=self.rescorer is not None or self.reverse is not None
+            options, self.options, self.backend, several=self.rescorer is not None or self.reverse is not None
         )
         if self.pivot is not None:
             if self.glossary is not None or any(request.keep for request in requests):
@@ -244,7 +250,7 @@ class Translator(TextScoring):
         )
         reranker = Reranker(
             options,
-            self.model,
+            self.backend,
             rescorer=self._scores_by(self.rescorer, None),
             reverse=self._scores_by(self.reverse, penalty),
             tags=len(self.tag_ids()),
@@ -261,7 +267,6 @@ class Translator(TextScoring):
     def _search(
         self, requests: Sequence[Request], first: int, options: SearchOptions, check: Check
     ) -> Iterator[list[Searched]]:
-        device = next(self.model.parameters()).device
         encoded, vocabularies = self._encode_all(requests, options.protect)
         tags = len(self.tag_ids())
         empty = np.array(
@@ -273,30 +278,20 @@ class Translator(TextScoring):
                 Searched(number, requests[number].text, [], [Translation("", 0.0)], [[]])
                 for number in np.flatnonzero(empty).tolist()
             ]
-        self._cut(encoded, np.flatnonzero(~empty).tolist(), first, options)
-        lengths = np.where(empty, 0, [len(ids) + 1 for ids in encoded])
-        batches = batches_by_length(lengths, max(1, options.tokens // options.beam))
-        sources = [
-            partial(Ragged.from_lists, [[*encoded[number], EOS] for number in batch], device) for batch in batches
-        ]
-        demands = (
-            []
-            if self.model.non_autoregressive
-            else [
-                self._demands.demands(
-                    [(encoded[number], vocabularies[number]) for number in batch],
-                    [requests[number] for number in batch],
-                    shortlist=options.shortlist,
-                )
-                for batch in batches
-            ]
+        numbers = np.flatnonzero(~empty).tolist()
+        self._cut(encoded, numbers, first, options)
+        demands = self._demands.demands(
+            [(encoded[number], vocabularies[number]) for number in numbers],
+            [requests[number] for number in numbers],
+            shortlist=options.shortlist,
         )
         if options.confidence:
             self.autoregressive()
             options = options.replace(token_scores=True)
         temperature = self.temperature_of(options)
-        for batch, results in search_all(self.model, sources, options=options, demands=demands, check=check):
-            found = [(batches[batch][sentence], best) for sentence, best in results]
+        sources = [[*encoded[number], EOS] for number in numbers]
+        for results in self.backend.search(sources, options=options, demands=demands, check=check):
+            found = [(numbers[place], best) for place, best in results]
             if temperature is not None:
                 found = self.calibrated(found, encoded, temperature, options, check)
             yield [
@@ -330,7 +325,7 @@ class Translator(TextScoring):
         self, requests: Sequence[Request], protect: bool | None
     ) -> tuple[list[list[int]], list[ExtendedVocabulary]]:
         """Return the ids of all texts, and the vocabularies of their outputs."""
-        if self.model.copies:
+        if self.backend.copies:
             extended = [self.encode(request.text) for request in requests]
             return [ids for ids, _ in extended], [vocabulary for _, vocabulary in extended]
         tags, masks = self.tag_ids(), [self._mask(request, protect) for request in requests]

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from regard.config import EvaluateConfig, SearchOptions
 from regard.data.batch import make_batch
-from regard.data.batch_sampler import batches_by_length
+from regard.data.budget import batches_by_length
 from regard.data.ragged import Ragged
 from regard.decoding.search import search_all
 from regard.errors import CheckpointError

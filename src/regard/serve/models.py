@@ -64,7 +64,7 @@ class ServedModel:
         """Return the sentence with its demands, which are fields of a request, and its worst-case cost."""
         source, demands = self.count_tokens(text), demands or {}
         output = self.translator.output_limit(Request(text, **demands), source, options)
-        passes = options.iterations if self.translator.model.non_autoregressive else 1
+        passes = options.iterations if self.translator.backend.non_autoregressive else 1
         reranked = options.mbr is not None or bool(options.coverage_penalty)
         rows = options.beam
         if options.confidence:  # a second pass over what search returns: all beams if they are ranked afterwards
@@ -80,9 +80,9 @@ class ServedModel:
             "source": self.languages[0] if self.languages else None,
             "target": self.languages[1] if self.languages else None,
             "kind": recipe.model["kind"],
-            "parameters": self.translator.model.num_parameters(),
+            "parameters": self.translator.backend.num_parameters(),
             "calibrated": self.translator.calibrated_temperature is not None,
-            "non_autoregressive": self.translator.model.non_autoregressive,
+            "non_autoregressive": self.translator.backend.non_autoregressive,
             "beam": recipe.decode.beam,
             "card": self.card,
         }

@@ -146,7 +146,7 @@ def add_api(app: FastAPI, service: Service) -> None:
     async def stream(request: Request, body: StreamRequest) -> StreamingResponse:
         """Translate a text; send `data: {"text": ...}` with the text so far after each token, lastly with `"done": true`."""
         context, served = service.authorize(request), service.find_model(body.model, body.target)
-        if served.translator.model.non_autoregressive:
+        if served.translator.backend.non_autoregressive:
             raise HTTPException(422, f"{served.name} is non-autoregressive: it has no partial outputs to stream")
         options = options_of(served, body).greedy()
         (split_text,), sentences = await service.prepare(context, served, [body.text], options)

@@ -14,7 +14,8 @@ import torch
 
 from regard.config import SearchOptions
 from regard.data.batch import Batch, gather_rows, shift_right
-from regard.data.batch_sampler import batches_by_length, dev_batches
+from regard.data.batch_sampler import dev_batches
+from regard.data.budget import batches_by_length
 from regard.data.columns import Column, Columns, Indices, pair_columns
 from regard.data.ragged import Layout, Ragged
 from regard.decoding.constraints import Demands

@@ -14,7 +14,7 @@ from typing import ClassVar, Generic, TypeVar
 import torch
 
 from regard.config import SearchOptions
-from regard.data.batch_sampler import batches_by_length
+from regard.data.budget import batches_by_length
 from regard.data.ragged import Ragged
 from regard.decoding.search import search_all
 from regard.errors import ConfigError, DecodeError

@@ -1,0 +1,122 @@
+"""What a `Translator` asks of a model, whatever computes it: PyTorch (`torch_backend`) or the engine (`engine.backend`)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from regard.config import SearchOptions
+from regard.decoding.constraints import Demands
+from regard.decoding.hypothesis import Check, SearchResults, TokenScores, never_stop
+from regard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from regard.models.base import Model
+
+Row = tuple[Sequence[int], Sequence[int]]  # ids of a source and of a hypothesis, both without EOS
+
+
+class Backend(ABC):
+    """A model for search. Sources are lists of ids that end in EOS."""
+
+    @property
+    @abstractmethod
+    def eos(self) -> int:
+        """The id that ends an output."""
+
+    @property
+    @abstractmethod
+    def max_length(self) -> int | None:
+        """The most tokens of a sequence, EOS included; None: no limit."""
+
+    @property
+    def copies(self) -> bool:
+        """Whether ids behind its vocabulary are words of the source (`text.unknown_words`)."""
+        return False
+
+    @property
+    def non_autoregressive(self) -> bool:
+        """Whether it outputs all tokens at once."""
+        return False
+
+    @property
+    def num_members(self) -> int:
+        """The number of models that are searched together."""
+        return 1
+
+    @property
+    def model(self) -> Model:
+        """The model as a module of PyTorch. Raise ConfigError if something else computes it."""
+        raise ConfigError("the engine computes this run, and this needs PyTorch; load the run with engine='torch'")
+
+    @abstractmethod
+    def num_parameters(self) -> int:
+        """Return the number of values in all parameters, tied ones counted once."""
+
+    @abstractmethod
+    def search(
+        self,
+        sources: Sequence[list[int]],
+        *,
+        options: SearchOptions,
+        demands: Demands | None = None,
+        check: Check = never_stop,
+    ) -> Iterator[SearchResults]:
+        """Yield the `nbest` best outputs of sources as they are found, with the index of each source, in any order.
+
+        `check` is called between steps. Raise DecodeError if a source has no output with a finite score.
+        """
+
+    @abstractmethod
+    def stream(
+        self,
+        source: list[int],
+        *,
+        options: SearchOptions,
+        on_token: Callable[[list[int]], None],
+        demands: Demands | None = None,
+        check: Check = never_stop,
+    ) -> list[int]:
+        """Return the output of greedy search for one source. `on_token` receives the output so far after each token."""
+
+    @abstractmethod
+    def forced_scores(
+        self,
+        sources: Sequence[list[int]],
+        outputs: Sequence[list[int]],
+        *,
+        temperature: float | None = None,
+        tokens: int,
+        check: Check = never_stop,
+    ) -> list[TokenScores]:
+        """Return the log-probability of each token of given outputs, with `tokens` of them in a batch at most.
+
+        Outputs end in EOS, unless there was no room for it, and have at least one token. With a temperature there are also
+        those of logits that are divided by it.
+        """
+
+    @abstractmethod
+    def refuse_shortlist(self) -> None:
+        """Raise DecodeError if the tokens of an output cannot be restricted to a shortlist."""
+
+    @abstractmethod
+    def refuse_coverage(self) -> None:
+        """Raise DecodeError if the model has no attention over the source."""
+
+    @abstractmethod
+    def coverage_penalties(self, rows: Sequence[Row], *, tags: int = 0, budget: int = 8192) -> list[float]:
+        """Return the sum over source tokens of log(min(attention that the token gets, 1)), for each hypothesis.
+
+        The first `tags` tokens of a source and its EOS do not count. A batch has at most `budget` tokens.
+        """
+
+
+def as_backend(model: Any) -> Backend:
+    """Return the backend of a model of PyTorch; one that is a backend already stays as it is."""
+    if isinstance(model, Backend):
+        return model
+    # Not at the top: torch may not be installed where the engine computes.
+    from regard.decoding.torch_backend import TorchBackend
+
+    return TorchBackend(model)

@@ -1,0 +1,247 @@
+"""Models of the engine as a `Translator` uses them.
+
+A session of the engine does greedy search, beam search and sampling, with prefixes and shortlists. What it does not have
+(phrases, protected spans, repetition, diverse beams, streams) is searched by the host over steps of the engine.
+
+Shapes: R rows, V vocabulary, L layers, H heads, S source tokens, T output tokens and EOS.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from regard.config import SearchOptions
+from regard.data.budget import batches_by_length
+from regard.decoding.automaton import Automaton
+from regard.decoding.backend import Backend, Row
+from regard.decoding.batch_search import output_limits, search_batch, stream_sentence
+from regard.decoding.constraints import Demands
+from regard.decoding.drawing import generator
+from regard.decoding.hypothesis import (
+    Check,
+    Hypothesis,
+    SearchResults,
+    TokenScores,
+    never_stop,
+    refuse_not_finite,
+)
+from regard.decoding.numpy_scores import log_normalizers
+from regard.decoding.repetition import forbids_repetition
+from regard.decoding.step_model import Floats
+from regard.engine.library import EngineModel, Rows, Session
+from regard.engine.steps import EngineStepModel
+from regard.errors import DecodeError
+
+MOST_NUMBERS = 2**20  # random numbers of a sentence that are made before its search
+MOST_ROWS = 128  # of the batch of a thread
+FORCED_ROWS = 64  # outputs that are scored together, step by step
+LEAST_ATTENTION = 1e-6  # of a token that has less (`decoding.coverage`)
+
+
+def default_threads() -> int:
+    """Return the number of threads that search uses unless it is told another: one per core that it may use."""
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    if wanted.isdecimal() and int(wanted) > 0:
+        return int(wanted)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class EngineBackend(Backend):
+    """A Transformer that the engine computes, on a CPU."""
+
+    def __init__(self, model: EngineModel, *, num_parameters: int, threads: int = 0) -> None:
+        """`threads` 0: one per core."""
+        self.engine_model, self.threads = model, threads or default_threads()
+        self._num_parameters = num_parameters
+
+    @property
+    def eos(self) -> int:
+        return self.engine_model.eos
+
+    @property
+    def max_length(self) -> int | None:
+        return self.engine_model.max_length
+
+    def num_parameters(self) -> int:
+        return self._num_parameters
+
+    # Search
+
+    def search(
+        self,
+        sources: Sequence[list[int]],
+        *,
+        options: SearchOptions,
+        demands: Demands | None = None,
+        check: Check = never_stop,
+    ) -> Iterator[SearchResults]:
+        options = SearchOptions().with_given(options)
+        limits = output_limits([len(ids) for ids in sources], options, demands, self.max_length)
+        automata: Sequence[Automaton | None] = [None] * len(sources) if demands is None else demands.automata
+        by_host = [
+            number
+            for number, (automaton, limit) in enumerate(zip(automata, limits, strict=True))
+            if not _in_session(options, automaton, limit)
+        ]
+        others = set(by_host)
+        by_session = [number for number in range(len(sources)) if number not in others]
+        if by_session:
+            yield from self._search_in_session(sources, by_session, limits, options, demands, check)
+        lengths = [len(sources[number]) for number in by_host]
+        for batch in batches_by_length(lengths, max(1, options.tokens // options.beam)):
+            numbers = [by_host[place] for place in batch]
+            for found in search_batch(
+                EngineStepModel(self.engine_model, threads=self.threads),
+                [sources[number] for number in numbers],
+                [len(sources[number]) for number in numbers],
+                options=options,
+                demands=None if demands is None else demands.of(numbers),
+                check=check,
+            ):
+                yield [(numbers[place], best) for place, best in refuse_not_finite(found)]
+
+    def _search_in_session(
+        self,
+        sources: Sequence[list[int]],
+        numbers: Sequence[int],
+        limits: Sequence[int],
+        options: SearchOptions,
+        demands: Demands | None,
+        check: Check,
+    ) -> Iterator[SearchResults]:
+        check()
+        never = (self.engine_model.bos, *(() if demands is None else demands.never))
+        threads = max(1, min(self.threads, len(numbers)))
+        session = Session(self.engine_model, threads=threads, rows=MOST_ROWS, tokens=options.tokens)
+        try:
+            tickets: dict[int, int] = {}
+            # The longest first, so that no thread is still busy with one when the others are done.
+            for number in sorted(numbers, key=lambda number: -len(sources[number])):
+                automaton = None if demands is None else demands.automata[number]
+                allowed = () if demands is None or demands.vocabularies is None else demands.vocabularies[number]
+                random = None
+                if options.sample:
+                    samples = (generator(options.seed, sample, sources[number]) for sample in range(options.beam))
+                    random = np.stack([one.random(limits[number]) for one in samples])
+                ticket = session.add(
+                    sources[number],
+                    options,
+                    limits[number],
+                    prefix=() if automaton is None else automaton.prefix,
+                    never=never,
+                    allowed=allowed,
+                    numbers=random,
+                )
+                tickets[ticket] = number
+            while tickets:
+                check()
+                ended = session.next()
+                if ended is None:
+                    continue
+                ticket, found = ended
+                best = [Hypothesis(one.ids, one.score, one.token_scores) for one in found]
+                yield refuse_not_finite([(tickets.pop(ticket), best)])
+        finally:
+            session.close()
+
+    def stream(
+        self,
+        source: list[int],
+        *,
+        options: SearchOptions,
+        on_token: Callable[[list[int]], None],
+        demands: Demands | None = None,
+        check: Check = never_stop,
+    ) -> list[int]:
+        model = EngineStepModel(self.engine_model, threads=self.threads)
+        return stream_sentence(
+            model, [source], len(source), options=options, on_token=on_token, demands=demands, check=check
+        )
+
+    # Outputs that are given
+
+    def forced_scores(
+        self,
+        sources: Sequence[list[int]],
+        outputs: Sequence[list[int]],
+        *,
+        temperature: float | None = None,
+        tokens: int,
+        check: Check = never_stop,
+    ) -> list[TokenScores]:
+        found: dict[int, TokenScores] = {}
+        rest = []
+        for number, (source, output) in enumerate(zip(sources, outputs, strict=True)):
+            if temperature is not None or output[-1] != self.eos:
+                rest.append(number)
+                continue
+            check()
+            scores = self.engine_model.force(source, output[:-1], threads=self.threads).logp.tolist()
+            found[number] = TokenScores(scores)
+        for start in range(0, len(rest), FORCED_ROWS):
+            some = sorted(rest, key=lambda number: len(outputs[number]))[start : start + FORCED_ROWS]
+            pairs = [(sources[number], outputs[number]) for number in some]
+            found.update(zip(some, self._forced_by_steps(pairs, temperature, check), strict=True))
+        if any(math.isnan(one) or one == math.inf for some in found.values() for one in some.scores):
+            raise DecodeError("the model's scores are not finite; its weights are damaged, or it has diverged")
+        return [found[number] for number in range(len(outputs))]
+
+    def _forced_by_steps(
+        self, pairs: Sequence[tuple[list[int], list[int]]], temperature: float | None, check: Check
+    ) -> list[TokenScores]:
+        """Return the scores of outputs that are read one token at a time, for what `force` does not return."""
+        rows = Rows(self.engine_model, [source for source, _ in pairs], threads=self.threads)
+        lengths = np.array([len(output) for _, output in pairs])
+        labels_RT = np.full((len(pairs), lengths.max()), self.eos)
+        for labels, (_, output) in zip(labels_RT, pairs, strict=True):
+            labels[: len(output)] = output
+        scores_RT, warm_RT = np.zeros(labels_RT.shape), np.zeros(labels_RT.shape)
+        tokens, every = np.full(len(pairs), self.engine_model.bos), np.arange(len(pairs))
+        for step in range(labels_RT.shape[1]):
+            check()
+            logits_RV, labels_R = rows.step(tokens), labels_RT[:, step]
+            scores_RT[:, step] = _log_probabilities(logits_RV, every, labels_R)
+            if temperature is not None:
+                warm_RT[:, step] = _log_probabilities(logits_RV / np.float32(temperature), every, labels_R)
+            tokens = labels_R
+        return [
+            TokenScores(scores[:length], None if temperature is None else warm[:length])
+            for scores, warm, length in zip(scores_RT.tolist(), warm_RT.tolist(), lengths.tolist(), strict=True)
+        ]
+
+    def refuse_shortlist(self) -> None:
+        """The engine has them."""
+
+    def refuse_coverage(self) -> None:
+        if not self.engine_model.config.depth:
+            raise DecodeError("coverage_penalty needs attention over the source, which this Transformer has not")
+
+    def coverage_penalties(self, rows: Sequence[Row], *, tags: int = 0, budget: int = 8192) -> list[float]:
+        penalties = []
+        for source, target in rows:
+            # The longest hypothesis of a model with learned positions has no room for EOS.
+            read = target if self.max_length is None else target[: self.max_length - 1]
+            source_ids = [*source, self.eos]
+            found = self.engine_model.force(source_ids, read, threads=self.threads, attention=True)
+            last_HTS = found.attention[2][-1][:, :, tags : len(source)]
+            covered_S: Floats = np.add.reduce(last_HTS, axis=(0, 1)) / np.float32(len(last_HTS))
+            penalties.append(float(np.log(covered_S.clip(LEAST_ATTENTION, 1.0)).sum()))
+        return penalties
+
+
+def _in_session(options: SearchOptions, automaton: Automaton | None, limit: int) -> bool:
+    """Return whether a session of the engine has the search that a sentence asks for."""
+    if options.beam_groups > 1 or forbids_repetition(options):
+        return False
+    if options.sample and options.beam * limit > MOST_NUMBERS:
+        return False
+    return automaton is None or not (automaton.phrases or automaton.symbols)
+
+
+def _log_probabilities(logits_RV: Floats, rows_R: np.ndarray, labels_R: np.ndarray) -> Floats:
+    found: Floats = logits_RV[rows_R, labels_R] - log_normalizers(logits_RV)
+    return found
