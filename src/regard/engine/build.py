@@ -19,6 +19,7 @@ FLAGS = [
     "-std=c11",
     "-O3",
     "-fno-math-errno",
+    "-fwrapv",
     "-ffp-contract=off",
     "-fvisibility=hidden",
     "-fPIC",
