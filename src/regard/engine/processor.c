@@ -2,6 +2,13 @@
 
 #include "kernels.h"
 
+#define REGARD_SCRATCH (512 * 1024)
+char *regard_scratch(void);
+char *regard_scratch(void) {
+    static _Thread_local _Alignas(64) char scratch[REGARD_SCRATCH];
+    return scratch;
+}
+
 #if defined(__linux__) && defined(__aarch64__)
 #include <sys/auxv.h>
 #endif

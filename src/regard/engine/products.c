@@ -1,132 +1,151 @@
 /* Products of 8-bit integers, exact, and their scales: out = (integers Wᵀ) * (x_scale * w_scale) + b.
 
-   A packed W has, in each panel, four numbers of the width of each column next to each other: [D8 / 4, PANEL, 4].
+   Four kinds of instructions are used:
+     x86 with VNNI   sums of four products of unsigned by signed 8-bit integers: W is kept as weight + 128
+     Arm, dotprod    sums of four products of signed 8-bit integers
+     Arm, others     products of 16-bit integers
+     others          sums of two products of 16-bit integers (8-bit ones would saturate)
+   16-bit integers are made from x in a copy, and from W when it is loaded.
 
    Shapes: R rows, D width in, D8 the same as a multiple of 64, F width out. */
 
 #include "set.h"
 
 #define PANEL PANEL_INT8
-#define WIDES (PANEL / LANES)
-#if defined(__AVX512VNNI__)
-#define ROWS 12
-#elif defined(__AVX2__)
-#define ROWS 4
-#elif defined(__aarch64__)
-#define ROWS 8
+#if defined(__AVX512VNNI__) || defined(__ARM_FEATURE_DOTPROD)
+#define IN_UNIT 4 /* numbers of the width in a unit */
 #else
-#define ROWS 4
+#define IN_UNIT 2
 #endif
+#define W_UNIT IN_UNIT
 #if defined(__AVX512VNNI__)
-#define FLIP 0x80 /* the instruction multiplies unsigned by signed numbers: W is kept as weight + 128 */
+#define FLIP 0x80
 #else
 #define FLIP 0
 #endif
+
+typedef whole Sum;
+typedef whole Weights;
+typedef struct {
+    const float *x_scales, *w_scales, *bias;
+    int activation;
+    float *out;
+    int64_t out_row, F;
+    int32_t *excess; /* what FLIP adds to every sum of a row: 128 times the sum of its integers */
+    int64_t excess_from;
+} Call;
+
+INLINE Weights load_weights(const char *weight) {
+#if IN_UNIT == 4
+    return load_whole(weight);
+#elif defined(__AVX2__)
+    return (whole)_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)weight));
+#elif defined(__SSE2__)
+    const __m128i eight = _mm_loadl_epi64((const __m128i *)weight);
+    return (whole)_mm_srai_epi16(_mm_unpacklo_epi8(eight, eight), 8);
+#elif defined(__aarch64__)
+    return (whole)vmovl_s8(vld1_s8((const int8_t *)weight));
+#elif defined(__wasm_simd128__)
+    return (whole)wasm_i16x8_load8x8(weight);
+#else
+    shorts wider;
+    for (int i = 0; i < 2 * LANES; i++) wider[i] = ((const int8_t *)weight)[i];
+    return (whole)wider;
+#endif
+}
+
+INLINE Sum multiply(Sum sum, Weights w, Sum x) {
+#if defined(__AVX512VNNI__)
+    return (whole)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)w, (__m512i)x);
+#elif defined(__ARM_FEATURE_DOTPROD)
+    return (whole)vdotq_s32((int32x4_t)sum, (int8x16_t)w, (int8x16_t)x);
+#elif defined(__aarch64__)
+    const int32x4_t low = vmlal_lane_s16((int32x4_t)sum, vget_low_s16((int16x8_t)w), vget_low_s16((int16x8_t)x), 0);
+    return (whole)vmlal_high_laneq_s16(low, (int16x8_t)w, (int16x8_t)x, 1);
+#else
+    return sum + sum_pairs((shorts)w, (shorts)x);
+#endif
+}
+
+#if defined(__aarch64__)
+INLINE Sum multiply_lane(Sum sum, Weights w, Sum x, const int lane) {
+    switch (lane) { /* the instruction holds its number */
+#if defined(__ARM_FEATURE_DOTPROD)
+#define LANE(n) return (whole)vdotq_laneq_s32((int32x4_t)sum, (int8x16_t)w, (int8x16_t)x, n)
+#else
+#define LANE(n)                                                                                                                 \
+    return (whole)vmlal_high_laneq_s16(                                                                                         \
+        vmlal_laneq_s16((int32x4_t)sum, vget_low_s16((int16x8_t)w), (int16x8_t)x, 2 * n), (int16x8_t)w, (int16x8_t)x, 2 * n + 1)
+#endif
+        case 0: LANE(0);
+        case 1: LANE(1);
+        case 2: LANE(2);
+        default: LANE(3);
+    }
+}
+#endif
+
+static void finish(const Sum *sums, int rows, Call *call, int64_t r, int64_t column);
+
+#include "tiles.h"
+
+static void finish(const Sum *sums, int rows, Call *call, int64_t r, int64_t column) {
+    for (int j = 0; j < WIDES && column < call->F; j++, column += LANES) {
+        const wide scales = load_of(call->w_scales, column, call->F, 0.0f);
+        const wide more = call->bias ? load_of(call->bias, column, call->F, 0.0f) : (wide){0};
+        for (int i = 0; i < rows; i++) {
+            const whole exact = FLIP ? sums[i * WIDES + j] - call->excess[r + i - call->excess_from] : sums[i * WIDES + j];
+            wide sum = __builtin_convertvector(exact, wide) * (scales * call->x_scales[r + i]) + more;
+            if (call->activation == REGARD_RELU) sum = larger((wide){0}, sum);
+            store_of(call->out + (r + i) * call->out_row, column, call->F, sum);
+        }
+    }
+}
 
 INLINE int64_t padded(int64_t D) { return (D + 63) / 64 * 64; }
 
 size_t NAME(size_int8)(int64_t D, int64_t F) { return (size_t)((F + PANEL - 1) / PANEL * PANEL * padded(D)); }
 
 void NAME(pack_int8)(const int8_t *weight, void *packed, int64_t D, int64_t F) {
-    uint8_t *to = packed;
+    uint8_t *unit = packed;
     for (int64_t f = 0; f < F; f += PANEL)
-        for (int64_t d = 0; d < padded(D); d += 4)
-            for (int64_t j = f; j < f + PANEL; j++)
-                for (int64_t i = d; i < d + 4; i++) *to++ = (uint8_t)(j < F && i < D ? weight[j * D + i] : 0) ^ FLIP;
-}
-
-/* sums + the products of four numbers of each column with four of a row. */
-INLINE whole add_products(whole sums, whole w, whole x) {
-#if defined(__AVX512VNNI__)
-    return (whole)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)w, (__m512i)x);
-#elif defined(__ARM_FEATURE_DOTPROD)
-    return (whole)vdotq_s32((int32x4_t)sums, (int8x16_t)w, (int8x16_t)x);
-#elif defined(__aarch64__)
-    const int8x16_t a = (int8x16_t)w, b = (int8x16_t)x;
-    const int16x8_t low = vmull_s8(vget_low_s8(a), vget_low_s8(b)), high = vmull_high_s8(a, b);
-    return sums + (whole)vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high));
+        for (int64_t d = 0; d < padded(D); d += IN_UNIT, unit += PANEL * IN_UNIT)
+            for (int64_t j = 0; j < PANEL; j++)
+                for (int64_t k = 0; k < IN_UNIT; k++) {
+                    const uint8_t number = f + j < F && d + k < D ? (uint8_t)weight[(f + j) * D + d + k] : 0;
+#if defined(__aarch64__) && IN_UNIT == 2
+                    unit[j / 4 * 8 + k * 4 + j % 4] = number; /* each half of a register has one number of four columns */
 #else
-    const shorts even_w = (shorts)((short_bits)w << 8) >> 8, even_x = (shorts)((short_bits)x << 8) >> 8;
-    return sums + (sum_pairs(even_w, even_x) + sum_pairs((shorts)w >> 8, (shorts)x >> 8));
+                    unit[j * IN_UNIT + k] = number ^ FLIP;
 #endif
-}
-
-INLINE int32_t four(const int8_t *x) {
-    int32_t value;
-    memcpy(&value, x, 4);
-    return value;
-}
-
-/* What FLIP adds to every sum of a row: 128 times the sum of its integers. */
-INLINE int32_t excess(const int8_t *x, int64_t D8) {
-    int32_t sum = 0;
-    if (FLIP)
-        for (int64_t d = 0; d < D8; d++) sum += x[d];
-    return 128 * sum;
-}
-
-INLINE void tile(const int8_t *x, const float *x_scales, const int8_t *weight, const float *w_scales, const float *bias,
-                 int activation, float *out, int64_t out_row, int64_t D8, int64_t columns, const int rows) {
-    whole sums[ROWS][WIDES];
-    UNROLL for (int i = 0; i < rows; i++) {
-        const whole start = all_whole(-excess(x + i * D8, D8));
-        UNROLL for (int j = 0; j < WIDES; j++) sums[i][j] = start;
-    }
-    for (int64_t d = 0; d < D8; d += 4) {
-        whole w[WIDES];
-        UNROLL for (int j = 0; j < WIDES; j++) w[j] = load_whole(weight + d * PANEL + j * LANES * 4);
-        UNROLL for (int i = 0; i < rows; i++) {
-            const whole some = all_whole(four(x + i * D8 + d));
-            UNROLL for (int j = 0; j < WIDES; j++) sums[i][j] = add_products(sums[i][j], w[j], some);
-        }
-    }
-    UNROLL for (int j = 0; j < WIDES; j++) {
-        const int64_t left = columns - j * LANES;
-        if (left <= 0) break;
-        const wide scales = load_of(w_scales, j * LANES, columns, 0.0f);
-        const wide more = bias ? load_of(bias, j * LANES, columns, 0.0f) : (wide){0};
-        UNROLL for (int i = 0; i < rows; i++) {
-            wide sum = __builtin_convertvector(sums[i][j], wide) * (scales * x_scales[i]) + more;
-            if (activation == REGARD_RELU) sum = larger((wide){0}, sum);
-            if (left >= LANES)
-                store(out + i * out_row + j * LANES, sum);
-            else
-                store_some(out + i * out_row + j * LANES, left, sum);
-        }
-    }
+                }
 }
 
 void NAME(times_int8)(const int8_t *integers, const float *x_scales, const void *packed, const float *w_scales, const float *bias,
                       int activation, float *out, int64_t out_row, int64_t R, int64_t D, int64_t F, int64_t first, int64_t last) {
-    const int8_t *weight = packed;
-    const int64_t D8 = padded(D);
-    int64_t block = BLOCK_BYTES / (D8 ? D8 : 1) / ROWS * ROWS;
+    enum { MOST = 240 }; /* rows of a block, a multiple of all ROWS */
+    int32_t excess[MOST];
+    Call call = {x_scales, w_scales, bias, activation, out, out_row, F, excess, 0};
+    const int64_t D8 = padded(D), x_row = D8 * 4 / IN_UNIT;
+    const char *x = (const char *)integers;
+    int64_t block = (IN_UNIT == 4 ? BLOCK_BYTES : REGARD_SCRATCH) / x_row / ROWS * ROWS;
     if (block < ROWS) block = ROWS;
-    if (last * PANEL > F + PANEL - 1) last = (F + PANEL - 1) / PANEL;
-    for (int64_t begin = 0; begin < R; begin += block) {
-        const int64_t end = R - begin < block ? R : begin + block;
-        for (int64_t panel = first; panel < last; panel++) {
-            const int8_t *w = weight + panel * PANEL * D8;
-            const float *scales = w_scales + panel * PANEL, *b = bias ? bias + panel * PANEL : 0;
-            const int64_t columns = F - panel * PANEL < PANEL ? F - panel * PANEL : PANEL;
-            for (int64_t r = begin; r < end;) {
-                const int8_t *from = integers + r * D8;
-                float *to = out + r * out_row + panel * PANEL;
-#define TILE(rows)                                                                                                      \
-    case rows:                                                                                                          \
-        tile(from, x_scales + r, w, scales, b, activation, to, out_row, D8, columns, rows);                             \
-        r += rows;                                                                                                      \
-        break;
-                switch (end - r < ROWS ? end - r : ROWS) {
-                    TILE(1) TILE(2) TILE(3) TILE(4)
-#if ROWS > 4
-                    TILE(5) TILE(6) TILE(7) TILE(8)
-#endif
-#if ROWS > 8
-                    TILE(9) TILE(10) TILE(11) TILE(12)
-#endif
-                }
-            }
+    if (block > MOST) block = MOST;
+    for (int64_t r = 0; r < R; r += block) {
+        const int64_t rows = R - r < block ? R - r : block;
+        call.excess_from = r;
+#if IN_UNIT == 4
+        const char *from = x + r * D8;
+        for (int64_t i = 0; FLIP && i < rows; i++) {
+            int32_t sum = 0;
+            for (int64_t d = 0; d < D8; d++) sum += from[i * D8 + d];
+            excess[i] = 128 * sum;
         }
+#else
+        int16_t *wider = (int16_t *)regard_scratch();
+        for (int64_t i = 0; i < rows * D8; i++) wider[i] = x[r * D8 + i];
+        const char *from = (const char *)wider;
+#endif
+        all_tiles(from, x_row, packed, D8 / IN_UNIT, first, last, &call, r, rows);
     }
 }

@@ -122,6 +122,12 @@ INLINE void store_some(float *x, int64_t n, wide value) {
 INLINE wide load_of(const float *x, int64_t i, int64_t n, float filler) {
     return i + LANES <= n ? load(x + i) : i < n ? load_some(x + i, n - i, filler) : all(filler);
 }
+INLINE void store_of(float *x, int64_t i, int64_t n, wide value) {
+    if (i + LANES <= n)
+        store(x + i, value);
+    else
+        store_some(x + i, n - i, value);
+}
 
 /* The sum of 16 partial sums: halves are added until one is left. */
 INLINE float total(const wide *sums) {

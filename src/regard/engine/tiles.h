@@ -1,0 +1,108 @@
+/* The loops that products of floats and of integers share; `product_f32.c` and `products.c` include this file.
+
+   A unit is four bytes of a row of x: one float, four 8-bit or two 16-bit integers. A packed W consists of panels of PANEL columns,
+   in each panel unit after unit. A tile of rows and panels keeps its sums in registers while the units are gone through. Sums are made
+   in the order of the units whatever shares the tile, so a row's result does not depend on other rows. With few rows a tile has
+   several panels: registers do not wait for their own last sums, and memory is read in several streams, which is faster.
+
+   The file that includes this one defines PANEL, W_UNIT (bytes of a unit of a column of W), the types `Sum` and `Weights` of a register, and
+       Weights load_weights(const char *weight)
+       Sum multiply(Sum sum, Weights w, Sum x)                           x: one unit in all lanes
+       Sum multiply_lane(Sum sum, Weights w, Sum x, int lane)            Arm; x: four units of a row
+       void finish(const Sum *sums, int rows, Call *call, int64_t r, int64_t column). */
+
+#define WIDES (PANEL / LANES)
+#define AHEAD (panels > 1 ? 1024 : 4096) /* bytes: W is fetched from memory so far ahead */
+
+/* Sums of rows * panels * WIDES registers have to leave some registers free. */
+#if defined(__AVX512F__)
+#define ROWS 12
+#define PANELS(rows) ((rows) <= 3 ? 4 : (rows) <= 6 ? 2 : 1)
+#elif defined(__aarch64__)
+#define ROWS 8
+#define PANELS(rows) ((rows) <= 2 ? 4 : (rows) <= 4 ? 2 : 1)
+#elif defined(__AVX2__)
+#define ROWS 6
+#define PANELS(rows) ((rows) <= 1 ? 4 : (rows) <= 3 ? 2 : 1)
+#else
+#define ROWS 4
+#define PANELS(rows) ((rows) <= 1 ? 4 : (rows) <= 2 ? 2 : 1)
+#endif
+
+INLINE Sum broadcast(const char *unit) {
+    int32_t value;
+    memcpy(&value, unit, sizeof(value));
+    return (Sum)all_whole(value);
+}
+
+/* The sums of `rows` rows of x, x_row bytes apart, with W's panels. Of a panel that is not there another one is computed. */
+INLINE void tile(const char *x, int64_t x_row, const char *weight, int64_t units, int64_t panels_left, Sum *out, const int rows,
+                 const int panels) {
+    Sum sums[4][ROWS][WIDES];
+    const char *w[4];
+    UNROLL for (int p = 0; p < panels; p++) {
+        w[p] = weight + (p < panels_left ? p : 0) * units * (PANEL * W_UNIT);
+        UNROLL for (int i = 0; i < rows; i++)
+            UNROLL for (int j = 0; j < WIDES; j++) sums[p][i][j] = (Sum){0};
+    }
+    int64_t u = 0;
+#if defined(__aarch64__)
+    for (; u + 4 <= units; u += 4) { /* a multiplication can take one operand from any lane of a register */
+        Sum four[ROWS];
+        UNROLL for (int i = 0; i < rows; i++) four[i] = (Sum)load_whole(x + i * x_row + 4 * u);
+        UNROLL for (int k = 0; k < 4; k++)
+            UNROLL for (int p = 0; p < panels; p++)
+                UNROLL for (int j = 0; j < WIDES; j++) {
+                    const char *from = w[p] + (u + k) * (PANEL * W_UNIT) + j * (LANES * W_UNIT);
+                    const Weights some = load_weights(from);
+                    if (j == 0) __builtin_prefetch(from + AHEAD);
+                    UNROLL for (int i = 0; i < rows; i++) sums[p][i][j] = multiply_lane(sums[p][i][j], some, four[i], k);
+                }
+    }
+#endif
+    for (; u < units; u++)
+        UNROLL for (int p = 0; p < panels; p++) {
+            Weights some[WIDES];
+            UNROLL for (int j = 0; j < WIDES; j++) {
+                const char *from = w[p] + u * (PANEL * W_UNIT) + j * (LANES * W_UNIT);
+                some[j] = load_weights(from);
+                if (j * LANES * W_UNIT % 64 == 0) __builtin_prefetch(from + AHEAD);
+            }
+            UNROLL for (int i = 0; i < rows; i++) {
+                const Sum unit = broadcast(x + i * x_row + 4 * u);
+                UNROLL for (int j = 0; j < WIDES; j++) sums[p][i][j] = multiply(sums[p][i][j], some[j], unit);
+            }
+        }
+    UNROLL for (int p = 0; p < panels; p++)
+        UNROLL for (int i = 0; i < rows; i++)
+            UNROLL for (int j = 0; j < WIDES; j++) out[(p * rows + i) * WIDES + j] = sums[p][i][j];
+}
+
+/* The panels from `first` to `last` of R rows, of which the first is row r of the call. All tiles have the same number of rows:
+   the last one begins early enough, and computes rows again that the one before has computed. */
+static void all_tiles(const char *x, int64_t x_row, const char *weight, int64_t units, int64_t first, int64_t last, Call *call, int64_t r,
+                      int64_t R) {
+    const int64_t num_tiles = (R + ROWS - 1) / ROWS, rows = (R + num_tiles - 1) / num_tiles, step = PANELS(rows);
+    for (int64_t panel = first; panel < last; panel += step)
+        for (int64_t i = 0; i < R; i += rows) {
+            Sum sums[4 * ROWS * WIDES];
+            const int64_t begin = i + rows <= R ? i : R - rows, left = last - panel;
+            const char *from = x + begin * x_row, *w = weight + panel * units * (PANEL * W_UNIT);
+            switch (rows) {
+#define TILE(n)                                                                                                                 \
+    case n: tile(from, x_row, w, units, left, sums, n, PANELS(n)); break;
+                TILE(1) TILE(2) TILE(3) TILE(4)
+#if ROWS > 4
+                TILE(5) TILE(6)
+#endif
+#if ROWS > 6
+                TILE(7) TILE(8)
+#endif
+#if ROWS > 8
+                TILE(9) TILE(10) TILE(11) TILE(12)
+#endif
+            }
+            for (int64_t p = 0; p < step && p < left; p++)
+                finish(sums + p * rows * WIDES, (int)rows, call, r + begin, (panel + p) * PANEL);
+        }
+}
