@@ -24,6 +24,10 @@ TRAIN, DECODE = ("train",), ("decode",)
 SYSTEMS = {
     "ours": Entry("systems.ours:Ours", ("torch", "regard"), TRAIN + DECODE),
     "ours_int8": Entry("systems.ours:Ours", ("torch", "regard"), DECODE, {"int8": True}),
+    "engine": Entry("systems.engine:Engine", ("regard",), DECODE),
+    "engine_int8": Entry("systems.engine:Engine", ("regard",), DECODE, {"int8": True}),
+    "engine_parallel": Entry("systems.engine:Engine", ("regard",), DECODE, {"parallel": True}),
+    "engine_int8_parallel": Entry("systems.engine:Engine", ("regard",), DECODE, {"int8": True, "parallel": True}),
     "nn_transformer": Entry("systems.nn_transformer:NnTransformer", TORCH, TRAIN),
     "marian": Entry("systems.marian:Marian", HUGGING_FACE, TRAIN + DECODE),
     "nn_transformer_compiled": Entry("systems.nn_transformer:NnTransformer", TORCH, TRAIN, {"compiled": True}),
