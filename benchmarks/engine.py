@@ -46,12 +46,13 @@ def measure(setup: Setup, beams: list[int], rounds: int, attempts: int, kinds: l
                     "engine": ours,
                     "ctranslate2": theirs,
                 }
+                shown = f"threads {setup.threads}, batch {setup.sentences}, beam {beam}, {row['kind']}:"
                 if ours and theirs:
                     row["ratio"] = round(ours["tokens_per_second"] / theirs["tokens_per_second"], 2)
                     speeds = f"{ours['tokens_per_second']:,.0f} and {theirs['tokens_per_second']:,.0f} tokens/s"
-                    say(f"threads {setup.threads}, batch {setup.sentences}, beam {beam}, {row['kind']}: {speeds}, {row['ratio']}x")
+                    say(f"{shown} {speeds}, {row['ratio']}x")
                 elif ours:
-                    say(f"threads {setup.threads}, batch {setup.sentences}, beam {beam}, {row['kind']}: {ours['tokens_per_second']:,.0f}")
+                    say(f"{shown} {ours['tokens_per_second']:,.0f} tokens/s")
                 rows.append(row)
     finally:
         for worker in workers:

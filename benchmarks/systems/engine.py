@@ -21,7 +21,10 @@ def weights(setup: Setup) -> list[tuple[str, Weight]]:
     cross = {"query.weight": (D, D), "memory.weight": (2 * D, D), "output.weight": (D, D)}
     shapes: dict[str, tuple[int, ...]] = {"target_embedding": (setup.vocabulary, D)}
     for stack in ("encoder", "decoder"):
-        parts = {**layer, **({f"cross_attention.{name}": shape for name, shape in cross.items()} if stack == "decoder" else {})}
+        parts = {
+            **layer,
+            **({f"cross_attention.{name}": shape for name, shape in cross.items()} if stack == "decoder" else {}),
+        }
         around = [*norms, "cross_attention"] if stack == "decoder" else norms
         parts |= {f"around_{name}.norm.{kind}": (D,) for name in around for kind in ("weight", "bias")}
         shapes |= {f"{stack}.{i}.{name}": shape for i in range(setup.layers) for name, shape in parts.items()}

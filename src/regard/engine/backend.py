@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -33,11 +34,11 @@ from regard.decoding.numpy_scores import log_normalizers
 from regard.decoding.repetition import forbids_repetition
 from regard.decoding.step_model import Floats
 from regard.engine.library import EngineModel, Rows, Session
+from regard.engine.shared_session import SharedSession
 from regard.engine.steps import EngineStepModel
 from regard.errors import DecodeError
 
 MOST_NUMBERS = 2**20  # random numbers of a sentence that are made before its search
-MOST_ROWS = 128  # of the batch of a thread
 FORCED_ROWS = 64  # outputs that are scored together, step by step
 LEAST_ATTENTION = 1e-6  # of a token that has less (`decoding.coverage`)
 
@@ -57,6 +58,8 @@ class EngineBackend(Backend):
         """`threads` 0: one per core."""
         self.engine_model, self.threads = model, threads or default_threads()
         self._num_parameters = num_parameters
+        self._lock = threading.Lock()
+        self._sessions: dict[int, SharedSession] = {}  # by the most tokens of a batch
 
     @property
     def eos(self) -> int:
@@ -115,38 +118,39 @@ class EngineBackend(Backend):
     ) -> Iterator[SearchResults]:
         check()
         never = (self.engine_model.bos, *(() if demands is None else demands.never))
-        threads = max(1, min(self.threads, len(numbers)))
-        session = Session(self.engine_model, threads=threads, rows=MOST_ROWS, tokens=options.tokens)
-        try:
-            tickets: dict[int, int] = {}
-            # The longest first, so that no thread is still busy with one when the others are done.
-            for number in sorted(numbers, key=lambda number: -len(sources[number])):
-                automaton = None if demands is None else demands.automata[number]
-                allowed = () if demands is None or demands.vocabularies is None else demands.vocabularies[number]
-                random = None
-                if options.sample:
-                    samples = (generator(options.seed, sample, sources[number]) for sample in range(options.beam))
-                    random = np.stack([one.random(limits[number]) for one in samples])
-                ticket = session.add(
-                    sources[number],
-                    options,
-                    limits[number],
-                    prefix=() if automaton is None else automaton.prefix,
-                    never=never,
-                    allowed=allowed,
-                    numbers=random,
-                )
-                tickets[ticket] = number
-            while tickets:
-                check()
-                ended = session.next()
-                if ended is None:
-                    continue
-                ticket, found = ended
-                best = [Hypothesis(one.ids, one.score, one.token_scores) for one in found]
-                yield refuse_not_finite([(tickets.pop(ticket), best)])
-        finally:
-            session.close()
+
+        def addition(number: int) -> Callable[[Session], int]:
+            automaton = None if demands is None else demands.automata[number]
+            allowed = () if demands is None or demands.vocabularies is None else demands.vocabularies[number]
+            random = None
+            if options.sample:
+                samples = (generator(options.seed, sample, sources[number]) for sample in range(options.beam))
+                random = np.stack([one.random(limits[number]) for one in samples])
+            return lambda session: session.add(
+                sources[number],
+                options,
+                limits[number],
+                prefix=() if automaton is None else automaton.prefix,
+                never=never,
+                allowed=allowed,
+                numbers=random,
+            )
+
+        # The longest first, so that no thread is still busy with one when the others are done.
+        order = sorted(numbers, key=lambda number: -len(sources[number]))
+        session = self._session(options.tokens)
+        for place, found in session.search([addition(number) for number in order], check):
+            best = [Hypothesis(one.ids, one.score, one.token_scores) for one in found]
+            yield refuse_not_finite([(order[place], best)])
+
+    def _session(self, tokens: int) -> SharedSession:
+        """Return the session for batches of this many source tokens, which all searches share."""
+        with self._lock:
+            if tokens not in self._sessions:
+                for other in [one for one, session in self._sessions.items() if session.idle]:
+                    self._sessions.pop(other).close()
+                self._sessions[tokens] = SharedSession(self.engine_model, threads=self.threads, tokens=tokens)
+            return self._sessions[tokens]
 
     def stream(
         self,
@@ -208,9 +212,10 @@ class EngineBackend(Backend):
             if temperature is not None:
                 warm_RT[:, step] = _log_probabilities(logits_RV / np.float32(temperature), every, labels_R)
             tokens = labels_R
+        scores, warm = scores_RT.tolist(), warm_RT.tolist()
         return [
-            TokenScores(scores[:length], None if temperature is None else warm[:length])
-            for scores, warm, length in zip(scores_RT.tolist(), warm_RT.tolist(), lengths.tolist(), strict=True)
+            TokenScores(scores[row][:length], None if temperature is None else warm[row][:length])
+            for row, length in enumerate(lengths.tolist())
         ]
 
     def refuse_shortlist(self) -> None:

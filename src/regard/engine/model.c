@@ -202,8 +202,9 @@ static int to_integers(int type, const void *data, const float *scales, int64_t 
         for (int64_t i = 0; i < columns; i++) most = fabsf(row[i]) > most ? fabsf(row[i]) : most;
         new_scales[f] = most / 127.0f;
         for (int64_t i = 0; i < columns; i++) {
-            const float value = row[i] * (127.0f / most);
-            integers[f * columns + i] = (int8_t)(value >= -127.0f && value <= 127.0f ? lrintf(value) : 0); /* 0: not a number */
+            /* The largest may come out a little above 127; what is not a number becomes 0. */
+            const float value = row[i] * (127.0f / most), least = value < -127.0f ? -127.0f : value;
+            integers[f * columns + i] = (int8_t)(least <= 127.0f ? lrintf(least) : least > 127.0f ? 127 : 0);
         }
     }
     free(row);
