@@ -180,7 +180,7 @@ def test_a_row_of_a_product_does_not_depend_on_other_rows_or_threads(sets: list[
 
 
 @pytest.mark.parametrize("R", [1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 33])
-@pytest.mark.parametrize(("D", "F"), [(1, 1), (3, 17), (65, 40), (64, 130), (256, 64), (2100, 33)])
+@pytest.mark.parametrize(("D", "F"), [(1, 1), (3, 17), (65, 40), (64, 130), (256, 64), (2100, 33), (66000, 3)])
 def test_integer_products_are_exact_in_every_set(sets: list[Kernels], R: int, D: int, F: int) -> None:
     random = np.random.default_rng(D)
     weight = random.integers(-127, 128, (F, D), dtype=np.int8)

@@ -1,17 +1,22 @@
 /* The sets of kernels that are compiled in, and those of them that this processor supports. */
 
 #include "kernels.h"
-
-#define REGARD_SCRATCH (512 * 1024)
-char *regard_scratch(void);
-char *regard_scratch(void) {
-    static _Thread_local _Alignas(64) char scratch[REGARD_SCRATCH];
-    return scratch;
-}
+#include "scratch.h"
 
 #if defined(__linux__) && defined(__aarch64__)
 #include <sys/auxv.h>
 #endif
+
+#if defined(__wasm__) /* no threads */
+#define OF_THREAD
+#else
+#define OF_THREAD _Thread_local
+#endif
+
+char *regard_scratch(void) {
+    static OF_THREAD _Alignas(64) char scratch[REGARD_SCRATCH];
+    return scratch;
+}
 
 /* `build.py` names the sets that it compiles; other builds have the one that their flags allow. */
 #ifndef REGARD_SETS

@@ -106,20 +106,39 @@ INLINE int64_t padded(int64_t D) { return (D + 63) / 64 * 64; }
 
 size_t NAME(size_int8)(int64_t D, int64_t F) { return (size_t)((F + PANEL - 1) / PANEL * PANEL * padded(D)); }
 
+/* Where number k of the width of column j lies in a unit. */
+INLINE int64_t place(int64_t j, int64_t k) {
+#if defined(__aarch64__) && IN_UNIT == 2
+    return j / 4 * 8 + k * 4 + j % 4; /* each half of a register has one number of four columns */
+#else
+    return j * IN_UNIT + k;
+#endif
+}
+
 void NAME(pack_int8)(const int8_t *weight, void *packed, int64_t D, int64_t F) {
     uint8_t *unit = packed;
     for (int64_t f = 0; f < F; f += PANEL)
         for (int64_t d = 0; d < padded(D); d += IN_UNIT, unit += PANEL * IN_UNIT)
             for (int64_t j = 0; j < PANEL; j++)
-                for (int64_t k = 0; k < IN_UNIT; k++) {
-                    const uint8_t number = f + j < F && d + k < D ? (uint8_t)weight[(f + j) * D + d + k] : 0;
-#if defined(__aarch64__) && IN_UNIT == 2
-                    unit[j / 4 * 8 + k * 4 + j % 4] = number; /* each half of a register has one number of four columns */
-#else
-                    unit[j * IN_UNIT + k] = number ^ FLIP;
-#endif
-                }
+                for (int64_t k = 0; k < IN_UNIT; k++)
+                    unit[place(j, k)] = (uint8_t)(f + j < F && d + k < D ? weight[(f + j) * D + d + k] : 0) ^ FLIP;
 }
+
+#if IN_UNIT == 2
+/* Rows that are too long for the copy. */
+static void long_rows(const int8_t *x, const int8_t *weight, Call *call, int64_t R, int64_t D8, int64_t first, int64_t last) {
+    for (int64_t panel = first; panel < last; panel++)
+        for (int64_t r = 0; r < R; r++) {
+            int32_t sums[PANEL] = {0};
+            Sum wides[WIDES];
+            for (int64_t j = 0; j < PANEL; j++)
+                for (int64_t d = 0; d < D8; d++)
+                    sums[j] += x[r * D8 + d] * weight[panel * PANEL * D8 + d / 2 * (PANEL * 2) + place(j, d % 2)];
+            for (int j = 0; j < WIDES; j++) wides[j] = load_whole(sums + j * LANES);
+            finish(wides, 1, call, r, panel * PANEL);
+        }
+}
+#endif
 
 void NAME(times_int8)(const int8_t *integers, const float *x_scales, const void *packed, const float *w_scales, const float *bias,
                       int activation, float *out, int64_t out_row, int64_t R, int64_t D, int64_t F, int64_t first, int64_t last) {
@@ -127,25 +146,31 @@ void NAME(times_int8)(const int8_t *integers, const float *x_scales, const void 
     int32_t excess[MOST];
     Call call = {x_scales, w_scales, bias, activation, out, out_row, F, excess, 0};
     const int64_t D8 = padded(D), x_row = D8 * 4 / IN_UNIT;
-    const char *x = (const char *)integers;
-    int64_t block = (IN_UNIT == 4 ? BLOCK_BYTES : REGARD_SCRATCH) / x_row / ROWS * ROWS;
-    if (block < ROWS) block = ROWS;
+    int64_t block = (IN_UNIT == 4 ? BLOCK_BYTES : REGARD_SCRATCH) / (x_row + 1) / ROWS * ROWS;
     if (block > MOST) block = MOST;
+#if IN_UNIT == 2
+    if (block < ROWS) {
+        long_rows(integers, packed, &call, R, D8, first, last);
+        return;
+    }
+#else
+    if (block < ROWS) block = ROWS;
+#endif
     for (int64_t r = 0; r < R; r += block) {
         const int64_t rows = R - r < block ? R - r : block;
         call.excess_from = r;
-#if IN_UNIT == 4
-        const char *from = x + r * D8;
+        const int8_t *from = integers + r * D8;
+#if IN_UNIT == 2
+        int16_t *wider = (int16_t *)regard_scratch();
+        for (int64_t i = 0; i < rows * D8; i++) wider[i] = from[i];
+        all_tiles((const char *)wider, x_row, packed, D8 / IN_UNIT, first, last, &call, r, rows);
+#else
         for (int64_t i = 0; FLIP && i < rows; i++) {
             int32_t sum = 0;
             for (int64_t d = 0; d < D8; d++) sum += from[i * D8 + d];
             excess[i] = 128 * sum;
         }
-#else
-        int16_t *wider = (int16_t *)regard_scratch();
-        for (int64_t i = 0; i < rows * D8; i++) wider[i] = x[r * D8 + i];
-        const char *from = (const char *)wider;
+        all_tiles((const char *)from, x_row, packed, D8 / IN_UNIT, first, last, &call, r, rows);
 #endif
-        all_tiles(from, x_row, packed, D8 / IN_UNIT, first, last, &call, r, rows);
     }
 }

@@ -4,14 +4,12 @@
 #define REGARD_SET_H
 
 #include "kernels.h"
+#include "scratch.h"
 #include "simd.h"
 
 #define PANEL_F32 (2 * LANES) /* columns of a panel of a packed W */
 #define PANEL_INT8 (2 * LANES)
 #define BLOCK_BYTES (256 * 1024) /* of rows that meet all of W before the next ones do: they stay in the second cache */
-#define REGARD_SCRATCH (512 * 1024)
-
-char *regard_scratch(void); /* REGARD_SCRATCH bytes of each thread; what they hold is lost between calls */
 
 size_t NAME(size_f32)(int64_t D, int64_t F);
 void NAME(pack_f32)(const float *weight, void *packed, int64_t D, int64_t F);
