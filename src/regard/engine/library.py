@@ -160,7 +160,7 @@ class EngineModel:
         self.bos, self.eos = bos, eos
         self.max_length = config.max_positions if config.positions == "learned" else None
         sizes = {"source_size": source_size, "target_size": target_size, "bos": bos, "eos": eos, "int8": int8}
-        self._handle = _engine().regard_model_new(ctypes.byref(_config(config, sizes)))
+        self._handle = _engine().regard_model_new(ctypes.byref(config_struct(config, sizes)))
         if not self._handle:
             raise ConfigError(f"the engine cannot compute this model: {_error()}")
         for name, tensor in weights:
@@ -235,7 +235,8 @@ class Forced(NamedTuple):
     attention: list[NDArray[np.float32]]  # of encoder [L, H, S, S], decoder [L, H, T, T], and between them [L, H, T, S]
 
 
-def _config(config: TransformerConfig, sizes: dict[str, int]) -> _Config:
+def config_struct(config: TransformerConfig, sizes: dict[str, int]) -> _Config:
+    """Return RegardConfig, 32 bits per field."""
     heads = config.heads
     found = _Config(**sizes)
     for name in (

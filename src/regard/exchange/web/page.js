@@ -1,0 +1,248 @@
+// The page: translation while typing, alternatives, attention, and parts of the model that can be silenced.
+import { AttentionView, element, percent, shown } from "./attention.js";
+
+const $ = (id) => document.getElementById(id);
+const DELAY = 60; // milliseconds from the last key to a translation
+const STACKS = [["Encoder", "encoder"], ["Decoder", "decoder"], ["Encoder-decoder attention", "decoder"]]; // in the order of the engine
+
+const model = JSON.parse($("model").textContent);
+const worker = new Worker(URL.createObjectURL(new Blob([$("worker").textContent], { type: "text/javascript" })));
+const open = new Map(); // requests that have not been answered
+let requests = 0, translations = 0, timer = 0;
+let shownText = { sentences: [], spaces: [""], texts: [] };
+let silenced = new Map(); // "stack layer head" to [stack, layer, head]
+let unchanged = { source: "", target: "" }; // the newest translation by all parts of the model
+const timings = { opened: 0, ready: null, first: null }; // milliseconds since the page was opened
+
+const LISTENERS = {
+  progress({ share }) {
+    $("progress").value = share;
+  },
+  sentences(found) {
+    if (found.number === translations) show(found);
+  },
+  answer({ id, answer, error }) {
+    const { done, fail } = open.get(id);
+    open.delete(id);
+    if (error === undefined) done(answer);
+    else fail(new Error(error));
+  },
+};
+worker.onmessage = ({ data }) => LISTENERS[data.kind](data);
+worker.onerror = (event) => showStatus(`the page cannot translate: ${event.message}`);
+
+function ask(kind, fields) {
+  const id = ++requests;
+  return new Promise((done, fail) => {
+    open.set(id, { done, fail });
+    worker.postMessage({ kind, id, ...fields });
+  });
+}
+
+const language = () => Number($("language").value);
+
+function showStatus(text) {
+  $("state").textContent = text;
+}
+
+async function translate() {
+  const number = ++translations, text = $("text").value;
+  hideTrace();
+  showStatus("");
+  try {
+    const { cancelled } = await ask("translate", { number, text, language: language() });
+    if (cancelled || number !== translations) return;
+    if (timings.first === null && text.trim()) timings.first = performance.now();
+    if (!silenced.size) unchanged = { source: text, target: fullText() };
+    showUnchanged();
+    document.body.dataset.translated = String(number);
+  } catch (problem) {
+    showStatus(problem.message);
+  }
+}
+
+/** Show with which text the silenced parts changed the translation. */
+function showUnchanged() {
+  const line = $("unchanged"), comparable = silenced.size > 0 && unchanged.source === $("text").value && unchanged.target.trim() !== "";
+  line.hidden = !comparable;
+  line.textContent = comparable ? (unchanged.target === fullText() ? "All parts together say the same." : `All parts together: ${unchanged.target}`) : "";
+}
+
+function show(found) {
+  shownText = found;
+  const output = $("output");
+  output.replaceChildren(found.spaces[0] ?? "");
+  found.sentences.forEach((sentence, number) => {
+    const text = found.texts[number];
+    output.append(
+      text === null
+        ? element("span", { class: "pending" }, "\u2026")
+        : element("button", { type: "button", class: "part", "aria-label": `${text || "nothing"}. Show alternatives and attention`, onclick: () => lookAt(number, []) }, text),
+      found.spaces[number + 1],
+    );
+  });
+  $("copy").disabled = !found.sentences.length;
+}
+
+const fullText = () => shownText.spaces[0] + shownText.texts.map((text, number) => (text ?? "") + shownText.spaces[number + 1]).join("");
+
+// How a sentence is translated
+
+/** A view of attention whose weights are there already. */
+class WeightsView extends AttentionView {
+  async unpackedOf(layer) {
+    return layer;
+  }
+}
+
+async function lookAt(number, prefix) {
+  showStatus("computing attention ...");
+  const before = shownText, text = before.sentences[number];
+  try {
+    const { nbest, trace } = await ask("look", { text, language: language(), prefix });
+    if (shownText !== before) return; // the text has changed meanwhile
+    show({ ...before, texts: before.texts.map((one, at) => (at === number ? nbest[0].text : one)) });
+    showTokens(number, trace);
+    showOthers(nbest);
+    $("looked").hidden = false;
+    $("which").textContent = text;
+    $("attention").replaceChildren();
+    new WeightsView($("attention"), trace);
+    showStatus("");
+  } catch (problem) {
+    showStatus(problem.message);
+  }
+}
+
+function showOthers(nbest) {
+  $("nbest").replaceChildren(...nbest.map((one) => element("li", {}, one.text || "(nothing)", element("span", { class: "p" }, one.score.toFixed(2)))));
+}
+
+/** Show the tokens of one sentence as buttons; the less probable, the redder. */
+function showTokens(number, trace) {
+  const old = $("output").querySelectorAll(".part")[number], line = element("span", { class: "tokens" });
+  trace.target.tokens.slice(0, -1).forEach((token, at) => {
+    const text = token.replaceAll("\u2581", " "), sure = trace.probabilities[at];
+    if (/^\s/.test(text) && at) line.append(" ");
+    line.append(
+      element("button", { type: "button", class: "token", style: `--sure: ${sure}`, title: percent(sure), "aria-controls": "others", onclick: () => choose(number, trace, at) }, text.trimStart() || "\u2423"),
+    );
+  });
+  old.replaceWith(line);
+  line.querySelector("button")?.focus();
+}
+
+/** Show the likeliest other tokens at a position, and where they lead. */
+async function choose(number, trace, at) {
+  const panel = $("others"), found = trace.alternatives[at].filter((one) => one.id > 2); // without special tokens
+  const texts = found.map(() => element("span", { class: "text" }, "\u2026"));
+  const prefixes = found.map((one) => [...trace.target.ids.slice(0, at), one.id]);
+  panel.hidden = !found.length;
+  panel.replaceChildren(
+    element("p", { class: "note" }, `Instead of \u201c${shown(trace.target.tokens[at])}\u201d (${percent(trace.probabilities[at])}):`),
+    element("ul", {}, ...found.map((one, rank) =>
+      element("li", {}, element("button", { type: "button", onclick: () => { panel.hidden = true; lookAt(number, prefixes[rank]); } },
+        element("span", { class: "p" }, percent(one.probability)), element("strong", {}, shown(one.token)), texts[rank])),
+    )),
+  );
+  const continued = await ask("proceed", { text: trace.source.text, language: language(), prefixes });
+  continued.forEach((text, rank) => (texts[rank].textContent = text));
+}
+
+function hideTrace() {
+  $("others").hidden = true;
+  $("looked").hidden = true;
+}
+
+// Parts of the model
+
+function makeStacks() {
+  const heads = Array.from({ length: model.heads }, (_, head) => head);
+  STACKS.forEach(([name, stack], number) => {
+    if (!model.layers[stack]) return;
+    const box = (layer, head, what) =>
+      element("td", {}, element("input", { type: "checkbox", "aria-label": `Silence ${what} of layer ${layer + 1}, ${name}`, onchange: (event) => silence([number, layer, head], event.target.checked) }));
+    const whole = number === 2 ? "the attention" : "all";
+    $("stacks").append(element("div", { class: "scroll" }, element("table", {},
+      element("caption", {}, name),
+      element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "layer"), ...heads.map((head) => element("th", { scope: "col" }, `head ${head + 1}`)), element("th", { scope: "col" }, whole))),
+      element("tbody", {}, ...Array.from({ length: model.layers[stack] }, (_, layer) =>
+        element("tr", {}, element("th", { scope: "row" }, String(layer + 1)), ...heads.map((head) => box(layer, head, `head ${head + 1}`)), box(layer, -1, whole)))),
+    )));
+  });
+}
+
+async function silence(part, silent) {
+  if (silent) silenced.set(part.join(" "), part);
+  else silenced.delete(part.join(" "));
+  $("restore").disabled = !silenced.size;
+  try {
+    await ask("silence", { number: ++translations, parts: [...silenced.values()] }); // what is being searched stops
+    await translate();
+  } catch (problem) {
+    showStatus(problem.message);
+  }
+}
+
+$("restore").addEventListener("click", () => {
+  silenced = new Map();
+  for (const box of $("stacks").querySelectorAll("input")) box.checked = false;
+  silence([0, 0, -1], false);
+});
+
+// Beginning
+
+$("text").addEventListener("input", () => {
+  clearTimeout(timer);
+  timer = setTimeout(translate, DELAY);
+});
+$("language").addEventListener("change", () => {
+  showLanguage();
+  translate();
+});
+$("clear").addEventListener("click", () => {
+  $("text").value = "";
+  translate();
+  $("text").focus();
+});
+$("copy").addEventListener("click", async () => {
+  try {
+    await navigator.clipboard.writeText(fullText());
+    showStatus("copied");
+  } catch {
+    showStatus("this browser does not let the page copy; select the text instead");
+  }
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") $("others").hidden = true;
+});
+
+function showLanguage() {
+  const { source, target } = model.languages[language()];
+  $("text").lang = source ?? "";
+  $("output").lang = target ?? "";
+}
+
+$("language").append(...model.languages.map((one, number) => element("option", { value: number }, one.name)));
+$("pick").hidden = model.languages.length < 2;
+$("about").textContent = model.about;
+showLanguage();
+makeStacks();
+
+const loaded = ask("load", { model, engine: $("engine").textContent, tokenizers: $("tokenizers").textContent, weights: $("weights").textContent });
+for (const name of ["engine", "tokenizers", "weights", "worker"]) $(name).remove();
+/** For other scripts: `await regard.translate(["..."])` returns the outputs of each line, best first. */
+globalThis.regard = {
+  timings,
+  ready: loaded,
+  translate: (texts, options = {}) => loaded.then(() => ask("lines", { texts, language: language(), options })),
+  encode: (texts) => loaded.then(() => ask("encode", { texts, language: language() })),
+};
+try {
+  await loaded;
+  timings.ready = performance.now();
+  $("loading").hidden = true;
+  if ($("text").value) await translate();
+} catch (problem) {
+  $("loading").textContent = `The model cannot be loaded: ${problem.message}`;
+}
