@@ -21,6 +21,7 @@ The verbs, each explained by help(regard.train) and so on; docs/library.md has e
     export      Copy what prediction needs, and the card, to a new folder.
     import_model  Read a model of another toolkit, and write it as a run folder.
     export_model  Write a run's model as a folder of another engine, and return its certificate.
+    export_page  Write a run's model as one HTML file, and return its path.
     verify      Check an export against its certificate.
     load_model  Return a run's model as a plain module, in evaluation mode: trainable, and not laid out for search.
     search      Return the `nbest` best outputs for each source sentence (of text, ending in EOS), best first.
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from regard.evaluating import evaluate as evaluate
     from regard.exchange.exporting import export_model as export_model
     from regard.exchange.importing import import_model as import_model
+    from regard.exchange.to_web import export_page as export_page
     from regard.exchange.verifying import verify as verify
     from regard.loading import load as load
     from regard.loading import load_model as load_model
@@ -130,6 +132,7 @@ _PUBLIC = {
     "regard.decoding.translator": ("Translator",),
     "regard.evaluating": ("evaluate",),
     "regard.exchange.exporting": ("export_model",),
+    "regard.exchange.to_web": ("export_page",),
     "regard.exchange.importing": ("import_model",),
     "regard.exchange.verifying": ("verify",),
     "regard.loading": ("load", "load_model"),

@@ -27,6 +27,7 @@ class Engine(StrEnum):
     ctranslate2 = "ctranslate2"
     huggingface = "huggingface"
     onnx = "onnx"
+    web = "web"
 
 
 def export(
@@ -36,12 +37,21 @@ def export(
             help="A run folder, a checkpoint of it, or a pretrained model: de-en, en-de.", show_default=False
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The folder to write; with --to web, the HTML file.", show_default=False)
+    ],
     to: Annotated[
-        Engine, typer.Option(help="The engine that uses the model: this library, or another one, with a certificate.")
+        Engine,
+        typer.Option(
+            help="Who uses the model: this library, another engine, with a certificate, or a browser (web): one HTML file."
+        ),
     ] = Engine.regard,
     weights: Annotated[
-        Weights, typer.Option(help="How weights are stored. This library converts them to float32 when it loads them.")
+        Weights,
+        typer.Option(
+            help="How weights are stored. This library converts them to float32 when it loads them. "
+            "A page always has int8."
+        ),
     ] = Weights.float32,
     data: Annotated[
         Path | None,
@@ -62,7 +72,7 @@ def export(
         ),
     ] = None,
 ) -> None:
-    """Write a model into a folder that can be given away: for this library, or for another engine.
+    """Write a model into a folder that can be given away: for this library, or for another engine; or as one HTML file.
 
     For this library that is a copy of what using the model needs: weights, tokenizer or labels, recipe and card.
 
@@ -70,6 +80,8 @@ def export(
     with ours: logits, log-probabilities of tokens, and translations. The folder gets certificate.json and certificate.md. If
     the engine differs by more than the certificate's bounds, or cannot express the model, nothing is written. docs/export.md
     has a table of what each engine can express.
+
+    The HTML file (--to web) holds the engine, the model and its tokenizer. It opens from disk in a browser, without a network.
 
     Examples:
 
@@ -84,7 +96,17 @@ def export(
       regard export runs/mine --to onnx --out mine-onnx --lines test.tsv     encoder.onnx, decoder.onnx, translate.py
 
       regard verify mine-onnx                                                compare again, on any machine
+
+      regard export de-en --to web --out de-en.html                          open it in a browser
     """
+    if to == Engine.web:
+        if data is not None or lines is not None or identical is not None:
+            raise typer.BadParameter("--data, --lines and --identical are for certificates, which a page has not")
+        from regard.exchange.to_web import export_page
+
+        page = export_page(run, out, tell=print_message)
+        print_message(f"{page}: {page.stat().st_size / 1e6:.1f} MB; open it in a browser")
+        return
     if to != Engine.regard:
         from regard.cli.verify import print_measured
         from regard.exchange.certificate import BOUNDS

@@ -43,6 +43,7 @@ from regard.text.tokenizer_pair import TaggedTokenizer, Tokenizers
 
 Tell = Callable[[str], None]
 WASM = "regard.wasm"
+BLOCK = 1 << 20  # characters of base64, a multiple of 4
 LONGEST_SENTENCE = 200  # tokens; longer sentences are split, because a page should answer soon
 # Options of search that a page has. Others of a recipe are left out.
 OPTIONS = ("beam", "length_penalty", "length_penalty_kind", "early_stopping", "max_extra", "max_source", "max_length")
@@ -147,7 +148,8 @@ def page_of(model: PageModel) -> bytes:
         "longest_sentence": LONGEST_SENTENCE,
     }
     style = "\n".join([asset("look.css"), _source("page.css")])
-    script = _joined(asset("attention.js"), _source("page.js"))
+    # Before the data, so that it runs while they are read.
+    script = f"(async () => {{\n{_joined(asset('attention.js'), _source('page.js'))}\n}})();"
     names = ("tokenizer.js", "text.js", "engine.js", "span_search.js", "translator.js", "worker.js")
     policy = POLICY.format(script=_digest(script), style=_digest(style))
     title = f"{model.name}: {languages[0]['name']}" if len(languages) == 1 else model.name
@@ -159,9 +161,7 @@ def page_of(model: PageModel) -> bytes:
         notice=_notice(model),
         style=style,
         model=escape_json(json.dumps(facts, ensure_ascii=False, separators=(",", ":"))),
-        engine=_packed(engine),
-        tokenizers=_packed(tokenizers),
-        weights=_packed(weights),
+        data="\n".join(_blocks("engine", engine) + _blocks("tokenizers", tokenizers) + _blocks("weights", weights)),
         worker=_joined(*map(_source, names)),
         script=script,
     )
@@ -183,9 +183,13 @@ def _digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _packed(content: bytes) -> str:
+def _blocks(name: str, content: bytes) -> list[str]:
+    """Return compressed data in elements that the page reads one by one. Browsers run no script of this type."""
     compressor = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
-    return base64.b64encode(compressor.compress(content) + compressor.flush()).decode()
+    text = base64.b64encode(compressor.compress(content) + compressor.flush()).decode()
+    parts = [text[at : at + BLOCK] for at in range(0, len(text), BLOCK)]
+    attributes = [f'type="text/plain" data-name="{name}"' + " data-last" * (part is parts[-1]) for part in parts]
+    return [f"<script {some}>{part}</script>" for some, part in zip(attributes, parts, strict=True)]
 
 
 def _words(model: PageModel) -> list[int]:

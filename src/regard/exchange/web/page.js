@@ -12,7 +12,7 @@ let requests = 0, translations = 0, timer = 0;
 let shownText = { sentences: [], spaces: [""], texts: [] };
 let silenced = new Map(); // "stack layer head" to [stack, layer, head]
 let unchanged = { source: "", target: "" }; // the newest translation by all parts of the model
-const timings = { opened: 0, ready: null, first: null }; // milliseconds since the page was opened
+const timings = { parsed: null, ready: null, first: null }; // milliseconds since the page was opened
 
 const LISTENERS = {
   progress({ share }) {
@@ -229,8 +229,20 @@ $("about").textContent = model.about;
 showLanguage();
 makeStacks();
 
-const loaded = ask("load", { model, engine: $("engine").textContent, tokenizers: $("tokenizers").textContent, weights: $("weights").textContent });
-for (const name of ["engine", "tokenizers", "weights", "worker"]) $(name).remove();
+const loaded = ask("load", { model });
+new MutationObserver(sendData).observe(document.body, { childList: true });
+document.addEventListener("DOMContentLoaded", sendData);
+
+/** Send what has been parsed of the data behind this script, so that the worker decompresses it meanwhile. */
+function sendData() {
+  for (const block of document.querySelectorAll("script[data-name]")) {
+    if (document.readyState === "loading" && !block.nextElementSibling) return; // not complete
+    worker.postMessage({ kind: "data", name: block.dataset.name, last: "last" in block.dataset, text: block.textContent });
+    block.remove();
+  }
+  timings.parsed = performance.now();
+}
+
 /** For other scripts: `await regard.translate(["..."])` returns the outputs of each line, best first. */
 globalThis.regard = {
   timings,
@@ -242,7 +254,7 @@ try {
   await loaded;
   timings.ready = performance.now();
   $("loading").hidden = true;
-  if ($("text").value) await translate();
+  if (!translations && $("text").value) await translate(); // a browser may have kept it
 } catch (problem) {
   $("loading").textContent = `The model cannot be loaded: ${problem.message}`;
 }

@@ -4,7 +4,6 @@ import { segment } from "./text.js";
 import { Translator } from "./translator.js";
 
 const MAX_REMEMBERED = 500; // sentences
-const ENCODED_AT_ONCE = 1 << 18; // characters of base64 that are decoded between two reports of progress
 
 let translator = null;
 let latest = 0; // number of the newest request that changes the translation; older ones stop
@@ -21,35 +20,43 @@ const pause = () => new Promise((done) => {
   channel.port2.postMessage(0);
 });
 
-const fromBase64 = (text) => Uint8Array.fromBase64?.(text) ?? Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-
-/** Decode base64 and decompress it. `report` receives how many characters have been read. */
-async function unpack(base64, size, report = () => {}) {
-  const stream = new DecompressionStream("deflate-raw"), writer = stream.writable.getWriter(), out = new Uint8Array(size);
-  const write = async () => {
-    for (let at = 0; at < base64.length; at += ENCODED_AT_ONCE) {
-      await writer.write(fromBase64(base64.slice(at, at + ENCODED_AT_ONCE)));
-      report(Math.min(base64.length, at + ENCODED_AT_ONCE));
-    }
-    await writer.close();
-  };
-  const read = async () => {
-    const reader = stream.readable.getReader();
-    for (let at = 0, one; !(one = await reader.read()).done; at += one.value.length) out.set(one.value, at);
-  };
-  await Promise.all([write(), read()]);
-  return out;
+function fromBase64(text) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+  const letters = atob(text), bytes = new Uint8Array(letters.length);
+  for (let at = 0; at < letters.length; at++) bytes[at] = letters.charCodeAt(at);
+  return bytes;
 }
 
+/** Data of the page that is decompressed while it arrives, in pieces of base64. */
+class Arriving {
+  constructor(size, report = () => {}) {
+    const stream = new DecompressionStream("deflate-raw");
+    this.writer = stream.writable.getWriter();
+    this.content = this.read(stream.readable.getReader(), new Uint8Array(size), report);
+  }
+  async read(reader, out, report) {
+    for (let at = 0, one; !(one = await reader.read()).done; report(at / out.length)) {
+      out.set(one.value, at);
+      at += one.value.length;
+    }
+    return out;
+  }
+  add({ text, last }) {
+    const fail = () => {}; // `content` fails as well
+    this.writer.write(fromBase64(text)).catch(fail);
+    if (last) this.writer.close().catch(fail);
+  }
+}
+
+let arriving = null; // engine, tokenizers and weights
+
 const handlers = {
-  async load({ model, engine, tokenizers, weights }) {
-    const report = (read) => postMessage({ kind: "progress", share: read / weights.length });
-    const [code, text, data] = await Promise.all([
-      unpack(engine, model.sizes.engine), unpack(tokenizers, model.sizes.tokenizers), unpack(weights, model.sizes.weights, report),
-    ]);
-    const loaded = await Engine.load(code);
-    loaded.loadModel(model, data);
-    translator = new Translator(loaded, model, JSON.parse(new TextDecoder().decode(text)));
+  async load({ model }) {
+    const [code, text, data] = await Promise.all(["engine", "tokenizers", "weights"].map((name) => arriving[name].content));
+    const engine = await Engine.load(code);
+    engine.loadModel(model, data);
+    translator = new Translator(engine, model, JSON.parse(new TextDecoder().decode(text)));
+    arriving = null;
   },
 
   /** Translate a text sentence by sentence; each is sent as soon as it is known. */
@@ -109,7 +116,16 @@ const handlers = {
   },
 };
 
+function receive({ kind, model, name, ...part }) {
+  if (kind === "data") return arriving[name].add(part);
+  const { engine, tokenizers, weights } = model.sizes;
+  const report = (share) => postMessage({ kind: "progress", share });
+  arriving = { engine: new Arriving(engine), tokenizers: new Arriving(tokenizers), weights: new Arriving(weights, report) };
+}
+
 onmessage = ({ data }) => {
+  if (data.kind === "data") return receive(data); // does not wait for its turn
+  if (data.kind === "load") receive(data);
   if (data.number !== undefined) latest = data.number;
   jobs = jobs.then(async () => {
     try {
