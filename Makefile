@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow test-all faults fuzz soak check lock fix bench pictures engine wheels clean help
+.PHONY: demo test test-slow test-all faults fuzz soak check lock fix bench pictures engine web wheels clean help
 
 help:
 	@echo "make demo    train a Transformer on dates and use it (about two minutes)"
@@ -19,6 +19,7 @@ help:
 	@echo "make bench   measure regard and the installed peers side by side"
 	@echo "make pictures  train a small model per task on the CPU and draw the pictures of the docs (about ten minutes)"
 	@echo "make engine  compile the engine in C again, after its sources have changed"
+	@echo "make web     compile it to WebAssembly, for the pages of regard export --to web"
 	@echo "make wheels  build wheels for Linux on x86-64 and aarch64 in dist/, as far as compilers are installed"
 	@echo "make clean   remove what the other targets created, except runs"
 
@@ -89,6 +90,10 @@ $(VENV)/.core: pyproject.toml $(wildcard requirements/*.txt)
 # The library of the engine follows its sources; installing the package has compiled it once.
 engine: $(VENV)/.core
 	@$(PYTHON) src/regard/engine/build.py
+
+# The committed file is made by Debian 12's packages clang, lld, wasi-libc and libclang-rt-14-dev-wasm32, byte for byte.
+web:
+	@$(PYTHON) scripts/web.py
 
 wheels: $(VENV)/.core
 	@$(BIN)/python scripts/wheels.py dist

@@ -28,7 +28,7 @@ PUBLIC = [
         "evaluate",
         "export",
     ),
-    *("export_model", "gather_rows", "import_model", "load", "load_model"),
+    *("export_model", "export_page", "gather_rows", "import_model", "load", "load_model"),
     *(
         "look",
         "make_batch",
@@ -44,7 +44,7 @@ PUBLIC = [
 VERBS = [
     *("train", "load", "evaluate", "compare", "look", "card", "calibrate", "align", "make_shortlist", "adapt"),
     *("export", "import_model"),
-    *("export_model", "verify", "load_model", "search"),
+    *("export_model", "export_page", "verify", "load_model", "search"),
 ]
 TEXT = {"source_size": 20, "target_size": 20}
 LABELS = {"source_size": 20, "num_labels": 3}

@@ -81,7 +81,7 @@ def export(
     the engine differs by more than the certificate's bounds, or cannot express the model, nothing is written. docs/export.md
     has a table of what each engine can express.
 
-    The HTML file (--to web) holds the engine, the model and its tokenizer. It opens from disk in a browser, without a network.
+    The HTML file (--to web) holds the engine, the model and its tokenizer. It opens from disk in a browser, offline.
 
     Examples:
 

@@ -134,7 +134,7 @@ export class Engine {
     const sizes = [layers.encoder * heads * S * S, layers.decoder * heads * T * T, layers.decoder * heads * T * S];
     const given = [source, target].map((ids) => this.copy(Int32Array.from(ids)));
     const [logp, columns, values] = [T, T * best, T * best].map((count) => this.allocate(4 * count));
-    const weights = this.allocate(4 * sizes.reduce((sum, size) => sum + size, 0));
+    const weights = this.copy(new Float32Array(sizes.reduce((sum, size) => sum + size, 0))); // what is not seen stays 0
     const failed = this.c.regard_force(this.model, given[0], BigInt(source.length), given[1], BigInt(target.length), 0, logp, best, columns, values, weights);
     let at = weights;
     const found = failed ? null : {

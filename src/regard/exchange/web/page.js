@@ -243,11 +243,13 @@ function sendData() {
   timings.parsed = performance.now();
 }
 
-/** For other scripts: `await regard.translate(["..."])` returns the outputs of each line, best first. */
+/** For other scripts: `await regard.translate(["..."])` returns the outputs of each line, best first; `look("...")` how the
+    best one came about. */
 globalThis.regard = {
   timings,
   ready: loaded,
   translate: (texts, options = {}) => loaded.then(() => ask("lines", { texts, language: language(), options })),
+  look: (text) => loaded.then(() => ask("look", { text, language: language(), prefix: [] })),
   encode: (texts) => loaded.then(() => ask("encode", { texts, language: language() })),
 };
 try {

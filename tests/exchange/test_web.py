@@ -1,0 +1,479 @@
+"""The page of `regard export --to web` in real browsers, opened from disk: its outputs are those of the engine."""
+
+import gzip
+import importlib.util
+import io
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sentencepiece
+
+import regard
+from regard.config import SearchOptions
+from regard.decoding.translator import Translator
+from regard.engine.backend import EngineBackend
+from regard.engine.library import EngineModel, library
+from regard.errors import ConfigError
+from regard.exchange import to_web
+from regard.exchange.to_web import _joined, _source, _tokenizer, export_page, load_page_model
+from regard.text.languages import Languages
+from regard.text.listed_subwords import ListedSubwords, train_listed_subwords
+from regard.text.protected_spans import mask
+from regard.text.segmenter import segment
+from regard.text.subwords import SubwordTokenizer, train_subwords
+from regard.text.symbols import train_symbols
+from regard.text.tokenizer_pair import TaggedTokenizer
+from tests.browser import Watched, chromium, expect, serious_findings
+from tests.exchange.marian_folders import WOERTER, WORDS, sentences
+from tests.exchange.tiny_runs import make_run
+from tests.firefox import firefox
+
+WAITS = 30_000  # milliseconds: a busy machine is not a wrong answer
+ROOT = Path(__file__).resolve().parents[2]
+SHIPPED = ROOT / "src/regard/shipped/de-en"
+WASM = ROOT / "src/regard/engine/regard.wasm"
+OWN = (ROOT / "src/regard/exchange/held_out_de_en.tsv").read_text(encoding="utf-8").splitlines()
+GERMAN = [line.split("\t")[0] for line in OWN]
+WITH_SPANS = [
+    "Ich habe 3 Hunde und 12 Katzen.",
+    "Schreib an tom@example.org oder öffne https://example.org/a?b=1.",
+    "Klicke auf <b>Weiter</b>, um {name} zu speichern.",
+    "Es ist 12:30 Uhr 😀.",
+    "5 % von 1.000 € sind 50 €.",
+]
+ODD = [
+    "",
+    "   ",
+    "\t",
+    " Guten\tTag  ",
+    "😀👨\u200d👩\u200d👧 Hallo 🇩🇪",
+    "Cafe\u0301 ﬁ … ½ Ａｂｃ１２３",
+    "日本語のテキスト。次の文。",
+    "\u2581 unter\u2581strich",
+    "<s> </s> <unk> <0x41> ⟦1⟧ ⟦99⟧",
+    "a\u0300\u0301\u0302\u0303" * 20,
+    "\ufeffBOM\u200b\u00a0und\u2003Leerzeichen",
+    "𝔘𝔫𝔦𝔠𝔬𝔡𝔢",
+    "Wort " * 400,
+    "x" * 3000,
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as found:
+        pytest.importorskip("playwright.sync_api").expect.set_options(timeout=WAITS)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory):
+    return export_page("de-en", tmp_path_factory.mktemp("web") / "de-en.html")
+
+
+@pytest.fixture
+def opened(browser):
+    made = []
+
+    def opener(path, **options):
+        watched = Watched(browser, **options)
+        made.append(watched)
+        watched.page.goto(path.as_uri())
+        expect(watched.page.locator("#loading")).to_be_hidden()
+        return watched
+
+    yield opener
+    for watched in made:
+        assert watched.complaints == []
+        # The page itself, and the worker that it makes of its own text.
+        assert [url for url in watched.requests if not url.startswith(("file:", "blob:", "data:"))] == []
+        watched.context.close()
+
+
+def engine_of(run):
+    """The run in the engine, with products of 8-bit integers."""
+    if library() is None:
+        pytest.skip("the engine has not been compiled: make engine")
+    model = load_page_model(run)
+    sizes = {"source_size": model.tokenizers.source.size, "target_size": model.tokenizers.target.size}
+    engine = EngineModel(model.config, model.weights.items(), **sizes, bos=1, eos=2, int8=True)
+    languages = Languages(model.recipe.data.language_pairs)
+    backend = EngineBackend(engine, num_parameters=0, threads=1)
+    return Translator(backend, model.tokenizers, model.recipe.decode, languages=languages, warn=lambda text: None)
+
+
+def translated(translator, texts, **options):
+    """Texts and scores of the best outputs, as a page gives them."""
+    found = translator.stream(texts, options=SearchOptions(**options))
+    return [[(one.text, one.score) for one in best] for best in found]
+
+
+def outputs(answer):
+    return [[(one["text"], one["score"]) for one in best] for best in answer]
+
+
+# Outputs
+
+
+def test_outputs_of_the_page_are_those_of_the_engine(opened, page_file):
+    page = opened(page_file).page
+    translator = engine_of("de-en")
+    assert outputs(page.evaluate("texts => regard.translate(texts)", GERMAN)) == translated(translator, GERMAN)
+    # Placeholders are found by steps whose scores are summed in another order.
+    ours, theirs = page.evaluate("texts => regard.translate(texts)", WITH_SPANS), translated(translator, WITH_SPANS)
+    for source, own, other in zip(WITH_SPANS, outputs(ours), theirs, strict=True):
+        assert [text for text, _ in own] == [text for text, _ in other], source
+        assert own[0][1] == pytest.approx(other[0][1], abs=1e-4)
+        assert all(own[0][0].count(span.text) == source.count(span.text) for span in mask(source).spans)
+
+
+@pytest.mark.slow
+def test_500_sentences_of_a_test_set_are_those_of_the_engine(opened, page_file, data_folder):
+    with gzip.open(data_folder / "tatoeba_en_de/test.de.gz", "rt", encoding="utf-8") as file:
+        texts = [line.rstrip("\n") for line in file][:500]
+    page = opened(page_file).page
+    ours = outputs(page.evaluate("texts => regard.translate(texts)", texts))
+    theirs = translated(engine_of("de-en"), texts)
+    for source, own, other in zip(texts, ours, theirs, strict=True):
+        assert own[0][0] == other[0][0], source
+        assert own == other or mask(source).spans, source
+
+
+@pytest.mark.slow
+def test_odd_text_is_translated_as_by_the_engine(opened, page_file):
+    page = opened(page_file).page
+    translator = engine_of("de-en")
+    texts = [text[:400] for text in ODD]
+    ours = [best[0][0] for best in outputs(page.evaluate("texts => regard.translate(texts)", texts))]
+    assert ours == [best[0][0] for best in translated(translator, texts)]
+
+
+@pytest.mark.slow
+def test_firefox_gives_the_same_outputs_without_a_request(page_file, tmp_path):
+    texts = [*GERMAN, *WITH_SPANS]
+    with firefox(tmp_path) as window:
+        window.open(page_file.as_uri())
+        window.evaluate("regard.ready")
+        found = outputs(window.evaluate("regard.translate(a)", texts))
+        print("Firefox, milliseconds:", window.evaluate("regard.timings"))
+        assert window.evaluate("performance.getEntriesByType('resource').map((one) => one.name)") == []
+    translator = engine_of("de-en")
+    assert found[: len(GERMAN)] == translated(translator, GERMAN)
+    assert [best[0][0] for best in found[len(GERMAN) :]] == translator.translate(WITH_SPANS)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"norm_order": "pre", "positions": "rotary", "feed_forward": "swiglu", "norm": "rms", "qk_norm": True},
+        {"positions": "learned", "max_positions": 64, "tie": "none", "feed_forward": "gelu", "attention_bias": True},
+        {"feed_forward": "conv", "positions": "sinusoid-log", "window": 2, "source_eos": False, "output_bias": True},
+    ],
+    ids=["rotary", "learned", "convolutions"],
+)
+@pytest.mark.slow(unless=["rotary"])
+def test_models_with_other_options_are_those_of_the_engine(opened, tmp_path, options):
+    run = make_run(tmp_path / "run", joint=options.get("tie") != "none", **options)
+    page = opened(export_page(run, tmp_path / "page.html")).page
+    texts = sentences(WORDS, 12, seed=5)
+    found = outputs(page.evaluate("texts => regard.translate(texts, { nbest: 3 })", texts))
+    assert found == translated(engine_of(run), texts, nbest=3)
+
+
+def test_a_page_equals_the_run_with_int8_weights(tmp_path):
+    run = make_run(tmp_path / "run")
+    small = regard.export(run, tmp_path / "small", weights="int8")
+    ours, theirs = load_page_model(run).weights, load_page_model(small.path).weights
+    assert ours.keys() == theirs.keys()
+    for name, (data, scales) in ours.items():
+        assert (data == theirs[name].data).all(), name
+        assert scales is None or (scales == theirs[name].scales).all(), name
+
+
+# The page
+
+
+def test_typed_text_is_translated_and_alternatives_and_attention_are_shown(opened, page_file):
+    watched = opened(page_file)
+    page = watched.page
+    page.locator("#text").press_sequentially("Wo ist der Bahnhof? Danke!")
+    expect(page.locator("#output .part")).to_have_text(["Where is the train station?", "Thanks."])
+    print("milliseconds:", page.evaluate("regard.timings"))
+    page.locator("#output .part").first.click()
+    expect(page.locator(".token")).to_have_count(6)
+    expect(page.locator("#nbest li")).to_have_count(4)
+    expect(page.locator(".lines")).to_be_visible()
+    page.locator(".token", has_text="train").click()
+    expect(page.locator("#others li").first).to_contain_text("Where is the")
+    assert serious_findings(page) == []
+    page.locator("#others li button").first.click()
+    expect(page.locator("#output .part")).to_have_text("Thanks.")
+    assert not page.locator("#output").inner_text().startswith("Where is the train")
+
+
+@pytest.mark.slow
+def test_a_silenced_layer_changes_the_translation_until_it_is_used_again(opened, page_file):
+    page = opened(page_file).page
+    page.locator("#text").fill("Wo ist der Bahnhof?")
+    expect(page.locator("#output")).to_have_text("Where is the train station?")
+    page.locator("#parts summary").click()
+    page.get_by_label("Silence all of layer 3, Decoder", exact=True).check()
+    expect(page.locator("#output")).not_to_have_text("Where is the train station?")
+    expect(page.locator("#unchanged")).to_have_text("All parts together: Where is the train station?")
+    translator = engine_of("de-en")
+    translator.backend.engine_model.silence(1, 2)
+    expect(page.locator("#output")).to_have_text(translator.translate(["Wo ist der Bahnhof?"])[0])
+    page.get_by_label("Silence head 2 of layer 1, Encoder", exact=True).check()
+    page.locator("#restore").click()
+    expect(page.locator("#output")).to_have_text("Where is the train station?")
+    expect(page.locator("#unchanged")).to_be_hidden()
+
+
+def test_attention_and_probabilities_are_those_of_the_engine(opened, page_file):
+    page = opened(page_file).page
+    found = page.evaluate(
+        "regard.look('Der Hund schläft.').then(({ trace }) => ({ source: trace.source, target: trace.target,"
+        "  weights: trace.attentions.flatMap((one) => one.matrices.flatMap((matrix) => [...matrix.values])),"
+        "  probabilities: trace.probabilities, likeliest: trace.alternatives.map((some) => some[0].id) }))"
+    )
+    forced = engine_of("de-en").backend.engine_model.force(
+        found["source"]["ids"], found["target"]["ids"][:-1], best=8, attention=True
+    )
+    assert found["weights"] == np.concatenate([one.reshape(-1) for one in forced.attention]).tolist()
+    assert found["probabilities"] == pytest.approx(np.exp(forced.logp).tolist())
+    for own, ids, likeliest in zip(found["target"]["ids"], forced.columns.tolist(), found["likeliest"], strict=True):
+        assert likeliest == next(id for id in ids if id not in (own, 1))
+    trace = regard.look("de-en", "Der Hund schläft.")
+    for name in ("source", "target"):
+        axis = getattr(trace, name)
+        assert (found[name]["tokens"], found[name]["words"]) == (axis.tokens, axis.words)
+
+
+@pytest.mark.slow
+def test_attention_is_shown_by_head_and_layer(opened, page_file):
+    page = opened(page_file).page
+    page.locator("#text").fill("Der Hund schläft.")
+    page.locator("#output .part").click()
+    page.get_by_label("Encoder", exact=True).check()
+    page.get_by_role("slider").fill("6")
+    page.get_by_role("button", name="3", exact=True).click()
+    expect(page.locator("figcaption")).to_have_text("Layer 6, head 3")
+
+
+@pytest.mark.slow
+def test_new_typing_cancels_what_is_being_translated(opened, page_file):
+    page = opened(page_file).page
+    page.locator("#text").fill(" ".join(GERMAN * 5))
+    page.wait_for_timeout(300)
+    page.locator("#text").fill("Danke!")
+    expect(page.locator("#output .part")).to_have_text(["Thanks."])
+
+
+@pytest.mark.slow
+def test_the_page_can_be_used_by_keyboard(opened, page_file):
+    page = opened(page_file).page
+    page.locator("#text").fill("Wo ist der Bahnhof?")
+    expect(page.locator("#output .part")).to_be_visible()
+    page.locator("#text").focus()
+    for _ in range(2):  # clear, then the translation
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator(".tokens .token").first).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#others")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#others")).to_be_hidden()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1200])
+def test_the_page_is_accessible(opened, page_file, scheme, width):
+    page = opened(page_file, color_scheme=scheme, viewport={"width": width, "height": 850}).page
+    page.locator("#text").fill("Der Hund schläft.")
+    page.locator("#output .part").click()
+    page.locator(".token").first.click()
+    expect(page.locator("#others li .text").first).not_to_have_text("…")
+    page.locator("#parts summary").click()
+    page.get_by_label("Silence all of layer 1, Decoder", exact=True).check()
+    expect(page.locator("#unchanged")).to_be_visible()
+    assert serious_findings(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_the_file_is_small_and_names_the_model_its_languages_and_its_license(page_file):
+    weights = SHIPPED / "final/weights.safetensors"
+    ratio = page_file.stat().st_size / weights.stat().st_size
+    print(f"size: {ratio:.2f} of the weights")
+    assert ratio < 1.4
+    text = page_file.read_text(encoding="utf-8")
+    for words in ("de-en: German to English", "tatoeba.org", "License: CC BY 2.0", "default-src 'none'"):
+        assert words in text
+    assert "http:" not in text.replace("http://www.w3.org/2000/svg", "") and "https://" not in text
+
+
+# Tokenizers
+
+
+def run_tokenizer(browser, data, call):
+    """What JavaScript's `call` returns, given the data of a tokenizer."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.add_script_tag(content=_joined(_source("tokenizer.js"), _source("text.js")))
+    found = page.evaluate(f"data => {{ const tokenizer = makeTokenizer(data); return {call}; }}", data)
+    context.close()
+    return found
+
+
+def odd_texts():
+    draw = random.Random(1)
+    ranges = [(32, 127), (160, 0x250), (0x2000, 0x2100), (0x3040, 0x30FF), (0x1F300, 0x1F6FF), (0xFF00, 0xFF60)]
+    letters = [" ", "\u2581", "⟦1⟧", "\u0301"]
+    return [
+        "".join(
+            draw.choice([chr(draw.randrange(*draw.choice(ranges))), *letters]) for _ in range(draw.randrange(1, 30))
+        )
+        for _ in range(150)
+    ]
+
+
+def make_tokenizer(kind):
+    texts = [*sentences(WORDS, 300), *sentences(WOERTER, 300), *GERMAN]
+    if kind in ("char", "word"):
+        return train_symbols(texts, kind=kind, size=200, coverage=0.999)
+    if kind == "listed":
+        return train_listed_subwords(texts, kind="sentencepiece", size=120, coverage=1.0)
+    if kind == "tagged":
+        return TaggedTokenizer(train_symbols(texts, kind="word", size=90, coverage=1.0), ["<2de>", "<2fr>"])
+    if kind == "shipped":
+        return SubwordTokenizer("bpe", (SHIPPED / "tokenizer/joint.model").read_bytes())
+    subwords, _, rest = kind.partition(" ")
+    if rest.startswith("nmt"):
+        return SubwordTokenizer(subwords, _trained(texts, subwords, rest))
+    symbols = ["⟦1⟧", "⟦2⟧"] if rest == "symbols" else []
+    fallback = rest == "bytes"
+    size = 500 if fallback else 150
+    return train_subwords(texts, kind=subwords, size=size, coverage=0.99, byte_fallback=fallback, symbols=symbols)
+
+
+def _trained(texts, kind, rule):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.Train(
+        sentence_iterator=iter(texts), model_writer=model, model_type=kind, vocab_size=150, hard_vocab_limit=False,
+        normalization_rule_name=rule, unk_id=0, bos_id=1, eos_id=2, minloglevel=2,
+    )  # fmt: skip
+    return model.getvalue()
+
+
+KINDS = [
+    *("shipped", "bpe", "unigram", "bpe bytes", "unigram bytes", "bpe symbols", "unigram symbols"),
+    *("bpe nmt_nfkc", "unigram nmt_nfkc_cf", "listed", "char", "word", "tagged"),
+]
+
+
+@pytest.mark.slow(unless=["shipped", "unigram symbols", "word"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tokenizer_in_javascript_gives_the_same_ids_tokens_and_texts(browser, kind):
+    texts = [*ODD, *odd_texts(), *GERMAN, ">>fra<< Hallo", *sentences(WORDS, 20, seed=9)]
+    draw, tokenizer = random.Random(2), make_tokenizer(kind)
+    ids = [tokenizer.encode(text) for text in texts]
+    given = [*ids, *([draw.randrange(tokenizer.size) for _ in range(9)] for _ in range(100))]
+    call = (
+        "({ ids: data.texts.map((text) => tokenizer.encode(text)),"
+        "   tokens: data.texts.map((text) => tokenizer.tokenize(text)),"
+        "   texts: data.given.map((ids) => tokenizer.decode(ids)),"
+        "   names: data.given.map((ids) => tokenizer.tokens(ids)) })"
+    )
+    found = run_tokenizer(browser, {**_tokenizer(tokenizer, "source"), "texts": texts, "given": given}, call)
+    for text, own, other in zip(texts, found["ids"], ids, strict=True):
+        assert own == other, text
+    assert found["tokens"] == [tokenizer.tokenize(text) for text in texts]
+    assert found["names"] == [tokenizer.tokens(one) for one in given]
+    assert found["texts"] == [tokenizer.decode(one) for one in given]
+
+
+def test_spans_and_sentences_in_javascript_are_those_of_python(browser):
+    draw = random.Random(3)
+    letters = [
+        *"abXYZ 019.,:;/-+%$€{}<>()`@&#'\"!?\n\t_⟦⟧→☀😀👍🏽éß½٣　。",
+        "http://",
+        "www.",
+        "<b>",
+        "&amp;",
+        "%s",
+        "${",
+        "Dr. ",
+    ]
+    texts = [*WITH_SPANS, *ODD, "Dr. Smith kam. Am 3. Mai z.B. auch. „Ja.“ Gut!\n\nNeu."]
+    texts += ["".join(draw.choice(letters) for _ in range(draw.randrange(1, 40))) for _ in range(1000)]
+    call = (
+        "data.texts.map((text) => {"
+        "  const { text: masked, spans } = mask(text), split = segment(text, (one) => [...one].length < 30);"
+        "  const named = spans.map((one) => [one.kind, one.text]), restored = restore('⟦1⟧ a ⟦2⟧b⟦30⟧', spans);"
+        "  return [masked, named, restored, split.sentences, split.spaces]; })"
+    )
+    found = run_tokenizer(browser, {"kind": "char", "symbols": ["a"], "texts": texts}, call)
+    for text, own in zip(texts, found, strict=True):
+        masked, split = mask(text), segment(text, fits=lambda one: len(one) < 30)
+        spans = [[span.kind, span.text] for span in masked.spans]
+        assert own == [masked.text, spans, masked.restore("⟦1⟧ a ⟦2⟧b⟦30⟧"), split.sentences, split.spaces], text
+
+
+def test_imported_subwords_are_numbered_by_their_list():
+    tokenizer = make_tokenizer("listed")
+    assert isinstance(tokenizer, ListedSubwords)
+    assert _tokenizer(tokenizer, "source")["symbols"] == tokenizer.symbols
+
+
+# What is refused
+
+
+def test_what_cannot_become_a_page_is_refused_by_name(tmp_path, monkeypatch):
+    copying = make_run(tmp_path / "copying", tokenizer="word", copy=True)
+    with pytest.raises(ConfigError, match=r"model\.copy is true"):
+        export_page(copying, tmp_path / "page.html")
+    plain = make_run(tmp_path / "plain")
+    monkeypatch.setattr(to_web, "model_config", lambda table: ("rnn", None))
+    with pytest.raises(ConfigError, match="only 'transformer' becomes a page"):
+        export_page(plain, tmp_path / "page.html")
+    with pytest.raises(ConfigError, match=r"ends in \.html"):
+        export_page("de-en", tmp_path / "folder")
+    (tmp_path / "there.html").write_text("", encoding="utf-8")
+    with pytest.raises(ConfigError, match="is there already"):
+        export_page("de-en", tmp_path / "there.html")
+    assert not (tmp_path / "page.html").exists()
+
+
+# The compiled engine
+
+
+def test_the_compiled_engine_imports_nothing():
+    content = WASM.read_bytes()
+    assert content[:8] == b"\0asm\1\0\0\0"
+    at, kinds = 8, []
+    while at < len(content):
+        kinds.append(content[at])
+        size = shift = 0
+        at += 1
+        while True:
+            size, shift, at = size | (content[at] & 127) << shift, shift + 7, at + 1
+            if content[at - 1] < 128:
+                break
+        at += size
+    assert 2 not in kinds, "it has a section of imports"
+    assert 0 not in kinds, "it has names or notes of the compiler"
+
+
+@pytest.mark.slow
+def test_the_compiled_engine_is_that_of_the_sources(tmp_path):
+    spec = importlib.util.spec_from_file_location("web", ROOT / "scripts/web.py")
+    web = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(web)
+    try:
+        web.find_compiler()
+    except web.BuildError as error:
+        pytest.skip(str(error))
+    made = web.build(tmp_path / "regard.wasm").read_bytes()
+    assert made == WASM.read_bytes(), "compile it again: make web"
