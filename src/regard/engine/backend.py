@@ -212,7 +212,8 @@ class EngineBackend(Backend):
             if temperature is not None:
                 warm_RT[:, step] = _log_probabilities(logits_RV / np.float32(temperature), every, labels_R)
             tokens = labels_R
-        scores, warm = scores_RT.tolist(), warm_RT.tolist()
+        scores: list[list[float]] = scores_RT.tolist()
+        warm: list[list[float]] = warm_RT.tolist()
         return [
             TokenScores(scores[row][:length], None if temperature is None else warm[row][:length])
             for row, length in enumerate(lengths.tolist())
