@@ -106,7 +106,14 @@ static inline int64_t recent_row(const RegardModel *model) { return 2 * ((int64_
 
 float *reserve(Work *work, Buffer *buffer, int64_t count);
 void work_free(Work *work);
+#define LARGEST ((int64_t)1 << 40) /* bytes of one allocation */
 void *allocate(int64_t count, int64_t size); /* zeros; null if there is no memory, or the size is absurd */
+
+/* A row of a matrix that is stored as `type`, as floats; and its rows as 8-bit integers with their scales. */
+extern const int64_t SIZES[];
+void read_row(int type, const void *data, const float *scales, int64_t row, int64_t columns, float *out);
+int to_integers(int type, const void *data, const float *scales, int64_t rows, int64_t columns, int8_t *integers, float *new_scales);
+int wants_final_norm(const RegardConfig *config);
 
 const float *position_vector(const RegardModel *model, int64_t position);
 void embed(const RegardModel *model, const Table *table, const Table *learned, const int32_t *ids, const int32_t *positions, float *x,
@@ -114,7 +121,8 @@ void embed(const RegardModel *model, const Table *table, const Table *learned, c
 void times(const RegardModel *model, Work *work, const Matrix *matrix, const float *x, int64_t x_row, int activation, float *out,
            int64_t out_row, int64_t R);
 
-/* The parts of a layer, which whole sequences (`layers.c`) and steps (`steps.c`) share. */
+/* The parts of a layer, which whole sequences (`sequences.c`) and steps (`steps.c`) share. */
+void norm_heads(const RegardModel *model, float *x, int64_t row, const float *weight, int64_t N);
 const float *before(const RegardModel *model, Work *work, const NormWeights *norm, const float *x, int64_t N);
 float *project(const RegardModel *model, Work *work, const Attention *attention, const float *x, const int32_t *positions, int64_t N);
 void look_all(const RegardModel *model, Work *work, const Look *looks, int64_t count, const uint8_t *silent);
