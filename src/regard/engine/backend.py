@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from regard.config import SearchOptions
 from regard.data.budget import batches_by_length
@@ -203,7 +204,8 @@ class EngineBackend(Backend):
         labels_RT = np.full((len(pairs), lengths.max()), self.eos)
         for labels, (_, output) in zip(labels_RT, pairs, strict=True):
             labels[: len(output)] = output
-        scores_RT, warm_RT = np.zeros(labels_RT.shape), np.zeros(labels_RT.shape)
+        scores_RT: NDArray[np.float64] = np.zeros(labels_RT.shape)
+        warm_RT: NDArray[np.float64] = np.zeros(labels_RT.shape)
         tokens, every = np.full(len(pairs), self.engine_model.bos), np.arange(len(pairs))
         for step in range(labels_RT.shape[1]):
             check()
@@ -212,10 +214,10 @@ class EngineBackend(Backend):
             if temperature is not None:
                 warm_RT[:, step] = _log_probabilities(logits_RV / np.float32(temperature), every, labels_R)
             tokens = labels_R
-        scores: list[list[float]] = scores_RT.tolist()
-        warm: list[list[float]] = warm_RT.tolist()
         return [
-            TokenScores(scores[row][:length], None if temperature is None else warm[row][:length])
+            TokenScores(
+                scores_RT[row, :length].tolist(), None if temperature is None else warm_RT[row, :length].tolist()
+            )
             for row, length in enumerate(lengths.tolist())
         ]
 
