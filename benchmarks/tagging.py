@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import regard
-from regard.loading import task_of_run
 from regard.metrics import spans
 from regard.run.finding import find_run
 from regard.text.bitext import data_folders, load_bitext
+from regard.torch_loading import task_of_run
 
 TRIALS = 10_000
 

@@ -82,7 +82,6 @@ if TYPE_CHECKING:
     from regard.exchange.to_web import export_page as export_page
     from regard.exchange.verifying import verify as verify
     from regard.loading import load as load
-    from regard.loading import load_model as load_model
     from regard.metrics import Metric as Metric
     from regard.metrics import register_metric as register_metric
     from regard.models import Family as Family
@@ -111,6 +110,7 @@ if TYPE_CHECKING:
     from regard.text.tokenizer import register_tokenizer as register_tokenizer
     from regard.text.tokenizer import train_tokenizer as train_tokenizer
     from regard.text.tokenizer_pair import train_tokenizers as train_tokenizers
+    from regard.torch_loading import load_model as load_model
     from regard.training.trainer import Trainer as Trainer
 
 __version__ = "0.1.0"
@@ -135,7 +135,8 @@ _PUBLIC = {
     "regard.exchange.to_web": ("export_page",),
     "regard.exchange.importing": ("import_model",),
     "regard.exchange.verifying": ("verify",),
-    "regard.loading": ("load", "load_model"),
+    "regard.loading": ("load",),
+    "regard.torch_loading": ("load_model",),
     "regard.metrics": ("Metric", "register_metric"),
     "regard.models": ("Family", "register_model"),
     "regard.models.base": ("Model", "make_config"),

@@ -14,7 +14,7 @@ from regard.data.columns import Column, Columns, pair_columns
 from regard.data.word_alignment import Aligner
 from regard.decoding.shortlist import MOST, Shortlist
 from regard.errors import ConfigError, DataError
-from regard.loading import require_translation, task_of_run
+from regard.loading import require_translation
 from regard.messages import warn_caller
 from regard.run.finding import pretrained_models
 from regard.run.folder import SHORTLIST, RunFolder
@@ -24,6 +24,7 @@ from regard.text.languages import languages_of
 from regard.text.pair import Pair
 from regard.text.text_report import TextReport
 from regard.text.tokenizer_pair import Tokenizers
+from regard.torch_loading import task_of_run
 
 MOST_PAIRS = 500_000  # of a run's training text that its shortlist is learnt from
 MAX_WORDS = 256  # longer sentences are not aligned

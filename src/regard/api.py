@@ -17,7 +17,7 @@ from regard.errors import ConfigError, DataError, DecodeError
 from regard.evaluating import evaluate
 from regard.explain.report import write_report
 from regard.explain.trace import Trace, TraceOptions
-from regard.loading import checked_weights, load, task_of_run
+from regard.loading import load
 from regard.messages import warn_caller
 from regard.metrics import deciding_metric
 from regard.nn.device import pick_device, pick_precision, use_device, use_threads
@@ -50,6 +50,7 @@ from regard.tasks.setup import choose_budget, fresh_model, make_loaders, share_c
 from regard.tasks.validation import make_validator
 from regard.text.bitext import anchor, data_folders, named_folder, without_folders
 from regard.text.text_report import LEFT_OUT
+from regard.torch_loading import checked_weights, task_of_run
 from regard.training.events import Command, Event, Listener, Noted, Saved, Started, Validated, log_entry
 from regard.training.saver import disk_error
 from regard.training.trainer import Trainer
@@ -253,7 +254,7 @@ def look(
         raise ConfigError(f"{run} is a {task.name} run, whose outputs are not searched for: leave out the beam")
     if sample is not None and not task.samples:
         raise ConfigError(f"{run} is a {task.name} run; only language models sample: leave out temperature and top-k")
-    predictor = load(run, device=device)
+    predictor = load(run, device=device, engine="torch")
     if to is not None:
         predictor = task.into(predictor, to)
     return task.trace(predictor, text, TraceOptions(str(run), beam, alternatives, sample))

@@ -78,7 +78,7 @@ def calibrate(
     if not folder.finished:
         raise CheckpointError(f"{folder} has not finished training; its final weights are calibrated, so wait for them")
     dev, tests = _read_sets(folder.recipe(), Path(run), data, pairs, test, warn)
-    translator = load_translator(run, "calibrate", device=device, warn=warn)
+    translator = load_translator(run, "calibrate", device=device, warn=warn, engine="torch")
     dev = dev[:most]
     temperature = fit_temperature(_batches(translator, dev))
     results = []

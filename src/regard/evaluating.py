@@ -9,13 +9,14 @@ from pathlib import Path
 from regard.config import SearchOptions
 from regard.decoding.options import describe_search
 from regard.errors import ConfigError
-from regard.loading import load, task_of_run
+from regard.loading import load
 from regard.messages import warn_caller
 from regard.metrics import Score
 from regard.run.finding import find_run
 from regard.tasks.test_sets import read_test_pairs, recipe_test_sets
 from regard.text.bitext import data_folders, new_report, pairs_fingerprint
 from regard.text.corpus import read_pairs
+from regard.torch_loading import task_of_run
 
 
 @dataclass(frozen=True)

@@ -1,38 +1,31 @@
-"""A run as a model, or as a predictor: the model in use."""
+"""A run as a predictor: its model in use, computed by PyTorch or by the engine. Without torch where the engine computes."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from regard.decoding.cuda_graph_model import with_cuda_graphs
-from regard.decoding.ensemble import Ensemble
 from regard.decoding.shortlist import Shortlist
 from regard.decoding.translator import Translator
+from regard.engine.loading import EngineRun, why_not_in_engine
 from regard.errors import CheckpointError, ConfigError
 from regard.messages import warn_caller
-from regard.models import build_model, expected_shapes
-from regard.models.base import Model, Seq2Seq
-from regard.nn.device import pick_device, use_device
-from regard.nn.linear import refuse_without_int8
-from regard.run.checkpoint import Checkpoint, load_weights
 from regard.run.finding import find_run
-from regard.run.folder import RECIPE, SHORTLIST, RunFolder
-from regard.tasks import task_of
-from regard.tasks.base import Predictor, Task
-from regard.tasks.predictor import ignore
-from regard.tasks.translation import TranslationTask
+from regard.run.folder import SHORTLIST, RunFolder
 from regard.text.languages import languages_of
 
+if TYPE_CHECKING:
+    from regard.tasks.base import Predictor
 
-def load_model(run: Path | str, *, device: str = "auto") -> Model:
-    """Return a run's model as a plain module, in evaluation mode: trainable, and not laid out for search."""
-    return _load(run, device)[0]
+EngineChoice = Literal["auto", "engine", "torch"]
+GPUS = ("nvidia[0-9]*", "dxg", "kfd")  # in /dev, where there is a GPU that PyTorch may find
 
 
 def load(
@@ -44,6 +37,8 @@ def load(
     reverse: Path | str | None = None,
     ensemble: Sequence[Path | str] = (),
     int8: bool = False,
+    engine: EngineChoice = "auto",
+    threads: int = 0,
 ) -> Predictor:
     """Return a predictor for a run: its final weights, or the newest checkpoint while training lasts.
 
@@ -53,6 +48,9 @@ def load(
     first one, are searched together with it. `int8` multiplies large matrices as 8-bit integers: faster on a CPU, and
     nearly the same output.
 
+    `engine` says what computes: "engine" is the engine in C, for Transformers on a CPU, which does not import torch;
+    "torch" is PyTorch; "auto" is the engine wherever it can. `threads` are those of search on a CPU; 0: one per core.
+
     An input that is cut is reported with a `RegardWarning` of Python's warnings. A function given as `warn` receives the
     sentence instead; `lambda text: None` silences it.
     """
@@ -60,9 +58,18 @@ def load(
     for verb, other in verbs.items():
         if other is not None:
             return load_translator(
-                run, verb, device=device, warn=warn, rescorer=rescorer, reverse=reverse, ensemble=ensemble, int8=int8
+                run,
+                verb,
+                device=device,
+                warn=warn,
+                rescorer=rescorer,
+                reverse=reverse,
+                ensemble=ensemble,
+                int8=int8,
+                engine=engine,
+                threads=threads,
             )
-    return _predictor([run], device, warn, int8=int8)
+    return _predictor([run], device, warn, int8=int8, engine=engine, threads=threads)
 
 
 def load_translator(
@@ -75,6 +82,8 @@ def load_translator(
     reverse: Path | str | None = None,
     ensemble: Sequence[Path | str] = (),
     int8: bool = False,
+    engine: EngineChoice = "auto",
+    threads: int = 0,
 ) -> Translator:
     """Return a translation run's model in use; refuse runs of other tasks, which `verb` cannot serve."""
     require_translation(run, verb)
@@ -84,41 +93,96 @@ def load_translator(
         require_translation(one, "an ensemble")
         if _direction(one) != _direction(run):
             raise ConfigError(f"{one} and {run} translate between other languages; the runs of an ensemble share them")
-    chooses = None if rescorer is None else _load_rescorer(rescorer, device)
+    load_other = partial(_load_rescorer, device=device, engine=engine, threads=threads)
+    chooses = None if rescorer is None else load_other(rescorer, "rescoring")
     if rescorer is not None and (theirs := _direction(rescorer)) and not set(_direction(run) or theirs) <= set(theirs):
         raise ConfigError(f"{rescorer} and {run} translate between other languages; a rescorer has those of the run")
-    backward = None if reverse is None else _load_reverse(run, reverse, device)
-    translator = _predictor([run, *ensemble], device, warn, int8=int8)
+    backward = None
+    if reverse is not None:
+        _refuse_other_direction(run, reverse)
+        backward = load_other(reverse, "reranking")
+    translator = _predictor([run, *ensemble], device, warn, int8=int8, engine=engine, threads=threads)
     assert isinstance(translator, Translator)
     translator.rescorer, translator.reverse = chooses, backward
     return translator
 
 
-def _predictor(runs: Sequence[Path | str], device: str, warn: Callable[[str], None], *, int8: bool) -> Predictor:
+def _predictor(
+    runs: Sequence[Path | str],
+    device: str,
+    warn: Callable[[str], None],
+    *,
+    int8: bool,
+    engine: EngineChoice,
+    threads: int,
+) -> Predictor:
     """Return the predictor of a run, or of an ensemble of translation runs."""
-    if int8:
-        refuse_without_int8(pick_device(device))
-    models: list[Model] = []
-    first_codec, first_task = None, None
-    for run in runs:
-        model, codec, task, temperature = _load(run, device)
-        if first_task is None:
-            first_codec, first_task = codec, task
-        elif not codec.same_vocabulary(first_codec):
-            raise ConfigError(f"{run} has another vocabulary than {runs[0]}; the runs of an ensemble share one")
-        # The plain model is dropped; the predictor has a copy of its own.
-        model = model.for_inference(int8=int8)
-        if int8 and not model.uses_int8:
-            warn("no matrix of this model is so large that 8-bit integers are faster; it computes in float32")
-        models.append(with_cuda_graphs(model) if isinstance(model, Seq2Seq) else model)
-    assert first_task is not None
-    predictor = first_task.predictor(models[0] if len(models) == 1 else Ensemble(models), first_codec, warn=warn)
+    if engine not in ("auto", "engine", "torch"):
+        raise ConfigError(f"engine is {engine!r}; it must be auto, engine or torch")
+    folder = find_run(runs[0])
+    found: EngineRun | str = "PyTorch was asked for" if engine == "torch" else _in_engine(runs, folder, device)
+    predictor: Predictor | None = None
+    if isinstance(found, EngineRun):
+        try:
+            predictor = found.translator(warn, int8=int8, threads=threads)
+        except ConfigError as error:  # an option of the model that the engine does not have
+            found = str(error)
+    if predictor is None:
+        assert isinstance(found, str)
+        if engine == "engine":
+            raise ConfigError(f"the engine cannot compute {runs[0]}: {found}; leave out engine, or use engine=torch")
+        if not torch_installed():
+            raise ConfigError(f"{runs[0]} needs PyTorch, which is not installed: {found}")
+        from regard.torch_loading import torch_predictor
+
+        predictor = torch_predictor(runs, device, warn, int8=int8, threads=threads)
     if isinstance(predictor, Translator):
-        size = predictor.tokenizers.target.size
-        predictor.use_shortlist(partial(_read_shortlist, find_run(runs[0]), size))
-    if isinstance(predictor, Translator) and len(models) == 1:  # each run is calibrated by itself
-        predictor.calibrated_temperature = temperature
+        predictor.use_shortlist(partial(_read_shortlist, folder, predictor.tokenizers.target.size))
     return predictor
+
+
+def _in_engine(runs: Sequence[Path | str], folder: RunFolder, device: str) -> EngineRun | str:
+    """Return a run as the engine reads it, or why PyTorch computes it."""
+    if len(runs) > 1:
+        return "it does not search with an ensemble"
+    if device not in ("auto", "cpu"):
+        return f"it computes on a CPU, and device is {device}"
+    if reason := why_not_in_engine():
+        return reason
+    found = EngineRun.read(folder)
+    return "it computes on a CPU, and there is a GPU" if device == "auto" and gpu_present() else found
+
+
+def torch_installed() -> bool:
+    """Return whether PyTorch can be imported, without importing it."""
+    with suppress(ImportError, ValueError):
+        return "torch" in sys.modules or find_spec("torch") is not None
+    return False
+
+
+def gpu_present() -> bool:
+    """Return whether PyTorch finds a GPU. It is imported and asked only where the system has one."""
+    if not torch_installed():
+        return False
+    if "torch" not in sys.modules:
+        if sys.platform == "darwin":
+            return False
+        if sys.platform == "linux" and not any(one for name in GPUS for one in Path("/dev").glob(name)):
+            return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def computes_on_gpu(device: str) -> bool:
+    """Return whether a device is a GPU. Raise ConfigError if it is none that can be used."""
+    if device in ("auto", "cpu"):
+        return device == "auto" and gpu_present()
+    if not torch_installed():
+        raise ConfigError(f"device is {device!r}, and PyTorch is not installed; use cpu")
+    from regard.nn.device import pick_device
+
+    return pick_device(device).type == "cuda"
 
 
 def _read_shortlist(folder: RunFolder, size: int) -> Shortlist | None:
@@ -136,51 +200,29 @@ def _read_shortlist(folder: RunFolder, size: int) -> Shortlist | None:
 
 def require_translation(run: Path | str, verb: str) -> None:
     """Raise ConfigError for runs of other tasks, which `verb` cannot serve."""
-    task = task_of_run(find_run(run))
-    if task.name != TranslationTask.name:
+    folder = find_run(run)
+    recipe = folder.recipe()
+    # Known without the families of models, which import torch.
+    if recipe.model.get("kind") == "transformer" and recipe.task in (None, "translation"):
+        return
+    if not torch_installed():
+        raise ConfigError(f"{run} needs PyTorch, which is not installed: the engine computes Transformers alone")
+    from regard.torch_loading import task_of_run
+
+    task = task_of_run(folder)
+    if task.name != "translation":
         raise ConfigError(f"{run} is a {task.name} run, and {verb} is for translation; use regard evaluate, or look")
 
 
-def _load(run: Path | str, device: str) -> tuple[Model, Any, Task[Any], float | None]:
-    """Return a run's model on a device, its codec and its task, and the temperature if it has been calibrated."""
-    where, folder = pick_device(device), find_run(run)
-    task = task_of_run(folder)
-    codec = task.load_codec(folder.codec_folder())
-    # First: this says whether the model is as large as the recipe makes it.
-    checkpoint, name = checked_weights(folder, task, codec)
-    model = build_model(task.recipe.model, **task.sizes(codec))
-    load_weights(model, checkpoint.weights, origin=f"{folder}/{name}")
-    temperature = folder.calibrated_temperature(int(checkpoint.counters.get("step", 0)))
-    return model.to(use_device(where)).eval(), codec, task, temperature
-
-
-def task_of_run(folder: RunFolder) -> Task[Any]:
-    """Return the task of a run. Its recipe may come from a stranger."""
-    recipe = folder.recipe()
-    try:
-        return task_of(recipe)
-    except ConfigError as error:
-        raise CheckpointError(f"{folder.path / RECIPE} does not describe a model: {error}") from error
-
-
-def checked_weights(folder: RunFolder, task: Task[Any], codec: Any) -> tuple[Checkpoint, str]:
-    """Return a run's weights and their name, if they have the shapes that the recipe's model has."""
-    try:
-        expected = expected_shapes(task.recipe.model, **task.sizes(codec))
-    except ConfigError as error:
-        raise CheckpointError(f"{folder.path / RECIPE} does not describe a model: {error}") from error
-    return folder.weights(expected)
-
-
-def _load_rescorer(run: Path | str, device: str, verb: str = "rescoring") -> Translator:
-    rescorer = load_translator(run, verb, device=device, warn=ignore)
-    if rescorer.model.non_autoregressive:
+def _load_rescorer(run: Path | str, verb: str, *, device: str, engine: EngineChoice, threads: int) -> Translator:
+    rescorer = load_translator(run, verb, device=device, warn=lambda text: None, engine=engine, threads=threads)
+    if rescorer.backend.non_autoregressive:
         raise ConfigError(f"{run} outputs all tokens at once; only a model that outputs token by token can rescore")
     return rescorer
 
 
-def _load_reverse(run: Path | str, reverse: Path | str, device: str) -> Translator:
-    """Return the model of the opposite direction."""
+def _refuse_other_direction(run: Path | str, reverse: Path | str) -> None:
+    """Raise ConfigError if a run is not of the opposite direction of another one."""
     forward, backward = _direction(run), _direction(reverse)
     if len(backward) > 1:
         raise ConfigError(f"{reverse} has several pairs of languages; a reverse model has one")
@@ -189,7 +231,6 @@ def _load_reverse(run: Path | str, reverse: Path | str, device: str) -> Translat
         raise ConfigError(
             f"{reverse} translates from {source} to {target}; a reverse model of {run} translates from {second} to {first}"
         )
-    return _load_rescorer(reverse, device, "reranking")
 
 
 def _direction(run: Path | str) -> tuple[tuple[str, str], ...]:

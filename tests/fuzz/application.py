@@ -13,8 +13,6 @@ from queue import Empty, SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
-import torch
-
 from regard.decoding.translator import Ready, Translation, Translator
 from regard.errors import RegardError
 from regard.serve.access import LOOPBACK, Access, Limits
@@ -82,7 +80,7 @@ class Application:
     """The application on its own event loop."""
 
     def __init__(self, run: Path) -> None:
-        models = load_all([run], device=torch.device("cpu"), int8=False)
+        models = load_all([run], int8=False)
         ((name, served),) = models.items()
         own = served.translator
         echo = EchoTranslator(own.backend, own.tokenizers, own.options)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-import torch
 import typer
 from fastapi.encoders import jsonable_encoder
 from fastapi.responses import JSONResponse
@@ -106,7 +105,7 @@ def export_int8(place: Place) -> str:
 
 
 def serve(place: Place) -> str:
-    found = load_all([place.run], device=torch.device("cpu"), int8=False)
+    found = load_all([place.run], int8=False)
     models = [ModelInfo(**served.describe()) for served in found.values()]
     return JSONResponse(jsonable_encoder(models)).body.decode()  # like the response of /v1/models
 

@@ -147,7 +147,7 @@ def test_the_target_of_a_linked_card_is_never_shown(run, secret, tmp_path, name)
     assert SECRET not in as_report([RunFolder(run)])
     api.export(run, tmp_path / "given")
     assert not (tmp_path / "given" / name).exists()
-    served = load_all([run], device="cpu", int8=False)
+    served = load_all([run], int8=False)
     assert SECRET not in json.dumps([one.describe() for one in served.values()])
 
 

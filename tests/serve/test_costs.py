@@ -19,7 +19,7 @@ TEXT = "Das Haus ist alt."
 
 @pytest.fixture(scope="module")
 def served():
-    return load_all([Path("de-en")], device="cpu", int8=False)["de-en"]
+    return load_all([Path("de-en")], int8=False)["de-en"]
 
 
 @pytest.fixture

@@ -105,14 +105,14 @@ def test_a_model_of_one_target_language_is_served_for_all_its_sources(tmp_path):
         *("model.width=16", "model.num_layers=1", "model.hidden=16", "train.threads=1", "train.validate_pairs=1"),
     ]
     regard.train("copy", out=tmp_path / "english", overrides=overrides, listen=lambda event: None)
-    models = load_all([tmp_path / "english"], device=regard.nn.device.pick_device("cpu"), int8=False)
+    models = load_all([tmp_path / "english"], int8=False)
     assert [one.languages for one in models.values()] == [("de", "en"), ("fr", "en")]
     assert [one.translator.tag_ids() for one in models.values()] == [[], []]
 
 
 @pytest.mark.slow
 def test_without_a_pivot_only_the_pairs_of_the_model_are_there(many):
-    models = load_all([many], device=regard.nn.device.pick_device("cpu"), int8=False)
+    models = load_all([many], int8=False)
     service = Service(models, None, None, None)
     assert service.language_pairs() == PAIRS
     assert [served.name for served in service.find_route("en", "fr")] == ["many:en-fr"]

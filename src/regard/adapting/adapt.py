@@ -15,7 +15,7 @@ from regard.adapting.splitting import split_pairs
 from regard.adapting.verdict import judge
 from regard.adapting.work import AdaptationWork
 from regard.errors import ConfigError, DataError
-from regard.loading import checked_weights, require_translation, task_of_run
+from regard.loading import require_translation
 from regard.progress import print_to_stderr
 from regard.run.card import make_card, write_card
 from regard.run.finding import find_run
@@ -24,6 +24,7 @@ from regard.text.corpus import read_pairs
 from regard.text.languages import languages_of
 from regard.text.pair import Pair
 from regard.text.text_report import TextReport
+from regard.torch_loading import checked_weights, task_of_run
 from regard.training.events import Listener
 
 Columns = tuple[str | int, str | int]

@@ -21,10 +21,11 @@ from regard.adapting.candidates import AdaptCandidate
 from regard.adapting.scoring import METRIC, DevScores, DevSets
 from regard.config import Recipe
 from regard.errors import CheckpointError, TrainingError
-from regard.loading import checked_weights, load_translator, task_of_run
+from regard.loading import load_translator
 from regard.run.checkpoint import Checkpoint
 from regard.run.folder import RunFolder
 from regard.storage.folder import Folder
+from regard.torch_loading import checked_weights, task_of_run
 from regard.training.events import Listener
 
 POINTS = "points.json"
@@ -158,7 +159,7 @@ class CandidateSearch:
 
     def _keep(self, run: RunFolder, began: float, candidate: str, steps: int, share: float = 1.0) -> Point:
         """Score a run, copy its weights if they may be taken, and record both."""
-        scores = self.dev.scores(load_translator(run.path, "adapt", device=self.device))
+        scores = self.dev.scores(load_translator(run.path, "adapt", device=self.device, engine="torch"))
         point = Point(candidate, steps, scores.domain, scores.general, time.monotonic() - began, share)
         place = self._place(point)
         if run.path != place and not RunFolder(place).finished:

@@ -96,7 +96,7 @@ class AdaptationWork:
         return (self.folder / "text").path
 
     def _translator(self, run: RunFolder) -> Translator:
-        return load_translator(run.name_in_use, "adapt", device=self.device, warn=self.tell)
+        return load_translator(run.name_in_use, "adapt", device=self.device, warn=self.tell, engine="torch")
 
     def choose(self, limits: SearchLimits, listen: Listener) -> tuple[Choice, DevScores]:
         """Make the replay text, and search for the best candidate."""

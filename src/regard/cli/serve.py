@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -36,7 +36,13 @@ def serve(
             show_default=False,
         ),
     ] = None,
-    threads: Annotated[int, typer.Option(help="CPU threads. 0: PyTorch's default.")] = 0,
+    engine: Annotated[
+        Literal["auto", "engine", "torch"],
+        typer.Option(
+            help="What computes: the engine in C (Transformers on a CPU), or PyTorch. auto: the engine if it can."
+        ),
+    ] = "auto",
+    threads: Annotated[int, typer.Option(help="CPU threads. 0: one per core.")] = 0,
     api_key_file: Annotated[
         Path | None,
         typer.Option(
@@ -81,11 +87,11 @@ def serve(
 
       curl -s localhost:8080/translate -d q='Guten Morgen!' -d source=de -d target=en
     """
-    from regard.errors import require
+    from regard.errors import ConfigError, require
 
     for package in ("fastapi", "uvicorn", "httptools"):
         require(package, extra="serve")
-    from regard.nn.device import pick_device, use_threads
+    from regard.loading import computes_on_gpu
     from regard.serve.access import Access, Limits, allowed_hosts, read_keys
     from regard.serve.models import load_all, num_workers, refuse_unknown_pivot
     from regard.serve.server import run_server, start_service
@@ -95,22 +101,24 @@ def serve(
         hosts=allowed_hosts(allow_host or [], host),
         public_metrics=public_metrics,
     )
-    use_threads(threads)
-    where, limits = pick_device(device), Limits()
+    gpu, limits = computes_on_gpu(device), Limits()
+    if gpu and int8:
+        raise ConfigError("8-bit integers are for a CPU, and this is cuda; leave out int8, or use device=cpu")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Bind first, so that a port in use is reported before models are loaded.
     listening = socket.create_server((host, port), family=family)
-    models = load_all(runs or [], device=where, int8=int8, say=print_message)
+    models = load_all(runs or [], int8=int8, engine="auto" if gpu else engine, say=print_message)
     refuse_unknown_pivot(models, pivot)
     service = start_service(
         models,
         device=device,
         int8=int8,
-        workers=num_workers(where),
+        workers=num_workers(threads, gpu=gpu),
         limits=limits,
         access=access,
         say=print_message,
         pivot=pivot,
+        engine=engine,
     )
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}"

@@ -165,7 +165,13 @@ def translate(
     int8: Annotated[
         bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same output.")
     ] = False,
-    threads: Annotated[int, typer.Option(help="CPU threads. 0: PyTorch's default; with --ray, 1 per worker.")] = 0,
+    engine: Annotated[
+        Literal["auto", "engine", "torch"],
+        typer.Option(
+            help="What computes: the engine in C (Transformers on a CPU), or PyTorch. auto: the engine if it can."
+        ),
+    ] = "auto",
+    threads: Annotated[int, typer.Option(help="CPU threads. 0: one per core; with --ray, 1 per worker.")] = 0,
     ray: Annotated[
         bool,
         typer.Option("--ray", help="Translate files, a folder or a pattern, text or Parquet, with workers on Ray."),
@@ -241,15 +247,22 @@ def translate(
     refuse_without_ray(**own)
     from regard import loading
     from regard.cli.translated_lines import Lines, OutputFile, file_digest
-    from regard.nn.device import use_threads
 
-    use_threads(threads)
     # An n-best list counts its lines from 0, as that of Moses does, and so do warnings about it.
     moses = nbest > 1 and not as_json_lines
     warn = _warn_of_list if moses else print_warning
     translator = (
         loading.load_translator(
-            run, "translate", device=device, warn=warn, ensemble=ensemble or (), int8=int8, **others
+            run,
+            "translate",
+            device=device,
+            warn=warn,
+            ensemble=ensemble or (),
+            int8=int8,
+            engine=engine,
+            threads=threads,
+            rescorer=rescorer,
+            reverse=reverse,
         )
         .into(to, tag=tag, pivot=pivot)
         .with_glossary(glossary)
@@ -268,6 +281,7 @@ def translate(
     models = {name: translator_digest(one) for name, one in named.items() if one is not None}
     files = {"input": file_digest(file), **({"glossary": file_digest(str(glossary))} if glossary else {})}
     more = {"to": to, "pivot": pivot, "tag": tag, "int8": int8, "json": as_json_lines, "json_input": json_input}
+    more["engine"] = engine
     target = OutputFile(output, {**models, **files, **given, **more})
     stream, done = target.begin()
     with stream:

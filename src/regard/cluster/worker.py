@@ -14,7 +14,6 @@ from regard import api, loading
 from regard.cluster.formats import Texts
 from regard.config import SearchOptions
 from regard.decoding.translator import Translator
-from regard.nn.device import use_threads
 from regard.storage.folder import Folder
 
 FOLDERS = ("", "tokenizer/", "final/")  # of an exported run
@@ -28,12 +27,12 @@ class PackedModel:
     sha256: str
     to: str | None = None  # the language to translate into, of a model that has several
 
-    def load(self, device: str) -> Translator:
+    def load(self, device: str, threads: int) -> Translator:
         with tempfile.TemporaryDirectory(prefix="regard-") as folder:
             for path, content in self.files.items():
                 *below, name = path.split("/")
                 Folder(folder, *below).make().save_bytes(name, content)
-            return loading.load_translator(folder, "translate", device=device).into(self.to)
+            return loading.load_translator(folder, "translate", device=device, threads=threads).into(self.to)
 
 
 def pack_model(run: Path | str) -> PackedModel:
@@ -73,8 +72,7 @@ class RayWorker:
 
     def prepare(self) -> tuple[str, int]:
         """Load the model; return the name of the machine and the process id."""
-        use_threads(self.threads)
-        self.translator = self.model.load(self.device)
+        self.translator = self.model.load(self.device, self.threads)
         return platform.node(), os.getpid()
 
     def translate(self, texts: Texts, first: int) -> ShardResult:

@@ -21,7 +21,7 @@ from regard.comparing.result import (
     verdicts,
 )
 from regard.comparing.sentences import ChangedSentence
-from regard.explain.report import asset
+from regard.explain.page_assets import asset
 
 COLOURS = 8  # of the style
 WIDTH, ROW, LEFT, RIGHT = 640, 26, 190, 16  # of a chart

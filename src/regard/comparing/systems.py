@@ -11,12 +11,13 @@ from regard.comparing.test_sets import SourcesAndReferences
 from regard.config import SearchOptions
 from regard.decoding.options import describe_search
 from regard.errors import CheckpointError, ConfigError, DataError
-from regard.loading import load, require_translation, task_of_run
+from regard.loading import load, require_translation
 from regard.messages import counted
 from regard.run.finding import find_run
 from regard.run.folder import RunFolder
 from regard.text.lines import read_lines
 from regard.text.pair import Pair, tagged
+from regard.torch_loading import task_of_run
 
 
 @dataclass(frozen=True)

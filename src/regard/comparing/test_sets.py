@@ -8,7 +8,6 @@ from pathlib import Path
 
 from regard.config import Bitext
 from regard.errors import ConfigError, DataError
-from regard.loading import task_of_run
 from regard.messages import counted
 from regard.run.folder import RunFolder
 from regard.tasks.test_sets import read_test_pairs, recipe_test_sets
@@ -16,6 +15,7 @@ from regard.text.bitext import new_report
 from regard.text.corpus import Pair
 from regard.text.lines import read_lines
 from regard.text.text_report import TextReport
+from regard.torch_loading import task_of_run
 
 
 @dataclass(frozen=True)

@@ -29,11 +29,11 @@ from regard.exchange.certificate import (
 from regard.exchange.comparing import BEAMS, EngineRequest, Ours, Theirs, ask_engine, compare, our_outputs
 from regard.exchange.held_out import HeldOut, held_out_lines
 from regard.exchange.portable import END, Portable, load_portable
-from regard.loading import load_model
 from regard.messages import warn_caller
 from regard.models.base import TextSeq2Seq
 from regard.storage.folder import Folder
 from regard.text.symbols import UNK
+from regard.torch_loading import load_model
 
 Tell = Callable[[str], None]  # receives a sentence about what is being done
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.config import Recipe, SearchOptions
 from regard.errors import ConfigError
-from regard.loading import checked_weights, require_translation, task_of_run
+from regard.loading import require_translation
 from regard.models import model_config
 from regard.models.encoder_decoder import TransformerConfig
 from regard.run.finding import find_run
@@ -22,6 +22,7 @@ from regard.text.subwords import SubwordTokenizer
 from regard.text.symbols import RESERVED
 from regard.text.tokenizer import Tokenizer
 from regard.text.tokenizer_pair import Tokenizers
+from regard.torch_loading import checked_weights, task_of_run
 
 SOURCE_MODEL, TARGET_MODEL = "source.spm", "target.spm"
 # Names of our reserved symbols in other engines. A vocabulary may have one of the last ones as an ordinary symbol.

@@ -9,7 +9,6 @@ import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from importlib import resources
 from string import Template
 from typing import Any
 
@@ -17,11 +16,11 @@ import numpy as np
 
 from regard.explain.attention import Attention, axis_labels
 from regard.explain.figures import pictures_as_svg
+from regard.explain.page_assets import asset
 from regard.explain.trace import Trace, moses_pairs
 from regard.run.folder import CARD_PAGE, REPORT, RunFolder
 from regard.toml import dump_toml, to_table
 
-ASSETS = resources.files("regard.explain") / "assets"
 HINT = "The redder a word, the less certain the model was. Choose a word to see alternatives."
 MAX_POINTS = 2000  # of a curve; longer curves are thinned evenly
 CURVES = ("loss", "rate", "gradient_norm", "tokens_per_second")
@@ -84,11 +83,6 @@ def _pack_attention(trace: Trace, attention: Attention) -> dict[str, Any]:
         "shape": list(attention.weights.shape),
         "weights": base64.b64encode(zlib.compress(steps.tobytes(), 9)).decode(),
     }
-
-
-def asset(name: str) -> str:
-    """Return the text of a file in the package's assets folder."""
-    return (ASSETS / name).read_text(encoding="utf-8")
 
 
 def bundle(*names: str) -> str:

@@ -21,6 +21,7 @@ from regard.explain.attention import (
     merge_words,
     recorded_attentions,
 )
+from regard.explain.limits import MAX_CONTINUED_TOKENS
 from regard.explain.pictures import Picture, copied_shares, draw_copying
 from regard.explain.trace import Alternative, Trace, alternatives_of, soft_alignment
 from regard.models.base import Model, NonAutoregressive, Seq2Seq
@@ -30,8 +31,6 @@ from regard.text.tokenizer import Tokenizer
 from regard.text.tokenizer_pair import Tokenizers
 from regard.text.unknown_words import ExtendedVocabulary
 
-# Source and output tokens over all alternatives that are continued. Enough for sentences of up to about 100 tokens.
-MAX_CONTINUED_TOKENS = 32_768
 # Tokens of alternatives that are searched in one batch, which bounds the memory.
 BATCH_TOKENS = 8192
 

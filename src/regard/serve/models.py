@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from regard import loading
 from regard.config import SearchOptions
 from regard.decoding.requests import Request
 from regard.decoding.translator import Translator
+from regard.engine.backend import default_threads
 from regard.errors import ConfigError
-from regard.nn.linear import refuse_without_int8
 from regard.run.finding import find_run, pretrained_models
 from regard.run.folder import RunFolder
 from regard.serve.access import sentence_cost
@@ -89,14 +87,16 @@ class ServedModel:
 
 
 def load_all(
-    runs: list[Path], *, device: torch.device, int8: bool, say: Callable[[str], None] = lambda text: None
+    runs: list[Path],
+    *,
+    int8: bool,
+    engine: loading.EngineChoice = "auto",
+    say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, ServedModel]:
     """Load the given runs, or the pretrained models if none are given; the first one is the default model.
 
     They are loaded on the CPU for their tokenizers and sizes; workers translate. Invalid runs are refused here already.
     """
-    if int8:
-        refuse_without_int8(device)
     found: dict[str, ServedModel] = {}
     for run in runs or list(map(Path, pretrained_models())):
         folder = find_run(run)
@@ -105,7 +105,9 @@ def load_all(
             raise ConfigError(f"two runs have the name {name!r}; rename one of the folders")
         say(f"loading {name} ...")
         card = folder.card() if folder.checkpoint is None else {}
-        translator = loading.load_translator(run, "serve", device="cpu", warn=lambda text: None)
+        translator = loading.load_translator(
+            run, "serve", device="cpu", warn=lambda text: None, engine=engine, int8=int8
+        )
         if len(translator.languages.pairs) < 2:
             found[name] = ServedModel(name, folder, translator, languages_of(folder.recipe().data, name), card)
             continue
@@ -128,6 +130,6 @@ def refuse_unknown_pivot(models: dict[str, ServedModel], pivot: str | None) -> N
         )
 
 
-def num_workers(device: torch.device) -> int:
-    """Return the number of worker processes: one per core on a CPU, one for a GPU."""
-    return max(1, min(torch.get_num_threads(), MAX_WORKERS)) if device.type == "cpu" else 1
+def num_workers(threads: int, *, gpu: bool) -> int:
+    """Return the number of worker processes: one per core on a CPU, `threads` of them if it is not 0, one for a GPU."""
+    return 1 if gpu else max(1, min(threads or default_threads(), MAX_WORKERS))

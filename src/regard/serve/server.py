@@ -22,7 +22,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from regard.errors import ConfigError, RegardError
-from regard.explain.report import asset
+from regard.explain.page_assets import asset
 from regard.serve.access import Access, Limits, client_address
 from regard.serve.connections import Connection, ConnectionLimiter
 from regard.serve.libretranslate import add_libretranslate
@@ -153,12 +153,13 @@ def start_service(
     access: Access,
     say: Callable[[str], None],
     pivot: str | None = None,
+    engine: str = "auto",
 ) -> Service:
     """Start the worker processes and wait until the first one is ready."""
     runs = [served.folder.name_in_use for served in models.values()]
     into = [served.into for served in models.values()]
     threads = 1  # one search step is too little work to split between cores
-    command = WorkerCommand.for_runs(runs, device=device, int8=int8, threads=threads, into=into)
+    command = WorkerCommand.for_runs(runs, device=device, int8=int8, threads=threads, into=into, engine=engine)
     numbers = {name: number for number, name in enumerate(models)}
     scheduler = Scheduler(
         lambda: WorkerProcess(command), workers=workers, models=numbers, limits=limits, say=MessagePrinter(say)

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from regard.config import SearchOptions
 from regard.decoding.requests import Request as TextRequest
 from regard.decoding.translator import Translation
-from regard.explain.translation_trace import MAX_CONTINUED_TOKENS
+from regard.explain.limits import MAX_CONTINUED_TOKENS
 from regard.serve.access import Access, Limits, client_address
 from regard.serve.executor import TaskFailed
 from regard.serve.fair_queue import Sentence, TranslationJob

@@ -1,6 +1,6 @@
 """The worker process: runs models, so that their memory, crashes and the GIL do not affect the server.
 
-python -m regard.serve.worker DEVICE float32|int8 THREADS [RUN LANGUAGE]...
+python -m regard.serve.worker DEVICE float32|int8 THREADS auto|engine|torch [RUN LANGUAGE]...
 
 LANGUAGE is the one to translate into, or empty if the run has one only. A run that is named more than once is loaded once.
 
@@ -24,6 +24,7 @@ import signal
 import sys
 import threading
 import time
+from functools import cache
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ from regard.signals import STOPPING
 if TYPE_CHECKING:
     from regard.decoding.translation import Translation
     from regard.decoding.translator import Translator
+    from regard.loading import EngineChoice
 
 BEAT_SECONDS = 0.25
 
@@ -100,12 +102,9 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
         trace = trace_translation(translator, text, options=options, check=check, **task["arguments"])
         send_ready([(0, trace_as_json(trace))])
     else:
-        from regard.decoding.search import stream_greedy
-        from regard.models.base import Seq2Seq
         from regard.text.tokenizer import EOS
 
         (text,) = task["sentences"]
-        assert isinstance(translator.model, Seq2Seq)
         source_ids, vocabulary = translator.encode(text, protect=options.protect)
         source_ids, decode = [*source_ids[: translator.longest_source], EOS], vocabulary.decode
         demands = translator.demands([(source_ids, vocabulary)], shortlist=options.shortlist)
@@ -113,8 +112,8 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
         def send_partial(ids: list[int]) -> None:
             channel.send({"id": number, "partial": decode(ids)})
 
-        ids = stream_greedy(
-            translator.model, source_ids, options=options, on_token=send_partial, demands=demands, check=check
+        ids = translator.backend.stream(
+            source_ids, options=options, on_token=send_partial, demands=demands, check=check
         )
         send_ready([(0, decode(ids))])
 
@@ -124,30 +123,39 @@ def _as_list(one: Translation) -> list[Any]:
     return [one.text, one.score, one.lost, one.tokens, None if sure is None else [sure.sentence, sure.words]]
 
 
-def main(device: str, precision: str, threads: int, models: list[tuple[str, str]]) -> None:
+def main(device: str, precision: str, threads: int, engine: EngineChoice, models: list[tuple[str, str]]) -> None:
     """Run tasks until the input ends."""
     for one in STOPPING:
         signal.signal(one, signal.SIG_IGN)
     # Before the slow imports, so that the server receives beats meanwhile.
     channel = Channel()
-    import torch
-
     from regard import loading
     from regard.errors import RegardError
 
-    torch.set_num_threads(threads)
-    # Clients cannot fill the log with warnings.
-    loaded = {
-        run: loading.load_translator(run, "serve", device=device, int8=precision == "int8", warn=lambda text: None)
-        for run in dict.fromkeys(run for run, _ in models)
-    }
-    translators = [loaded[run].into(language or None) for run, language in models]
+    @cache
+    def load(run: str, engine: EngineChoice) -> Translator:
+        # Clients cannot fill the log with warnings.
+        return loading.load_translator(
+            run,
+            "serve",
+            device=device,
+            int8=precision == "int8",
+            warn=lambda text: None,
+            engine=engine,
+            threads=threads,
+        )
+
+    for run, _ in models:
+        load(run, engine)
     channel.send({"loaded": True})
     while True:
         task = channel.tasks.get()
         end: dict[str, str] | None = None
         try:
-            run_task(task, translators[task["model"]], channel)
+            run, language = models[task["model"]]
+            # PyTorch records what `look` shows, so it is loaded when it is first asked for.
+            translator = load(run, "torch" if task["kind"] == "look" else engine)
+            run_task(task, translator.into(language or None), channel)
         except Exception as error:
             end = {"kind": "mistake" if isinstance(error, RegardError) else "error", "error": type(error).__name__}
             end["text"] = str(error)[:1000]
@@ -155,4 +163,5 @@ def main(device: str, precision: str, threads: int, models: list[tuple[str, str]
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), list(zip(sys.argv[4::2], sys.argv[5::2], strict=True)))
+    chosen: Any = sys.argv[4]
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), chosen, list(zip(sys.argv[5::2], sys.argv[6::2], strict=True)))

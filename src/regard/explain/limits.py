@@ -1,0 +1,4 @@
+"""Limits that a server has to know without importing what it limits."""
+
+# Source and output tokens over all alternatives that are continued. Enough for sentences of up to about 100 tokens.
+MAX_CONTINUED_TOKENS = 32_768
