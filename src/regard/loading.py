@@ -22,6 +22,7 @@ from regard.run.folder import SHORTLIST, RunFolder
 from regard.text.languages import languages_of
 
 if TYPE_CHECKING:
+    from regard.models.base import Model
     from regard.tasks.base import Predictor
 
 EngineChoice = Literal["auto", "engine", "torch"]
@@ -124,7 +125,7 @@ def _predictor(
     predictor: Predictor | None = None
     if isinstance(found, EngineRun):
         try:
-            predictor = found.translator(warn, int8=int8, threads=threads)
+            predictor = found.translator(warn, partial(_torch_model, runs[0]), int8=int8, threads=threads)
         except ConfigError as error:  # an option of the model that the engine does not have
             found = str(error)
     if predictor is None:
@@ -139,6 +140,15 @@ def _predictor(
     if isinstance(predictor, Translator):
         predictor.use_shortlist(partial(_read_shortlist, folder, predictor.tokenizers.target.size))
     return predictor
+
+
+def _torch_model(run: Path | str) -> Model:
+    """Return the model of a run on the CPU, laid out for search."""
+    if not torch_installed():
+        raise ConfigError("this needs PyTorch, which is not installed; translations and scores do not")
+    from regard.torch_loading import load_model
+
+    return load_model(run, device="cpu").for_inference()
 
 
 def _in_engine(runs: Sequence[Path | str], folder: RunFolder, device: str) -> EngineRun | str:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 import torch
 
-from regard import api, loading
+from regard import api, loading, torch_loading
 from regard.config import SearchOptions
 from regard.errors import ConfigError
 from regard.run.finding import find_run
@@ -68,17 +68,17 @@ def nearly(texts, expected):
 def test_integers_are_refused_where_they_are_not_supported(monkeypatch, tmp_path):
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     with pytest.raises(ConfigError, match="a PyTorch with oneDNN"):
-        loading.load("de-en", device="cpu", int8=True)
-    monkeypatch.setattr(loading, "pick_device", lambda name: torch.device("cuda"))
+        loading.load("de-en", device="cpu", int8=True, engine="torch")
+    monkeypatch.setattr(torch_loading, "pick_device", lambda name: torch.device("cuda"))
     with pytest.raises(ConfigError, match="for a CPU, and this is cuda; leave out int8"):
-        loading.load("de-en", int8=True)
+        loading.load("de-en", int8=True, engine="torch")
     said = regard("translate", "de-en", "in.txt", "out", "--ray", "--int8", cwd=tmp_path)
     assert said.returncode == 2 and "--int8 cannot be combined with --ray" in said.stderr
 
 
 def test_a_model_too_small_for_integers_gives_a_warning(copied):
     said = []
-    loading.load(copied, device="cpu", int8=True, warn=said.append)
+    loading.load(copied, device="cpu", int8=True, warn=said.append, engine="torch")
     assert said == ["no matrix of this model is so large that 8-bit integers are faster; it computes in float32"]
 
 

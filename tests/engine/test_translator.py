@@ -127,9 +127,8 @@ def test_an_abandoned_search_changes_nothing(both):
     assert both[0].translate(["Das Haus ist alt."]) == ["The house is old."]
 
 
-def test_the_engine_has_no_module_of_pytorch(both):
-    with pytest.raises(ConfigError, match="engine='torch'"):
-        both[0].model  # noqa: B018
+def test_the_module_of_pytorch_is_there_for_those_who_ask_for_it(both):
+    assert both[0].model is both[0].into(None).model and isinstance(both[0].model, regard.Transformer)
     assert both[0].backend.num_parameters() == both[1].backend.num_parameters()
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from regard.config import SearchOptions
 from regard.decoding.constraints import Demands
 from regard.decoding.hypothesis import Check, SearchResults, TokenScores, never_stop
-from regard.errors import ConfigError
 
 if TYPE_CHECKING:
     from regard.models.base import Model
@@ -46,9 +45,9 @@ class Backend(ABC):
         return 1
 
     @property
+    @abstractmethod
     def model(self) -> Model:
-        """The model as a module of PyTorch. Raise ConfigError if something else computes it."""
-        raise ConfigError("the engine computes this run, and this needs PyTorch; load the run with engine='torch'")
+        """The model as a module of PyTorch, for what search does not do. The engine loads it when it is first asked for."""
 
     @abstractmethod
     def num_parameters(self) -> int:

@@ -69,7 +69,7 @@ class Translator(TextScoring):
 
     @property
     def model(self) -> Model:
-        """The model as a module of PyTorch. Raise ConfigError if the engine computes it."""
+        """The model as a module of PyTorch. Where the engine computes, it is loaded when it is first asked for."""
         return self.backend.model
 
     def into(self, language: str | None = None, *, tag: str | None = None, pivot: str | None = None) -> Translator:

@@ -12,6 +12,8 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +39,10 @@ from regard.decoding.step_model import Floats
 from regard.engine.library import EngineModel, Rows, Session
 from regard.engine.shared_session import SharedSession
 from regard.engine.steps import EngineStepModel
-from regard.errors import DecodeError
+from regard.errors import ConfigError, DecodeError
+
+if TYPE_CHECKING:
+    from regard.models.base import Model
 
 MOST_NUMBERS = 2**20  # random numbers of a sentence that are made before its search
 FORCED_ROWS = 64  # outputs that are scored together, step by step
@@ -55,12 +60,27 @@ def default_threads() -> int:
 class EngineBackend(Backend):
     """A Transformer that the engine computes, on a CPU."""
 
-    def __init__(self, model: EngineModel, *, num_parameters: int, threads: int = 0) -> None:
-        """`threads` 0: one per core."""
+    def __init__(
+        self,
+        model: EngineModel,
+        *,
+        num_parameters: int,
+        threads: int = 0,
+        load_model: Callable[[], Model] | None = None,
+    ) -> None:
+        """`load_model` returns the same model as a module of PyTorch. `threads` 0: one per core."""
         self.engine_model, self.threads = model, threads or default_threads()
-        self._num_parameters = num_parameters
+        self._num_parameters, self._load_model = num_parameters, load_model and cache(load_model)
         self._lock = threading.Lock()
         self._sessions: dict[int, SharedSession] = {}  # by the most tokens of a batch
+
+    @property
+    def model(self) -> Model:
+        if self._load_model is None:
+            raise ConfigError(
+                "the engine computes this model, and this needs it in PyTorch; load it with engine='torch'"
+            )
+        return self._load_model()
 
     @property
     def eos(self) -> int:

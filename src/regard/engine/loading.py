@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from regard.config import Recipe
 from regard.config.transformer import PRESETS, TransformerConfig
@@ -18,6 +19,9 @@ from regard.text.languages import Languages
 from regard.text.symbols import BOS, EOS
 from regard.text.tokenizer_pair import load_tokenizers
 from regard.toml import with_preset
+
+if TYPE_CHECKING:
+    from regard.models.base import Model
 
 
 def why_not_in_engine() -> str | None:
@@ -55,8 +59,13 @@ class EngineRun:
             return "it does not copy words of the source (model.copy)"
         return cls(folder, recipe, config)
 
-    def translator(self, warn: Callable[[str], None], *, int8: bool, threads: int) -> Translator:
-        """Return the model in use. Raise ConfigError if it has an option that the engine does not have."""
+    def translator(
+        self, warn: Callable[[str], None], load_model: Callable[[], Model], *, int8: bool, threads: int
+    ) -> Translator:
+        """Return the model in use. Raise ConfigError if it has an option that the engine does not have.
+
+        `load_model` returns it as a module of PyTorch.
+        """
         tokenizers = load_tokenizers(self.folder.codec_folder())
         sizes = {"source_size": tokenizers.source.size, "target_size": tokenizers.target.size}
         if self.config.tie == "all" and sizes["source_size"] != sizes["target_size"]:
@@ -65,9 +74,8 @@ class EngineRun:
         stored, _ = self.folder.stored_weights(shapes)
         weights = ((name, Tensor(*weight)) for name, weight in stored.tensors())
         model = EngineModel(self.config, weights, **sizes, bos=BOS, eos=EOS, int8=int8)
-        backend = EngineBackend(
-            model, num_parameters=sum(math.prod(shape) for shape in shapes.values()), threads=threads
-        )
+        count = sum(math.prod(shape) for shape in shapes.values())
+        backend = EngineBackend(model, num_parameters=count, load_model=load_model, threads=threads)
         languages = Languages(self.recipe.data.language_pairs)
         translator = Translator(backend, tokenizers, self.recipe.decode, warn=warn, languages=languages)
         step = int(stored.counters.get("step", 0))

@@ -24,7 +24,6 @@ import signal
 import sys
 import threading
 import time
-from functools import cache
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -132,30 +131,26 @@ def main(device: str, precision: str, threads: int, engine: EngineChoice, models
     from regard import loading
     from regard.errors import RegardError
 
-    @cache
-    def load(run: str, engine: EngineChoice) -> Translator:
-        # Clients cannot fill the log with warnings.
-        return loading.load_translator(
+    loaded = {
+        run: loading.load_translator(
             run,
             "serve",
             device=device,
             int8=precision == "int8",
+            # Clients cannot fill the log with warnings.
             warn=lambda text: None,
             engine=engine,
             threads=threads,
         )
-
-    for run, _ in models:
-        load(run, engine)
+        for run in dict.fromkeys(run for run, _ in models)
+    }
+    translators = [loaded[run].into(language or None) for run, language in models]
     channel.send({"loaded": True})
     while True:
         task = channel.tasks.get()
         end: dict[str, str] | None = None
         try:
-            run, language = models[task["model"]]
-            # PyTorch records what `look` shows, so it is loaded when it is first asked for.
-            translator = load(run, "torch" if task["kind"] == "look" else engine)
-            run_task(task, translator.into(language or None), channel)
+            run_task(task, translators[task["model"]], channel)
         except Exception as error:
             end = {"kind": "mistake" if isinstance(error, RegardError) else "error", "error": type(error).__name__}
             end["text"] = str(error)[:1000]
