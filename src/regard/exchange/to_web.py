@@ -28,8 +28,9 @@ from regard.config.transformer import TransformerConfig
 from regard.engine.library import config_struct
 from regard.errors import CheckpointError, ConfigError
 from regard.exchange.sentencepiece_file import read_sentencepiece
-from regard.explain.report import asset, escape_json
-from regard.loading import require_translation, task_of_run
+from regard.explain.page_assets import asset
+from regard.explain.report import escape_json
+from regard.loading import require_translation
 from regard.models import expected_shapes, model_config
 from regard.run.finding import find_run
 from regard.run.folder import RECIPE
@@ -40,6 +41,7 @@ from regard.text.subwords import SubwordTokenizer
 from regard.text.symbols import BOS, EOS, SymbolTokenizer
 from regard.text.tokenizer import Tokenizer
 from regard.text.tokenizer_pair import TaggedTokenizer, Tokenizers
+from regard.torch_loading import task_of_run
 
 Tell = Callable[[str], None]
 WASM = "regard.wasm"
