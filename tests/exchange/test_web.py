@@ -130,12 +130,13 @@ def test_outputs_of_the_page_are_those_of_the_engine(opened, page_file):
 
 
 @pytest.mark.slow
-def test_500_sentences_of_a_test_set_are_those_of_the_engine(opened, page_file, data_folder):
-    with gzip.open(data_folder / "tatoeba_en_de/test.de.gz", "rt", encoding="utf-8") as file:
+@pytest.mark.parametrize("run", ["de-en", "en-de"])
+def test_500_sentences_of_a_test_set_are_those_of_the_engine(opened, tmp_path, data_folder, run):
+    with gzip.open(data_folder / f"tatoeba_en_de/test.{run[:2]}.gz", "rt", encoding="utf-8") as file:
         texts = [line.rstrip("\n") for line in file][:500]
-    page = opened(page_file).page
+    page = opened(export_page(run, tmp_path / "page.html")).page
     ours = outputs(page.evaluate("texts => regard.translate(texts)", texts))
-    theirs = translated(engine_of("de-en"), texts)
+    theirs = translated(engine_of(run), texts)
     for source, own, other in zip(texts, ours, theirs, strict=True):
         assert own[0][0] == other[0][0], source
         assert own == other or mask(source).spans, source
@@ -157,7 +158,6 @@ def test_firefox_gives_the_same_outputs_without_a_request(page_file, tmp_path):
         window.open(page_file.as_uri())
         window.evaluate("regard.ready")
         found = outputs(window.evaluate("regard.translate(a)", texts))
-        print("Firefox, milliseconds:", window.evaluate("regard.timings"))
         assert window.evaluate("performance.getEntriesByType('resource').map((one) => one.name)") == []
     translator = engine_of("de-en")
     assert found[: len(GERMAN)] == translated(translator, GERMAN)
@@ -170,16 +170,30 @@ def test_firefox_gives_the_same_outputs_without_a_request(page_file, tmp_path):
         {"norm_order": "pre", "positions": "rotary", "feed_forward": "swiglu", "norm": "rms", "qk_norm": True},
         {"positions": "learned", "max_positions": 64, "tie": "none", "feed_forward": "gelu", "attention_bias": True},
         {"feed_forward": "conv", "positions": "sinusoid-log", "window": 2, "source_eos": False, "output_bias": True},
+        {"tokenizer": "bpe", "byte_fallback": True, "key_width": 6, "value_width": 10, "scale_embeddings": False},
+        *({"tokenizer": kind} for kind in ("sentencepiece", "char", "word")),
     ],
-    ids=["rotary", "learned", "convolutions"],
+    ids=["rotary", "learned", "convolutions", "bytes", "sentencepiece", "char", "word"],
 )
 @pytest.mark.slow(unless=["rotary"])
 def test_models_with_other_options_are_those_of_the_engine(opened, tmp_path, options):
     run = make_run(tmp_path / "run", joint=options.get("tie") != "none", **options)
     page = opened(export_page(run, tmp_path / "page.html")).page
-    texts = sentences(WORDS, 12, seed=5)
+    texts = [*sentences(WORDS, 12, seed=5), "unbekannt 😀 ½", ""]
     found = outputs(page.evaluate("texts => regard.translate(texts, { nbest: 3 })", texts))
     assert found == translated(engine_of(run), texts, nbest=3)
+
+
+@pytest.mark.slow
+def test_a_language_is_chosen_on_the_page(opened, tmp_path):
+    run = make_run(tmp_path / "run", targets=("de", "fr"))
+    page = opened(export_page(run, tmp_path / "page.html")).page
+    text, translator = sentences(WORDS, 1, seed=5)[0], engine_of(run)
+    page.locator("#text").fill(text)
+    for language, name in (("de", "to German"), ("fr", "to French")):
+        page.get_by_label("Translate into").select_option(name)
+        expect(page.locator("#output")).to_have_text(translator.into(language).translate([text])[0])
+        assert page.locator("#output").get_attribute("lang") == language
 
 
 def test_a_page_equals_the_run_with_int8_weights(tmp_path):
@@ -200,7 +214,6 @@ def test_typed_text_is_translated_and_alternatives_and_attention_are_shown(opene
     page = watched.page
     page.locator("#text").press_sequentially("Wo ist der Bahnhof? Danke!")
     expect(page.locator("#output .part")).to_have_text(["Where is the train station?", "Thanks."])
-    print("milliseconds:", page.evaluate("regard.timings"))
     page.locator("#output .part").first.click()
     expect(page.locator(".token")).to_have_count(6)
     expect(page.locator("#nbest li")).to_have_count(4)
@@ -211,6 +224,27 @@ def test_typed_text_is_translated_and_alternatives_and_attention_are_shown(opene
     page.locator("#others li button").first.click()
     expect(page.locator("#output .part")).to_have_text("Thanks.")
     assert not page.locator("#output").inner_text().startswith("Where is the train")
+
+
+@pytest.mark.slow
+def test_the_first_translation_comes_soon(browser, page_file, tmp_path):
+    typed = (
+        "new Promise((done) => { const text = document.getElementById('text'), output = document.getElementById('output');"
+        "  new MutationObserver(() => regard.timings.first && done()).observe(document.body, { attributes: true });"
+        "  text.value = 'Wo ist der Bahnhof?'; text.dispatchEvent(new Event('input')); })"
+    )
+    for _ in range(3):
+        watched = Watched(browser)
+        watched.page.goto(page_file.as_uri(), wait_until="commit")
+        watched.page.locator("#text").fill("Wo ist der Bahnhof?")
+        expect(watched.page.locator("#output .part")).to_have_text("Where is the train station?")
+        print("Chromium, milliseconds since the page was opened:", watched.page.evaluate("regard.timings"))
+        watched.context.close()
+    with firefox(tmp_path) as window:
+        for _ in range(3):
+            window.open(page_file.as_uri())
+            window.evaluate(typed)
+            print("Firefox, milliseconds since the page was opened:", window.evaluate("regard.timings"))
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import torch
 
 from regard.config import Bitext, DataConfig, Recipe, SearchOptions, TokenizerConfig
+from regard.config.mixing import language_tag
 from regard.models import build_model
 from regard.run.checkpoint import Checkpoint
 from regard.run.folder import RunFolder
@@ -13,15 +14,19 @@ from tests.exchange.marian_folders import WOERTER, WORDS, sentences
 TINY = {"kind": "transformer", "width": 16, "num_layers": 2, "decoder_layers": 1, "num_heads": 4, "hidden": 24}
 
 
-def make_run(folder, *, joint=True, tokenizer="unigram", byte_fallback=False, name="tiny", **options):
-    """Write a run whose model has these options, and return its path."""
+def make_run(folder, *, joint=True, tokenizer="unigram", byte_fallback=False, name="tiny", targets=(), **options):
+    """Write a run whose model has these options, and return its path. `targets` are languages to choose from."""
     pairs = list(zip(sentences(WORDS, 200), sentences(WOERTER, 200), strict=True))
     size = 330 if byte_fallback else 60
-    tokenizers = train_tokenizers(pairs, kind=tokenizer, size=size, joint=joint, byte_fallback=byte_fallback)
+    subwords = tokenizer in ("bpe", "unigram")
+    tokenizers = train_tokenizers(
+        pairs, kind=tokenizer, size=size, joint=joint, byte_fallback=byte_fallback if subwords else None
+    ).with_tags([language_tag(language) for language in targets])
+    corpora = tuple(Bitext(pairs="train.tsv", languages=("en", language)) for language in targets)
     recipe = resolve(
         Recipe(
             name=name,
-            data=DataConfig(train=Bitext(pairs="train.tsv")),
+            data=DataConfig(train=corpora or Bitext(pairs="train.tsv")),
             model={**TINY, **options},
             tokenizer=TokenizerConfig(kind=tokenizer, size=size, joint=joint),
             decode=SearchOptions(beam=3, length_penalty=0.6, max_extra=6, max_source=40),
