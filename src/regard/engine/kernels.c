@@ -15,6 +15,32 @@ static void add(float *x, const float *branch, int64_t count) {
          store_some(x + i, count - i, load_some(x + i, count - i, 0.0f) + load_some(branch + i, count - i, 0.0f)))
 }
 
+/* The numbers of a row in 32 partial sums, of which 16 are added to the others in the end. */
+#define SUM_ROW(sums, D, number)                                                                                                \
+    {                                                                                                                           \
+        wide more[PARTS] = {{0}};                                                                                               \
+        int64_t i = 0;                                                                                                          \
+        for (; i + 2 * SUMS <= (D); i += 2 * SUMS) {                                                                            \
+            UNROLL for (int p = 0; p < PARTS; p++) {                                                                            \
+                const wide v = load(out + i + p * LANES);                                                                       \
+                sums[p] += number;                                                                                              \
+            }                                                                                                                   \
+            UNROLL for (int p = 0; p < PARTS; p++) {                                                                            \
+                const wide v = load(out + i + SUMS + p * LANES);                                                                \
+                more[p] += number;                                                                                              \
+            }                                                                                                                   \
+        }                                                                                                                       \
+        for (int half = 0; i < (D); half = 1, i += SUMS)                                                                        \
+            UNROLL for (int p = 0; p < PARTS; p++) {                                                                            \
+                const wide v = load_of(out, i + p * LANES, D, mean);                                                            \
+                if (half)                                                                                                       \
+                    more[p] += number;                                                                                          \
+                else                                                                                                            \
+                    sums[p] += number;                                                                                          \
+            }                                                                                                                   \
+        UNROLL for (int p = 0; p < PARTS; p++) sums[p] += more[p];                                                              \
+    }
+
 static void add_norm(const float *x, const float *branch, const float *weight, const float *bias, float eps, float *out, int64_t R,
                      int64_t D) {
     for (int64_t r = 0; r < R; r++, x += D, out += D) {
@@ -27,23 +53,18 @@ static void add_norm(const float *x, const float *branch, const float *weight, c
         wide sums[PARTS] = {{0}}, squares[PARTS] = {{0}};
         float mean = 0.0f;
         if (bias) {
-            for (int64_t i = 0; i < D; i += SUMS)
-                UNROLL for (int p = 0; p < PARTS; p++) sums[p] += load_of(out, i + p * LANES, D, 0.0f);
+            SUM_ROW(sums, D, v)
             mean = total(sums) / (float)D;
         }
-        for (int64_t i = 0; i < D; i += SUMS)
-            UNROLL for (int p = 0; p < PARTS; p++) {
-                const wide off = load_of(out, i + p * LANES, D, mean) - mean; /* 0 behind the end */
-                squares[p] += off * off;
-            }
+        SUM_ROW(squares, D, (v - mean) * (v - mean))
         const float scale = 1.0f / __builtin_sqrtf(total(squares) / (float)D + eps);
-        for (int64_t i = 0; i < D; i += LANES) {
-            wide y = (load_of(out, i, D, 0.0f) - mean) * scale * load_of(weight, i, D, 0.0f);
-            if (bias) y += load_of(bias, i, D, 0.0f);
-            if (i + LANES <= D)
-                store(out + i, y);
-            else
-                store_some(out + i, D - i, y);
+        if (bias) {
+            EACH(D, store(out + i, (load(out + i) - mean) * scale * load(weight + i) + load(bias + i)),
+                 store_some(out + i, D - i, (load_some(out + i, D - i, 0.0f) - mean) * scale * load_some(weight + i, D - i, 0.0f) +
+                                                load_some(bias + i, D - i, 0.0f)))
+        } else {
+            EACH(D, store(out + i, load(out + i) * scale * load(weight + i)),
+                 store_some(out + i, D - i, load_some(out + i, D - i, 0.0f) * scale * load_some(weight + i, D - i, 0.0f)))
         }
     }
 }
@@ -86,25 +107,50 @@ static void gate(const float *x, float *out, int64_t R, int64_t F) {
     }
 }
 
+/* 16 floats times a factor, as the nearest integers, ties to even. */
+INLINE void round16(const wide *x, float factor, int8_t *to) {
+    whole n[PARTS];
+    UNROLL for (int p = 0; p < PARTS; p++) n[p] = (whole)(x[p] * factor + 12582912.0f) - 0x4b400000; /* 1.5 * 2^23 */
+#if defined(__AVX512F__)
+    _mm_storeu_si128((__m128i *)to, _mm512_cvtepi32_epi8((__m512i)n[0]));
+#elif defined(__AVX2__)
+    const __m256i pairs = _mm256_permute4x64_epi64(_mm256_packs_epi32((__m256i)n[0], (__m256i)n[1]), 0xd8);
+    _mm_storeu_si128((__m128i *)to, _mm_packs_epi16(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1)));
+#elif defined(__SSE2__)
+    const __m128i low = _mm_packs_epi32((__m128i)n[0], (__m128i)n[1]), high = _mm_packs_epi32((__m128i)n[2], (__m128i)n[3]);
+    _mm_storeu_si128((__m128i *)to, _mm_packs_epi16(low, high));
+#else
+    UNROLL for (int p = 0; p < PARTS; p++) *(bytes_anywhere *)(to + p * LANES) = __builtin_convertvector(n[p], bytes);
+#endif
+}
+
 static void quantize(const float *x, int64_t x_row, int8_t *integers, float *scales, int64_t R, int64_t D) {
     const int64_t D8 = (D + 63) / 64 * 64;
     for (int64_t r = 0; r < R; r++, x += x_row, integers += D8) {
-        whole most = {0}; /* magnitudes of floats compare like integers, and NaN is above infinity */
-        for (int64_t i = 0; i < D; i += LANES) {
-            const whole magnitude = (whole)fabs_of(load_of(x, i, D, 0.0f));
-            const whole more = magnitude > most;
-            most = (more & magnitude) | (~more & most);
+        whole most[PARTS] = {{0}}; /* magnitudes of floats compare like integers, and NaN is above infinity */
+        for (int64_t i = 0; i < D; i += SUMS)
+            UNROLL for (int p = 0; p < PARTS; p++) {
+                const whole magnitude = (whole)fabs_of(load_of(x, i + p * LANES, D, 0.0f)), more = magnitude > most[p];
+                most[p] = (more & magnitude) | (~more & most[p]);
+            }
+        int32_t largest_bits = 0;
+        for (int i = 0; i < SUMS; i++) {
+            const int32_t one = most[i / LANES][i % LANES];
+            largest_bits = one > largest_bits ? one : largest_bits;
         }
-        int32_t bits_of_most = 0;
-        for (int i = 0; i < LANES; i++) bits_of_most = most[i] > bits_of_most ? most[i] : bits_of_most;
         float magnitude;
-        memcpy(&magnitude, &bits_of_most, sizeof(float));
-        /* Without `< ` a row of tiny numbers would have an infinite factor. */
-        const float factor = magnitude < 1e-30f ? 0.0f : 127.0f / magnitude;
-        scales[r] = magnitude < 1e-30f ? 0.0f : magnitude / 127.0f;
-        for (int64_t i = 0; i < D8; i += LANES) {
-            const wide shifted = load_of(x, i, D, 0.0f) * factor + 12582912.0f; /* the nearest integer, ties to even */
-            *(bytes_anywhere *)(integers + i) = __builtin_convertvector((whole)shifted - 0x4b400000, bytes);
+        memcpy(&magnitude, &largest_bits, sizeof(magnitude));
+        if (!(magnitude >= 1e-30f && magnitude < INFINITE)) { /* 127 / magnitude is not finite, or the row is not */
+            memset(integers, 0, (size_t)D8);
+            scales[r] = magnitude < 1e-30f ? 0.0f : __builtin_nanf("");
+            continue;
+        }
+        const float factor = 127.0f / magnitude;
+        scales[r] = magnitude / 127.0f;
+        for (int64_t i = 0; i < D8; i += SUMS) {
+            wide some[PARTS];
+            UNROLL for (int p = 0; p < PARTS; p++) some[p] = load_of(x, i + p * LANES, D, 0.0f);
+            round16(some, factor, integers + i);
         }
     }
 }

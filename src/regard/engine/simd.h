@@ -145,10 +145,47 @@ INLINE float largest(wide x) {
     return s[0];
 }
 
-/* exp(x) within 1.5 units of the last place; 0 below the smallest normal number; at most exp(88.3). */
-INLINE wide exp_of(wide x) {
-    const whole keep = ~(x < -87.3f); /* NaN is kept */
-    x = choose(x > 88.3f, all(88.3f), x);
+/* The sums of four times 16 partial sums, which come in the order of `total`, as four floats. */
+#if defined(__clang__) || __GNUC__ >= 12
+#define SHUFFLE __builtin_shufflevector
+INLINE void four_totals(const wide sums[4][PARTS], float *to) {
+    typedef float quad __attribute__((vector_size(16)));
+    quad result;
+#if LANES == 16
+    const wide a = sums[0][0], b = sums[1][0], c = sums[2][0], d = sums[3][0];
+    const wide ab = SHUFFLE(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+                    SHUFFLE(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+    const wide cd = SHUFFLE(c, d, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+                    SHUFFLE(c, d, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+    wide t = SHUFFLE(ab, cd, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
+             SHUFFLE(ab, cd, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+    t += SHUFFLE(t, t, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+    t += SHUFFLE(t, t, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+    result = SHUFFLE(t, t, 0, 4, 8, 12);
+#elif LANES == 8
+    const wide a = sums[0][0] + sums[0][1], b = sums[1][0] + sums[1][1], c = sums[2][0] + sums[2][1], d = sums[3][0] + sums[3][1];
+    const wide ab = SHUFFLE(a, b, 0, 1, 2, 3, 8, 9, 10, 11) + SHUFFLE(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
+    const wide cd = SHUFFLE(c, d, 0, 1, 2, 3, 8, 9, 10, 11) + SHUFFLE(c, d, 4, 5, 6, 7, 12, 13, 14, 15);
+    wide t = SHUFFLE(ab, cd, 0, 1, 8, 9, 4, 5, 12, 13) + SHUFFLE(ab, cd, 2, 3, 10, 11, 6, 7, 14, 15);
+    t += SHUFFLE(t, t, 1, 0, 3, 2, 5, 4, 7, 6);
+    result = SHUFFLE(t, t, 0, 4, 2, 6);
+#else
+    wide k[4];
+    UNROLL for (int i = 0; i < 4; i++) k[i] = (sums[i][0] + sums[i][2]) + (sums[i][1] + sums[i][3]);
+    const wide ab = SHUFFLE(k[0], k[1], 0, 1, 4, 5) + SHUFFLE(k[0], k[1], 2, 3, 6, 7);
+    const wide cd = SHUFFLE(k[2], k[3], 0, 1, 4, 5) + SHUFFLE(k[2], k[3], 2, 3, 6, 7);
+    result = SHUFFLE(ab, cd, 0, 2, 4, 6) + SHUFFLE(ab, cd, 1, 3, 5, 7);
+#endif
+    memcpy(to, &result, sizeof(result));
+}
+#else
+INLINE void four_totals(const wide sums[4][PARTS], float *to) {
+    for (int i = 0; i < 4; i++) to[i] = total(sums[i]);
+}
+#endif
+
+/* exp(x) from -87.3 to 88.3 within 1.5 units of the last place; NaN stays NaN. */
+INLINE wide exp_inside(wide x) {
     const wide shifted = x * 1.44269504f + 12582912.0f; /* + 1.5 * 2^23: the nearest integer is in its last bits */
     const wide power = shifted - 12582912.0f;
     const wide rest = (x - power * 0.693359375f) - power * -2.12194440e-4f; /* x - power * log(2); the first product is exact */
@@ -157,8 +194,16 @@ INLINE wide exp_of(wide x) {
     y = y * rest + 1.66665196e-1f;
     y = y * rest + 4.99999940e-1f;
     y = (y * (rest * rest) + rest) + 1.0f;
-    const wide scaled = y * (wide)(((whole)shifted << 23) + (127 << 23)); /* a product, so that NaN stays NaN */
-    return (wide)((whole)scaled & keep);
+    return y * (wide)(((whole)shifted << 23) + (127 << 23));
 }
+
+/* exp(x), at most exp(88.3), and 0 below the smallest normal number. */
+INLINE wide exp_of(wide x) {
+    const whole keep = ~(x < -87.3f);
+    return (wide)((whole)exp_inside(choose(x > 88.3f, all(88.3f), x)) & keep);
+}
+
+/* exp(x) of x up to 0; at least exp(-87.3), which is nothing next to the 1 of the largest. */
+INLINE wide exp_below(wide x) { return exp_inside(larger(all(-87.3f), x)); }
 
 #endif

@@ -28,11 +28,19 @@ float NAME(log_sum_exp)(const float *x, int64_t n) {
     const float most = largest(larger(larger(mosts[0], mosts[1]), larger(mosts[2], mosts[3])));
     if (most == -INFINITE || most == INFINITE) return most;
     double sum = 0; /* of groups: float32 would lose digits */
-    for (i = 0; i < n; i += GROUP) {
-        wide sums[PARTS] = {{0}};
-        for (int64_t j = i; j < i + GROUP && j < n; j += SUMS)
-            UNROLL for (int p = 0; p < PARTS; p++) sums[p] += exp_of(load_of(x, j + p * LANES, n, -INFINITE) - most);
-        sum += (double)total(sums);
+    for (i = 0; i < n; i += 4 * GROUP) {
+        wide sums[4][PARTS] = {{{0}}};
+        float totals[4];
+        if (i + 4 * GROUP <= n) {
+            UNROLL for (int g = 0; g < 4; g++)
+                UNROLL for (int j = 0; j < GROUP; j += LANES)
+                    sums[g][j / LANES % PARTS] += exp_below(load(x + i + g * GROUP + j) - most);
+        } else
+            for (int g = 0; g < 4; g++)
+                for (int j = 0; j < GROUP; j += LANES)
+                    sums[g][j / LANES % PARTS] += exp_below(load_of(x, i + g * GROUP + j, n, -INFINITE) - most);
+        four_totals((const wide(*)[PARTS])sums, totals);
+        for (int g = 0; g < 4; g++) sum += (double)totals[g];
     }
     return sum == sum ? (float)((double)most + log_of(sum)) : (float)sum;
 }
