@@ -38,8 +38,8 @@ INLINE void multiply(const float *a, const float *b, int64_t n, wide *sums) {
             sums[p] += load_of(a, i + p * LANES, n, 0.0f) * load_of(b, i + p * LANES, n, 0.0f);
 }
 
-/* scores = q kᵀ * scale; up to three more of them are overwritten. */
-INLINE void multiply_keys(const float *q, const Seen *seen, float scale, float *scores, int64_t n, int64_t K, int64_t W) {
+/* scores = q kᵀ; up to three more of them are overwritten. */
+INLINE void multiply_keys(const float *q, const Seen *seen, float *scores, int64_t n, int64_t K, int64_t W) {
     for (int64_t s = 0; s < n; s += 4) {
         wide sums[4][PARTS];
         for (int64_t i = s; seen->fetch && i < s + 4 && i < n; i++) {
@@ -49,15 +49,18 @@ INLINE void multiply_keys(const float *q, const Seen *seen, float scale, float *
         UNROLL for (int i = 0; i < 4; i++)
             multiply(q, seen->keys + slot(seen, s + i < n ? s + i : n - 1) * seen->key_row, K, sums[i]);
         four_totals((const wide(*)[PARTS])sums, scores + s);
-        UNROLL for (int i = 0; i < 4; i++) scores[s + i] *= scale;
     }
 }
 
-/* Scores become their exponentials, less the largest; returns 1 / the sum. `scores` has 16 numbers behind its end. */
-INLINE float exponentials(float *scores, int64_t n) {
+/* Scores become exp(score * scale - the largest of them); returns 1 / the sum. `scores` has 16 numbers behind its end. */
+INLINE float exponentials(float *scores, float scale, int64_t n) {
     wide most = all(-INFINITE), sums[PARTS] = {{0}};
     for (int64_t i = n; i < n + SUMS; i++) scores[i] = -INFINITE;
-    for (int64_t i = 0; i < n; i += LANES) most = larger(load(scores + i), most);
+    for (int64_t i = 0; i < n; i += LANES) {
+        const wide scaled = load(scores + i) * scale;
+        store(scores + i, scaled);
+        most = larger(scaled, most);
+    }
     most = all(largest(most));
     for (int64_t i = 0; i < n; i += SUMS)
         UNROLL for (int p = 0; p < PARTS; p++) {
@@ -98,10 +101,10 @@ void NAME(attend)(const float *q, int64_t q_row, const float *keys, int64_t key_
             continue;
         }
         if (K == 64) /* the usual width has a query that stays in registers */
-            multiply_keys(q + r * q_row, &seen, scale, scores, n, 64, W);
+            multiply_keys(q + r * q_row, &seen, scores, n, 64, W);
         else
-            multiply_keys(q + r * q_row, &seen, scale, scores, n, K, W);
-        const float part = exponentials(scores, n);
+            multiply_keys(q + r * q_row, &seen, scores, n, K, W);
+        const float part = exponentials(scores, scale, n);
         add_values(&seen, scores, part, out + r * out_row, n, W);
         if (weights)
             for (int64_t s = 0; s < n; s++) weights[r * weights_row + s] = scores[s] * part;

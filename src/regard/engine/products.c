@@ -142,12 +142,11 @@ static void long_rows(const int8_t *x, const int8_t *weight, Call *call, int64_t
 
 void NAME(times_int8)(const int8_t *integers, const float *x_scales, const void *packed, const float *w_scales, const float *bias,
                       int activation, float *out, int64_t out_row, int64_t R, int64_t D, int64_t F, int64_t first, int64_t last) {
-    enum { MOST = 240 }; /* rows of a block, a multiple of all ROWS */
-    int32_t excess[MOST];
+    int32_t excess[MOST_ROWS];
     Call call = {x_scales, w_scales, bias, activation, out, out_row, F, excess, 0};
     const int64_t D8 = padded(D), x_row = D8 * 4 / IN_UNIT;
     int64_t block = (IN_UNIT == 4 ? BLOCK_BYTES : REGARD_SCRATCH) / (x_row + 1) / ROWS * ROWS;
-    if (block > MOST) block = MOST;
+    if (block > MOST_ROWS) block = MOST_ROWS;
 #if IN_UNIT == 2
     if (block < ROWS) {
         long_rows(integers, packed, &call, R, D8, first, last);

@@ -12,7 +12,8 @@
        void finish(const Sum *sums, int rows, Call *call, int64_t r, int64_t column). */
 
 #define WIDES (PANEL / LANES)
-#define AHEAD (panels > 1 ? 1024 : 4096) /* bytes: W is fetched from memory so far ahead */
+#define AHEAD 1024 /* bytes: so far ahead a tile of several panels fetches W into the caches */
+#define MOST_ROWS 240 /* of one call of `all_tiles`; a multiple of all ROWS */
 
 /* Sums of rows * panels * WIDES registers have to leave some registers free. */
 #if defined(__AVX512F__)
@@ -35,9 +36,14 @@ INLINE Sum broadcast(const char *unit) {
     return (Sum)all_whole(value);
 }
 
-/* The sums of `rows` rows of x, x_row bytes apart, with W's panels. Of a panel that is not there another one is computed. */
-INLINE void tile(const char *x, int64_t x_row, const char *weight, int64_t units, int64_t panels_left, Sum *out, const int rows,
-                 const int panels) {
+/* What a tile of one panel fetches into the caches: from `ahead` bytes behind the beginning of its panel on, `step` bytes per unit. */
+typedef struct {
+    int64_t ahead, step;
+} Fetch;
+
+/* The sums of `rows` rows of x, x_row bytes apart, with W's panels. In place of a panel that is not there the first one is computed. */
+INLINE void tile(const char *x, int64_t x_row, const char *weight, int64_t units, int64_t panels_left, Fetch fetch, Sum *out,
+                 const int rows, const int panels) {
     Sum sums[4][ROWS][WIDES];
     const char *w[4];
     UNROLL for (int p = 0; p < panels; p++) {
@@ -55,7 +61,8 @@ INLINE void tile(const char *x, int64_t x_row, const char *weight, int64_t units
                 UNROLL for (int j = 0; j < WIDES; j++) {
                     const char *from = w[p] + (u + k) * (PANEL * W_UNIT) + j * (LANES * W_UNIT);
                     const Weights some = load_weights(from);
-                    if (j == 0) __builtin_prefetch(from + AHEAD);
+                    if (panels > 1 && j == 0) __builtin_prefetch(from + AHEAD);
+                    if (panels == 1 && j == 0) __builtin_prefetch(weight + fetch.ahead + (u + k) * fetch.step);
                     UNROLL for (int i = 0; i < rows; i++) sums[p][i][j] = multiply_lane(sums[p][i][j], some, four[i], k);
                 }
     }
@@ -66,8 +73,9 @@ INLINE void tile(const char *x, int64_t x_row, const char *weight, int64_t units
             UNROLL for (int j = 0; j < WIDES; j++) {
                 const char *from = w[p] + u * (PANEL * W_UNIT) + j * (LANES * W_UNIT);
                 some[j] = load_weights(from);
-                if (j * LANES * W_UNIT % 64 == 0) __builtin_prefetch(from + AHEAD);
+                if (panels > 1 && j * LANES * W_UNIT % 64 == 0) __builtin_prefetch(from + AHEAD);
             }
+            if (panels == 1) __builtin_prefetch(weight + fetch.ahead + u * fetch.step);
             UNROLL for (int i = 0; i < rows; i++) {
                 const Sum unit = broadcast(x + i * x_row + 4 * u);
                 UNROLL for (int j = 0; j < WIDES; j++) sums[p][i][j] = multiply(sums[p][i][j], some[j], unit);
@@ -83,14 +91,18 @@ INLINE void tile(const char *x, int64_t x_row, const char *weight, int64_t units
 static void all_tiles(const char *x, int64_t x_row, const char *weight, int64_t units, int64_t first, int64_t last, Call *call, int64_t r,
                       int64_t R) {
     const int64_t num_tiles = (R + ROWS - 1) / ROWS, rows = (R + num_tiles - 1) / num_tiles, step = PANELS(rows);
+    const int64_t w_panel = units * (PANEL * W_UNIT);
     for (int64_t panel = first; panel < last; panel += step)
-        for (int64_t i = 0; i < R; i += rows) {
+        for (int64_t t = 0; t < num_tiles; t++) {
             Sum sums[4 * ROWS * WIDES];
-            const int64_t begin = i + rows <= R ? i : R - rows, left = last - panel;
-            const char *from = x + begin * x_row, *w = weight + panel * units * (PANEL * W_UNIT);
+            const int64_t begin = t * rows + rows <= R ? t * rows : R - rows, left = last - panel;
+            const char *from = x + begin * x_row, *w = weight + panel * w_panel;
+            /* A single tile fetches what it reads soon; of several ones each fetches a part of the next panel. */
+            const Fetch fetch = {num_tiles > 1 ? w_panel + t * w_panel / num_tiles : 4096,
+                                 PANEL * W_UNIT / num_tiles};
             switch (rows) {
 #define TILE(n)                                                                                                                 \
-    case n: tile(from, x_row, w, units, left, sums, n, PANELS(n)); break;
+    case n: tile(from, x_row, w, units, left, fetch, sums, n, PANELS(n)); break;
                 TILE(1) TILE(2) TILE(3) TILE(4)
 #if ROWS > 4
                 TILE(5) TILE(6)
