@@ -7,12 +7,13 @@ registry is listed or is asked for a name that it does not hold, and never by `i
 
 from __future__ import annotations
 
-import logging
 import threading
-from importlib.metadata import EntryPoint, entry_points
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from regard.errors import ConfigError, RegardError, did_you_mean
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "regard.plugins"
 T = TypeVar("T")
@@ -54,6 +55,10 @@ _problems: list[str] = []
 
 def load_plugins() -> None:
     """Call the entry point of every plug-in, unless this process has done so. One that fails is logged and left out."""
+    # Both take a while to import, and most commands need no plug-in.
+    import logging
+    from importlib.metadata import entry_points
+
     global _loaded
     with _lock:
         if _loaded:

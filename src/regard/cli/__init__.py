@@ -1,4 +1,4 @@
-"""The command line, one file per command. torch is imported when a command runs, so that --help is fast."""
+"""The command line. What a command needs is imported when it runs, so that the first translation is there at once."""
 
 from __future__ import annotations
 
@@ -6,37 +6,13 @@ import atexit
 import os
 import sys
 import threading
-from typing import Annotated
+from typing import Any
 
-import typer
-
-import regard
-from regard.cli import (
-    adapt,
-    align,
-    bench,
-    calibrate,
-    card,
-    compare,
-    data,
-    demo,
-    distill,
-    doctor,
-    evaluate,
-    export,
-    import_model,
-    look,
-    report,
-    score,
-    serve,
-    train,
-    translate,
-    verify,
-)
+from regard.cli.quick import run_quickly
 from regard.cli.terminal import (
     Terminated,
-    console,
     exit_on_signals,
+    flush_messages,
     open_closed_streams,
     print_error,
     redirect_to_null,
@@ -44,54 +20,13 @@ from regard.cli.terminal import (
 )
 from regard.errors import RegardError
 
-app = typer.Typer(
-    name="regard",
-    help="Sequence-to-sequence with attention: train, translate, evaluate, explain and serve.\n\nStart with:  regard demo",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        from regard.cli.commands import app
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        print(f"regard {regard.__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _global_options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-) -> None:
-    """Declare the options that stand before a command; callbacks of the options do the work."""
-
-
-for module in (
-    demo,
-    train,
-    translate,
-    align,
-    evaluate,
-    compare,
-    score,
-    calibrate,
-    card,
-    look,
-    report,
-    serve,
-    adapt,
-    distill,
-    export,
-    verify,
-    doctor,
-):
-    app.command()(getattr(module, module.__name__.rsplit(".", 1)[-1]))
-app.command("import")(import_model.import_model)
-app.add_typer(data.app, name="data")
-app.add_typer(bench.app, name="bench")
+        return app
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def main() -> None:
@@ -102,7 +37,7 @@ def main() -> None:
     open_closed_streams()
     write_utf8()
     exit_on_signals()
-    code = _run()
+    code = _run(sys.argv[1:])
     if threading.active_count() == 1:
         # Skip the teardown of PyTorch, which takes a large part of the time of a short command.
         atexit._run_exitfuncs()
@@ -110,12 +45,15 @@ def main() -> None:
     sys.exit(code)
 
 
-def _run() -> int:
+def _run(words: list[str]) -> int:
     try:
         try:
-            app()
+            if not run_quickly(words):
+                from regard.cli.commands import app
+
+                app()
         finally:
-            console.file.flush()
+            flush_messages()
             sys.stdout.flush()
     except Terminated as end:
         print_error(f"stopped by {end.name}")

@@ -15,14 +15,15 @@ import signal
 import sys
 from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import IO, Any, TextIO, cast
-
-from rich.console import Console
+from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
 from regard.errors import python_command
 from regard.messages import format_duration as format_duration
 from regard.messages import printable as printable
 from regard.signals import HANGUP, STOPPING
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 # No reader, no terminal, no file.
 _BROKEN = (errno.EPIPE, errno.EIO, errno.EBADF)
@@ -105,20 +106,20 @@ def print_message(text: str) -> None:
     """Print a message, on rank 0 only."""
     if rank:
         return
-    console.print(printable(text), markup=False, soft_wrap=True)
+    _console().print(printable(text), markup=False, soft_wrap=True)
 
 
 def print_warning(text: str) -> None:
     """Print something that the user should know but need not act on, on rank 0 only."""
     if rank:
         return
-    console.print(f"warning: {printable(text)}", style="yellow", markup=False, soft_wrap=True)
+    _console().print(f"warning: {printable(text)}", style="yellow", markup=False, soft_wrap=True)
 
 
 def print_error(text: str) -> None:
     """Print what went wrong, and in which process if it is not rank 0."""
     process = f"process {rank}: " if rank else ""
-    console.print(f"error: {process}{printable(text)}", style="bold red", markup=False, soft_wrap=True)
+    _console().print(f"error: {process}{printable(text)}", style="bold red", markup=False, soft_wrap=True)
 
 
 # Standard streams
@@ -194,4 +195,22 @@ def _stderr() -> TextIO:
     return getattr(sys.stderr, "rich_proxied_file", sys.stderr)
 
 
-console = Console(file=cast(IO[str], TolerantStderr()), highlight=False)
+def flush_messages() -> None:
+    """Write out what has been printed."""
+    TolerantStderr().flush()
+
+
+def _console() -> Console:
+    """Return the console of all messages. rich is imported when there is something to say."""
+    found: Console | None = globals().get("console")
+    if found is None:
+        from rich.console import Console
+
+        found = globals()["console"] = Console(file=cast(IO[str], TolerantStderr()), highlight=False)
+    return found
+
+
+def __getattr__(name: str) -> Any:
+    if name == "console":
+        return _console()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from regard.cli.terminal import Terminated, print_message, print_warning
 from regard.errors import ConfigError
 
 
@@ -230,7 +228,6 @@ def translate(
         raise typer.BadParameter("--confidence needs --json")
     if reverse_weight is not None and reverse is None:
         raise typer.BadParameter("--reverse-weight needs --reverse")
-    others = {"rescorer": rescorer, "reverse": reverse}
     own = {"workers": workers, "shard_lines": shard_lines, "column": column}
     if ray:
         refused = {
@@ -245,60 +242,24 @@ def translate(
         translate_with_ray(run, file, output, search, device=device, threads=threads, to=to, **own)
         return
     refuse_without_ray(**own)
-    from regard import loading
-    from regard.cli.translated_lines import Lines, OutputFile, file_digest
+    from regard.cli.translate_run import translate_run
 
-    # An n-best list counts its lines from 0, as that of Moses does, and so do warnings about it.
-    moses = nbest > 1 and not as_json_lines
-    warn = _warn_of_list if moses else print_warning
-    translator = (
-        loading.load_translator(
-            run,
-            "translate",
-            device=device,
-            warn=warn,
-            ensemble=ensemble or (),
-            int8=int8,
-            engine=engine,
-            threads=threads,
-            rescorer=rescorer,
-            reverse=reverse,
-        )
-        .into(to, tag=tag, pivot=pivot)
-        .with_glossary(glossary)
+    translate_run(
+        run,
+        file,
+        search,
+        output=output,
+        to=to,
+        tag=tag,
+        pivot=pivot,
+        glossary=glossary,
+        rescorer=rescorer,
+        reverse=reverse,
+        ensemble=ensemble or (),
+        device=device,
+        engine=engine,
+        int8=int8,
+        threads=threads,
+        json_input=json_input,
+        as_json=as_json_lines,
     )
-    options = translator.options.replace(**search)
-    lines = Lines(
-        translator, options, file, json_input=json_input, as_json=as_json_lines, first=0 if moses else 1, warn=warn
-    )
-    if output is None:
-        lines.translate(sys.stdout)
-        return
-    if file == "-" or moses:
-        raise ConfigError("OUTPUT has one line per line of an INPUT file: name a file, and give --json with --nbest")
-    given = {name: value for name, value in search.items() if value is not None}
-    named = {"run": run, **others, **{f"ensemble {place}": one for place, one in enumerate(ensemble or [], start=2)}}
-    models = {name: translator_digest(one) for name, one in named.items() if one is not None}
-    files = {"input": file_digest(file), **({"glossary": file_digest(str(glossary))} if glossary else {})}
-    more = {"to": to, "pivot": pivot, "tag": tag, "int8": int8, "json": as_json_lines, "json_input": json_input}
-    more["engine"] = engine
-    target = OutputFile(output, {**models, **files, **given, **more})
-    stream, done = target.begin()
-    with stream:
-        try:
-            lines.translate(stream, skip=done)
-        except (KeyboardInterrupt, Terminated):
-            print_message(f"translations are kept in {target.part}; the same command continues")
-            raise
-    target.finish()
-
-
-def translator_digest(run: Path) -> str:
-    """Return the digest of the weights of a run."""
-    from regard.run.finding import find_run
-
-    return find_run(run).weights_digest()
-
-
-def _warn_of_list(text: str) -> None:
-    print_warning(f"{text} (counted from 0, as in the list)")

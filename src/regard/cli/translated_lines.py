@@ -112,13 +112,15 @@ class Lines:
 
     def _progress(self, output: TextIO, skip: int) -> AbstractContextManager[Callable[[int], None]]:
         """Return what shows the progress. On a terminal translations do, and the end of a pipe is not known."""
-        from regard.cli.display import LineProgress
-
         stream: Any = sys.stdin.buffer
         total = None
         if not output.isatty():
             total = count_lines(stream) if self.file == "-" else count_file_lines(Path(self.file))
-        return nullcontext(lambda count: None) if total is None else LineProgress(total - skip)
+        if total is None:
+            return nullcontext(lambda count: None)
+        from regard.cli.display import LineProgress
+
+        return LineProgress(total - skip)
 
 
 @dataclass

@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 # Words are separated by spaces, except where each character of a script stands for itself.
-_WORD = re.compile("[\u3040-\u30ff\u3400-\u9fff]|[^\\s\u3040-\u30ff\u3400-\u9fff]+")
+WORD = "[\u3040-\u30ff\u3400-\u9fff]|[^\\s\u3040-\u30ff\u3400-\u9fff]+"
 
 
 class ScoredToken(NamedTuple):
@@ -59,7 +59,7 @@ def confidence_of(
 
     `decode` returns the text of the first ids; spaces may differ from those of the complete text.
     """
-    words = _WORD.findall(text)
+    words = re.findall(WORD, text)
     sums = [0.0] * len(words)
     for word, score in zip(_words_of_tokens(words, ids, decode), scores, strict=False):
         sums[word] += score

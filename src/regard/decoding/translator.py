@@ -24,7 +24,6 @@ from regard.decoding.text_scoring import TextScoring
 from regard.decoding.translation import ScoredToken, Translation, confidence_of
 from regard.errors import DecodeError
 from regard.messages import warn_caller
-from regard.text.glossary import Glossary, read_glossary
 from regard.text.inputs import refuse_no_list, refuse_other_types
 from regard.text.languages import Languages
 from regard.text.protected_spans import Masked, lost_spans, mask
@@ -34,6 +33,7 @@ from regard.text.unknown_words import ExtendedVocabulary, extend
 
 if TYPE_CHECKING:
     from regard.models.base import Model
+    from regard.text.glossary import Glossary
 
 __all__ = ["READ_AHEAD", "Ready", "ScoredToken", "Translation", "Translator"]
 
@@ -100,7 +100,12 @@ class Translator(TextScoring):
     def with_glossary(self, glossary: Glossary | Path | str | None) -> Translator:
         """Return a translator of the same model that translates the terms of a glossary as it says; None: without one."""
         chosen = copy(self)
-        chosen.glossary = read_glossary(glossary) if isinstance(glossary, Path | str) else glossary
+        if isinstance(glossary, Path | str):
+            # Not at the top, because it reads all formats of parallel text.
+            from regard.text.glossary import read_glossary
+
+            glossary = read_glossary(glossary)
+        chosen.glossary = glossary
         if chosen.glossary is not None:
             chosen.glossary.warn_of_many_forms(MOST_FORMS, self.warn)
         return chosen

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from importlib.resources import files
 from pathlib import Path
 
 from regard.errors import CheckpointError, did_you_mean
@@ -12,7 +11,7 @@ from regard.run.folder import CHECKPOINT_NAME, RunFolder
 
 def pretrained_models() -> dict[str, Path]:
     """Return the folders of the models that come with the package, by name."""
-    parent = Path(str(files("regard"))) / "shipped"
+    parent = Path(__file__).parent.parent / "shipped"
     return {path.parent.name: path.parent for path in sorted(parent.glob("*/recipe.toml"))}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-import secrets
+import os
 import stat
 from collections.abc import Callable
 from contextlib import suppress
@@ -40,7 +40,7 @@ def bare_name(name: str) -> str:
 
 def temporary_name(name: str) -> str:
     """Return a random name for writing the file `name`; nobody can predict it and put a link there first."""
-    return f".{name}.{secrets.token_hex(8)}.tmp"
+    return f".{name}.{os.urandom(8).hex()}.tmp"
 
 
 def refuse_wrong_kinds(method: Callable[Concatenate[F, P], T]) -> Callable[Concatenate[F, P], T]:

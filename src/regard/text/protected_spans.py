@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from regard.text.tokenizer import Tokenizer
 
@@ -35,13 +36,18 @@ KINDS = {
     "number": r"(?<![\w.,])[$€£¥]?[+\-−]?\d{1,50}(?:[.,:/\-–]\d{1,50}){0,20}(?:\s?%|[€£¥])?(?![\w@])",
     "emoji": f"(?!{_NO_EMOJI})(?:{_EMOJI}[\ufe0f\u200d\U0001f3fb-\U0001f3ff]{{0,3}}){{1,10}}",
 }
-_SPAN = re.compile("|".join(f"(?P<k{number}>{pattern})" for number, pattern in enumerate(KINDS.values())))
 _NAMES = tuple(KINDS)
 # What every span has; most texts have nothing of it.
 _HINT = re.compile("[0-9@<&%{$`⟦\u203c-\u3299\U0001f000-\U0001faff]|://|www\\.|[^\x00-\x7f](?<=\\d)")
 _PLACEHOLDER = re.compile(r"⟦([1-9]\d?)⟧")
 # Marks at the end of a sentence or a clause, and closing brackets, do not belong to a URL.
 _AFTER_URL = ".,;:!?'\"»“)]}…"
+
+
+@cache
+def _span_pattern() -> re.Pattern[str]:
+    # Compiled when a text has a hint of a span: it takes longer than a translation.
+    return re.compile("|".join(f"(?P<k{number}>{pattern})" for number, pattern in enumerate(KINDS.values())))
 
 
 @dataclass(frozen=True)
@@ -123,7 +129,8 @@ def find_spans(text: str, keep: Sequence[str] = ()) -> list[Span]:
 def _known_spans(text: str, position: int, end: int) -> list[Span]:
     """Return the spans of all kinds from a position to another."""
     found: list[Span] = []
-    while match := _SPAN.search(text, position, end):
+    pattern = _span_pattern()
+    while match := pattern.search(text, position, end):
         kind, span = _NAMES[int(str(match.lastgroup)[1:])], match[0]
         if kind == "url":
             span = _without_marks(span)

@@ -1,0 +1,136 @@
+"""The command, the library and a worker of the server translate where torch cannot be imported."""
+
+import json
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from regard.cli import commands
+from regard.cli.quick import parse_quickly
+from regard.config import SearchOptions
+from regard.engine.library import library
+from regard.run.finding import find_run
+from regard.serve.worker_process import WorkerCommand, WorkerProcess
+
+pytestmark = pytest.mark.skipif(library() is None, reason="the engine has not been compiled")
+
+# Importing torch fails, as if it were not installed.
+REFUSE = """
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError("No module named 'torch'")
+sys.meta_path.insert(0, Refuse())
+"""
+MAIN = REFUSE + "from regard.cli import main\nmain()\n"
+WORKER = REFUSE + "import runpy\nrunpy.run_module('regard.serve.worker', run_name='__main__', alter_sys=True)\n"
+
+
+def python(code, *arguments, text=""):
+    return subprocess.run([sys.executable, "-c", code, *arguments], input=text, capture_output=True, encoding="utf-8")
+
+
+def test_the_command_translates():
+    said = python(MAIN, "translate", "de-en", text="Wo ist der Bahnhof?\n\nDas Haus ist alt.\n")
+    assert (said.returncode, said.stderr) == (0, "")
+    assert said.stdout.splitlines() == ["Where is the train station?", "", "The house is old."]
+
+
+def test_the_command_translates_with_options_that_the_host_searches_with():
+    more = ["--no-repeat-ngram", "3", "--beam", "4", "--nbest", "2", "--json"]
+    said = python(MAIN, "translate", "de-en", *more, text="Siehe <b>hier</b>: https://example.org/a\n")
+    assert (said.returncode, said.stderr) == (0, "")
+    found = json.loads(said.stdout)["translations"]
+    assert len(found) == 2 and "<b>here</b>" in found[0]["text"] and "https://example.org/a" in found[0]["text"]
+
+
+def test_the_library_loads_translates_and_scores_without_importing_torch():
+    code = (
+        "import regard, sys\n"
+        "translator = regard.load('de-en')\n"
+        "print(translator.translate(['Wo ist der Bahnhof?'])[0])\n"
+        "print(round(translator.score(['Danke.'], ['Thanks.'])[0].score) <= 0)\n"
+        "print(any(name.partition('.')[0] == 'torch' for name in sys.modules))\n"
+    )
+    for before in (REFUSE, ""):
+        said = python(before + code)
+        assert (said.stdout.splitlines(), said.stderr) == (["Where is the train station?", "True", "False"], "")
+
+
+def test_what_needs_torch_says_so_in_one_sentence():
+    said = python(MAIN, "translate", "de-en", "--engine", "torch", text="Hallo\n")
+    assert said.returncode == 1
+    assert said.stderr == "error: de-en needs PyTorch, which is not installed: PyTorch was asked for\n"
+    said = python(REFUSE + "import regard\nregard.load('de-en').model")
+    assert said.stderr.endswith("this needs PyTorch, which is not installed; translations and scores do not\n")
+
+
+def test_a_worker_of_the_server_translates_and_streams():
+    command = WorkerCommand.for_runs([find_run("de-en").path], device="cpu", int8=False, threads=1)
+    worker = WorkerProcess(WorkerCommand([sys.executable, "-c", WORKER, *command.arguments[3:]], command.environment))
+    options = msgspec.structs.asdict(SearchOptions(beam=2))
+    try:
+        for number, kind in enumerate(("translate", "stream")):
+            task = {"id": number, "kind": kind, "model": 0, "sentences": ["Das Haus ist alt."], "seconds": 60}
+            worker.send({**task, "options": options})
+        found, ended = {}, 0
+        while ended < 2:
+            message = worker.receive(60) or {}
+            assert not message.get("end"), message
+            ended += "end" in message
+            if "ready" in message:
+                found[message["id"]] = message["ready"][0][1]
+        assert found[0][0][0] == found[1] == "The house is old."
+    finally:
+        worker.close()
+
+
+def test_the_server_can_be_imported():
+    pytest.importorskip("fastapi")
+    said = python(REFUSE + "import regard.serve.server, regard.serve.models\nprint('fine')")
+    assert (said.stdout, said.stderr) == ("fine\n", "")
+
+
+CALLS = [
+    ["translate", "de-en"],
+    ["translate", "de-en", "in.txt"],
+    ["translate", "--beam", "3", "de-en", "--nbest=2", "--int8"],
+    ["translate", "de-en", "--json", "--threads", "2", "--engine", "torch", "--device", "cpu", "--to", "en"],
+]
+OTHERS = [
+    [],
+    ["train", "copy"],
+    ["translate"],
+    ["translate", "--help"],
+    ["translate", "de-en", "in.txt", "out.txt"],
+    ["translate", "de-en", "--beam"],
+    ["translate", "de-en", "--beam", "many"],
+    ["translate", "de-en", "--beam", "-1"],
+    ["translate", "de-en", "--int8=yes"],
+    ["translate", "de-en", "--engine", "steam"],
+    ["translate", "de-en", "--sample"],
+    ["translate", "de-en", ""],
+]
+
+
+@pytest.mark.parametrize("words", CALLS, ids=" ".join)
+def test_a_quick_call_means_what_the_command_line_means(words, monkeypatch):
+    calls = []
+    monkeypatch.setattr("regard.cli.translate_run.translate_run", lambda *given, **more: calls.append((given, more)))
+    commands.app(words, standalone_mode=False)
+    quick = parse_quickly(words)
+    (run, file, search), more = calls[0]
+    assert (quick.run, quick.file, quick.beam, quick.nbest) == (run, file, search["beam"], search["nbest"])
+    names = ("to", "device", "engine", "int8", "threads", "as_json")
+    assert {name: getattr(quick, name) for name in names} == {name: more[name] for name in names}
+    assert (search["token_scores"] or False) is quick.as_json
+    changed = {name for name, value in search.items() if value is not None} - {"beam", "nbest", "token_scores"}
+    assert not changed and not any(more[name] for name in more if name not in names)
+
+
+@pytest.mark.parametrize("words", OTHERS, ids=" ".join)
+def test_other_calls_are_left_to_the_command_line(words):
+    assert parse_quickly(words) is None
