@@ -259,10 +259,16 @@ def test_a_silenced_layer_changes_the_translation_until_it_is_used_again(opened,
     translator = engine_of("de-en")
     translator.backend.engine_model.silence(1, 2)
     expect(page.locator("#output")).to_have_text(translator.translate(["Wo ist der Bahnhof?"])[0])
+    # What is looked at stays in view.
+    page.locator("#output .part").click()
+    expect(page.locator(".lines")).to_be_visible()
     page.get_by_label("Silence head 2 of layer 1, Encoder", exact=True).check()
+    expect(page.locator(".lines")).to_be_visible()
     page.locator("#restore").click()
+    expect(page.locator(".lines")).to_be_visible()
     expect(page.locator("#output")).to_have_text("Where is the train station?")
     expect(page.locator("#unchanged")).to_be_hidden()
+    expect(page.locator(".token")).to_have_count(6)
 
 
 def test_attention_and_probabilities_are_those_of_the_engine(opened, page_file):

@@ -95,16 +95,20 @@ class WeightsView extends AttentionView {
   }
 }
 
-async function lookAt(number, prefix) {
+let looked = null; // number of the sentence that is looked at
+
+/** Show how a sentence is translated, optionally with forced first tokens. */
+async function lookAt(number, prefix, { focus = true } = {}) {
   showStatus("computing attention ...");
   const before = shownText, text = before.sentences[number];
   try {
     const { nbest, trace } = await ask("look", { text, language: language(), prefix });
     if (shownText !== before) return; // the text has changed meanwhile
     show({ ...before, texts: before.texts.map((one, at) => (at === number ? nbest[0].text : one)) });
-    showTokens(number, trace);
+    showTokens(number, trace, focus);
     showOthers(nbest);
     $("looked").hidden = false;
+    looked = number;
     $("which").textContent = text;
     $("attention").replaceChildren();
     new WeightsView($("attention"), trace);
@@ -115,11 +119,11 @@ async function lookAt(number, prefix) {
 }
 
 function showOthers(nbest) {
-  $("nbest").replaceChildren(...nbest.map((one) => element("li", {}, one.text || "(nothing)", element("span", { class: "p" }, one.score.toFixed(2)))));
+  $("nbest").replaceChildren(...nbest.map((one) => element("li", {}, element("span", {}, one.text || "(nothing)"), element("span", { class: "p" }, one.score.toFixed(2)))));
 }
 
 /** Show the tokens of one sentence as buttons; the less probable, the redder. */
-function showTokens(number, trace) {
+function showTokens(number, trace, focus) {
   const old = $("output").querySelectorAll(".part")[number], line = element("span", { class: "tokens" });
   trace.target.tokens.slice(0, -1).forEach((token, at) => {
     const text = token.replaceAll("\u2581", " "), sure = trace.probabilities[at];
@@ -129,7 +133,7 @@ function showTokens(number, trace) {
     );
   });
   old.replaceWith(line);
-  line.querySelector("button")?.focus();
+  if (focus) line.querySelector("button")?.focus();
 }
 
 /** Show the likeliest other tokens at a position, and where they lead. */
@@ -152,6 +156,7 @@ async function choose(number, trace, at) {
 function hideTrace() {
   $("others").hidden = true;
   $("looked").hidden = true;
+  looked = null;
 }
 
 // Parts of the model
@@ -176,9 +181,11 @@ async function silence(part, silent) {
   if (silent) silenced.set(part.join(" "), part);
   else silenced.delete(part.join(" "));
   $("restore").disabled = !silenced.size;
+  const number = looked;
   try {
     await ask("silence", { number: ++translations, parts: [...silenced.values()] }); // what is being searched stops
     await translate();
+    if (number !== null && looked === null && number < shownText.sentences.length) await lookAt(number, [], { focus: false });
   } catch (problem) {
     showStatus(problem.message);
   }
