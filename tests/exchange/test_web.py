@@ -4,6 +4,8 @@ import gzip
 import importlib.util
 import io
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +14,10 @@ import sentencepiece
 
 import regard
 from regard.config import SearchOptions
-from regard.decoding.translator import Translator
-from regard.engine.backend import EngineBackend
-from regard.engine.library import EngineModel, library
+from regard.engine.library import library
 from regard.errors import ConfigError
-from regard.exchange import to_web
-from regard.exchange.to_web import _joined, _source, _tokenizer, export_page, load_page_model
-from regard.text.languages import Languages
+from regard.exchange.to_web import _source, _tokenizer, export_page, load_page_model
+from regard.explain.page_assets import join_modules
 from regard.text.listed_subwords import ListedSubwords, train_listed_subwords
 from regard.text.protected_spans import mask
 from regard.text.segmenter import segment
@@ -93,15 +92,10 @@ def opened(browser):
 
 
 def engine_of(run):
-    """The run in the engine, with products of 8-bit integers."""
+    """A run whose weights are int8, in the engine."""
     if library() is None:
         pytest.skip("the engine has not been compiled: make engine")
-    model = load_page_model(run)
-    sizes = {"source_size": model.tokenizers.source.size, "target_size": model.tokenizers.target.size}
-    engine = EngineModel(model.config, model.weights.items(), **sizes, bos=1, eos=2, int8=True)
-    languages = Languages(model.recipe.data.language_pairs)
-    backend = EngineBackend(engine, num_parameters=0, threads=1)
-    return Translator(backend, model.tokenizers, model.recipe.decode, languages=languages, warn=lambda text: None)
+    return regard.load(run, int8=True, engine="engine", threads=1)
 
 
 def translated(translator, texts, **options):
@@ -181,14 +175,16 @@ def test_models_with_other_options_are_those_of_the_engine(opened, tmp_path, opt
     page = opened(export_page(run, tmp_path / "page.html")).page
     texts = [*sentences(WORDS, 12, seed=5), "unbekannt 😀 ½", ""]
     found = outputs(page.evaluate("texts => regard.translate(texts, { nbest: 3 })", texts))
-    assert found == translated(engine_of(run), texts, nbest=3)
+    small = regard.export(run, tmp_path / "small", weights="int8")
+    assert found == translated(engine_of(small.path), texts, nbest=3)
 
 
 @pytest.mark.slow
 def test_a_language_is_chosen_on_the_page(opened, tmp_path):
     run = make_run(tmp_path / "run", targets=("de", "fr"))
     page = opened(export_page(run, tmp_path / "page.html")).page
-    text, translator = sentences(WORDS, 1, seed=5)[0], engine_of(run)
+    small = regard.export(run, tmp_path / "small", weights="int8")
+    text, translator = sentences(WORDS, 1, seed=5)[0], engine_of(small.path)
     page.locator("#text").fill(text)
     for language, name in (("de", "to German"), ("fr", "to French")):
         page.get_by_label("Translate into").select_option(name)
@@ -361,7 +357,7 @@ def run_tokenizer(browser, data, call):
     """What JavaScript's `call` returns, given the data of a tokenizer."""
     context = browser.new_context()
     page = context.new_page()
-    page.add_script_tag(content=_joined(_source("tokenizer.js"), _source("text.js")))
+    page.add_script_tag(content=join_modules(_source("tokenizer.js"), _source("text.js")))
     found = page.evaluate(f"data => {{ const tokenizer = makeTokenizer(data); return {call}; }}", data)
     context.close()
     return found
@@ -470,20 +466,28 @@ def test_imported_subwords_are_numbered_by_their_list():
 # What is refused
 
 
-def test_what_cannot_become_a_page_is_refused_by_name(tmp_path, monkeypatch):
+def test_what_cannot_become_a_page_is_refused_by_name(tmp_path):
     copying = make_run(tmp_path / "copying", tokenizer="word", copy=True)
-    with pytest.raises(ConfigError, match=r"model\.copy is true"):
+    with pytest.raises(ConfigError, match=r"does not copy words of the source \(model\.copy\)"):
         export_page(copying, tmp_path / "page.html")
-    plain = make_run(tmp_path / "plain")
-    monkeypatch.setattr(to_web, "model_config", lambda table: ("rnn", None))
-    with pytest.raises(ConfigError, match="only 'transformer' becomes a page"):
-        export_page(plain, tmp_path / "page.html")
+    recurrent = make_run(tmp_path / "recurrent", model={"kind": "rnn", "width": 16, "num_layers": 1})
+    with pytest.raises(ConfigError, match=r"Transformers alone, and model\.kind is 'rnn'"):
+        export_page(recurrent, tmp_path / "page.html")
     with pytest.raises(ConfigError, match=r"ends in \.html"):
         export_page("de-en", tmp_path / "folder")
     (tmp_path / "there.html").write_text("", encoding="utf-8")
     with pytest.raises(ConfigError, match="is there already"):
         export_page("de-en", tmp_path / "there.html")
     assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.slow
+def test_a_page_is_made_without_torch(tmp_path):
+    code = "import sys; sys.modules['torch'] = None; import regard; print(regard.export_page('de-en', sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "page.html")], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == str(tmp_path / "page.html")
 
 
 # The compiled engine

@@ -14,7 +14,9 @@ from tests.exchange.marian_folders import WOERTER, WORDS, sentences
 TINY = {"kind": "transformer", "width": 16, "num_layers": 2, "decoder_layers": 1, "num_heads": 4, "hidden": 24}
 
 
-def make_run(folder, *, joint=True, tokenizer="unigram", byte_fallback=False, name="tiny", targets=(), **options):
+def make_run(
+    folder, *, joint=True, tokenizer="unigram", byte_fallback=False, name="tiny", targets=(), model=TINY, **options
+):
     """Write a run whose model has these options, and return its path. `targets` are languages to choose from."""
     pairs = list(zip(sentences(WORDS, 200), sentences(WOERTER, 200), strict=True))
     size = 330 if byte_fallback else 60
@@ -27,15 +29,15 @@ def make_run(folder, *, joint=True, tokenizer="unigram", byte_fallback=False, na
         Recipe(
             name=name,
             data=DataConfig(train=corpora or Bitext(pairs="train.tsv")),
-            model={**TINY, **options},
+            model={**model, **options},
             tokenizer=TokenizerConfig(kind=tokenizer, size=size, joint=joint),
             decode=SearchOptions(beam=3, length_penalty=0.6, max_extra=6, max_source=40),
         )
     )
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        model = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
-        weights = {key: _draw(key, value.detach()) for key, value in model.named_parameters()}
+        built = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
+        weights = {key: _draw(key, value.detach()) for key, value in built.named_parameters()}
     run = RunFolder(folder)
     run.finish(Checkpoint(weights, counters={"step": 0}))
     run.create(recipe, tokenizers, {})

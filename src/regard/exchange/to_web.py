@@ -12,7 +12,6 @@ import ctypes
 import hashlib
 import html
 import json
-import re
 import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -25,23 +24,20 @@ import numpy as np
 
 from regard.config import Recipe, SearchOptions
 from regard.config.transformer import TransformerConfig
+from regard.config.transformer_shapes import transformer_shapes
 from regard.engine.library import config_struct
-from regard.errors import CheckpointError, ConfigError
+from regard.engine.loading import EngineRun
+from regard.errors import ConfigError
 from regard.exchange.sentencepiece_file import read_sentencepiece
-from regard.explain.page_assets import asset
-from regard.explain.report import escape_json
-from regard.loading import require_translation
-from regard.models import expected_shapes, model_config
+from regard.explain.page_assets import asset, escape_json, join_modules
 from regard.run.finding import find_run
-from regard.run.folder import RECIPE
 from regard.run.tensor_file import StoredWeight
 from regard.text.languages import Languages, known_languages, languages_of
 from regard.text.listed_subwords import ListedSubwords
 from regard.text.subwords import SubwordTokenizer
 from regard.text.symbols import BOS, EOS, SymbolTokenizer
 from regard.text.tokenizer import Tokenizer
-from regard.text.tokenizer_pair import TaggedTokenizer, Tokenizers
-from regard.torch_loading import task_of_run
+from regard.text.tokenizer_pair import TaggedTokenizer, Tokenizers, load_tokenizers
 
 Tell = Callable[[str], None]
 WASM = "regard.wasm"
@@ -91,23 +87,17 @@ def export_page(run: Path | str, out: Path | str, *, tell: Tell = lambda text: N
 
 def load_page_model(run: Path | str) -> PageModel:
     """Return a run's model. Raise ConfigError for runs that the engine cannot search."""
-    require_translation(run, "exporting to a page")
     folder = find_run(run)
-    task = task_of_run(folder)
-    recipe, codec = task.recipe, task.load_codec(folder.codec_folder())
-    kind, config = model_config(recipe.model)
-    if kind != "transformer":
-        raise ConfigError(f"model.kind is {kind!r}, which the engine does not have; only 'transformer' becomes a page")
-    assert isinstance(config, TransformerConfig)
-    if config.copy:
-        raise ConfigError("model.copy is true, which the engine does not have; models that copy do not become a page")
-    try:
-        expected = expected_shapes(recipe.model, **task.sizes(codec))
-    except ConfigError as error:
-        raise CheckpointError(f"{folder.path / RECIPE} does not describe a model: {error}") from error
-    stored, _ = folder.stored_weights(expected)
+    found = EngineRun.read(folder)
+    if isinstance(found, str):
+        raise ConfigError(f"{run} cannot become a page, which has the engine: {found}")
+    tokenizers, config = load_tokenizers(folder.codec_folder()), found.config
+    sizes = {"source_size": tokenizers.source.size, "target_size": tokenizers.target.size}
+    if config.tie == "all" and sizes["source_size"] != sizes["target_size"]:
+        raise ConfigError("model.tie is 'all' but the two sides have separate vocabularies; set model.tie=target")
+    stored, _ = folder.stored_weights(transformer_shapes(config, **sizes))
     weights = {name: _quantized(name, weight) for name, weight in stored.tensors()}
-    return PageModel(folder.path.absolute().name, recipe, config, weights, codec)
+    return PageModel(folder.path.absolute().name, found.recipe, config, weights, tokenizers)
 
 
 def _quantized(name: str, weight: StoredWeight) -> StoredWeight:
@@ -151,7 +141,7 @@ def page_of(model: PageModel) -> bytes:
     }
     style = "\n".join([asset("look.css"), _source("page.css")])
     # Before the data, so that it runs while they are read.
-    script = f"(async () => {{\n{_joined(asset('attention.js'), _source('page.js'))}\n}})();"
+    script = f"(async () => {{\n{join_modules(asset('attention.js'), _source('page.js'))}\n}})();"
     names = ("tokenizer.js", "text.js", "engine.js", "span_search.js", "translator.js", "worker.js")
     policy = POLICY.format(script=_digest(script), style=_digest(style))
     title = f"{model.name}: {languages[0]['name']}" if len(languages) == 1 else model.name
@@ -164,7 +154,7 @@ def page_of(model: PageModel) -> bytes:
         style=style,
         model=escape_json(json.dumps(facts, ensure_ascii=False, separators=(",", ":"))),
         data="\n".join(_blocks("engine", engine) + _blocks("tokenizers", tokenizers) + _blocks("weights", weights)),
-        worker=_joined(*map(_source, names)),
+        worker=join_modules(*map(_source, names)),
         script=script,
     )
     return page.encode()
@@ -172,12 +162,6 @@ def page_of(model: PageModel) -> bytes:
 
 def _source(name: str) -> str:
     return (resources.files("regard.exchange") / "web" / name).read_text(encoding="utf-8")
-
-
-def _joined(*modules: str) -> str:
-    """Return JavaScript modules as one script without imports and exports."""
-    text = re.sub(r"^import .*$", "", "\n".join(modules), flags=re.MULTILINE)
-    return re.sub(r"^export ", "", text, flags=re.MULTILINE).replace("</script", "<\\/script")
 
 
 def _digest(text: str) -> str:

@@ -1,7 +1,8 @@
-"""Files of pages: styles, scripts and templates."""
+"""Files of pages: styles, scripts and templates, and how they are put into a page."""
 
 from __future__ import annotations
 
+import re
 from importlib import resources
 
 ASSETS = resources.files("regard.explain") / "assets"
@@ -10,3 +11,14 @@ ASSETS = resources.files("regard.explain") / "assets"
 def asset(name: str) -> str:
     """Return the text of a file in the package's assets folder."""
     return (ASSETS / name).read_text(encoding="utf-8")
+
+
+def join_modules(*modules: str) -> str:
+    """Return JavaScript modules as one script without imports and exports, which cannot end the element around it."""
+    text = re.sub(r"^import .*$", "", "\n".join(modules), flags=re.MULTILINE)
+    return re.sub(r"^export ", "", text, flags=re.MULTILINE).replace("</script", "<\\/script")
+
+
+def escape_json(text: str) -> str:
+    """Return JSON in which nothing can end the script element around it."""
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import html
 import json
-import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -16,7 +15,7 @@ import numpy as np
 
 from regard.explain.attention import Attention, axis_labels
 from regard.explain.figures import pictures_as_svg
-from regard.explain.page_assets import asset
+from regard.explain.page_assets import asset, escape_json, join_modules
 from regard.explain.trace import Trace, moses_pairs
 from regard.run.folder import CARD_PAGE, REPORT, RunFolder
 from regard.toml import dump_toml, to_table
@@ -86,15 +85,8 @@ def _pack_attention(trace: Trace, attention: Attention) -> dict[str, Any]:
 
 
 def bundle(*names: str) -> str:
-    """Return several JavaScript modules as one script without imports and exports."""
-    text = "\n".join(asset(name) for name in names)
-    text = re.sub(r"^import .*$", "", text, flags=re.MULTILINE)
-    return re.sub(r"^export ", "", text, flags=re.MULTILINE).replace("</script", "<\\/script")
-
-
-def escape_json(text: str) -> str:
-    """Return JSON in which nothing can end the script element around it."""
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    """Return several JavaScript modules of the assets as one script."""
+    return join_modules(*map(asset, names))
 
 
 def write_report(run: RunFolder) -> None:
