@@ -339,6 +339,16 @@ def test_the_page_is_accessible(opened, page_file, scheme, width):
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
+@pytest.mark.slow
+def test_the_policy_of_the_page_refuses_requests(browser, page_file):
+    watched = Watched(browser)
+    watched.page.goto(page_file.as_uri())
+    ask = "fetch('https://example.org/').then(() => 'sent', () => 'refused')"
+    assert watched.page.evaluate(ask) == "refused"
+    assert all("Content Security Policy" in text for text in watched.complaints) and watched.complaints
+    watched.context.close()
+
+
 def test_the_file_is_small_and_names_the_model_its_languages_and_its_license(page_file):
     weights = SHIPPED / "final/weights.safetensors"
     ratio = page_file.stat().st_size / weights.stat().st_size
