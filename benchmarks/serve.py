@@ -29,10 +29,9 @@ from regard.text.segmenter import segment
 class InOneGo:
     """Call `Translator.translate` on all sentences, as `regard translate` does, without the time for loading."""
 
-    def __init__(self, beam: int | None) -> None:
-
-        self.translator = loading.load("de-en", device="cpu")
-        self.options = self.translator.config.replace(beam=beam)
+    def __init__(self, beam: int | None, engine: str) -> None:
+        self.translator = loading.load("de-en", device="cpu", engine=engine)
+        self.options = self.translator.options.replace(beam=beam)
 
     def __call__(self, sentences: list[str]) -> tuple[list[str], float]:
         """Return the translations and the seconds."""
@@ -41,27 +40,48 @@ class InOneGo:
         return found, time.perf_counter() - began
 
 
-def by_command(sentences: list[str], beam: int | None) -> tuple[list[str], float]:
+def by_command(sentences: list[str], beam: int | None, engine: str) -> tuple[list[str], float]:
     """Run `regard translate`; return its translations and the seconds from start to end."""
-    words = [sys.executable, "-m", "regard", "translate", "de-en", "-", "--device", "cpu"]
+    words = [sys.executable, "-m", "regard", "translate", "de-en", "-", "--device", "cpu", "--engine", engine]
     words += [] if beam is None else ["--beam", str(beam)]
     began = time.perf_counter()
     done = subprocess.run(words, input="\n".join(sentences) + "\n", stdout=subprocess.PIPE, text=True, check=True)
     return done.stdout.splitlines(), time.perf_counter() - began
 
 
+def resident_of(pid: int) -> int:
+    """Return the bytes of a process that are in memory."""
+    with open(f"/proc/{pid}/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 class Served:
     """A server process on its own port."""
 
-    def __init__(self) -> None:
-        command = [sys.executable, "-m", "regard", "serve", "de-en", "--port", "0", "--device", "cpu"]
+    def __init__(self, engine: str) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "regard",
+            "serve",
+            "de-en",
+            "--port",
+            "0",
+            "--device",
+            "cpu",
+            "--engine",
+            engine,
+        ]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
         self.url = next(found[1] for line in self.process.stderr if (found := re.search(r"at (http://\S+)", line)))
 
     def resident(self) -> int:
-        with open(f"/proc/{self.process.pid}/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return resident_of(self.process.pid)
+
+    def resident_of_workers(self) -> list[int]:
+        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as file:
+            return [resident_of(int(pid)) for pid in file.read().split()]
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
@@ -113,17 +133,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--each", type=int, default=1, help="sentences per request")
     parser.add_argument("--beam", type=int, help="the recipe's value if not given")
+    parser.add_argument("--engine", choices=["engine", "torch"], default="engine", help="what computes")
     arguments = parser.parse_args()
     lines = [line for line in stream_lines(arguments.data / "tatoeba_en_de/test.de.gz") if line.strip()]
     sentences = [line for line in lines if segment(line).sentences == [line]][: arguments.sentences]
-    in_one_go, server = InOneGo(arguments.beam), Served()
+    in_one_go, server = InOneGo(arguments.beam, arguments.engine), Served(arguments.engine)
     rounds: list[dict[str, Any]] = []
     try:
         in_one_go(sentences[:200])
         by_clients(server.url, sentences[:200], arguments.clients, arguments.beam, arguments.each)
         for _ in range(arguments.rounds):  # in turn, so that all see the same machine load
             expected, plain = in_one_go(sentences)
-            printed, command = by_command(sentences, arguments.beam)
+            printed, command = by_command(sentences, arguments.beam, arguments.engine)
             assert printed == expected
             busy = machine_seconds()
             answers, seconds, latencies = by_clients(
@@ -138,12 +159,14 @@ def main() -> None:
                     "p50_ms": 1000 * statistics.median(ordered),
                     "p99_ms": 1000 * ordered[int(0.99 * len(ordered))],
                     "resident_mib": server.resident() / 2**20,
+                    "workers_mib": [size / 2**20 for size in server.resident_of_workers()],
                     "not_as_in_one_go": sum(one != other for one, other in zip(answers, expected, strict=True)),
                     "busy_seconds": machine_seconds() - busy,
                     "seconds": seconds,
                 }
             )
-            said = {key: round(value, 1) for key, value in rounds[-1].items()}
+            said = {key: round(value, 1) for key, value in rounds[-1].items() if key != "workers_mib"}
+            said["workers_mib"] = [round(size) for size in rounds[-1]["workers_mib"]]
             say(f"{arguments.clients} clients: {said}")
     finally:
         server.stop()
