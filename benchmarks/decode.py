@@ -73,7 +73,7 @@ def main() -> None:
     beams = [int(beam) for beam in arguments.beams.split(",")]
     names = harness.parse_systems(arguments.systems, "decode", systems_for("decode", compiled=False))
     if setup.device != "cpu" or setup.precision != "fp32":
-        names = [name for name in names if name != "ours_int8"]  # only for CPUs
+        names = [name for name in names if not name.startswith("engine")]  # for CPUs
 
     data = describe(decoding_batches(setup))
     tokens = data["sentences"] * setup.output
@@ -103,7 +103,7 @@ def main() -> None:
         ),
         "ours_over": compare(systems, beams, "tokens_per_second"),
         "ours_over_best": compare(systems, beams, "best"),
-        "ours_int8_over": compare(systems, beams, "tokens_per_second", "ours_int8"),
+        "engine_int8_over": compare(systems, beams, "tokens_per_second", "engine_int8"),
         "marian_equals_ctranslate2": agreement(answers, beams),
         "left_out": left_out,
         "failed": failed,

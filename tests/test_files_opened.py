@@ -44,8 +44,6 @@ ALLOWED = {
     "engine/build.py": None,  # reads and writes the package while it is built
     "explain/page_assets.py": {"read_text": "a part of the page, in the package"},
     "explain/figures.py": {"savefig": "the picture that the user named"},
-    "kernels/cpu/build.py": {"read_text": "sources in the package, and /proc"},
-    "kernels/cpu/cache.py": None,  # has rules of its own, for a folder that is the user's alone
     "loading.py": {"glob": "/dev"},
     "recipe_files.py": {"glob": "recipes in the package"},
     "nn/device.py": {"read_text": "/proc"},

@@ -23,7 +23,6 @@ TRAIN, DECODE = ("train",), ("decode",)
 
 SYSTEMS = {
     "ours": Entry("systems.ours:Ours", ("torch", "regard"), TRAIN + DECODE),
-    "ours_int8": Entry("systems.ours:Ours", ("torch", "regard"), DECODE, {"int8": True}),
     "engine": Entry("systems.engine:Engine", ("regard",), DECODE),
     "engine_int8": Entry("systems.engine:Engine", ("regard",), DECODE, {"int8": True}),
     "engine_parallel": Entry("systems.engine:Engine", ("regard",), DECODE, {"parallel": True}),

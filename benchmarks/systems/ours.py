@@ -48,8 +48,8 @@ def table_of(setup: Setup, family: str) -> dict[str, Any]:
 
 
 class Ours:
-    def __init__(self, *, family: str = "transformer", int8: bool = False) -> None:
-        self.family, self.int8 = family, int8
+    def __init__(self, *, family: str = "transformer") -> None:
+        self.family = family
 
     def prepare(self, setup: Setup, job: str) -> int:
         configure_torch(setup)
@@ -68,7 +68,7 @@ class Ours:
             self.recorded: CudaGraphStep | None = None
             self.steps = 0
         else:
-            self.model = self.model.to(DTYPES[setup.precision]).for_inference(int8=self.int8)
+            self.model = self.model.to(DTYPES[setup.precision]).for_inference()
         return self.model.num_parameters()
 
     def collate(self, batches: list[Sentences]) -> list[Any]:

@@ -132,11 +132,13 @@ def _predictor(
         assert isinstance(found, str)
         if engine == "engine":
             raise ConfigError(f"the engine cannot compute {runs[0]}: {found}; leave out engine, or use engine=torch")
+        if int8:
+            raise ConfigError(f"the engine computes 8-bit integers, and not for {runs[0]}: {found}; leave out int8")
         if not torch_installed():
             raise ConfigError(f"{runs[0]} needs PyTorch, which is not installed: {found}")
         from regard.torch_loading import torch_predictor
 
-        predictor = torch_predictor(runs, device, warn, int8=int8, threads=threads)
+        predictor = torch_predictor(runs, device, warn, threads=threads)
     if isinstance(predictor, Translator):
         predictor.use_shortlist(partial(_read_shortlist, folder, predictor.tokenizers.target.size))
     return predictor

@@ -13,7 +13,6 @@ from regard.errors import CheckpointError, ConfigError
 from regard.models import build_model, expected_shapes
 from regard.models.base import Model, Seq2Seq
 from regard.nn.device import pick_device, use_device, use_threads
-from regard.nn.linear import refuse_without_int8
 from regard.run.checkpoint import Checkpoint, load_weights
 from regard.run.finding import find_run
 from regard.run.folder import RECIPE, RunFolder
@@ -27,15 +26,13 @@ def load_model(run: Path | str, *, device: str = "auto") -> Model:
 
 
 def torch_predictor(
-    runs: Sequence[Path | str], device: str, warn: Callable[[str], None], *, int8: bool, threads: int = 0
+    runs: Sequence[Path | str], device: str, warn: Callable[[str], None], *, threads: int = 0
 ) -> Predictor:
     """Return the predictor of a run, or of an ensemble of translation runs.
 
     `threads` other than 0 is the number of CPU threads of PyTorch from now on.
     """
     use_threads(threads)
-    if int8:
-        refuse_without_int8(pick_device(device))
     models: list[Model] = []
     first_codec, first_task = None, None
     for run in runs:
@@ -45,9 +42,7 @@ def torch_predictor(
         elif not codec.same_vocabulary(first_codec):
             raise ConfigError(f"{run} has another vocabulary than {runs[0]}; the runs of an ensemble share one")
         # The plain model is dropped; the predictor has a copy of its own.
-        model = model.for_inference(int8=int8)
-        if int8 and not model.uses_int8:
-            warn("no matrix of this model is so large that 8-bit integers are faster; it computes in float32")
+        model = model.for_inference()
         models.append(with_cuda_graphs(model) if isinstance(model, Seq2Seq) else model)
     assert first_task is not None
     predictor = first_task.predictor(models[0] if len(models) == 1 else Ensemble(models), first_codec, warn=warn)

@@ -2,9 +2,8 @@
 
 import msgspec
 import pytest
-import torch
 
-from regard import api, loading, torch_loading
+from regard import loading
 from regard.config import SearchOptions
 from regard.errors import ConfigError
 from regard.run.finding import find_run
@@ -65,25 +64,10 @@ def nearly(texts, expected):
     return sum(one == other for one, other in zip(texts, expected, strict=True)) >= len(expected) - 1
 
 
-def test_integers_are_refused_where_they_are_not_supported(monkeypatch, tmp_path):
-    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    with pytest.raises(ConfigError, match="a PyTorch with oneDNN"):
+def test_integers_are_refused_where_the_engine_does_not_compute(tmp_path):
+    with pytest.raises(
+        ConfigError, match="the engine computes 8-bit integers, and not for de-en: PyTorch was asked for"
+    ):
         loading.load("de-en", device="cpu", int8=True, engine="torch")
-    monkeypatch.setattr(torch_loading, "pick_device", lambda name: torch.device("cuda"))
-    with pytest.raises(ConfigError, match="for a CPU, and this is cuda; leave out int8"):
-        loading.load("de-en", int8=True, engine="torch")
     said = regard("translate", "de-en", "in.txt", "out", "--ray", "--int8", cwd=tmp_path)
     assert said.returncode == 2 and "--int8 cannot be combined with --ray" in said.stderr
-
-
-def test_a_model_too_small_for_integers_gives_a_warning(copied):
-    said = []
-    loading.load(copied, device="cpu", int8=True, warn=said.append, engine="torch")
-    assert said == ["no matrix of this model is so large that 8-bit integers are faster; it computes in float32"]
-
-
-@pytest.fixture
-def copied(tmp_path):
-    small = ["model.width=16", "model.hidden=16", "train.steps=1", "train.validate_pairs=2", "train.checkpoint_every=1"]
-    api.train("copy", out=tmp_path / "copy", overrides=small)
-    return tmp_path / "copy"

@@ -1,6 +1,5 @@
 """Laws of models as PyTorch modules: weights that are saved and loaded, copies for search, training loops of one's own."""
 
-import pytest
 import torch
 
 from regard.config import SearchOptions
@@ -78,15 +77,13 @@ def test_weights_saved_by_pytorch_are_loaded_into_a_fresh_model_and_stay_tied(an
     assert torch.equal(fresh(small_batch(fresh)), any_model(small_batch(any_model)))
 
 
-@pytest.mark.parametrize("int8", [False, True])
-def test_a_copy_for_search_shares_no_memory_and_leaves_the_model_as_it_was(any_model, int8):
+def test_a_copy_for_search_shares_no_memory_and_leaves_the_model_as_it_was(any_model):
     before = {name: (weight.clone(), weight.stride()) for name, weight in any_model.state_dict().items()}
-    copied = any_model.for_inference(int8=int8)
+    copied = any_model.for_inference()
     outputs(copied)
     storages = [{one.untyped_storage().data_ptr() for one in model.parameters()} for model in (any_model, copied)]
     assert not storages[0] & storages[1]
     assert all(parameter.requires_grad for parameter in any_model.parameters())
-    assert not list(any_model.packed_weights())
     for name, weight in any_model.state_dict().items():
         assert torch.equal(weight, before[name][0]) and weight.stride() == before[name][1], name
     assert copied.state_dict().keys() == before.keys() and copied.num_parameters() == any_model.num_parameters()

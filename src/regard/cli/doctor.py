@@ -124,7 +124,7 @@ def _hardware() -> list[Finding]:
             "" if threads <= cores else "more threads than cores makes every operation slower: unset OMP_NUM_THREADS",
         )
     ]
-    found.append(_kernels())
+    found.append(_engine())
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
             properties = torch.cuda.get_device_properties(index)
@@ -144,17 +144,13 @@ def _hardware() -> list[Finding]:
     return found
 
 
-def _kernels() -> Finding:
-    from regard.kernels.cpu.build import built
+def _engine() -> Finding:
+    from regard.engine.library import library, processor
 
-    kernels = built()
-    if kernels.library is not None:
-        return Finding("CPU kernels", kernels.note, True)
-    slower = "search is slower without compiled kernels"
-    advice = f"{slower}: install gcc or clang, and make sure that only you can write to the cache folder"
-    if kernels.failure is not None:
-        advice = f"{slower}; regard tries again after a day, or at once if you remove {kernels.failure}"
-    return Finding("CPU kernels", kernels.note, False, advice)
+    if library() is not None:
+        return Finding("engine", f"compiled; uses {processor()}", True)
+    advice = "PyTorch translates, more slowly, without it: install gcc or clang, and then regard again (make engine)"
+    return Finding("engine", "not compiled", False, advice)
 
 
 def _data() -> Finding:

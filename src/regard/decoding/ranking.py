@@ -8,8 +8,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.kernels import cpu
-
 GROUP = 64
 
 
@@ -18,11 +16,8 @@ class Ranking:
 
     def __init__(self, logits_RV: Tensor, *, normalized: bool) -> None:
         self.logits = logits_RV
-        self.bounds: Tensor | None = None  # the largest entry of each group
         self.normalizer: Tensor | None = None  # log of the sum of exp of each row, [R], if wanted
-        if cpu.usable(logits_RV):
-            self.bounds, self.normalizer = cpu.bounds_of(logits_RV, normalized=normalized)
-        elif normalized:
+        if normalized:
             self.normalizer = log_normalizer(logits_RV)
 
     def best(self, more_R: Tensor, *, beams: int, count: int, filler: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -32,8 +27,6 @@ class Ranking:
         fewer than `count`, or the rest are minus infinity; those may be reported as the entry `filler`.
         """
         R, V = self.logits.shape
-        if self.bounds is not None:
-            return cpu.best_entries(self.logits, self.bounds, more_R, beams=beams, count=count, none=filler)
         each = min(count, V)
         best_RC, places_RC = top_k(self.logits, each)
         if beams == 1:

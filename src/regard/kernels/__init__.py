@@ -1,7 +1,7 @@
 """Kernels for the GPU, in Triton: attention with several sentences per tile, and several passes over memory fused into one.
 
 Each computes what a few lines of PyTorch in `nn` compute. Those lines remain the reference and the fallback. Kernels run on
-NVIDIA GPUs if Triton is installed, and in Triton's interpreter for tests. Kernels for the CPU are in `kernels.cpu`.
+NVIDIA GPUs if Triton is installed, and in Triton's interpreter for tests.
 
 Shapes: N query tokens, M key tokens.
 """

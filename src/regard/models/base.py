@@ -40,7 +40,6 @@ from regard.errors import ConfigError, did_you_mean
 from regard.models.states import DecoderState, GrowingState, LoadableState
 from regard.nn.cross_entropy import cross_entropy, linear_cross_entropy
 from regard.nn.dropout import Noise
-from regard.nn.linear import Int8Matrix, Linear, PackedMatrix, for_search
 from regard.text.tokenizer import BOS, EOS
 from regard.toml import from_table
 
@@ -87,19 +86,16 @@ class Model(nn.Module, ABC):
         """Whether training needs no sentence lengths on the host, so that one CUDA graph serves all batches of a shape."""
         return False
 
-    def for_inference(self, *, int8: bool = False) -> Self:
+    def for_inference(self) -> Self:
         """Return a copy for search: in evaluation mode, without gradients, and with weights laid out for fast products.
 
-        The copy shares no memory with this model, which can still be trained. `int8` multiplies large matrices as 8-bit
-        integers (`nn.linear`), on a CPU.
+        The copy shares no memory with this model, which can still be trained.
         """
-        assert not any(self.packed_weights()), "this model is a copy for search; copy the model it was made from"
         copied = copy.deepcopy(self, dict(self._transposed_weights())).eval().requires_grad_(False)
         for module in copied.modules():
             if isinstance(module, nn.RNNBase):
                 # cuDNN wants the weights of a layer in one piece of memory.
                 module.flatten_parameters()
-        copied.pack_weights(int8=int8)
         return copied
 
     def _transposed_weights(self) -> Iterator[tuple[int, Any]]:
@@ -108,23 +104,6 @@ class Model(nn.Module, ABC):
             if isinstance(module, nn.Linear) and not module.weight.is_cuda:
                 transposed = module.weight.detach().t().clone(memory_format=torch.contiguous_format)
                 yield id(module.weight), nn.Parameter(transposed.t(), requires_grad=False)
-
-    def pack_weights(self, *, int8: bool) -> None:
-        """Pack matrices as search multiplies them. For `for_inference`; models with further matrices pack those too."""
-        for module in self.modules():
-            if isinstance(module, Linear):
-                module.for_search = for_search(module.weight, int8=int8)
-
-    def packed_weights(self) -> Iterator[PackedMatrix | Int8Matrix]:
-        """Yield the matrices that `pack_weights` packed."""
-        for module in self.modules():
-            if isinstance(module, Linear) and module.for_search is not None:
-                yield module.for_search
-
-    @property
-    def uses_int8(self) -> bool:
-        """Whether any matrix is multiplied as 8-bit integers."""
-        return any(isinstance(packed, Int8Matrix) for packed in self.packed_weights())
 
     def num_parameters(self) -> int:
         """Return the number of values in all parameters, tied ones counted once."""

@@ -10,7 +10,6 @@ Shapes: N tokens, D width, V vocabulary, B texts, R rows in search.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -25,7 +24,7 @@ from regard.nn.cache import Ancestry, KeyValueCache
 from regard.nn.device import stream_dtype
 from regard.nn.dropout import Dropout
 from regard.nn.layers import Stack, TransformerEncoderLayer
-from regard.nn.linear import Int8Matrix, PackedMatrix, for_search, logits_of
+from regard.nn.linear import logits_of
 from regard.nn.positions import Rotation
 
 
@@ -83,7 +82,6 @@ class Decoder(TextSeq2Seq):
         options = {**layer_options(config), "noise": self.noise}
         self.decoder: Stack[DecoderLayer] = Stack(DecoderLayer(**options) for _ in range(config.num_layers))
         self.norm = make_final_norm(config)
-        self.output_for_search: PackedMatrix | Int8Matrix | None = None
 
     def encode(self, source: Ragged) -> Layout:
         return source.layout
@@ -112,18 +110,7 @@ class Decoder(TextSeq2Seq):
         return self.embedding
 
     def project(self, hidden: Tensor) -> Tensor:
-        if self.output_for_search is not None and self.output_for_search.fits(hidden):
-            return self.output_for_search.times(hidden)
         return logits_of(hidden, self.embedding)
-
-    def pack_weights(self, *, int8: bool) -> None:
-        super().pack_weights(int8=int8)
-        self.output_for_search = for_search(self.embedding, int8=int8)
-
-    def packed_weights(self) -> Iterator[PackedMatrix | Int8Matrix]:
-        yield from super().packed_weights()
-        if self.output_for_search is not None:
-            yield self.output_for_search
 
     # One token at a time
 

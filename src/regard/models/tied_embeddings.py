@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Self
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from regard.config.transformer import Tie
 from regard.errors import ConfigError
 from regard.models.base import Model
-from regard.nn.linear import Int8Matrix, PackedMatrix, for_search, logits_of
+from regard.nn.linear import logits_of
 
 CHUNK = 4096  # vectors whose logits are in memory at a time
 
@@ -34,8 +33,6 @@ class TiedEmbeddings(Model):
             raise ConfigError("model.tie is 'all' but the two sides have separate vocabularies; set model.tie=target")
         self.output = _table(target_size, width) if tie == "none" else None
         self.output_bias = nn.Parameter(torch.zeros(target_size)) if output_bias else None
-        # The output layer's matrix as search multiplies it.
-        self.output_for_search: PackedMatrix | Int8Matrix | None = None
 
     @property
     def output_weight(self) -> Tensor:
@@ -45,15 +42,6 @@ class TiedEmbeddings(Model):
     def logit_bias(self) -> Tensor | None:
         return self.output_bias
 
-    def pack_weights(self, *, int8: bool) -> None:
-        super().pack_weights(int8=int8)
-        self.output_for_search = for_search(self.output_weight, int8=int8)
-
-    def packed_weights(self) -> Iterator[PackedMatrix | Int8Matrix]:
-        yield from super().packed_weights()
-        if self.output_for_search is not None:
-            yield self.output_for_search
-
     def with_columns(self, columns: Tensor) -> Self:
         """Return the model with an output layer that has these columns alone. All other parameters are shared."""
         short = copy.copy(self)
@@ -61,13 +49,10 @@ class TiedEmbeddings(Model):
         short.output = nn.Parameter(self.output_weight[columns], requires_grad=False)
         if self.output_bias is not None:
             short.output_bias = nn.Parameter(self.output_bias[columns], requires_grad=False)
-        short.output_for_search = None
         return short
 
     def project(self, hidden: Tensor) -> Tensor:
         """Apply the output layer: [N, D] to logits [N, V]."""
-        if self.output_for_search is not None and self.output_for_search.fits(hidden):
-            return self.output_for_search.times(hidden, self.output_bias)
         return logits_of(hidden, self.output_weight, self.output_bias)
 
     def likeliest(self, hidden_ND: Tensor, *, without: int) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from regard.config.transformer import AttentionBackend, HeadShape
 from regard.errors import ConfigError, DataError
-from regard.kernels import cpu
 from regard.kernels.split_columns import split_columns
 from regard.messages import counted
 from regard.nn.attend import AttentionMask, attend, attend_explicit
@@ -80,8 +79,6 @@ class MultiHead(nn.Module):
         For so few queries two batched products are faster than the fused kernel, if each of them is one call.
         The bias may have size 1 in its first two dimensions.
         """
-        if cpu.usable(q_RHK):
-            return self.output(cpu.attend_step(q_RHK, k_GSK, v_GSV, bias_GQS))
         num_sentences = k_GSK.size(0) // q_RHK.size(1)
         if not BATCHED_PRODUCTS and not q_RHK.is_cuda:
             return self.output(_attend_step_fused(q_RHK, k_GSK, v_GSV, bias_GQS, num_sentences))

@@ -16,8 +16,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.kernels import cpu
-
 FEWEST = 16  # slots attended to at least, empty ones masked: a softmax over fewer is slow on CPUs (LOG.md)
 FIRST_STEPS = 32  # steps that a new buffer has room for
 
@@ -41,9 +39,6 @@ class Slots:
             else:
                 larger[:, :start] = self.by_head[:, :start]
             self.by_head, self._by_sentence = larger, None
-        if cpu.usable(entries_RHK):
-            cpu.write(entries_RHK, self.by_head, start)
-            return self.by_head
         if self._by_sentence is None:
             self._by_sentence = self.by_head.view(num_sentences, H, -1, K)
         entries_BHQK = entries_RHK.view(num_sentences, Q, H, K).transpose(1, 2)

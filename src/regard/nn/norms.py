@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from regard import kernels
 from regard.config.transformer import NORM_EPS, NormKind, NormOrder
 from regard.data.ragged import Ragged
-from regard.kernels import cpu
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.sequences import Sequences
 
@@ -53,8 +52,6 @@ class Norm(nn.Module):
 
             drop = dropout.draw(x_ND.device) if dropout.active else None
             return add_norm(x_ND, branch_ND, self.weight, self.bias, eps=self.eps, drop=drop)
-        if cpu.usable(x_ND) and not dropout.active:
-            return cpu.add_norm(x_ND, branch_ND, self.weight, self.bias, eps=self.eps)
         return self(dropout.add(x_ND, branch_ND))
 
 
