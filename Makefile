@@ -29,11 +29,11 @@ demo: $(VENV)/.core
 # Tests start many processes, which would all compile the package if no bytecode were kept.
 PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 --dist worksteal
 
-test: $(VENV)/.dev
+test: $(VENV)/.dev engine
 	@echo "Running the quick tests in two processes ..."
 	@$(PYTEST) --quick
 
-test-slow: $(VENV)/.dev
+test-slow: $(VENV)/.dev engine
 	@echo "Running the slow tests in two processes (about 20 minutes) ..."
 	@$(PYTEST) --slow
 
