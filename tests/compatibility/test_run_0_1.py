@@ -13,7 +13,7 @@ import typer
 from safetensors.torch import load_file
 
 import regard
-from regard import loading
+from regard import torch_loading
 from regard.cli import app
 from regard.data.pair_store import PairStore
 from regard.explain.report import summarize, write_report
@@ -190,5 +190,5 @@ def test_a_store_is_intact_and_trains_like_its_text(tmp_path):
         run = regard.train(
             str(FIXTURES / "store.toml"), out=tmp_path / name, overrides=[*overrides, "train.device=cpu", *extra]
         ).run
-        weights.append(loading.load_model(run.path, device="cpu").state_dict())
+        weights.append(torch_loading.load_model(run.path, device="cpu").state_dict())
     assert all(weight.equal(weights[1][name]) for name, weight in weights[0].items())
