@@ -68,22 +68,23 @@ def test_what_needs_torch_says_so_in_one_sentence():
     assert said.stderr.endswith("this needs PyTorch, which is not installed; translations and scores do not\n")
 
 
-def test_a_worker_of_the_server_translates_and_streams():
+def test_a_worker_of_the_server_translates_and_streams_and_refuses_to_look():
     command = WorkerCommand.for_runs([find_run("de-en").path], device="cpu", int8=False, threads=1)
     worker = WorkerProcess(WorkerCommand([sys.executable, "-c", WORKER, *command.arguments[3:]], command.environment))
     options = msgspec.structs.asdict(SearchOptions(beam=2))
     try:
-        for number, kind in enumerate(("translate", "stream")):
+        for number, kind in enumerate(("translate", "stream", "look")):
             task = {"id": number, "kind": kind, "model": 0, "sentences": ["Das Haus ist alt."], "seconds": 60}
-            worker.send({**task, "options": options})
-        found, ended = {}, 0
-        while ended < 2:
+            worker.send({**task, "options": options, "arguments": {}})
+        found, ends = {}, []
+        while len(ends) < 3:
             message = worker.receive(60) or {}
-            assert not message.get("end"), message
-            ended += "end" in message
+            if "end" in message:
+                ends.append(message["end"])
             if "ready" in message:
                 found[message["id"]] = message["ready"][0][1]
-        assert found[0][0][0] == found[1] == "The house is old."
+        assert found[0][0][0] == found[1] == "The house is old." and ends[:2] == [None, None]
+        assert ends[2]["kind"] == "mistake" and "this needs PyTorch, which is not installed" in ends[2]["text"]
     finally:
         worker.close()
 
