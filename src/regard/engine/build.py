@@ -39,7 +39,12 @@ AVX512 = [
     "-mprefer-vector-width=512",
 ]
 SETS = {  # the fastest first
-    "x86_64": {"avx512vnni": AVX512, "avx2": ["-mavx2", "-mfma"], "scalar": []},
+    "x86_64": {
+        "avx512vnni": AVX512,
+        "avxvnni": ["-mavx2", "-mfma", "-mavxvnni"],
+        "avx2": ["-mavx2", "-mfma"],
+        "scalar": [],
+    },
     "aarch64": {"neon_dotprod": ["-march=armv8.2-a+dotprod"], "neon": []},
     "wasm32": {"wasm": ["-msimd128"]},
 }
@@ -87,7 +92,7 @@ def find_compiler(compiler: str | None = None) -> list[str]:
 
 def compile_commands(command: list[str], sources: list[Path], work: Path) -> list[list[str]]:
     """Return the compiler's calls; the last argument of each is the object file that it makes."""
-    sets = SETS.get(_machine(command), {"scalar": []})
+    sets = _sets(command)
     names = " ".join(f"SET({name})" for name in sets)
     steps = []
     for source in sources:
@@ -110,6 +115,17 @@ def compile_commands(command: list[str], sources: list[Path], work: Path) -> lis
                 [*command, *FLAGS, f"-DREGARD_SETS={names}", "-c", str(source), "-o", str(work / f"{source.stem}.o")]
             )
     return steps
+
+
+def _sets(command: list[str]) -> dict[str, list[str]]:
+    """Return the sets whose flags the compiler knows; the last one needs none."""
+    sets = SETS.get(_machine(command), {"scalar": []})
+
+    def known(flags: list[str]) -> bool:
+        check = [*command, *flags, "-fsyntax-only", "-x", "c", os.devnull]
+        return not flags or subprocess.run(check, capture_output=True, check=False, timeout=SLOWEST).returncode == 0
+
+    return {name: flags for name, flags in sets.items() if known(flags)}
 
 
 def _machine(command: list[str]) -> str:

@@ -18,7 +18,7 @@
 enum { REGARD_NO_ACTIVATION, REGARD_RELU };
 
 typedef struct {
-    const char *name; /* "avx512vnni", "avx2", "neon_dotprod", "neon", "wasm", "scalar" */
+    const char *name; /* "avx512vnni", "avxvnni", "avx2", "neon_dotprod", "neon", "wasm", "scalar" */
 
     /* Products x Wᵀ + b. A packed W [F, D] consists of panels of `panel` columns of the output; the last one is filled up with zeros.
        `times_*` computes the columns of the panels from `first` up to `last`, so that threads can share a product.

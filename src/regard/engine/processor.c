@@ -5,6 +5,8 @@
 
 #if defined(__linux__) && defined(__aarch64__)
 #include <sys/auxv.h>
+#elif defined(__x86_64__)
+#include <cpuid.h>
 #endif
 
 #if defined(__wasm__) /* no threads */
@@ -27,26 +29,30 @@ char *regard_scratch(void) {
 REGARD_SETS
 #undef SET
 
-#define ALWAYS __attribute__((unused)) static int
+#define SUPPORTS __attribute__((unused)) static int
 
 #if defined(__x86_64__)
-ALWAYS supports_avx512vnni(void) {
+SUPPORTS supports_avx512vnni(void) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512vnni");
 }
-ALWAYS supports_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+SUPPORTS supports_avxvnni(void) {
+    unsigned a = 0, b, c, d; /* older compilers do not know its name */
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
+}
+SUPPORTS supports_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 #elif defined(__aarch64__)
-ALWAYS supports_neon_dotprod(void) {
+SUPPORTS supports_neon_dotprod(void) {
 #if defined(__linux__)
     return (getauxval(AT_HWCAP) >> 20 & 1) != 0; /* HWCAP_ASIMDDP */
 #else
     return 1; /* every Apple processor of this kind has it */
 #endif
 }
-ALWAYS supports_neon(void) { return 1; }
+SUPPORTS supports_neon(void) { return 1; }
 #endif
-ALWAYS supports_wasm(void) { return 1; }
-ALWAYS supports_scalar(void) { return 1; }
+SUPPORTS supports_wasm(void) { return 1; }
+SUPPORTS supports_scalar(void) { return 1; }
 
 static const RegardKernels *find(int64_t number, int64_t *count) {
 #if defined(__x86_64__)

@@ -12,13 +12,16 @@
 #include "set.h"
 
 #define PANEL PANEL_INT8
-#if defined(__AVX512VNNI__) || defined(__ARM_FEATURE_DOTPROD)
+#if LANES == 16 && defined(__AVX512VNNI__) || LANES == 8 && defined(__AVXVNNI__)
+#define VNNI
+#endif
+#if defined(VNNI) || defined(__ARM_FEATURE_DOTPROD)
 #define IN_UNIT 4 /* numbers of the width in a unit */
 #else
 #define IN_UNIT 2
 #endif
 #define W_UNIT IN_UNIT
-#if defined(__AVX512VNNI__)
+#if defined(VNNI)
 #define FLIP 0x80
 #else
 #define FLIP 0
@@ -55,8 +58,10 @@ INLINE Weights load_weights(const char *weight) {
 }
 
 INLINE Sum multiply(Sum sum, Weights w, Sum x) {
-#if defined(__AVX512VNNI__)
+#if defined(VNNI) && LANES == 16
     return (whole)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)w, (__m512i)x);
+#elif defined(VNNI)
+    return (whole)_mm256_dpbusd_avx_epi32((__m256i)sum, (__m256i)w, (__m256i)x);
 #elif defined(__ARM_FEATURE_DOTPROD)
     return (whole)vdotq_s32((int32x4_t)sum, (int8x16_t)w, (int8x16_t)x);
 #elif defined(__aarch64__)
