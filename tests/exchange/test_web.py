@@ -177,6 +177,13 @@ def test_models_with_other_options_are_those_of_the_engine(opened, tmp_path, opt
     found = outputs(page.evaluate("texts => regard.translate(texts, { nbest: 3 })", texts))
     small = regard.export(run, tmp_path / "small", weights="int8")
     assert found == translated(engine_of(small.path), texts, nbest=3)
+    sums = page.evaluate(
+        "text => regard.look(text).then(({ trace }) => trace.attentions.flatMap((one) => one.matrices.map("
+        "  (matrix) => matrix.values.reduce((sum, weight) => sum + weight, 0) / matrix.rows)))",
+        texts[0],
+    )
+    # Each position attends to others by 1 in all; there are two layers of the encoder, and one of the decoder.
+    assert sums == pytest.approx([1.0] * 4 * (2 + 1 + 1), abs=1e-5)
 
 
 @pytest.mark.slow

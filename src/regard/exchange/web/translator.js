@@ -92,8 +92,9 @@ export class Translator {
   }
 
   /** How the best output of a source came about: tokens, probabilities, alternatives and attention. */
-  trace(source, ids) {
-    const { layers, heads, source_eos } = this.model, count = source.ids.length;
+  trace(source, output) {
+    const { layers, heads, source_eos, max_length } = this.model, count = source.ids.length;
+    const ids = max_length ? output.slice(0, max_length - 1) : output; // EOS needs a position too
     const sources = source_eos || count === 1 ? count : count - 1, T = ids.length + 1;
     const best = Math.min(ALTERNATIVES + 1 + this.never.length, this.target.size);
     const forced = this.engine.force(source.ids, ids, { best, layers, heads, sources });
