@@ -24,6 +24,7 @@ from regard.text.segmenter import segment
 from regard.text.subwords import SubwordTokenizer, train_subwords
 from regard.text.symbols import train_symbols
 from regard.text.tokenizer_pair import TaggedTokenizer
+from tests import commands
 from tests.browser import Watched, chromium, expect, serious_findings
 from tests.exchange.marian_folders import WOERTER, WORDS, sentences
 from tests.exchange.tiny_runs import make_run
@@ -496,6 +497,16 @@ def test_what_cannot_become_a_page_is_refused_by_name(tmp_path):
     with pytest.raises(ConfigError, match="is there already"):
         export_page("de-en", tmp_path / "there.html")
     assert not (tmp_path / "page.html").exists()
+
+
+def test_the_command_writes_a_page_and_says_what_it_leaves_out(tmp_path):
+    run = make_run(tmp_path / "run", decode=SearchOptions(beam=2, no_repeat_ngram=3, max_source=40))
+    done = commands.regard("export", str(run), "--to", "web", "--out", "page.html", cwd=tmp_path)
+    assert done.returncode == 0 and "page.html: 0." in done.stderr and "open it in a browser" in done.stderr
+    assert "it leaves out decode.no_repeat_ngram of the recipe" in done.stderr
+    assert "<!doctype html>" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    again = commands.regard("export", str(run), "--to", "web", "--out", "page.html", cwd=tmp_path)
+    assert again.returncode != 0 and "is there already" in again.stderr
 
 
 @pytest.mark.slow

@@ -11,11 +11,21 @@ from regard.tasks.recipe_checks import resolve
 from regard.text.tokenizer_pair import train_tokenizers
 from tests.exchange.marian_folders import WOERTER, WORDS, sentences
 
+DECODE = SearchOptions(beam=3, length_penalty=0.6, max_extra=6, max_source=40)
 TINY = {"kind": "transformer", "width": 16, "num_layers": 2, "decoder_layers": 1, "num_heads": 4, "hidden": 24}
 
 
 def make_run(
-    folder, *, joint=True, tokenizer="unigram", byte_fallback=False, name="tiny", targets=(), model=TINY, **options
+    folder,
+    *,
+    joint=True,
+    tokenizer="unigram",
+    byte_fallback=False,
+    name="tiny",
+    targets=(),
+    model=TINY,
+    decode=DECODE,
+    **options,
 ):
     """Write a run whose model has these options, and return its path. `targets` are languages to choose from."""
     pairs = list(zip(sentences(WORDS, 200), sentences(WOERTER, 200), strict=True))
@@ -31,7 +41,7 @@ def make_run(
             data=DataConfig(train=corpora or Bitext(pairs="train.tsv")),
             model={**model, **options},
             tokenizer=TokenizerConfig(kind=tokenizer, size=size, joint=joint),
-            decode=SearchOptions(beam=3, length_penalty=0.6, max_extra=6, max_source=40),
+            decode=decode,
         )
     )
     with torch.random.fork_rng():
