@@ -38,10 +38,12 @@ FILES = {
     "torch": "PyTorch as the index has it: on Linux with CUDA",
     "cuda": "the libraries that PyTorch's CUDA builds need on Linux; a CPU build needs none of them",
     "dev": "what the tests and checks need besides core",
+    "deploy": "what `regard translate` and `regard serve` need where the engine computes: neither PyTorch nor the build",
 }
 IN_CORE = ("serve", "plots")  # extras that the README uses after `make demo`
 CUDA = ("cuda-", "nvidia-", "triton")
 
+NOT_DEPLOYED = {"torch", "safetensors", "sacrebleu"}
 Environment = tuple[str, str, str, str]  # sys_platform, platform_system, platform_machine, python_version
 ENVIRONMENTS: list[Environment] = [(*platform, python) for platform in PLATFORMS for python in PYTHONS]
 
@@ -51,10 +53,12 @@ def main() -> None:
     extras = project["project"]["optional-dependencies"]
     core = [*project["project"]["dependencies"], *(one for name in IN_CORE for one in extras[name])]
     core += [*project["build-system"]["requires"], "editables"]
-    needed = {"core": close(core), "dev": close([*core, *extras["dev"]])}
+    deploy = [one for one in project["project"]["dependencies"] if Requirement(one).name not in NOT_DEPLOYED]
+    needed = {"core": close(core), "dev": close([*core, *extras["dev"]]), "deploy": close([*deploy, *extras["serve"]])}
     names = {"torch": {"torch"}, "cuda": {name for name in needed["core"] if name.startswith(CUDA)}}
     names["core"] = needed["core"].keys() - names["torch"] - names["cuda"]
     names["dev"] = needed["dev"].keys() - needed["core"].keys()
+    names["deploy"] = needed["deploy"].keys()
     (ROOT / "requirements").mkdir(exist_ok=True)
     for lock, about in FILES.items():
         with ThreadPoolExecutor(8) as pool:
