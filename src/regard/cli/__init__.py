@@ -63,6 +63,12 @@ def _run(words: list[str]) -> int:
     except RegardError as error:
         print_error(str(error))
         return 1
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        # A deployment without it translates with the engine (docs/deploy.md).
+        print_error("this needs PyTorch, which is not installed: pip install torch")
+        return 1
     except BrokenPipeError:
         # The reader of stdout has ended, as in `regard translate ... | head`.
         redirect_to_null(sys.stdout)
