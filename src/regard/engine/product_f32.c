@@ -73,9 +73,7 @@ void NAME(times_f32)(const float *x, int64_t x_row, const void *packed, const fl
     /* Rows that are a multiple of 4 KiB apart would compete for the same lines of the first cache: they are copied. */
     const int64_t spread = (D + 2 * SUMS) * (int64_t)sizeof(float);
     const int copied = ROWS > 8 && R > 6 && x_row % 1024 == 0 && last - first >= 4 && spread * ROWS <= REGARD_SCRATCH;
-    int64_t block = (copied ? REGARD_SCRATCH / spread : BLOCK_BYTES / (D * (int64_t)sizeof(float) + 1)) / ROWS * ROWS;
-    if (block < ROWS) block = ROWS;
-    if (block > MOST_ROWS) block = MOST_ROWS;
+    const int64_t block = rows_of_block(R, copied ? REGARD_SCRATCH / spread : BLOCK_BYTES / (D * (int64_t)sizeof(float) + 1));
     for (int64_t r = 0; r < R; r += block) {
         const int64_t rows = R - r < block ? R - r : block;
         const float *from = x + r * x_row;

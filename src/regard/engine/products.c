@@ -150,15 +150,12 @@ void NAME(times_int8)(const int8_t *integers, const float *x_scales, const void 
     int32_t excess[MOST_ROWS];
     Call call = {x_scales, w_scales, bias, activation, out, out_row, F, excess, 0};
     const int64_t D8 = padded(D), x_row = D8 * 4 / IN_UNIT;
-    int64_t block = (IN_UNIT == 4 ? BLOCK_BYTES : REGARD_SCRATCH) / (x_row + 1) / ROWS * ROWS;
-    if (block > MOST_ROWS) block = MOST_ROWS;
+    const int64_t most = (IN_UNIT == 4 ? BLOCK_BYTES : REGARD_SCRATCH) / (x_row + 1), block = rows_of_block(R, most);
 #if IN_UNIT == 2
-    if (block < ROWS) {
+    if (most < ROWS) {
         long_rows(integers, packed, &call, R, D8, first, last);
         return;
     }
-#else
-    if (block < ROWS) block = ROWS;
 #endif
     for (int64_t r = 0; r < R; r += block) {
         const int64_t rows = R - r < block ? R - r : block;

@@ -9,7 +9,7 @@
 
 #define PANEL_F32 (2 * LANES) /* columns of a panel of a packed W */
 #define PANEL_INT8 (2 * LANES)
-#define BLOCK_BYTES (256 * 1024) /* of rows that meet all of W before the next ones do: they stay in the second cache */
+#define BLOCK_BYTES (512 * 1024) /* of rows that meet all of W before the next ones do: they stay in the second cache */
 
 size_t NAME(size_f32)(int64_t D, int64_t F);
 void NAME(pack_f32)(const float *weight, void *packed, int64_t D, int64_t F);

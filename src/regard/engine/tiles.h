@@ -36,6 +36,14 @@ INLINE Sum broadcast(const char *unit) {
     return (Sum)all_whole(value);
 }
 
+/* The rows of one call of `all_tiles` if at most `most` stay in the caches: blocks of similar size. */
+INLINE int64_t rows_of_block(int64_t R, int64_t most) {
+    if (most < ROWS) most = ROWS;
+    if (most > MOST_ROWS) most = MOST_ROWS;
+    const int64_t blocks = (R + most - 1) / most;
+    return blocks > 1 ? (R + blocks - 1) / blocks : most;
+}
+
 /* What a tile of one panel fetches into the caches: from `ahead` bytes behind the beginning of its panel on, `step` bytes per unit. */
 typedef struct {
     int64_t ahead, step;
