@@ -125,7 +125,7 @@ def _predictor(
     predictor: Predictor | None = None
     if isinstance(found, EngineRun):
         try:
-            predictor = found.translator(warn, partial(_torch_model, runs[0]), int8=int8, threads=threads)
+            predictor = found.translator(warn, partial(_torch_model, folder), int8=int8, threads=threads)
         except ConfigError as error:  # an option of the model that the engine does not have
             found = str(error)
     if predictor is None:
@@ -144,12 +144,14 @@ def _predictor(
     return predictor
 
 
-def _torch_model(run: Path | str) -> Model:
-    """Return the model of a run on the CPU, laid out for search."""
+def _torch_model(folder: RunFolder, weights: str) -> Model:
+    """Return the model of a run with weights of this name ("final", or a checkpoint), on the CPU, laid out for search."""
     if not torch_installed():
         raise ConfigError("this needs PyTorch, which is not installed; translations and scores do not")
     from regard.torch_loading import load_model
 
+    # The run may have newer checkpoints by now.
+    run = folder.path if weights == "final" else folder.path / "checkpoints" / weights
     return load_model(run, device="cpu").for_inference()
 
 

@@ -1,8 +1,10 @@
 """A translator with the engine finds what a translator with PyTorch finds, whatever the options."""
 
+import shutil
 from importlib import resources
 
 import pytest
+import torch
 
 import regard
 from regard.config import SearchOptions
@@ -157,3 +159,15 @@ def test_options_that_allow_no_output_are_refused(both):
     both[0].use_shortlist(lambda: Shortlist(both[0].tokenizers.target.size, [], {}, shared=False))
     with pytest.raises(DecodeError, match="the options allow no output"):
         both[0].translate(["Haus"], options=SearchOptions(beam=1, shortlist=1, min_length=3))
+
+
+def test_the_module_of_a_run_that_trains_on_has_the_weights_that_the_engine_read(tmp_path):
+    small = ["model.width=16", "model.hidden=16", "train.validate_pairs=2", "train.checkpoint_every=1", "train.keep=9"]
+    out = tmp_path / "copy"
+    regard.train("copy", out=out, overrides=[*small, "train.steps=3"], listen=lambda event: None)
+    shutil.rmtree(out / "final")
+    shutil.rmtree(out / "checkpoints" / "step-00000003")
+    translator = regard.load(out, device="cpu", engine="engine")
+    shutil.copytree(out / "checkpoints" / "step-00000001", out / "checkpoints" / "step-00000009")
+    expected = regard.load_model(out / "checkpoints" / "step-00000002", device="cpu")
+    assert torch.equal(translator.model.target_embedding, expected.target_embedding)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from regard.config import Recipe
@@ -60,22 +61,22 @@ class EngineRun:
         return cls(folder, recipe, config)
 
     def translator(
-        self, warn: Callable[[str], None], load_model: Callable[[], Model], *, int8: bool, threads: int
+        self, warn: Callable[[str], None], load_model: Callable[[str], Model], *, int8: bool, threads: int
     ) -> Translator:
         """Return the model in use. Raise ConfigError if it has an option that the engine does not have.
 
-        `load_model` returns it as a module of PyTorch.
+        `load_model` returns it as a module of PyTorch, given the name of its weights.
         """
         tokenizers = load_tokenizers(self.folder.codec_folder())
         sizes = {"source_size": tokenizers.source.size, "target_size": tokenizers.target.size}
         if self.config.tie == "all" and sizes["source_size"] != sizes["target_size"]:
             raise ConfigError("model.tie is 'all' but the two sides have separate vocabularies; set model.tie=target")
         shapes = transformer_shapes(self.config, **sizes)
-        stored, _ = self.folder.stored_weights(shapes)
-        weights = ((name, Tensor(*weight)) for name, weight in stored.tensors())
+        stored, name = self.folder.stored_weights(shapes)
+        weights = ((key, Tensor(*weight)) for key, weight in stored.tensors())
         model = EngineModel(self.config, weights, **sizes, bos=BOS, eos=EOS, int8=int8)
         count = sum(math.prod(shape) for shape in shapes.values())
-        backend = EngineBackend(model, num_parameters=count, load_model=load_model, threads=threads)
+        backend = EngineBackend(model, num_parameters=count, load_model=partial(load_model, name), threads=threads)
         languages = Languages(self.recipe.data.language_pairs)
         translator = Translator(backend, tokenizers, self.recipe.decode, warn=warn, languages=languages)
         step = int(stored.counters.get("step", 0))
