@@ -22,7 +22,7 @@ import sys
 class Refuse:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] == "torch":
-            raise ModuleNotFoundError("No module named 'torch'")
+            raise ModuleNotFoundError("No module named 'torch'", name=name)
 sys.meta_path.insert(0, Refuse())
 """
 MAIN = REFUSE + "from regard.cli import main\nmain()\n"
@@ -66,6 +66,20 @@ def test_what_needs_torch_says_so_in_one_sentence():
     assert said.stderr == "error: de-en needs PyTorch, which is not installed: PyTorch was asked for\n"
     said = python(REFUSE + "import regard\nregard.load('de-en').model")
     assert said.stderr.endswith("this needs PyTorch, which is not installed; translations and scores do not\n")
+
+
+@pytest.mark.parametrize("words", [["train", "copy"], ["look", "de-en", "Hallo"], ["evaluate", "de-en"]], ids=" ".join)
+def test_a_command_that_needs_torch_says_so_in_one_sentence(words):
+    said = python(MAIN, *words)
+    assert (said.returncode, said.stdout) == (1, "")
+    assert said.stderr == "error: this needs PyTorch, which is not installed: pip install torch\n"
+
+
+def test_given_translations_are_scored(tmp_path):
+    for side, text in (("de", "Das Haus ist alt.\n"), ("en", "The house is old.\n")):
+        (tmp_path / side).write_text(text)
+    said = python(MAIN, "score", "de-en", "--source", str(tmp_path / "de"), "--target", str(tmp_path / "en"))
+    assert (said.returncode, said.stdout) == (0, "-0.4215\n")
 
 
 def test_a_worker_of_the_server_translates_and_streams_and_refuses_to_look():
