@@ -1,16 +1,20 @@
 """Compare decoding speed and memory with those of our peers: target tokens of the best hypotheses per second.
 
 python benchmarks/decode.py --out benchmarks/results/decode-cpu.json
+python benchmarks/decode.py --preset base --device cuda --precision bf16 --sizes 1,64,512 --output 32 --batches 5 \\
+    --systems ours,marian --out benchmarks/results/decode-h200.json
+
+On a GPU our model is the one that `regard.load` makes: recorded steps, and search on the device.
 """
 
 import argparse
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import harness
 from harness import Message, Worker, say
 from machine import machine
 from systems import systems_for
-from workload import add_setup_flags, decoding_batches, describe, setup_from
+from workload import Setup, add_setup_flags, decoding_batches, describe, setup_from
 
 SAME_WEIGHTS = ("marian", "ctranslate2")
 
@@ -67,6 +71,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     harness.add_run_flags(parser, "decode")
     parser.add_argument("--beams", default="1,4", help="beam sizes, comma-separated; 1 is greedy search")
+    parser.add_argument("--sizes", help="several batch sizes, comma-separated, in place of --sentences")
     add_setup_flags(parser)
     arguments = parser.parse_args()
     setup = setup_from(arguments)
@@ -75,40 +80,84 @@ def main() -> None:
     if setup.device != "cpu" or setup.precision != "fp32":
         names = [name for name in names if not name.startswith("engine")]  # for CPUs
 
-    data = describe(decoding_batches(setup))
-    tokens = data["sentences"] * setup.output
-    say(f"data: {data}")
+    sizes = [int(size) for size in (arguments.sizes or str(setup.sentences)).split(",")]
+    setups = [replace(setup, sentences=size) for size in sizes]
     names, left_out = harness.choose(names)
-    workers, failed = harness.start(names, setup, "decode", data["fingerprint"])
+    first = describe(decoding_batches(setups[0]))
+    workers, failed = harness.start(names, setups[0], "decode", first["fingerprint"])
     try:
         harness.check_parameters(workers)
-        for _ in range(arguments.warmup):
-            for worker in workers:
-                for beam in beams:
-                    worker.ask(do="decode", beam=beam)
-        answers = run_rounds(workers, beams, arguments.rounds, arguments.attempts, tokens)
+        measured = {str(one.sentences): measure(workers, one, beams, arguments) for one in setups}
     finally:
         for worker in workers:
             worker.stop()
 
-    systems = {worker.name: report(worker, answers[worker.name], tokens) for worker in workers}
+    only = measured[str(sizes[0])] if len(sizes) == 1 else {"sizes": measured}
+    for size, found in measured.items():
+        for beam, ratio in found["ours_over"].items():
+            say(f"{size} sentences, beam {beam}: " + line_of(found, beam, ratio))
     result = {
         "benchmark": "decode",
         "machine": machine(),
         "setup": asdict(setup),
-        "data": data,
-        "systems": systems,
-        "quiet": harness.quiet(
-            [answer for by_beam in answers.values() for rounds in by_beam.values() for answer in rounds]
-        ),
-        "ours_over": compare(systems, beams, "tokens_per_second"),
-        "ours_over_best": compare(systems, beams, "best"),
-        "engine_int8_over": compare(systems, beams, "tokens_per_second", "engine_int8"),
-        "marian_equals_ctranslate2": agreement(answers, beams),
+        **only,
         "left_out": left_out,
         "failed": failed,
     }
     harness.finish(result, arguments.out)
+
+
+def line_of(found: Message, beam: str, ratio: dict[str, float]) -> str:
+    speeds = [
+        f"{name} {one['beams'][beam]['tokens_per_second']:,.0f} tokens/s" for name, one in found["systems"].items()
+    ]
+    line = "; ".join(speeds) + "".join(f"; {times:.1f}x {name}" for name, times in ratio.items())
+    if beam in found["steps"]:
+        step = found["steps"][beam]
+        line += f"; a step takes {step['microseconds']:.0f} us, its memory traffic {step['floor_microseconds']:.0f} us"
+    return line
+
+
+def measure(workers: list[Worker], setup: Setup, beams: list[int], arguments: argparse.Namespace) -> Message:
+    """Return the speeds of all workers with batches of one size."""
+    data = describe(decoding_batches(setup))
+    tokens = data["sentences"] * setup.output
+    say(f"data: {data}")
+    for worker in workers:
+        worker.redraw(setup, data["fingerprint"])
+    for _ in range(arguments.warmup):
+        for worker in workers:
+            for beam in beams:
+                worker.ask(do="decode", beam=beam)
+    answers = run_rounds(workers, beams, arguments.rounds, arguments.attempts, tokens)
+    systems = {worker.name: report(worker, answers[worker.name], tokens) for worker in workers}
+    every = [answer for by_beam in answers.values() for rounds in by_beam.values() for answer in rounds]
+    return {
+        "data": data,
+        "systems": systems,
+        "quiet": harness.quiet(every),
+        "ours_over": compare(systems, beams, "tokens_per_second"),
+        "ours_over_best": compare(systems, beams, "best"),
+        "engine_int8_over": compare(systems, beams, "tokens_per_second", "engine_int8"),
+        "marian_equals_ctranslate2": agreement(answers, beams),
+        "steps": steps_of(workers, beams) if setup.device.startswith("cuda") else {},
+    }
+
+
+def steps_of(workers: list[Worker], beams: list[int]) -> Message:
+    """Return the time of one of our steps on a GPU, and the time that its memory traffic takes at least, by beam size."""
+    found: Message = {}
+    for worker in workers:
+        for beam in beams if worker.name == "ours" else []:
+            step = worker.ask(do="steps", beam=beam)
+            found[str(beam)] = {
+                "microseconds": round(1e6 * step["seconds"], 1),
+                "floor_microseconds": round(1e6 * step["bytes"] / step["bytes_per_second"], 1),
+                "bytes": round(step["bytes"]),
+                "operations": round(step["operations"]),
+                "copy_bytes_per_second": round(step["bytes_per_second"]),
+            }
+    return found
 
 
 if __name__ == "__main__":

@@ -48,6 +48,17 @@ class Servant:
         parameters = self.system.prepare(setup, job)
         return {"parameters": parameters, "fingerprint": fingerprint(self.batches), "imported": imported, **memory()}
 
+    def redraw(self, message: Message) -> Message:
+        """Draw other batches for the same model."""
+        self.system.setup = Setup(**message["setup"])
+        self.batches = decoding_batches(self.system.setup)
+        return {"fingerprint": fingerprint(self.batches), **memory()}
+
+    def steps(self, message: Message) -> Message:
+        """Measure the steps of a search, and what its device does at most."""
+        batches = self.system.collate(self.batches)
+        return {**self.system.step_times(batches[len(batches) // 2], message["beam"]), **memory()}
+
     def train(self, message: Message) -> Message:
         batches = self.system.collate(self.batches)  # not timed: trainers collate while the device works
         seconds, loss = self.system.train_round(batches)
@@ -130,6 +141,11 @@ class Worker:
             again = "; again" if attempt < attempts else ""
             say(f"{self.name}: other processes used {answer['others']:.0%} of the machine meanwhile{again}")
         return answer
+
+    def redraw(self, setup: Setup, expected: int) -> None:
+        """Let the worker decode other batches with the same model."""
+        found = self.ask(do="redraw", setup=asdict(setup))["fingerprint"]
+        assert found == expected, (self.name, found, expected)
 
     def stop(self) -> None:
         assert self.process.stdin is not None

@@ -20,6 +20,7 @@ from regard.data.packed_shapes import SPARE_SIMILAR, PackedShape, pair_shape, ro
 from regard.data.packing import fill
 from regard.decoding.search import search_all
 from regard.models import build_model
+from regard.torch_loading import prepare_for_search
 from regard.training.cuda_graph import STEPS_BEFORE, CudaGraphStep
 from regard.training.data_parallel import DistributedModel
 from regard.training.step import make_optimizer, read, training_step
@@ -68,7 +69,10 @@ class Ours:
             self.recorded: CudaGraphStep | None = None
             self.steps = 0
         else:
-            self.model = self.model.to(DTYPES[setup.precision]).for_inference()
+            on_gpu = setup.device.startswith("cuda")
+            self.model = self.model if on_gpu else self.model.to(DTYPES[setup.precision])
+            precision = {"fp32": "float32", "bf16": "bfloat16"}[setup.precision] if on_gpu else "auto"
+            self.model = prepare_for_search(self.model, precision)
         return self.model.num_parameters()
 
     def collate(self, batches: list[Sentences]) -> list[Any]:
@@ -153,6 +157,35 @@ class Ours:
         seconds = time.perf_counter() - began
         return seconds, sum(cost.loss / cost.tokens for cost in costs) / len(costs)
 
+    def step_times(self, batch: Batch, beam: int) -> dict[str, float]:
+        """Return the seconds of a step, and the bytes that it moves at least and per second at most.
+
+        A step reads the weights of the decoder and of the output layer once, the keys and values of all sources and of half
+        of the outputs, and writes and reads the logits.
+        """
+        seconds = {}
+        for length in (2, self.setup.output):
+            options = SearchOptions(beam=beam, min_length=length, max_length=length, max_extra=length)
+            rounds = []
+            for _ in range(6):
+                synchronize(self.setup.device)
+                began = time.perf_counter()
+                list(search_all(self.model, [lambda: batch.source], options=options))
+                synchronize(self.setup.device)
+                rounds.append(time.perf_counter() - began)
+            seconds[length] = sorted(rounds)[1]
+        setup, rows, entry = self.setup, beam * self.setup.sentences, DTYPES[self.setup.precision].itemsize
+        square = setup.width**2
+        weights = setup.layers * (6 * square + 2 * setup.width * setup.hidden) + setup.width * setup.vocabulary
+        tokens = batch.source.layout.total + rows * setup.output / 2
+        moved = entry * (weights + 2 * setup.layers * setup.width * tokens) + 2 * 4 * rows * setup.vocabulary
+        return {
+            "seconds": (seconds[setup.output] - seconds[2]) / (setup.output - 2),
+            "bytes": moved,
+            "operations": 2.0 * rows * weights,
+            "bytes_per_second": _copy_speed(self.setup.device),
+        }
+
     def decode_round(self, batches: list[Batch], beam: int) -> tuple[float, list[list[list[int]]]]:
         length = self.setup.output
         options = SearchOptions(beam=beam, min_length=length, max_length=length, max_extra=length, scores=False)
@@ -165,3 +198,18 @@ class Ours:
         synchronize(self.setup.device)
         seconds = time.perf_counter() - began
         return seconds, [[ids for _, ids in sorted(output.items())] for output in outputs]
+
+
+def _copy_speed(device: str) -> float:
+    """Return the bytes per second that a large copy reads and writes."""
+    source = torch.randn(2**28, device=device)
+    target = torch.empty_like(source)
+    rounds = []
+    for _ in range(5):
+        synchronize(device)
+        began = time.perf_counter()
+        for _ in range(10):
+            target.copy_(source)
+        synchronize(device)
+        rounds.append(time.perf_counter() - began)
+    return 10 * 2 * source.numel() * source.element_size() / min(rounds)

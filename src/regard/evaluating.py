@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.config import SearchOptions
+from regard.config import SearchOptions, SearchPrecision
 from regard.decoding.options import describe_search
 from regard.errors import ConfigError
 from regard.loading import load
@@ -45,6 +45,7 @@ def evaluate(
     reverse: Path | str | None = None,
     ensemble: Sequence[Path | str] = (),
     int8: bool = False,
+    precision: SearchPrecision = "auto",
 ) -> list[Evaluation]:
     """Score a run on its recipe's test sets, or on the files given.
 
@@ -71,7 +72,10 @@ def evaluate(
         sets = recipe_test_sets(task, run, to=to, data=data, report=report)
     for sentence in report.sentences():
         warn(sentence)
-    predictor = load(run, device=device, warn=warn, rescorer=rescorer, reverse=reverse, ensemble=ensemble, int8=int8)
+    predictor = load(
+        run, device=device, warn=warn, rescorer=rescorer, reverse=reverse, ensemble=ensemble, int8=int8,
+        precision=precision,
+    )  # fmt: skip
     if to is not None:
         predictor = task.into(predictor, to)
     results = []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from regard.config import SearchPrecision
 from regard.decoding.shortlist import Shortlist
 from regard.decoding.translator import Translator
 from regard.engine.loading import EngineRun, why_not_in_engine
@@ -40,6 +41,7 @@ def load(
     int8: bool = False,
     engine: EngineChoice = "auto",
     threads: int = 0,
+    precision: SearchPrecision = "auto",
 ) -> Predictor:
     """Return a predictor for a run: its final weights, or the newest checkpoint while training lasts.
 
@@ -51,6 +53,7 @@ def load(
 
     `engine` says what computes: "engine" is the engine in C, for Transformers on a CPU, which does not import torch;
     "torch" is PyTorch; "auto" is the engine wherever it can. `threads` are those of search on a CPU; 0: one per core.
+    `precision` is that of search on a GPU: "auto" is bfloat16 for Transformers, if the GPU supports it.
 
     An input that is cut is reported with a `RegardWarning` of Python's warnings. A function given as `warn` receives the
     sentence instead; `lambda text: None` silences it.
@@ -69,8 +72,9 @@ def load(
                 int8=int8,
                 engine=engine,
                 threads=threads,
+                precision=precision,
             )
-    return _predictor([run], device, warn, int8=int8, engine=engine, threads=threads)
+    return _predictor([run], device, warn, int8=int8, engine=engine, threads=threads, precision=precision)
 
 
 def load_translator(
@@ -85,6 +89,7 @@ def load_translator(
     int8: bool = False,
     engine: EngineChoice = "auto",
     threads: int = 0,
+    precision: SearchPrecision = "auto",
 ) -> Translator:
     """Return a translation run's model in use; refuse runs of other tasks, which `verb` cannot serve."""
     require_translation(run, verb)
@@ -102,7 +107,9 @@ def load_translator(
     if reverse is not None:
         _refuse_other_direction(run, reverse)
         backward = load_other(reverse, "reranking")
-    translator = _predictor([run, *ensemble], device, warn, int8=int8, engine=engine, threads=threads)
+    translator = _predictor(
+        [run, *ensemble], device, warn, int8=int8, engine=engine, threads=threads, precision=precision
+    )
     assert isinstance(translator, Translator)
     translator.rescorer, translator.reverse = chooses, backward
     return translator
@@ -116,6 +123,7 @@ def _predictor(
     int8: bool,
     engine: EngineChoice,
     threads: int,
+    precision: SearchPrecision,
 ) -> Predictor:
     """Return the predictor of a run, or of an ensemble of translation runs."""
     if engine not in ("auto", "engine", "torch"):
@@ -124,6 +132,8 @@ def _predictor(
     found: EngineRun | str = "PyTorch was asked for" if engine == "torch" else _in_engine(runs, folder, device)
     predictor: Predictor | None = None
     if isinstance(found, EngineRun):
+        if precision == "bfloat16":
+            raise ConfigError("precision is bfloat16, which is for search on a GPU; leave it out, or use device=cuda")
         try:
             predictor = found.translator(warn, partial(_torch_model, folder), int8=int8, threads=threads)
         except ConfigError as error:  # an option of the model that the engine does not have
@@ -138,7 +148,7 @@ def _predictor(
             raise ConfigError(f"{runs[0]} needs PyTorch, which is not installed: {found}")
         from regard.torch_loading import torch_predictor
 
-        predictor = torch_predictor(runs, device, warn, threads=threads)
+        predictor = torch_predictor(runs, device, warn, threads=threads, precision=precision)
     if isinstance(predictor, Translator):
         predictor.use_shortlist(partial(_read_shortlist, folder, predictor.tokenizers.target.size))
     return predictor
@@ -229,7 +239,9 @@ def require_translation(run: Path | str, verb: str) -> None:
 
 
 def _load_rescorer(run: Path | str, verb: str, *, device: str, engine: EngineChoice, threads: int) -> Translator:
-    rescorer = load_translator(run, verb, device=device, warn=lambda text: None, engine=engine, threads=threads)
+    rescorer = load_translator(
+        run, verb, device=device, warn=lambda text: None, engine=engine, threads=threads, precision="float32"
+    )
     if rescorer.backend.non_autoregressive:
         raise ConfigError(f"{run} outputs all tokens at once; only a model that outputs token by token can rescore")
     return rescorer

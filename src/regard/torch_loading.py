@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.config import SearchPrecision
 from regard.decoding.cuda_graph_model import with_cuda_graphs
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.translator import Translator
 from regard.errors import CheckpointError, ConfigError
 from regard.models import build_model, expected_shapes
 from regard.models.base import Model, Seq2Seq
-from regard.nn.device import pick_device, use_device, use_threads
+from regard.nn.device import pick_device, search_precision, use_device, use_threads
 from regard.run.checkpoint import Checkpoint, load_weights
 from regard.run.finding import find_run
 from regard.run.folder import RECIPE, RunFolder
@@ -26,7 +27,12 @@ def load_model(run: Path | str, *, device: str = "auto") -> Model:
 
 
 def torch_predictor(
-    runs: Sequence[Path | str], device: str, warn: Callable[[str], None], *, threads: int = 0
+    runs: Sequence[Path | str],
+    device: str,
+    warn: Callable[[str], None],
+    *,
+    threads: int = 0,
+    precision: SearchPrecision = "auto",
 ) -> Predictor:
     """Return the predictor of a run, or of an ensemble of translation runs.
 
@@ -42,13 +48,19 @@ def torch_predictor(
         elif not codec.same_vocabulary(first_codec):
             raise ConfigError(f"{run} has another vocabulary than {runs[0]}; the runs of an ensemble share one")
         # The plain model is dropped; the predictor has a copy of its own.
-        model = model.for_inference()
-        models.append(with_cuda_graphs(model) if isinstance(model, Seq2Seq) else model)
+        models.append(prepare_for_search(model, precision))
     assert first_task is not None
     predictor = first_task.predictor(models[0] if len(models) == 1 else Ensemble(models), first_codec, warn=warn)
     if isinstance(predictor, Translator) and len(models) == 1:  # each run is calibrated by itself
         predictor.calibrated_temperature = temperature
     return predictor
+
+
+def prepare_for_search(model: Model, precision: SearchPrecision = "auto") -> Model:
+    """Return a copy of a model as predictors use it: in the precision of search, and with recorded steps on a GPU."""
+    dtype = search_precision(precision, next(model.parameters()).device, supported=model.searches_in_bfloat16)
+    model = model.for_inference(precision=dtype)
+    return with_cuda_graphs(model) if isinstance(model, Seq2Seq) else model
 
 
 def _load(run: Path | str, device: str) -> tuple[Model, Any, Task[Any], float | None]:

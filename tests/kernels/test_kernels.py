@@ -378,3 +378,19 @@ def test_a_packed_batch_through_our_kernels_has_the_loss_and_gradients_of_plain_
         allowed = {key: min(0.05 + 2 * error, 0.5) for key, error in plainly.items()}
     for key, error in errors(our_gradients).items():
         assert error < allowed[key], (key, error, allowed[key])
+
+
+@in_each_precision
+@pytest.mark.parametrize("rows", [1, 3, 4])
+@pytest.mark.parametrize(("width_in", "width_out"), [(512, 1536), (2048, 512), (40, 7)])
+def test_a_product_of_few_rows_is_that_of_pytorch(rows, width_in, width_out, dtype):
+    from regard.kernels.few_rows import linear_few_rows
+
+    x, weight = (
+        torch.randn(rows, 2 * width_in, device=DEVICE)[:, :width_in],
+        torch.randn(width_out, width_in, device=DEVICE),
+    )
+    x, weight, bias = x.to(dtype), weight.to(dtype), torch.randn(width_out, device=DEVICE).to(dtype)
+    close(linear_few_rows(x, weight, None), F.linear(x.float(), weight.float()), dtype)
+    expected = F.linear(x.float(), weight.float(), bias.float()).relu()
+    close(linear_few_rows(x, weight, bias, relu=True), expected, dtype)

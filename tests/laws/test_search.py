@@ -152,6 +152,7 @@ def test_steps_with_a_static_state_find_what_the_models_own_steps_find(model, be
         assert with_cuda_graphs(model) is model
         return
     recorded = CudaGraphModel(model)
+    recorded.device_search = None  # its laws are in test_device_search.py
     for sources in (SOURCES, SOURCES[:1], SOURCES[2:5], SOURCES):
         found = search(recorded, Ragged.from_lists(sources), options=options)
         for one, other in zip(found, search(model, Ragged.from_lists(sources), options=options), strict=True):

@@ -81,6 +81,9 @@ def evaluate(
     int8: Annotated[
         bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same output.")
     ] = False,
+    precision: Annotated[
+        Literal["auto", "float32", "bfloat16"], typer.Option(help="Of search on a GPU. auto: bfloat16 if possible.")
+    ] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Score a run on test sets with the metrics of its task: for translation BLEU and chrF with sacreBLEU signatures,
@@ -122,6 +125,7 @@ def evaluate(
         reverse=reverse,
         ensemble=ensemble or (),
         int8=int8,
+        precision=precision,
     )
     if as_json:
         print(json.dumps([asdict(result) for result in results], ensure_ascii=False))

@@ -99,7 +99,9 @@ def score(
     from regard import loading
     from regard.config import SearchOptions
 
-    translator = loading.load_translator(run, "score", device=device, warn=print_warning, int8=int8).into(to)
+    translator = loading.load_translator(
+        run, "score", device=device, warn=print_warning, int8=int8, precision="float32"
+    ).into(to)
     options = SearchOptions().replace(length_penalty=length_penalty, protect=protect, confidence=confidence)
     if contrast is not None:
         _print_contrast(translator, contrast, options, as_json)

@@ -29,6 +29,9 @@ def serve(
     int8: Annotated[
         bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same output.")
     ] = False,
+    precision: Annotated[
+        Literal["auto", "float32", "bfloat16"], typer.Option(help="Of search on a GPU. auto: bfloat16 if possible.")
+    ] = "auto",
     pivot: Annotated[
         str | None,
         typer.Option(
@@ -113,6 +116,7 @@ def serve(
         models,
         device=device,
         int8=int8,
+        precision=precision,
         workers=num_workers(threads, gpu=gpu),
         limits=limits,
         access=access,

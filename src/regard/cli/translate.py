@@ -163,6 +163,9 @@ def translate(
     int8: Annotated[
         bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same output.")
     ] = False,
+    precision: Annotated[
+        Literal["auto", "float32", "bfloat16"], typer.Option(help="Of search on a GPU. auto: bfloat16 if possible.")
+    ] = "auto",
     engine: Annotated[
         Literal["auto", "engine", "torch"],
         typer.Option(
@@ -233,6 +236,7 @@ def translate(
         refused = {
             "--rescorer": rescorer, "--int8": int8, "--tag": tag, "--pivot": pivot, "--glossary": glossary,
             "--json": as_json_lines, "--json-input": json_input, "--reverse": reverse, "--ensemble": ensemble,
+            "--precision": precision != "auto",
         }  # fmt: skip
         for name, value in refused.items():
             if value:
@@ -259,6 +263,7 @@ def translate(
         device=device,
         engine=engine,
         int8=int8,
+        precision=precision,
         threads=threads,
         json_input=json_input,
         as_json=as_json_lines,

@@ -9,6 +9,7 @@ from typing import Any
 
 from regard.cli.terminal import Terminated, print_message, print_warning
 from regard.cli.translated_lines import Lines, OutputFile, file_digest
+from regard.config import SearchPrecision
 from regard.errors import ConfigError
 from regard.loading import EngineChoice, load_translator
 from regard.run.finding import find_run
@@ -30,6 +31,7 @@ def translate_run(
     device: str = "auto",
     engine: EngineChoice = "auto",
     int8: bool = False,
+    precision: SearchPrecision = "auto",
     threads: int = 0,
     json_input: bool = False,
     as_json: bool = False,
@@ -53,6 +55,7 @@ def translate_run(
             int8=int8,
             engine=engine,
             threads=threads,
+            precision=precision,
         )
         .into(to, tag=tag, pivot=pivot)
         .with_glossary(glossary)
@@ -70,8 +73,8 @@ def translate_run(
     models = {name: find_run(one).weights_digest() for name, one in named.items() if one is not None}
     files = {"input": file_digest(file), **({"glossary": file_digest(str(glossary))} if glossary else {})}
     more = {"to": to, "pivot": pivot, "tag": tag, "int8": int8, "json": as_json, "json_input": json_input}
-    # Engines may round another way, so that a line has another translation.
-    target = OutputFile(output, {**models, **files, **given, **more, "engine": engine})
+    # Engines and precisions round another way, so that a line may have another translation.
+    target = OutputFile(output, {**models, **files, **given, **more, "engine": engine, "precision": precision})
     stream, done = target.begin()
     with stream:
         try:

@@ -6,7 +6,7 @@ keys belong to the model family that `model.kind` names.
 
 from regard.config.data import AugmentConfig, Bitext, DataConfig, TokenizerConfig, TokenizerSide
 from regard.config.recipe import EvaluateConfig, Recipe
-from regard.config.search_options import SearchOptions
+from regard.config.search_options import SearchOptions, SearchPrecision
 from regard.config.struct import LARGEST, MAX_LAYERS, MAX_POSITIONS, MAX_WIDTH, Struct, below_one, between
 from regard.config.train import TrainConfig
 
@@ -21,6 +21,7 @@ __all__ = [
     "EvaluateConfig",
     "Recipe",
     "SearchOptions",
+    "SearchPrecision",
     "Struct",
     "TokenizerConfig",
     "TokenizerSide",

@@ -50,6 +50,9 @@ LengthPenaltyKind = Literal["wu", "power"]
 Utility = Literal["chrf", "bleu"]
 
 
+SearchPrecision = Literal["auto", "float32", "bfloat16"]  # of search on a GPU; auto: bfloat16 if possible
+
+
 class SearchOptions(Struct, metaclass=_KnownNames, frozen=True, dict=True):
     """How to search; in a recipe the `[decode]` table. The defaults are the paper's (section 6.1).
 

@@ -15,7 +15,9 @@ from typing import Generic, NamedTuple
 import torch
 from torch import Tensor
 
+from regard import kernels
 from regard.data.ragged import Ragged
+from regard.decoding.device_search import DeviceSearch
 from regard.models.base import Growing, Seq2Seq, Static, StaticSeq2Seq, TextSeq2Seq
 
 MAX_ROWS = 1024  # with more rows a step keeps the GPU busy without a graph
@@ -31,6 +33,11 @@ def with_cuda_graphs(model: Seq2Seq) -> Seq2Seq:
     if on_gpu and isinstance(model, StaticSeq2Seq) and model.has_static_state:
         return CudaGraphModel(model)
     return model
+
+
+def device_search_of(model: Seq2Seq) -> DeviceSearch | None:
+    """Return the search on the device of a model that has one."""
+    return model.device_search if isinstance(model, CudaGraphModel) else None
 
 
 class GraphSize(NamedTuple):
@@ -110,6 +117,9 @@ class CudaGraphModel(TextSeq2Seq, Generic[Growing, Static]):
         self.bos, self.eos, self.never = model.bos, model.eos, model.never
         self.reads_source_eos = model.reads_source_eos
         self._graphs: OrderedDict[GraphSize, StepGraph[Growing, Static]] = OrderedDict()
+        weight = next(model.parameters())
+        # For searches with common options; on a GPU its kernels are needed.
+        self.device_search = DeviceSearch(model) if kernels.usable(weight) or not weight.is_cuda else None
 
     @property
     def members(self) -> tuple[Seq2Seq, ...]:

@@ -62,8 +62,8 @@ class Ensemble(Seq2Seq):
         """The models as they were given, each of which may be an ensemble or have captured steps."""
         return list(self.models)  # type: ignore[arg-type]
 
-    def for_inference(self) -> Self:
-        return type(self)([one.for_inference() for one in self.parts])
+    def for_inference(self, *, precision: torch.dtype = torch.float32) -> Self:
+        return type(self)([one.for_inference(precision=precision) for one in self.parts])
 
     def encode(self, source: Ragged) -> list[Any]:
         return [one.encode(source) for one in self.parts]

@@ -12,6 +12,8 @@ from regard.config import SearchOptions
 from regard.data.ragged import Ragged
 from regard.decoding.batch_search import search_batch, stream_sentence
 from regard.decoding.constraints import Demands
+from regard.decoding.cuda_graph_model import device_search_of
+from regard.decoding.device_search import fits as fits_device_search
 from regard.decoding.hypothesis import Check, Hypothesis, SearchResults, never_stop, refuse_not_finite
 from regard.decoding.torch_scores import TorchStepModel
 from regard.models.base import Model, NonAutoregressive, Seq2Seq, WriteOptions
@@ -49,7 +51,11 @@ def search_each(
 
     On a GPU, finish or abandon a search before the next one begins (`decoding.cuda_graph_model`).
     """
-    lengths = source.layout.lengths
+    lengths, options = source.layout.lengths, SearchOptions().with_given(options)
+    on_device = device_search_of(model)
+    if on_device is not None and fits_device_search(options, demands):
+        yield from on_device.search(source, options=options, demands=demands, check=check)
+        return
     yield from search_batch(TorchStepModel(model), source, lengths, options=options, demands=demands, check=check)
 
 

@@ -29,6 +29,8 @@ def add_dropout(x: Tensor | None, branch: Tensor, drop: Drop) -> Tensor:
 
 def norm(x: Tensor, weight: Tensor, bias: Tensor | None, *, eps: float) -> Tensor:
     """Return the LayerNorm of x, or its RMSNorm without a bias."""
+    if not torch.is_grad_enabled():
+        return _run_norm(x, None, weight, bias, eps, None, keep=False)[0]
     return _Norm.apply(x, None, weight, bias, eps, None)
 
 
@@ -36,6 +38,8 @@ def add_norm(
     x: Tensor, branch: Tensor, weight: Tensor, bias: Tensor | None, *, eps: float, drop: Drop | None
 ) -> Tensor:
     """Return the norm of x + Dropout(branch)."""
+    if not torch.is_grad_enabled():
+        return _run_norm(x, branch, weight, bias, eps, drop, keep=False)[0]
     return _Norm.apply(x, branch, weight, bias, eps, drop)
 
 
@@ -79,9 +83,10 @@ class _AddDropout(torch.autograd.Function):
 @triton.jit(do_not_specialize=["site"])
 def _norm_forward(
     x, branch, weight, bias, sums, out, means, inverses, seed, site, threshold, scale, eps, N,
-    D: tl.constexpr, ADD: tl.constexpr, DROP: tl.constexpr, CENTRED: tl.constexpr,
+    D: tl.constexpr, ADD: tl.constexpr, DROP: tl.constexpr, CENTRED: tl.constexpr, KEEP: tl.constexpr,
     ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
+    """Store the norm. With KEEP, also store what the backward pass needs."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, WIDTH)
     inside = (row < N)[:, None] & (column < D)[None, :]
@@ -93,14 +98,17 @@ def _norm_forward(
             added = tl.where(kept(entry, tl.load(seed), site, threshold), added * scale, 0.0)
         value += added
         rounded = value.to(sums.dtype.element_ty)
-        tl.store(sums + entry, rounded, mask=inside)
+        if KEEP:
+            tl.store(sums + entry, rounded, mask=inside)
         value = rounded.to(tl.float32)  # the backward pass uses the stored values
     if CENTRED:
         mean = tl.sum(value, axis=1) / D
-        tl.store(means + row, mean, mask=row < N)
+        if KEEP:
+            tl.store(means + row, mean, mask=row < N)
         value = tl.where(inside, value - mean[:, None], 0.0)
     inverse = 1 / tl.sqrt(tl.sum(value * value, axis=1) / D + eps)
-    tl.store(inverses + row, inverse, mask=row < N)
+    if KEEP:
+        tl.store(inverses + row, inverse, mask=row < N)
     result = value * inverse[:, None] * tl.load(weight + column, mask=column < D, other=0.0).to(tl.float32)[None, :]
     if CENTRED:
         result += tl.load(bias + column, mask=column < D, other=0.0).to(tl.float32)[None, :]
@@ -149,21 +157,35 @@ def _tile(width: int) -> dict[str, int]:
     return {"WIDTH": padded, "ROWS": max(1, 1024 // padded), "num_warps": 2 if padded <= 1024 else 8}
 
 
+def _run_norm(
+    x: Tensor,
+    branch: Tensor | None,
+    weight: Tensor,
+    bias: Tensor | None,
+    eps: float,
+    drop: Drop | None,
+    *,
+    keep: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the norm and, with `keep`, what its backward pass needs: the sums, their means and inverse deviations."""
+    x, (N, D), tile = x.contiguous(), x.shape, _tile(x.size(1))
+    branch = None if branch is None else branch.contiguous()
+    sums = x if branch is None or not keep else torch.empty_like(x)
+    out = torch.empty_like(x)
+    means, inverses = torch.empty(2, N if keep else 0, dtype=torch.float32, device=x.device)
+    _norm_forward[(triton.cdiv(N, tile["ROWS"]),)](
+        x, branch, weight, bias, sums, out, means, inverses, *drop_arguments(drop), eps, N,
+        D=D, ADD=branch is not None, DROP=drop is not None, CENTRED=bias is not None, KEEP=keep, **tile,
+    )  # fmt: skip
+    return out, sums, means, inverses
+
+
 class _Norm(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, branch: Tensor | None, weight: Tensor, bias: Tensor | None, eps: float, drop: Drop | None
     ) -> Tensor:
-        x, (N, D), tile = x.contiguous(), x.shape, _tile(x.size(1))
-        branch = None if branch is None else branch.contiguous()
-        sums = x if branch is None else torch.empty_like(x)
-        out = torch.empty_like(x)
-        means, inverses = torch.empty(2, N, dtype=torch.float32, device=x.device)
-        noise = drop_arguments(drop)
-        _norm_forward[(triton.cdiv(N, tile["ROWS"]),)](
-            x, branch, weight, bias, sums, out, means, inverses, *noise, eps, N,
-            D=D, ADD=branch is not None, DROP=drop is not None, CENTRED=bias is not None, **tile,
-        )  # fmt: skip
+        out, sums, means, inverses = _run_norm(x, branch, weight, bias, eps, drop, keep=True)
         ctx.save_for_backward(sums, weight, means, inverses)
         ctx.drop, ctx.centred, ctx.added = drop, bias is not None, branch is not None
         return out

@@ -39,7 +39,9 @@ from regard.data.ragged import Ragged
 from regard.errors import ConfigError, did_you_mean
 from regard.models.states import DecoderState, GrowingState, LoadableState
 from regard.nn.cross_entropy import cross_entropy, linear_cross_entropy
+from regard.nn.decoder_pool import DecoderPool, DecoderShape
 from regard.nn.dropout import Noise
+from regard.nn.norms import Norm
 from regard.text.tokenizer import BOS, EOS
 from regard.toml import from_table
 
@@ -86,17 +88,31 @@ class Model(nn.Module, ABC):
         """Whether training needs no sentence lengths on the host, so that one CUDA graph serves all batches of a shape."""
         return False
 
-    def for_inference(self) -> Self:
+    @property
+    def searches_in_bfloat16(self) -> bool:
+        """Whether search on a GPU computes in bfloat16 unless told otherwise."""
+        return False
+
+    def for_inference(self, *, precision: torch.dtype = torch.float32) -> Self:
         """Return a copy for search: in evaluation mode, without gradients, and with weights laid out for fast products.
 
-        The copy shares no memory with this model, which can still be trained.
+        The copy shares no memory with this model, which can still be trained. With a `precision` other than float32 all
+        weights but those of norms are rounded to it; norms, the softmax of attention and logits are computed in float32.
         """
         copied = copy.deepcopy(self, dict(self._transposed_weights())).eval().requires_grad_(False)
         for module in copied.modules():
             if isinstance(module, nn.RNNBase):
                 # cuDNN wants the weights of a layer in one piece of memory.
                 module.flatten_parameters()
+        if precision != torch.float32:
+            copied.round_weights(precision)
         return copied
+
+    def round_weights(self, precision: torch.dtype) -> None:
+        """Round all weights but those of norms."""
+        for module in self.modules():
+            for weight in () if isinstance(module, Norm) else module.parameters(recurse=False):
+                weight.data = weight.data.to(precision)
 
     def _transposed_weights(self) -> Iterator[tuple[int, Any]]:
         """Yield, by their id, column-major copies of matrices on the CPU: a library multiplies few rows faster with them."""
@@ -201,6 +217,20 @@ class StaticSeq2Seq(TextSeq2Seq, Generic[Growing, Static]):
     @abstractmethod
     def static_state(self, like: Growing | Static, *, sentences: int, slots: int, steps: int) -> Static:
         """Return a state for as many beams, of the same data type and on the same device, with room for so many of each."""
+
+    # For a search on the device (`decoding.device_search`)
+
+    @abstractmethod
+    def decoder_shape(self) -> DecoderShape:
+        """Return what a pool for this model must know."""
+
+    @abstractmethod
+    def write_memory(self, memory_MD: Tensor, pool: DecoderPool) -> None:
+        """Write the keys and values of the encoder's output into a pool."""
+
+    @abstractmethod
+    def step_in_pool(self, tokens: Tensor, pool: DecoderPool, *, num_positions: int) -> Tensor:
+        """Return the logits of each row's next token. The position of the last token is below `num_positions`."""
 
 
 class Output(NamedTuple):

@@ -17,6 +17,7 @@ from regard.models.base import StaticSeq2Seq
 from regard.models.copying import CopyingSeq2Seq, SourceMemory
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.states import StaticState, StepState, TransformerState, start_decoder
+from regard.nn.decoder_pool import DecoderPool, DecoderShape
 from regard.text.tokenizer import BOS
 
 __all__ = ["PRESETS", "Transformer"]
@@ -78,10 +79,38 @@ class Transformer(EncoderDecoder, CopyingSeq2Seq, StaticSeq2Seq[TransformerState
         state.advance()
         return self.step_scores(self.decoder_norm(x_RD), state.copied)
 
+    def decoder_shape(self) -> DecoderShape:
+        heads, weight = self.config.heads, self.target_embedding
+        return DecoderShape(
+            len(self.decoder),
+            heads.num_heads,
+            heads.key_width,
+            heads.value_width,
+            self.config.window,
+            weight.dtype,
+            weight.device,
+        )
+
+    def write_memory(self, memory_MD: Tensor, pool: DecoderPool) -> None:
+        for number, layer in enumerate(self.decoder):
+            layer.cross_attention.write_keys_values(memory_MD, pool.memory[: memory_MD.size(0), number])
+
+    def step_in_pool(self, tokens: Tensor, pool: DecoderPool, *, num_positions: int) -> Tensor:
+        position, tokens = pool.position(), self._read(tokens)
+        x_RD = self._embed(tokens, self.target_embedding, self.target_positions, position, num_positions)
+        rotation = self._rotation(position)
+        for number, layer in enumerate(self.decoder):
+            x_RD = layer.step_in_pool(x_RD, pool, number, rotation)
+        return self.project(self.decoder_norm(x_RD))
+
     @property
     def has_static_state(self) -> bool:
         # A static state keeps neither the recent inputs of convolutions nor sources to copy from.
         return self.config.feed_forward != "conv" and not self.config.copy
+
+    @property
+    def searches_in_bfloat16(self) -> bool:
+        return self.has_static_state
 
     def static_state(
         self, like: TransformerState | StaticState, *, sentences: int, slots: int, steps: int

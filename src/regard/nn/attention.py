@@ -21,6 +21,7 @@ from regard.messages import counted
 from regard.nn.attend import AttentionMask, attend, attend_explicit
 from regard.nn.attention_log import ENCODER_DECODER, POSITIONS, AttentionKind, current_log
 from regard.nn.cache import KeyValueCache, StaticCache, by_head, by_row
+from regard.nn.decoder_pool import DecoderPool
 from regard.nn.dropout import Dropout, Noise
 from regard.nn.linear import Linear
 from regard.nn.norms import Norm
@@ -142,6 +143,10 @@ class SelfAttention(MultiHead):
         keys, values = cache.append(k_RHK, v_RHV)
         return self.attend_step(q_RHK, keys, values, bias_GQS)
 
+    def step_in_pool(self, x_RD: Tensor, pool: DecoderPool, layer: int, rotation: Rotation | None = None) -> Tensor:
+        """Return what `step` returns. The keys and values are those of a layer of the pool."""
+        return self.output(pool.attend_past(layer, *self._split(self.project(x_RD), rotation)))
+
 
 class CrossAttention(MultiHead):
     """Attention whose queries come from the decoder, and whose keys and values come from the encoder's output."""
@@ -167,6 +172,17 @@ class CrossAttention(MultiHead):
         k, v = split_columns(self.memory(memory_MD), self._widths)
         return self._keys(k), self._values(v)
 
+    def write_keys_values(self, memory_MD: Tensor, out_MW: Tensor) -> None:
+        """Write what `keys_values` returns into a matrix: for each token the keys of all heads, then their values."""
+        if memory_MD.is_cuda and self.key_norm is None:
+            bias: Tensor | None = self.memory.bias
+            torch.mm(memory_MD, self.memory.weight.t(), out=out_MW)
+            if bias is not None:
+                out_MW += bias
+            return
+        k_MHK, v_MHV = self.keys_values(memory_MD)
+        torch.cat([k_MHK.flatten(1), v_MHV.flatten(1)], dim=1, out=out_MW)
+
     def forward(self, x_ND: Tensor, memory_MD: Tensor, mask: AttentionMask) -> tuple[Tensor, Tensor]:
         """Return the output and the input."""
         projected, x_ND = self.query.and_input(x_ND)
@@ -175,6 +191,10 @@ class CrossAttention(MultiHead):
     def step(self, x_RD: Tensor, k_GSK: Tensor, v_GSV: Tensor, bias_GQS: Tensor) -> Tensor:
         """Return the output for one token per row. All beams of a sentence share its keys and values."""
         return self.attend_step(self._queries(self.query(x_RD)), k_GSK, v_GSV, bias_GQS)
+
+    def step_in_pool(self, x_RD: Tensor, pool: DecoderPool, layer: int) -> Tensor:
+        """Return what `step` returns. The keys and values are those of a layer of the pool."""
+        return self.output(pool.attend_memory(layer, self._queries(self.query(x_RD))))
 
 
 class PositionalAttention(MultiHead):

@@ -7,12 +7,13 @@ import platform
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 import regard
+from regard.config import SearchPrecision
 from regard.errors import ConfigError
 from regard.messages import counted
 
@@ -62,6 +63,25 @@ def pick_precision(wanted: Precision, device: torch.device) -> torch.dtype:
     if wanted == "bfloat16" and not cpu_has_bfloat16():
         raise ConfigError("train.precision is bfloat16 but this CPU has no bfloat16 instructions; use float32 or auto")
     return torch.bfloat16 if wanted == "bfloat16" else torch.float32
+
+
+def search_precision(wanted: SearchPrecision, device: torch.device, *, supported: bool) -> torch.dtype:
+    """Return the precision of search. `supported` says whether the model computes in bfloat16.
+
+    "auto" is bfloat16 on a GPU that has it in hardware, if the model supports it, else float32.
+    """
+    if wanted not in get_args(SearchPrecision):
+        raise ConfigError(f"precision is {wanted!r}; use auto, float32 or bfloat16")
+    if wanted == "bfloat16" and device.type != "cuda":
+        raise ConfigError("precision is bfloat16, which is for search on a GPU; leave it out, or use device=cuda")
+    if wanted == "bfloat16" and not supported:
+        raise ConfigError(
+            "precision is bfloat16, which is for Transformers without copying and convolutions; leave it out"
+        )
+    if wanted == "float32" or device.type != "cuda" or not supported:
+        return torch.float32
+    hardware = torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.bfloat16 if wanted == "bfloat16" or hardware else torch.float32
 
 
 def cpu_has_bfloat16() -> bool:

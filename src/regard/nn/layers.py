@@ -17,6 +17,7 @@ from regard.config.transformer import NORM_EPS, AttentionBackend, FeedForwardKin
 from regard.nn.attend import AttentionMask
 from regard.nn.attention import CrossAttention, SelfAttention, flatten_memory, flatten_own, head_shape
 from regard.nn.cache import KeyValueCache, StaticCache
+from regard.nn.decoder_pool import DecoderPool
 from regard.nn.dropout import Noise
 from regard.nn.feedforward import ConvFeedForward, FeedForward
 from regard.nn.norms import Residual
@@ -144,6 +145,12 @@ class TransformerDecoderLayer(nn.Module):
             x_RD, lambda x: (self.cross_attention.step(x, state.keys, state.values, memory_bias), x)
         )
         return self.around_feed_forward(x_RD, lambda x: (self.feed_forward.step(x, state.recent), x))
+
+    def step_in_pool(self, x_RD: Tensor, pool: DecoderPool, number: int, rotation: Rotation | None) -> Tensor:
+        """Return what `step` returns. The layer has a number among those of the pool."""
+        x_RD = self.around_attention(x_RD, lambda x: (self.attention.step_in_pool(x, pool, number, rotation), x))
+        x_RD = self.around_cross_attention(x_RD, lambda x: (self.cross_attention.step_in_pool(x, pool, number), x))
+        return self.around_feed_forward(x_RD, lambda x: (self.feed_forward.step(x, []), x))
 
 
 @dataclass

@@ -41,6 +41,8 @@ class Norm(nn.Module):
             from regard.kernels.residual import norm
 
             return norm(x_ND, self.weight, self.bias, eps=self.eps)
+        if x_ND.dtype != self.weight.dtype:
+            return self._rows(x_ND.to(self.weight.dtype)).to(x_ND.dtype)
         if self.bias is None:
             return F.rms_norm(x_ND, self.weight.shape, self.weight, self.eps)
         return torch.layer_norm(x_ND, self.weight.shape, self.weight, self.bias, self.eps)

@@ -148,6 +148,7 @@ def start_service(
     *,
     device: str,
     int8: bool,
+    precision: str = "auto",
     workers: int,
     limits: Limits,
     access: Access,
@@ -159,7 +160,9 @@ def start_service(
     runs = [served.folder.name_in_use for served in models.values()]
     into = [served.into for served in models.values()]
     threads = 1  # one search step is too little work to split between cores
-    command = WorkerCommand.for_runs(runs, device=device, int8=int8, threads=threads, into=into, engine=engine)
+    command = WorkerCommand.for_runs(
+        runs, device=device, int8=int8, threads=threads, into=into, engine=engine, precision=precision
+    )
     numbers = {name: number for number, name in enumerate(models)}
     scheduler = Scheduler(
         lambda: WorkerProcess(command), workers=workers, models=numbers, limits=limits, say=MessagePrinter(say)

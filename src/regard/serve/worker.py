@@ -1,6 +1,6 @@
 """The worker process: runs models, so that their memory, crashes and the GIL do not affect the server.
 
-python -m regard.serve.worker DEVICE float32|int8 THREADS auto|engine|torch [RUN LANGUAGE]...
+python -m regard.serve.worker DEVICE auto|float32|bfloat16|int8 THREADS auto|engine|torch [RUN LANGUAGE]...
 
 LANGUAGE is the one to translate into, or empty if the run has one only. A run that is named more than once is loaded once.
 
@@ -124,7 +124,7 @@ def _as_list(one: Translation) -> list[Any]:
     return [one.text, one.score, one.lost, one.tokens, None if sure is None else [sure.sentence, sure.words]]
 
 
-def main(device: str, precision: str, threads: int, engine: EngineChoice, models: list[tuple[str, str]]) -> None:
+def main(device: str, precision: Any, threads: int, engine: EngineChoice, models: list[tuple[str, str]]) -> None:
     """Run tasks until the input ends."""
     for one in STOPPING:
         signal.signal(one, signal.SIG_IGN)
@@ -139,6 +139,7 @@ def main(device: str, precision: str, threads: int, engine: EngineChoice, models
             "serve",
             device=device,
             int8=precision == "int8",
+            precision="auto" if precision == "int8" else precision,
             # Clients cannot fill the log with warnings.
             warn=lambda text: None,
             engine=engine,

@@ -44,9 +44,10 @@ class WorkerCommand:
         threads: int,
         into: Sequence[str | None] = (),
         engine: str = "auto",
+        precision: str = "auto",
     ) -> WorkerCommand:
         """Return the command for these runs, and the language that each is to translate into, if it has several."""
-        settings = [device, "int8" if int8 else "float32", str(threads), engine]
+        settings = [device, "int8" if int8 else precision, str(threads), engine]
         # The library for int8 products on Arm CPUs ignores PyTorch's thread count, but reads this variable.
         environment = os.environ | ({"OMP_NUM_THREADS": str(threads)} if int8 else {})
         environment.pop(KEYS_VARIABLE, None)

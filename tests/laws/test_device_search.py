@@ -1,0 +1,72 @@
+"""Search on the device finds what search with the host finds, for every Transformer and every rule of stopping."""
+
+import pytest
+import torch
+
+from regard.config import SearchOptions
+from regard.data.ragged import Ragged
+from regard.decoding import device_search
+from regard.decoding.cuda_graph_model import CudaGraphModel
+from regard.decoding.search import search
+from regard.models.base import StaticSeq2Seq
+from tests.laws.conftest import small, tables_of
+
+SOURCES = [[5, 6, 7, 8, 2], [9, 2], [3, 4, 5, 2], [10, 10, 2], [7, 2], [4, 4, 4, 4, 4, 4, 2], [6, 3, 2]]
+OPTIONS = {
+    "greedy": {"beam": 1},
+    "greedy, token scores": {"beam": 1, "token_scores": True},
+    "beam": {"beam": 4, "nbest": 4},
+    "three of four": {"beam": 4, "nbest": 3, "early_stopping": False},
+    "one of three, never": {"beam": 3, "nbest": 1, "early_stopping": "never", "length_penalty": 1.3},
+    "power": {"beam": 5, "nbest": 5, "length_penalty_kind": "power", "early_stopping": "never"},
+    "no penalty": {"beam": 2, "nbest": 2, "length_penalty": 0.0, "early_stopping": False},
+    "all of the vocabulary": {"beam": 12, "nbest": 12, "max_length": 3},
+    "long enough": {"beam": 3, "nbest": 3, "min_length": 4, "max_extra": 4, "token_scores": True},
+    "one token": {"beam": 3, "nbest": 2, "max_length": 1},
+    "two tokens": {"beam": 3, "nbest": 3, "max_length": 2, "early_stopping": "never"},
+}
+
+
+@pytest.fixture(params=tables_of(StaticSeq2Seq))
+def model(request):
+    made = small(request.param)
+    with torch.no_grad():
+        # Larger logits: outputs of different lengths, and no near-ties.
+        made.output_weight.mul_(3)
+    return made
+
+
+def same(found, expected):
+    assert [[one.ids for one in best] for best in found] == [[one.ids for one in best] for best in expected]
+    for best, others in zip(found, expected, strict=True):
+        for one, other in zip(best, others, strict=True):
+            assert one.score == pytest.approx(other.score, abs=1e-4)
+            if other.token_scores is None:
+                assert one.token_scores is None
+            else:
+                assert one.token_scores == pytest.approx(other.token_scores, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("steps", [2, 64])  # with two, search has to make room on the way
+def test_the_device_finds_what_the_host_finds(model, name, steps, monkeypatch):
+    monkeypatch.setattr(device_search, "FIRST_STEPS", steps)
+    monkeypatch.setattr(device_search, "LEAST", device_search.Room(1, 1, 1))
+    options = SearchOptions(**{"max_extra": 8, **OPTIONS[name]})
+    recorded = CudaGraphModel(model)
+    if not model.has_static_state:
+        pytest.skip("has no static state")
+    for sources in (SOURCES[:2], SOURCES, SOURCES[:1], SOURCES[2:5]):
+        source = Ragged.from_lists(sources)
+        same(search(recorded, source, options=options), search(model, source, options=options))
+    assert recorded.device_search.by_beams and not recorded._graphs
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_neighbours_change_nothing(model, beam):
+    if not model.has_static_state:
+        pytest.skip("has no static state")
+    recorded, options = CudaGraphModel(model), SearchOptions(beam=beam, nbest=beam, max_extra=8)
+    together = search(recorded, Ragged.from_lists(SOURCES), options=options)
+    alone = [search(recorded, Ragged.from_lists([source]), options=options)[0] for source in SOURCES]
+    same(together, alone)
