@@ -3,6 +3,7 @@
 import shutil
 from importlib import resources
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,6 +13,7 @@ from regard.decoding.requests import Request
 from regard.decoding.shortlist import Shortlist
 from regard.engine.library import library
 from regard.errors import Cancelled, ConfigError, DecodeError
+from regard.explain.translation_trace import trace_translation
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the engine has not been compiled")
 
@@ -109,6 +111,21 @@ def test_a_stream_gives_the_same_tokens(both):
         for one in both
     ]
     assert outputs[0] == outputs[1] and seen[0] == seen[1] and seen[0][-1] == outputs[0]
+
+
+def test_a_look_shows_the_same(both):
+    text = "Das alte Haus steht am Bahnhof."
+    found, expected = (trace_translation(one, text, options=SearchOptions(beam=4), alternatives=3) for one in both)
+    assert found.axes == expected.axes and found.names == expected.names
+    assert found.probabilities == pytest.approx(expected.probabilities, abs=1e-3)
+    for some, others in zip(found.alternatives, expected.alternatives, strict=True):
+        assert [(one.id, one.token, one.text) for one in some] == [(one.id, one.token, one.text) for one in others]
+        assert [one.probability for one in some] == pytest.approx([one.probability for one in others], abs=1e-3)
+    assert len(found.attentions) == len(expected.attentions)
+    for one, other in zip(found.attentions, expected.attentions, strict=True):
+        assert (one.name, one.layer, one.queries, one.keys) == (other.name, other.layer, other.queries, other.keys)
+        assert one.self_attention == other.self_attention
+        np.testing.assert_allclose(one.weights, other.weights, atol=1e-3)
 
 
 def test_a_search_stops_when_its_check_says_so(both):

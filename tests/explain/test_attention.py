@@ -13,8 +13,8 @@ from regard.explain.attention import (
     group_words,
     mean_over_heads,
     merge_words,
-    recorded_attentions,
 )
+from regard.explain.recorded import recorded_attentions
 from regard.explain.trace import Trace, moses_pairs, soft_alignment
 from regard.nn.attention_log import AttentionLog
 from regard.text.tokenizer_pair import train_tokenizers

@@ -8,8 +8,9 @@ import pytest
 import regard
 from regard.config import SearchOptions
 from regard.errors import Cancelled, DecodeError
+from regard.explain.recorded import attention_between
 from regard.explain.report import as_page
-from regard.explain.translation_trace import attention_between, trace_translation
+from regard.explain.translation_trace import trace_translation
 from regard.text.tokenizer import TOKENIZERS
 from regard.text.tokenizer_pair import train_tokenizers
 from tests.explain.conftest import SENTENCE

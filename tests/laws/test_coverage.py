@@ -6,7 +6,7 @@ import torch
 from regard.data.ragged import Ragged
 from regard.decoding.coverage import LEAST, coverage_penalties, refuse_without_attention, source_attention
 from regard.errors import DecodeError
-from regard.explain.translation_trace import record_forced
+from regard.explain.recorded import record_forced
 from regard.models.base import TextSeq2Seq
 from regard.nn.attention_log import ENCODER_DECODER
 from regard.text.tokenizer import EOS

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from regard.config import SearchOptions
 from regard.decoding.constraints import Demands
@@ -14,6 +17,17 @@ if TYPE_CHECKING:
     from regard.models.base import Model
 
 Row = tuple[Sequence[int], Sequence[int]]  # ids of a source and of a hypothesis, both without EOS
+
+
+class ForcedTrace(NamedTuple):
+    """What a model says of a given output with EOS: its T positions, the S source tokens that the encoder reads, H heads."""
+
+    logp: NDArray[np.float32]  # of each token: [T]
+    columns: NDArray[np.int32]  # the likeliest tokens at each position: [T, best]
+    values: NDArray[np.float32]  # their log-probabilities
+    encoder: Sequence[NDArray[np.float32]]  # attention of each layer: [H, S, S]
+    decoder: Sequence[NDArray[np.float32]]  # [H, T, T]
+    between: Sequence[NDArray[np.float32]]  # [H, T, S]
 
 
 class Backend(ABC):
@@ -28,6 +42,16 @@ class Backend(ABC):
     @abstractmethod
     def max_length(self) -> int | None:
         """The most tokens of a sequence, EOS included; None: no limit."""
+
+    @property
+    @abstractmethod
+    def never(self) -> tuple[int, ...]:
+        """The columns that are never output."""
+
+    @property
+    @abstractmethod
+    def reads_source_eos(self) -> bool:
+        """Whether the encoder reads the EOS behind a source."""
 
     @property
     def copies(self) -> bool:
@@ -94,6 +118,10 @@ class Backend(ABC):
         Outputs end in EOS, unless there was no room for it, and have at least one token. With a temperature there are also
         those of logits that are divided by it.
         """
+
+    def forced_trace(self, source: list[int], output: list[int], *, best: int) -> ForcedTrace | None:
+        """Return the attention and the likeliest tokens of a given output; None: the module of PyTorch records them."""
+        return None
 
     @abstractmethod
     def refuse_shortlist(self) -> None:

@@ -45,6 +45,14 @@ class TorchBackend(Backend):
         return self._model.max_length
 
     @property
+    def never(self) -> tuple[int, ...]:
+        return self._model.never if isinstance(self._model, Seq2Seq) else ()
+
+    @property
+    def reads_source_eos(self) -> bool:
+        return self._model.reads_source_eos
+
+    @property
     def copies(self) -> bool:
         return self._model.copies
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from regard.config import SearchOptions
 from regard.data.budget import batches_by_length
 from regard.decoding.automaton import Automaton
-from regard.decoding.backend import Backend, Row
+from regard.decoding.backend import Backend, ForcedTrace, Row
 from regard.decoding.batch_search import output_limits, search_batch, stream_sentence
 from regard.decoding.constraints import Demands
 from regard.decoding.drawing import generator
@@ -89,6 +89,14 @@ class EngineBackend(Backend):
     @property
     def max_length(self) -> int | None:
         return self.engine_model.max_length
+
+    @property
+    def never(self) -> tuple[int, ...]:
+        return (self.engine_model.bos,)
+
+    @property
+    def reads_source_eos(self) -> bool:
+        return self.engine_model.config.source_eos
 
     def num_parameters(self) -> int:
         return self._num_parameters
@@ -240,6 +248,12 @@ class EngineBackend(Backend):
             )
             for row, length in enumerate(lengths.tolist())
         ]
+
+    def forced_trace(self, source: list[int], output: list[int], *, best: int) -> ForcedTrace:
+        best = min(best, self.engine_model.target_size)
+        found = self.engine_model.force(source, output[:-1], threads=self.threads, best=best, attention=True)
+        encoder, decoder, between = found.attention
+        return ForcedTrace(found.logp, found.columns, found.values, [*encoder], [*decoder], [*between])
 
     def refuse_shortlist(self) -> None:
         """The engine has them."""

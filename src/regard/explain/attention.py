@@ -5,17 +5,12 @@ Shapes: H heads, Q queries, K keys, W words.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from regard.models.base import Model
-from regard.nn.attention_log import AttentionKind, AttentionLog
 from regard.text.symbols import EOS
 from regard.text.tokenizer import Tokenizer
 from regard.text.unknown_words import ExtendedVocabulary
@@ -80,43 +75,6 @@ def axis_labels(queries: Axis, keys: Axis) -> tuple[str, str]:
     if queries.label != keys.label:
         return queries.label, keys.label
     return f"{queries.label} (from)", f"{keys.label} (to)"
-
-
-# Reading weights from a log
-
-
-def recorded_attentions(model: Model, log: AttentionLog, axes: Mapping[str, Axis]) -> list[Attention]:
-    """Return the attention recorded for the first sentence of a batch: encoder before decoder, lowest layer first.
-
-    Weights whose axes are not in `axes`, or have another number of tokens, are left out. A non-autoregressive model may
-    have more decoder positions than it outputs tokens, and such positions have no name.
-    """
-    found = []
-    for name, module in model.named_modules():
-        if module not in log.calls:
-            continue
-        kind = log.kinds.get(module) or _kind(name, non_autoregressive=model.non_autoregressive)
-        calls = [call[0] for call in log.calls[module]]
-        weights = _joined(calls, non_autoregressive=model.non_autoregressive).float().cpu().numpy()
-        sizes = [len(axes[axis].tokens) if axis in axes else None for axis in (kind.queries, kind.keys)]
-        if list(weights.shape[1:]) == sizes:
-            digits = re.search(r"\d+", name)
-            layer = int(digits.group()) + 1 if digits else 1
-            found.append(Attention(kind.name, layer, kind.queries, kind.keys, weights, kind.self_attention))
-    return found
-
-
-def _joined(calls: list[Tensor], *, non_autoregressive: bool) -> Tensor:
-    """Return the weights of all queries: of one call, or of one call per query."""
-    stepwise = not non_autoregressive and len(calls) > 1 and all(call.size(1) == 1 for call in calls)
-    return torch.cat(calls, dim=1) if stepwise else calls[-1]
-
-
-def _kind(name: str, *, non_autoregressive: bool) -> AttentionKind:
-    """Return the kind of self-attention in a module of this name."""
-    if "encoder" in name.split("."):
-        return AttentionKind("encoder", "source", "source", self_attention=True)
-    return AttentionKind("decoder", "target", "target" if non_autoregressive else "read", self_attention=True)
 
 
 # Merging weights

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from regard.explain.attention import AttentionWeights, Axis, display_token
-from regard.nn.attention_log import COPY, AttentionLog
 from regard.text.images import Pixels
 
 MOST_TOKENS = 60  # of the source in the picture of copying: those that are copied most
@@ -49,18 +48,6 @@ def transition_picture(scores_LL: AttentionWeights, labels: Sequence[str]) -> Pi
 
 
 # Copying
-
-
-def copied_shares(log: AttentionLog) -> tuple[AttentionWeights, AttentionWeights] | None:
-    """Return p_gen of each output token, [Q], and the probability of copying each source token, [Q, K].
-
-    The log is that of one sentence. None if the model does not copy.
-    """
-    weights = log.first(COPY)
-    if weights is None:
-        return None
-    gate = log.gates[-1][0].float().cpu().numpy()
-    return gate, (1 - gate[:, None]) * weights[0].float().cpu().numpy()
 
 
 def draw_copying(plt: Any, gate_Q: AttentionWeights, copied_QK: AttentionWeights, source: Axis, target: Axis) -> Any:

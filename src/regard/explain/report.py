@@ -5,18 +5,14 @@ from __future__ import annotations
 import base64
 import html
 import json
-import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from string import Template
 from typing import Any
 
-import numpy as np
-
-from regard.explain.attention import Attention, axis_labels
 from regard.explain.figures import pictures_as_svg
 from regard.explain.page_assets import asset, escape_json, join_modules
 from regard.explain.trace import Trace, moses_pairs
+from regard.explain.trace_json import trace_as_json
 from regard.run.folder import CARD_PAGE, REPORT, RunFolder
 from regard.toml import dump_toml, to_table
 
@@ -52,36 +48,6 @@ def _pictures(trace: Trace) -> str:
         for name, svg in pictures_as_svg(trace).items()
     )
     return images and f'<section aria-label="Pictures">{images}</section>\n'
-
-
-def trace_as_json(trace: Trace) -> dict[str, Any]:
-    """Return the trace as a JSON object: each axis under its name, weights in steps of 1/65535 and compressed."""
-    fields = {
-        "model": trace.model,
-        "attentions": [_pack_attention(trace, one) for one in trace.attentions],
-        "probabilities": trace.probabilities,
-        "alternatives": [
-            [{"id": one.id, "piece": one.token, "probability": one.probability, "text": one.text} for one in found]
-            for found in trace.alternatives
-        ],
-        "pairs": moses_pairs(trace),
-    }
-    assert not fields.keys() & trace.axes.keys(), (fields.keys(), trace.axes.keys())
-    return fields | {name: asdict(axis) for name, axis in trace.axes.items()}
-
-
-def _pack_attention(trace: Trace, attention: Attention) -> dict[str, Any]:
-    steps = np.rint(attention.weights * 65535).astype("<u2")
-    return {
-        "name": attention.name,
-        "layer": attention.layer,
-        "queries": attention.queries,
-        "keys": attention.keys,
-        "labels": axis_labels(*trace.axes_of(attention)),
-        "self_attention": attention.self_attention,
-        "shape": list(attention.weights.shape),
-        "weights": base64.b64encode(zlib.compress(steps.tobytes(), 9)).decode(),
-    }
 
 
 def bundle(*names: str) -> str:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from regard.decoding.sampling import SampleOptions
-from regard.explain.attention import (
-    Attention,
-    AttentionWeights,
-    Axis,
-    mean_over_heads,
-    merge_words,
-)
+from regard.explain.attention import Attention, AttentionWeights, Axis, mean_over_heads, merge_words
 from regard.explain.pictures import Picture
+
+if TYPE_CHECKING:
+    from regard.decoding.sampling import SampleOptions
 
 
 @dataclass(frozen=True)
@@ -82,26 +77,6 @@ class TraceOptions:
     sample: SampleOptions | None = None  # of tasks that can draw their output at random; None: search
 
 
-def alternatives_of(
-    probabilities_NV: Tensor, outputs: Sequence[int], count: int, token: Callable[[int], str]
-) -> tuple[list[float], list[list[Alternative]]]:
-    """Return the probability of the output at each position, and the `count` likeliest others, without zero probability.
-
-    `token` returns the text of a column.
-    """
-    own_N = probabilities_NV.gather(1, torch.tensor(outputs, device=probabilities_NV.device)[:, None])[:, 0]
-    best = probabilities_NV.topk(min(count + 1, probabilities_NV.size(1)), dim=-1)
-    others = [
-        [
-            Alternative(column, token(column), round(p, 6), "")
-            for column, p in zip(columns, ps, strict=True)
-            if column != own and p > 0
-        ][:count]
-        for own, columns, ps in zip(outputs, best.indices.tolist(), best.values.tolist(), strict=True)
-    ]
-    return [round(p, 6) for p in own_N.tolist()], others
-
-
 # Alignment
 
 
@@ -121,6 +96,3 @@ def moses_pairs(trace: Trace) -> list[tuple[int, int]]:
         return []
     between = merge_words(weights[None], target, source)[0]
     return sorted((int(row.argmax()), number) for number, row in enumerate(between))
-
-
-# Translation

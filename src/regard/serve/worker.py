@@ -94,9 +94,7 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
         for some in translator.each(texts, options=options, check=check):
             send_ready([(place, [_as_list(one) for one in best]) for place, best in some])
     elif task["kind"] == "look":
-        # PyTorch records what is shown. Where it is not installed, this refuses the task in one sentence.
-        translator.backend.model  # noqa: B018
-        from regard.explain.report import trace_as_json
+        from regard.explain.trace_json import trace_as_json
         from regard.explain.translation_trace import trace_translation
 
         (text,) = task["sentences"]

@@ -22,8 +22,9 @@ from regard.data.batch import NO_LABEL, Batch, gather_rows, num_labels
 from regard.data.columns import Column, Columns, Indices
 from regard.data.ragged import Layout, Ragged
 from regard.errors import DataError, DecodeError
-from regard.explain.attention import Attention, Axis, recorded_attentions
+from regard.explain.attention import Attention, Axis
 from regard.explain.ntm_memory import MemoryRecord, memory_pictures
+from regard.explain.recorded import recorded_attentions
 from regard.explain.trace import Alternative, Trace, TraceOptions
 from regard.messages import counted
 from regard.metrics import BITS

@@ -22,10 +22,10 @@ from regard.data.columns import Column, Columns, Indices
 from regard.data.ragged import Layout, Ragged
 from regard.decoding.search import search
 from regard.errors import ConfigError, DataError, DecodeError
-from regard.explain.attention import Axis, recorded_attentions
+from regard.explain.attention import Axis
 from regard.explain.pictures import Picture, draw_attention
-from regard.explain.trace import Trace, TraceOptions, alternatives_of, soft_alignment
-from regard.explain.translation_trace import record_forced
+from regard.explain.recorded import alternatives_of, record_forced, recorded_attentions
+from regard.explain.trace import Trace, TraceOptions, soft_alignment
 from regard.metrics import TEXT
 from regard.models import model_config
 from regard.models.base import Model, Seq2Seq

@@ -17,7 +17,8 @@ from regard.config import SearchOptions
 from regard.data.ragged import Layout, Ragged
 from regard.explain.attention import Attention, AttentionWeights, Axis, group_words
 from regard.explain.document import document_picture
-from regard.explain.trace import Trace, TraceOptions, alternatives_of
+from regard.explain.recorded import alternatives_of
+from regard.explain.trace import Trace, TraceOptions
 from regard.models.han import Han
 from regard.nn.attention_log import capture_attention
 from regard.tasks.labels import LabelCodec

@@ -18,9 +18,10 @@ from regard.config import SearchOptions
 from regard.data.batch import NO_LABEL
 from regard.data.ragged import Layout, Ragged
 from regard.errors import CheckpointError, DataError
-from regard.explain.attention import Axis, recorded_attentions
+from regard.explain.attention import Axis
 from regard.explain.pictures import Picture
-from regard.explain.trace import Trace, TraceOptions, alternatives_of
+from regard.explain.recorded import alternatives_of, recorded_attentions
+from regard.explain.trace import Trace, TraceOptions
 from regard.models.tagger import Labeller
 from regard.models.word_encoder import NO_EXTRAS
 from regard.nn.attention_log import capture_attention

@@ -22,8 +22,9 @@ from regard.decoding.constraints import Demands
 from regard.decoding.sampling import SampleOptions, sample
 from regard.decoding.search import search
 from regard.errors import ConfigError
-from regard.explain.attention import Axis, recorded_attentions
-from regard.explain.trace import Trace, TraceOptions, alternatives_of
+from regard.explain.attention import Axis
+from regard.explain.recorded import alternatives_of, recorded_attentions
+from regard.explain.trace import Trace, TraceOptions
 from regard.messages import counted
 from regard.metrics import PROBABILITIES, Score
 from regard.models.base import Model

@@ -21,8 +21,9 @@ from regard.data.batch import NO_LABEL, Batch, gather_rows, num_labels
 from regard.data.columns import Column, Columns, Dataset, Indices
 from regard.data.ragged import Layout, Ragged
 from regard.errors import ConfigError
-from regard.explain.attention import Axis, recorded_attentions
-from regard.explain.trace import Trace, TraceOptions, alternatives_of
+from regard.explain.attention import Axis
+from regard.explain.recorded import alternatives_of, recorded_attentions
+from regard.explain.trace import Trace, TraceOptions
 from regard.metrics import MASKED
 from regard.models import model_config
 from regard.models.base import Model

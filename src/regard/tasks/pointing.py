@@ -23,9 +23,10 @@ from regard.data.batch import Batch, gather_rows, shift_right
 from regard.data.columns import Column, Columns, Dataset, Indices
 from regard.data.ragged import Layout, Ragged
 from regard.errors import DataError
-from regard.explain.attention import Attention, AttentionWeights, Axis, recorded_attentions
+from regard.explain.attention import Attention, AttentionWeights, Axis
 from regard.explain.pictures import Picture
 from regard.explain.plane import draw_plane
+from regard.explain.recorded import recorded_attentions
 from regard.explain.trace import Trace, TraceOptions
 from regard.metrics.plane import KINDS, TRIANGLES
 from regard.models.base import Model

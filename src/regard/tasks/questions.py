@@ -20,9 +20,10 @@ from regard.data.batch import SENTENCES, Batch, gather_rows, num_labels
 from regard.data.columns import Column, Columns, Dataset, Indices
 from regard.data.ragged import Ragged
 from regard.errors import ConfigError
-from regard.explain.attention import Axis, recorded_attentions
+from regard.explain.attention import Axis
+from regard.explain.recorded import alternatives_of, recorded_attentions
 from regard.explain.stories import story_pictures
-from regard.explain.trace import Trace, TraceOptions, alternatives_of
+from regard.explain.trace import Trace, TraceOptions
 from regard.metrics import LABELS
 from regard.models import model_config
 from regard.models.base import Model

@@ -13,8 +13,9 @@ from regard.data.columns import Column, Columns, Dataset, Indices, pair_columns
 from regard.data.word_alignment import Aligner
 from regard.decoding.translator import Translator
 from regard.errors import ConfigError, DataError
+from regard.explain.recorded import attention_between
 from regard.explain.trace import Trace, TraceOptions
-from regard.explain.translation_trace import attention_between, trace_translation
+from regard.explain.translation_trace import trace_translation
 from regard.messages import counted
 from regard.metrics import TEXT, histograms
 from regard.models import model_config

@@ -1,0 +1,33 @@
+"""The axes of a translation: tokens of the source, of the output, and of what the decoder reads."""
+
+from __future__ import annotations
+
+from regard.explain.attention import Axis
+from regard.text.symbols import BOS, EOS, RESERVED
+from regard.text.tokenizer import Tokenizer
+from regard.text.unknown_words import ExtendedVocabulary
+
+
+def translation_axes(
+    tokenizer: Tokenizer,
+    vocabulary: ExtendedVocabulary,
+    source: str,
+    source_ids: list[int],
+    target_ids: list[int],
+    *,
+    reads_source_eos: bool = True,
+) -> dict[str, Axis]:
+    """Return the axes "source", "target" and "read". `reads_source_eos`: the encoder reads the EOS behind a source."""
+    text_tokens = tokenizer.tokenize(source if vocabulary.masked is None else vocabulary.masked.text)
+    tags = tokenizer.tokens(source_ids[: len(source_ids) - 1 - len(text_tokens)])
+    source_tokens = [*tags, *text_tokens, RESERVED[EOS]]
+    if not reads_source_eos:
+        source_ids, source_tokens = source_ids[:-1], source_tokens[:-1]
+    target = Axis.from_ids("output", vocabulary, target_ids)
+    read_words = [[0], *([index + 1 for index in word] for word in target.words[:-1])]
+    read_tokens = [RESERVED[BOS], *target.tokens[:-1]]
+    return {
+        "source": Axis.from_text("source", tokenizer.kind, source, source_ids, source_tokens),
+        "target": target,
+        "read": Axis("decoder input", target.text, [BOS, *target_ids[:-1]], read_tokens, read_words),
+    }
