@@ -21,7 +21,7 @@ Shapes: P places, B groups of rows in use, Q beams, R = B * Q rows, T steps that
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,10 +74,13 @@ class DeviceSearch:
         self.graphs: OrderedDict[tuple[str, int, int], torch.cuda.CUDAGraph] = OrderedDict()
         self.memory_pool: Any = None  # of the tensors inside graphs: only one graph runs at a time
 
-    def search(
+    def launch(
         self, source: Ragged, *, options: SearchOptions, demands: Demands | None, check: Check
-    ) -> Iterator[SearchResults]:
-        """Yield the best hypotheses of all sentences at once. `check` is called before every step."""
+    ) -> Callable[[], SearchResults]:
+        """Search, and return a function that returns the best hypotheses of all sentences, as soon as they have arrived.
+
+        `check` is called before every step. The next search can begin before the function is called.
+        """
         limits = output_limits(source.layout.lengths, options, demands, self.model.max_length)
         never = self.model.never if demands is None else (*self.model.never, *demands.never)
         check()
@@ -92,12 +95,13 @@ class DeviceSearch:
             remaining = search.remaining()
             if remaining == 0:
                 break
-            if remaining is not None and round_up(remaining) <= SMALLER * groups:
-                groups = round_up(remaining)
+            # Powers of two, so that few graphs are recorded for this.
+            if remaining is not None and (fewer := 1 << (remaining - 1).bit_length()) <= SMALLER * groups:
+                groups = fewer
                 search.drop_finished()
             self._replay("step", search, groups, search.step)
             search.count_step()
-        yield search.results(len(limits), options)
+        return search.fetch(len(limits), options)
 
     def _tensors(self, source: Ragged, limits: Sequence[int], options: SearchOptions) -> SearchTensors:
         """Return tensors with enough room, those of earlier searches if possible."""
@@ -358,8 +362,8 @@ class SearchTensors:
 
     # The end of a search
 
-    def results(self, sentences: int, options: SearchOptions) -> SearchResults:
-        """Return the best hypotheses of each sentence."""
+    def fetch(self, sentences: int, options: SearchOptions) -> Callable[[], SearchResults]:
+        """Begin to copy the results to the host. Return a function that waits for them and returns them."""
         Q, T, used = self.beams, self.pool.steps, self.steps_taken
         wanted = ["history_tokens"]
         wanted += ["history_parents"] if Q > 1 else []
@@ -368,15 +372,33 @@ class SearchTensors:
         parts.append(self.by_name["counts"][:sentences])
         parts += [self.by_name[name][: sentences * Q * T].view(-1, T)[:, :used].flatten() for name in wanted]
         # One copy, of numbers of all kinds as integers.
-        flat = torch.cat([part.view(torch.int32) for part in parts]).cpu().numpy()
+        packed = torch.cat([part.view(torch.int32) for part in parts])
         sizes = np.cumsum([part.numel() * part.element_size() // 4 for part in parts])
-        scores, logp, steps, beams, last, counts, *history = np.split(flat, sizes[:-1])
-        found = Ended(
-            scores.view(np.float64).reshape(-1, Q), logp.view(np.float32).reshape(-1, Q), steps.reshape(-1, Q),
-            beams.reshape(-1, Q), last.reshape(-1, Q), np.minimum(counts, options.nbest),
-        )  # fmt: skip
-        by_name = {name: one.reshape(-1, Q, used) for name, one in zip(wanted, history, strict=True)}
-        return found.hypotheses(by_name, options, self.model.eos)
+        on_host = torch.empty(packed.shape, dtype=packed.dtype, pin_memory=self.device.type == "cuda")
+        on_host.copy_(packed, non_blocking=True)
+        arrived = torch.cuda.Event() if self.device.type == "cuda" else None
+        if arrived is not None:
+            arrived.record()
+        eos = self.model.eos
+
+        def results() -> SearchResults:
+            if arrived is not None:
+                arrived.synchronize()
+            parts = np.split(on_host.numpy(), sizes[:-1])
+            return _ended(parts, Q, options.nbest).hypotheses(
+                {name: one.reshape(-1, Q, used) for name, one in zip(wanted, parts[6:], strict=True)}, options, eos
+            )
+
+        return results
+
+
+def _ended(parts: list[NDArray[np.int32]], Q: int, nbest: int) -> Ended:
+    """Return the hypotheses among the parts of the results."""
+    scores, logp, steps, beams, last, counts = parts[:6]
+    return Ended(
+        scores.view(np.float64).reshape(-1, Q), logp.view(np.float32).reshape(-1, Q), steps.reshape(-1, Q),
+        beams.reshape(-1, Q), last.reshape(-1, Q), np.minimum(counts, nbest),
+    )  # fmt: skip
 
 
 ENDED = ("ended_scores", "ended_logp", "ended_steps", "ended_beams", "ended_tokens")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from queue import SimpleQueue
 
 import torch
@@ -17,7 +18,9 @@ from regard.decoding.device_search import fits as fits_device_search
 from regard.decoding.hypothesis import Check, Hypothesis, SearchResults, never_stop, refuse_not_finite
 from regard.decoding.torch_scores import TorchStepModel
 from regard.models.base import Model, NonAutoregressive, Seq2Seq, WriteOptions
+from regard.nn.device import use_device
 
+Pending = Callable[[], SearchResults]
 MAX_THREADS = 8  # more do not help: only one of them can run Python at a time
 
 
@@ -51,12 +54,31 @@ def search_each(
 
     On a GPU, finish or abandon a search before the next one begins (`decoding.cuda_graph_model`).
     """
+    for pending in _pending_each(model, source, options=options, demands=demands, check=check):
+        yield pending()
+
+
+@torch.inference_mode()
+def _pending_each(
+    model: Seq2Seq,
+    source: Ragged,
+    *,
+    options: SearchOptions,
+    demands: Demands | None = None,
+    check: Check = never_stop,
+) -> Iterator[Pending]:
+    """Yield functions that return what `search_each` yields. They may be called when the next search has begun."""
     lengths, options = source.layout.lengths, SearchOptions().with_given(options)
     on_device = device_search_of(model)
     if on_device is not None and fits_device_search(options, demands):
-        yield from on_device.search(source, options=options, demands=demands, check=check)
+        yield on_device.launch(source, options=options, demands=demands, check=check)
         return
-    yield from search_batch(TorchStepModel(model), source, lengths, options=options, demands=demands, check=check)
+    for results in search_batch(TorchStepModel(model), source, lengths, options=options, demands=demands, check=check):
+        yield partial(_known, results)
+
+
+def _known(results: SearchResults) -> SearchResults:
+    return results
 
 
 @torch.inference_mode()
@@ -111,7 +133,8 @@ def search_all(
     that search. Give the largest batches first, so that no thread is still busy with one when the others are done.
 
     On a CPU several batches are searched at once, one thread each: one step is too little work to share between cores.
-    `check` is called before every step, then by several threads.
+    On a GPU that searches by itself a thread begins the next batch while the caller handles the results of the last one.
+    `check` is called before every step, then by these threads.
     """
     for number, results in _search_all(model, sources, options, demands, check):
         yield number, refuse_not_finite(results)
@@ -124,26 +147,25 @@ def _search_all(
     demands: Sequence[Demands | None],
     check: Check,
 ) -> Iterator[tuple[int, SearchResults]]:
-    find_each: Callable[..., Iterator[SearchResults]] = _refine_each if model.non_autoregressive else search_each
+    find_each: Callable[..., Iterator[Pending]] = _refine_each if model.non_autoregressive else _pending_each
 
-    def find(number: int) -> Iterator[SearchResults]:
+    def find(number: int) -> Iterator[Pending]:
         more = {"demands": demands[number]} if demands else {}
         return find_each(model, sources[number](), options=options, check=check, **more)
 
-    threads = torch.get_num_threads()
-    workers = min(threads, MAX_THREADS, len(sources))
-    on_cpu = next(model.parameters()).device.type == "cpu"
-    if workers < 2 or not on_cpu or torch.is_autocast_enabled("cpu"):
+    workers = _num_workers(model, len(sources))
+    if workers == 0:
         for number in range(len(sources)):
-            yield from ((number, results) for results in find(number))
+            yield from ((number, pending()) for pending in find(number))
         return
-    events: SimpleQueue[tuple[int, SearchResults] | Future[None]] = SimpleQueue()
+    events: SimpleQueue[tuple[int, Pending] | Future[None]] = SimpleQueue()
 
     def search_one(number: int) -> None:
-        for results in find(number):
-            events.put((number, results))
+        for pending in find(number):
+            events.put((number, pending))
 
-    pool = ThreadPoolExecutor(workers, "search", initializer=torch.set_num_threads, initargs=(threads // workers,))
+    device, threads = next(model.parameters()).device, torch.get_num_threads() // workers
+    pool = ThreadPoolExecutor(workers, "search", initializer=_prepare_thread, initargs=(device, threads))
     try:
         for number in range(len(sources)):
             pool.submit(search_one, number).add_done_callback(events.put)
@@ -153,12 +175,26 @@ def _search_all(
                 event.result()
                 ended += 1
             else:
-                yield event
+                number, pending = event
+                yield number, pending()
     finally:
         pool.shutdown(cancel_futures=True)
 
 
+def _num_workers(model: Model, batches: int) -> int:
+    """Return how many threads search; 0: the caller's own."""
+    if next(model.parameters()).device.type == "cuda":
+        return 1 if batches > 1 and isinstance(model, Seq2Seq) and device_search_of(model) is not None else 0
+    workers = min(torch.get_num_threads(), MAX_THREADS, batches)
+    return 0 if workers < 2 or torch.is_autocast_enabled("cpu") else workers
+
+
+def _prepare_thread(device: torch.device, threads: int) -> None:
+    torch.set_num_threads(threads)
+    use_device(device)
+
+
 def _refine_each(
     model: NonAutoregressive, source: Ragged, *, options: SearchOptions, check: Check
-) -> Iterator[SearchResults]:
-    yield list(enumerate(refine(model, source, options=options, check=check)))
+) -> Iterator[Pending]:
+    yield partial(_known, list(enumerate(refine(model, source, options=options, check=check))))

@@ -76,7 +76,18 @@ class TorchBackend(Backend):
         check: Check = never_stop,
     ) -> Iterator[SearchResults]:
         device = self.device
-        batches = batches_by_length([len(ids) for ids in sources], max(1, options.tokens // options.beam))
+        budget = max(1, options.tokens // options.beam)
+        kinds = [list(range(len(sources)))]
+        if device.type == "cuda" and demands is not None:
+            # Those without constraints are searched by the device alone, if they are batched by themselves.
+            free = [automaton is None for automaton in demands.automata]
+            kinds = [[number for number in kinds[0] if free[number] is kind] for kind in (True, False)]
+        batches = [
+            [some[place] for place in batch]
+            for some in kinds
+            if some
+            for batch in batches_by_length([len(sources[number]) for number in some], budget)
+        ]
         made = [partial(Ragged.from_lists, [sources[number] for number in batch], device) for batch in batches]
         some = [None if demands is None else demands.of(batch) for batch in batches]
         found = search_all(
