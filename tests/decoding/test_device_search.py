@@ -1,5 +1,7 @@
 """Search on the device: its kernels and its CUDA graphs. Laws for all models are in tests/laws/test_device_search.py."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -10,7 +12,7 @@ from regard.decoding import device_search
 from regard.decoding.cuda_graph_model import CudaGraphModel
 from regard.decoding.device_search import advance_plain, fits, round_up
 from regard.decoding.hypothesis import length_penalty
-from regard.decoding.search import search
+from regard.decoding.search import search, search_all
 from regard.errors import DecodeError
 from regard.models import build_model
 from regard.nn.decoder_pool import DecoderPool, DecoderShape
@@ -166,3 +168,13 @@ def test_bfloat16_comes_close(beam, more):
             logp = model.decode(target, memory).log_softmax(-1)
         total = sum(logp[place, token].item() for place, token in enumerate(labels))
         assert one.score == pytest.approx(total / length_penalty(len(labels), options), rel=0.06, abs=0.1)
+
+
+@pytest.mark.gpu
+def test_batches_that_are_begun_in_a_thread_give_the_same_results(monkeypatch):
+    model = CudaGraphModel(fresh("cuda").for_inference(precision=torch.bfloat16))
+    sources = [partial(Ragged.from_lists, SOURCES[n : n + 5], torch.device("cuda")) for n in range(0, 20, 5)]
+    options = SearchOptions(beam=3, max_extra=9)
+    in_thread = dict(search_all(model, sources, options=options))
+    monkeypatch.setattr("regard.decoding.search._num_workers", lambda model, batches: 0)
+    assert in_thread == dict(search_all(model, sources, options=options))
