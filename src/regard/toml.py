@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
@@ -71,8 +72,14 @@ def _choices(kind: Any, path: list[str]) -> list[str]:
     ]
 
 
+@cache
+def _stored_fields(cls: type[Struct]) -> dict[str, Any]:
+    """Return the types of the fields that a recipe may have, by name. Evaluating them takes longer than reading a recipe."""
+    return {field.encode_name: field.type for field in msgspec.structs.fields(cls) if field.name not in cls.per_call}
+
+
 def _refuse_unknown(cls: type[Struct], values: Mapping[str, Any], where: str) -> None:
-    fields = {field.encode_name: field.type for field in msgspec.structs.fields(cls) if field.name not in cls.per_call}
+    fields = _stored_fields(cls)
     for key, value in values.items():
         if key not in fields:
             raise ConfigError(f"{where or 'the recipe'} has no field {key!r}; {did_you_mean(key, fields)}")
