@@ -41,6 +41,10 @@ ALLOWED = {
     "exchange/to_onnx.py": dict.fromkeys(
         ("rename", "read_bytes", "unlink"), "the package, and a new folder of this call"
     ),
+    "exchange/to_web.py": dict.fromkeys(
+        ("mkdir", "read_bytes", "read_text", "write_bytes", "rename", "unlink"),
+        "the package, and the file that the user named",
+    ),
     "engine/build.py": None,  # reads and writes the package while it is built
     "explain/page_assets.py": {"read_text": "a part of the page, in the package"},
     "explain/figures.py": {"savefig": "the picture that the user named"},
