@@ -110,7 +110,7 @@ static void gate(const float *x, float *out, int64_t R, int64_t F) {
 /* 16 floats times a factor, as the nearest integers, ties to even. */
 INLINE void round16(const wide *x, float factor, int8_t *to) {
     whole n[PARTS];
-    UNROLL for (int p = 0; p < PARTS; p++) n[p] = (whole)(x[p] * factor + 12582912.0f) - 0x4b400000; /* 1.5 * 2^23 */
+    UNROLL for (int p = 0; p < PARTS; p++) n[p] = (whole)((bits)(x[p] * factor + 12582912.0f) - 0x4b400000u); /* 1.5 * 2^23 */
 #if defined(__AVX512F__)
     _mm_storeu_si128((__m128i *)to, _mm512_cvtepi32_epi8((__m512i)n[0]));
 #elif defined(__AVX2__)
@@ -162,8 +162,8 @@ static void quantize(const float *x, int64_t x_row, int8_t *integers, float *sca
 
 const RegardKernels *TABLE(REGARD_SET)(void) {
     static const RegardKernels table = {.name = TEXT(REGARD_SET),
-                                        .panel_f32 = PANEL_F32,
-                                        .panel_int8 = PANEL_INT8,
+                                        .panel_f32 = PANEL,
+                                        .panel_int8 = PANEL,
                                         .size_f32 = NAME(size_f32),
                                         .pack_f32 = NAME(pack_f32),
                                         .times_f32 = NAME(times_f32),

@@ -4,7 +4,6 @@
 
 #include "set.h"
 
-#define PANEL PANEL_F32
 #define W_UNIT 4
 
 typedef wide Sum;
@@ -72,7 +71,7 @@ void NAME(times_f32)(const float *x, int64_t x_row, const void *packed, const fl
     char *scratch = regard_scratch();
     /* Rows that are a multiple of 4 KiB apart would compete for the same lines of the first cache: they are copied. */
     const int64_t spread = (D + 2 * SUMS) * (int64_t)sizeof(float);
-    const int copied = ROWS > 8 && R > 6 && x_row % 1024 == 0 && last - first >= 4 && spread * ROWS <= REGARD_SCRATCH;
+    const int copied = LANES == 16 && R > 6 && x_row % 1024 == 0 && last - first >= 4 && spread * ROWS <= REGARD_SCRATCH;
     const int64_t block = rows_of_block(R, copied ? REGARD_SCRATCH / spread : BLOCK_BYTES / (D * (int64_t)sizeof(float) + 1));
     for (int64_t r = 0; r < R; r += block) {
         const int64_t rows = R - r < block ? R - r : block;

@@ -11,7 +11,6 @@
 
 #include "set.h"
 
-#define PANEL PANEL_INT8
 #if LANES == 16 && defined(__AVX512VNNI__) || LANES == 8 && defined(__AVXVNNI__)
 #define VNNI
 #endif

@@ -7,8 +7,11 @@
 #include "scratch.h"
 #include "simd.h"
 
-#define PANEL_F32 (2 * LANES) /* columns of a panel of a packed W */
-#define PANEL_INT8 (2 * LANES)
+#if LANES == 16
+#define PANEL (3 * LANES) /* columns of a panel of a packed W */
+#else
+#define PANEL (2 * LANES)
+#endif
 #define BLOCK_BYTES (512 * 1024) /* of rows that meet all of W before the next ones do: they stay in the second cache */
 
 size_t NAME(size_f32)(int64_t D, int64_t F);

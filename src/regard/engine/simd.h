@@ -194,7 +194,7 @@ INLINE wide exp_inside(wide x) {
     y = y * rest + 1.66665196e-1f;
     y = y * rest + 4.99999940e-1f;
     y = (y * (rest * rest) + rest) + 1.0f;
-    return y * (wide)(((whole)shifted << 23) + (127 << 23));
+    return y * (wide)(((bits)shifted << 23) + (127u << 23));
 }
 
 /* exp(x), at most exp(88.3), and 0 below the smallest normal number. */

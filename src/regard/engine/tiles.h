@@ -5,7 +5,7 @@
    in the order of the units whatever shares the tile, so a row's result does not depend on other rows. With few rows a tile has
    several panels: registers do not wait for their own last sums, and memory is read in several streams, which is faster.
 
-   The file that includes this one defines PANEL, W_UNIT (bytes of a unit of a column of W), the types `Sum` and `Weights` of a register, and
+   The file that includes this one defines W_UNIT (bytes of a unit of a column of W), the types `Sum` and `Weights` of a register, and
        Weights load_weights(const char *weight)
        Sum multiply(Sum sum, Weights w, Sum x)                           x: one unit in all lanes
        Sum multiply_lane(Sum sum, Weights w, Sum x, int lane)            Arm; x: four units of a row
@@ -13,13 +13,11 @@
 
 #define WIDES (PANEL / LANES)
 #define AHEAD 1024 /* bytes: so far ahead a tile of several panels fetches W into the caches */
+#define DEPTH 512  /* units at a time: a panel of W that several tiles read stays in the caches */
 #define MOST_ROWS 240 /* of one call of `all_tiles`; a multiple of all ROWS */
 
 /* Sums of rows * panels * WIDES registers have to leave some registers free. */
-#if defined(__AVX512F__)
-#define ROWS 12
-#define PANELS(rows) ((rows) <= 3 ? 4 : (rows) <= 6 ? 2 : 1)
-#elif defined(__aarch64__)
+#if LANES == 16 || defined(__aarch64__)
 #define ROWS 8
 #define PANELS(rows) ((rows) <= 2 ? 4 : (rows) <= 4 ? 2 : 1)
 #elif defined(__AVX2__)
@@ -49,16 +47,20 @@ typedef struct {
     int64_t ahead, step;
 } Fetch;
 
-/* The sums of `rows` rows of x, x_row bytes apart, with W's panels. In place of a panel that is not there the first one is computed. */
-INLINE void tile(const char *x, int64_t x_row, const char *weight, int64_t units, int64_t panels_left, Fetch fetch, Sum *out,
-                 const int rows, const int panels) {
+/* The sums of `rows` rows of x, x_row bytes apart, with panels of W, w_panel bytes apart; or, with `more`, what they add to the sums
+   in `out`. In place of a panel that is not there the first one is computed. */
+INLINE void tile(const char *x, int64_t x_row, const char *weight, int64_t w_panel, int64_t units, int64_t panels_left, Fetch fetch,
+                 int more, Sum *out, const int rows, const int panels) {
     Sum sums[4][ROWS][WIDES];
     const char *w[4];
-    UNROLL for (int p = 0; p < panels; p++) {
-        w[p] = weight + (p < panels_left ? p : 0) * units * (PANEL * W_UNIT);
+    UNROLL for (int p = 0; p < panels; p++) w[p] = weight + (p < panels_left ? p : 0) * w_panel;
+    UNROLL for (int p = 0; p < panels; p++)
         UNROLL for (int i = 0; i < rows; i++)
             UNROLL for (int j = 0; j < WIDES; j++) sums[p][i][j] = (Sum){0};
-    }
+    if (more)
+        UNROLL for (int p = 0; p < panels; p++)
+            UNROLL for (int i = 0; i < rows; i++)
+                UNROLL for (int j = 0; j < WIDES; j++) sums[p][i][j] = out[(p * rows + i) * WIDES + j];
     int64_t u = 0;
 #if defined(__aarch64__)
     for (; u + 4 <= units; u += 4) { /* a multiplication can take one operand from any lane of a register */
@@ -94,35 +96,48 @@ INLINE void tile(const char *x, int64_t x_row, const char *weight, int64_t units
             UNROLL for (int j = 0; j < WIDES; j++) out[(p * rows + i) * WIDES + j] = sums[p][i][j];
 }
 
+/* One function per number of rows: each has all registers for itself. */
+typedef void Tile(const char *x, int64_t x_row, const char *weight, int64_t w_panel, int64_t units, int64_t panels_left, Fetch fetch,
+                  int more, Sum *out);
+#define TILE(n)                                                                                                                 \
+    static void tile_##n(const char *x, int64_t x_row, const char *weight, int64_t w_panel, int64_t units, int64_t panels_left, \
+                         Fetch fetch, int more, Sum *out) {                                                                     \
+        tile(x, x_row, weight, w_panel, units, panels_left, fetch, more, out, n, PANELS(n));                                    \
+    }
+TILE(1) TILE(2) TILE(3) TILE(4)
+#if ROWS > 4
+TILE(5) TILE(6)
+#endif
+#if ROWS > 6
+TILE(7) TILE(8)
+#endif
+static Tile *const TILES[] = {tile_1, tile_2, tile_3, tile_4,
+#if ROWS > 4
+                              tile_5, tile_6,
+#endif
+#if ROWS > 6
+                              tile_7, tile_8,
+#endif
+};
+
 /* The panels from `first` to `last` of R rows, of which the first is row r of the call. All tiles have the same number of rows:
    the last one begins early enough, and computes rows again that the one before has computed. */
 static void all_tiles(const char *x, int64_t x_row, const char *weight, int64_t units, int64_t first, int64_t last, Call *call, int64_t r,
                       int64_t R) {
     const int64_t num_tiles = (R + ROWS - 1) / ROWS, rows = (R + num_tiles - 1) / num_tiles, step = PANELS(rows);
-    const int64_t w_panel = units * (PANEL * W_UNIT);
+    const int64_t w_panel = units * (PANEL * W_UNIT), in_tile = rows * step * WIDES;
+    Sum sums[(MOST_ROWS + 4 * ROWS) * WIDES];
     for (int64_t panel = first; panel < last; panel += step)
-        for (int64_t t = 0; t < num_tiles; t++) {
-            Sum sums[4 * ROWS * WIDES];
-            const int64_t begin = t * rows + rows <= R ? t * rows : R - rows, left = last - panel;
-            const char *from = x + begin * x_row, *w = weight + panel * w_panel;
-            /* A single tile fetches what it reads soon; of several ones each fetches a part of the next panel. */
-            const Fetch fetch = {num_tiles > 1 ? w_panel + t * w_panel / num_tiles : 4096,
-                                 PANEL * W_UNIT / num_tiles};
-            switch (rows) {
-#define TILE(n)                                                                                                                 \
-    case n: tile(from, x_row, w, units, left, fetch, sums, n, PANELS(n)); break;
-                TILE(1) TILE(2) TILE(3) TILE(4)
-#if ROWS > 4
-                TILE(5) TILE(6)
-#endif
-#if ROWS > 6
-                TILE(7) TILE(8)
-#endif
-#if ROWS > 8
-                TILE(9) TILE(10) TILE(11) TILE(12)
-#endif
+        for (int64_t u = 0; u < units; u += DEPTH)
+            for (int64_t t = 0; t < num_tiles; t++) {
+                const int64_t begin = t * rows + rows <= R ? t * rows : R - rows, left = last - panel;
+                const int64_t depth = units - u < DEPTH ? units - u : DEPTH, w_depth = depth * (PANEL * W_UNIT);
+                const char *from = x + begin * x_row + 4 * u, *w = weight + panel * w_panel + u * (PANEL * W_UNIT);
+                Sum *some = units > DEPTH ? sums + t * in_tile : sums;
+                /* A single tile fetches what it reads soon; of several ones each fetches a part of what they read next. */
+                const Fetch fetch = {num_tiles > 1 ? w_depth + t * w_depth / num_tiles : 4096, PANEL * W_UNIT / num_tiles};
+                TILES[rows - 1](from, x_row, w, w_panel, depth, left, fetch, u > 0, some);
+                for (int64_t p = 0; u + depth == units && p < step && p < left; p++)
+                    finish(some + p * rows * WIDES, (int)rows, call, r + begin, (panel + p) * PANEL);
             }
-            for (int64_t p = 0; p < step && p < left; p++)
-                finish(sums + p * rows * WIDES, (int)rows, call, r + begin, (panel + p) * PANEL);
-        }
 }
