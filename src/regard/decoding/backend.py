@@ -64,6 +64,11 @@ class Backend(ABC):
         return False
 
     @property
+    def shares_batches(self) -> bool:
+        """Whether searches of several threads share batches, so that they are best started at once."""
+        return False
+
+    @property
     def num_members(self) -> int:
         """The number of models that are searched together."""
         return 1

@@ -98,6 +98,10 @@ class EngineBackend(Backend):
     def reads_source_eos(self) -> bool:
         return self.engine_model.config.source_eos
 
+    @property
+    def shares_batches(self) -> bool:
+        return True
+
     def num_parameters(self) -> int:
         return self._num_parameters
 

@@ -13,6 +13,7 @@ import msgspec
 from regard.decoding.translation import Confidence, ScoredToken, Translation, WordConfidence
 from regard.errors import DecodeError
 from regard.serve.fair_queue import QueueItem
+from regard.serve.lanes import Lane
 from regard.serve.worker_process import WorkerFailed, WorkerProcess
 
 POLL_SECONDS = 0.1  # between checks whether a running batch is still wanted
@@ -50,11 +51,14 @@ class BatchSource(Protocol):
         """Count finished sentences."""
 
 
+Worker = WorkerProcess | Lane
+
+
 class Executor:
     """The thread and its current worker process."""
 
     def __init__(
-        self, number: int, start: Callable[[], WorkerProcess], source: BatchSource, say: Callable[[str], None]
+        self, number: int, start: Callable[[], Worker], source: BatchSource, say: Callable[[str], None]
     ) -> None:
         self.number, self.start, self.source, self.say = number, start, source, say
         self.worker = start()
@@ -97,7 +101,7 @@ class Executor:
                 self.say(f"worker {self.number} cannot be started ({error}); retrying")
                 pause = MAX_PAUSE
 
-    def _serve(self, worker: WorkerProcess) -> None:
+    def _serve(self, worker: Worker) -> None:
         """Run batches until there are no more; raise WorkerFailed if the worker fails."""
         while not worker.loaded:
             if self._closing.is_set():
@@ -109,7 +113,7 @@ class Executor:
             else:
                 worker.receive(0)
 
-    def _run_batch(self, worker: WorkerProcess, items: list[QueueItem]) -> None:
+    def _run_batch(self, worker: Worker, items: list[QueueItem]) -> None:
         left = dict(enumerate(items))
         try:
             error = self._exchange(worker, items, left)
@@ -125,7 +129,7 @@ class Executor:
             item.job.fail(error or TaskFailed("the worker returned no result for some sentences"))
         self.source.batch_done(items, [])
 
-    def _exchange(self, worker: WorkerProcess, items: list[QueueItem], left: dict[int, QueueItem]) -> Exception | None:
+    def _exchange(self, worker: Worker, items: list[QueueItem], left: dict[int, QueueItem]) -> Exception | None:
         """Send a batch and deliver its results. Remove finished items from `left`; return the error of the task, if any."""
         task, ends = next(self._ids), max(item.job.deadline for item in items)
         worker.send(self._message(task, items, ends))

@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from regard.serve.access import Limits
 from regard.serve.executor import Executor
 from regard.serve.fair_queue import FairQueue, QueueItem, TranslationJob
+from regard.serve.lanes import Lane
 from regard.serve.worker_process import WorkerFailed, WorkerProcess
 
 MIN_SHARED = 8  # sentences that are not split between workers: a step costs almost the same for fewer
@@ -42,14 +43,16 @@ class Scheduler:
 
     def __init__(
         self,
-        start: Callable[[], WorkerProcess],
+        start: Callable[[], WorkerProcess | Lane],
         *,
         workers: int,
+        lanes: int = 1,
         models: dict[str, int],
         limits: Limits,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self.models, self.limits, self.workers = models, limits, workers
+        # Each worker process runs as many batches at once as it has lanes; `start` gives one lane after another.
+        self.models, self.limits, self.workers, self.lanes = models, limits, workers * lanes, lanes
         self.batches_done, self.sentences_done = 0, 0
         self.pending_cost = 0  # of all jobs that are queued or running
         self.client_costs: Counter[str] = Counter()
@@ -61,7 +64,7 @@ class Scheduler:
         self._closed, self._idle = False, 0
         self._last_interactive = -math.inf  # arrival of the last interactive job
         self.executors: list[Executor] = []
-        self.executors += [Executor(number, start, self, say) for number in range(workers)]
+        self.executors += [Executor(number // lanes, start, self, say) for number in range(self.workers)]
 
     # For requests
 
@@ -111,6 +114,10 @@ class Scheduler:
 
     @property
     def ready_workers(self) -> int:
+        """Number of worker processes that can take a batch."""
+        return -(-self._ready_lanes() // self.lanes)
+
+    def _ready_lanes(self) -> int:
         return sum(one.ready for one in self.executors)
 
     def not_ready_reason(self) -> str | None:
@@ -183,7 +190,7 @@ class Scheduler:
         with self._changed:
             if not self._is_long(items[0]) or not self._recently_interactive():
                 return False
-            if any(item.preemptions >= MAX_PREEMPTIONS for item in items) or self.ready_workers > self._long_batches():
+            if any(item.preemptions >= MAX_PREEMPTIONS for item in items) or self._ready_lanes() > self._long_batches():
                 return False
             waiting = self._queue.first(lambda item: not self._is_long(item)) if self._queue else None
             since = self._arrived.get(waiting.job, math.inf) if waiting else math.inf
@@ -219,7 +226,13 @@ class Scheduler:
         return sum(self._is_long(batch[0]) for batch in self._running)
 
     def _first(self) -> QueueItem | None:
-        return self._queue.first(self._allowed()) if self._queue else None
+        """Return the item that runs next; None if there is none, or it must wait."""
+        first = self._queue.first(self._allowed()) if self._queue else None
+        if first is None or self.lanes == 1:
+            return first
+        # What was running when a process failed runs alone, so that nothing else fails with it again.
+        alone = first.failures > 0 or any(batch[0].failures for batch in self._running)
+        return None if alone and self._running else first
 
     def _wait_for_more(self) -> None:
         """Wait while sentences keep arriving, until a batch is full or its first sentence has waited long enough."""

@@ -1,10 +1,10 @@
 """The worker process: runs models, so that their memory, crashes and the GIL do not affect the server.
 
-python -m regard.serve.worker DEVICE auto|float32|bfloat16|int8 THREADS auto|engine|torch [RUN LANGUAGE]...
+python -m regard.serve.worker DEVICE auto|float32|bfloat16|int8 THREADS TASKS auto|engine|torch [RUN LANGUAGE]...
 
 LANGUAGE is the one to translate into, or empty if the run has one only. A run that is named more than once is loaded once.
 
-Messages are lines of JSON. The server sends tasks, one at a time, and `{"cancel": ID}` at any time. The worker sends
+Messages are lines of JSON. The server sends up to TASKS tasks at a time, and `{"cancel": ID}` at any time. The worker sends
 
     {"loaded": true}                once, when its models are loaded
     {"beat": true}                  every quarter of a second, as long as its threads run
@@ -25,7 +25,7 @@ import sys
 import threading
 import time
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from regard.signals import STOPPING
 
@@ -42,7 +42,8 @@ class Channel:
 
     def __init__(self) -> None:
         self.tasks: SimpleQueue[dict[str, Any]] = SimpleQueue()
-        self.cancelled = -1  # the highest id of a cancelled task; ids increase
+        self.cancelled: set[int] = set()  # ids of tasks that have not ended
+        self.running: set[int] = set()  # ids of tasks that have come and not ended
         self._output = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
         os.dup2(2, 1)  # output of libraries must not mix with messages
         self._lock = threading.Lock()
@@ -58,8 +59,9 @@ class Channel:
         for line in sys.stdin:
             message: dict[str, Any] = json.loads(line)
             if "cancel" in message:
-                self.cancelled = max(self.cancelled, message["cancel"])
+                self.cancelled |= {message["cancel"]} & self.running
             else:
+                self.running.add(message["id"])
                 self.tasks.put(message)
         os._exit(0)  # the server has ended or closes this worker; running work is obsolete
 
@@ -78,7 +80,7 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
     options = SearchOptions(**task["options"])
 
     def check() -> None:
-        if channel.cancelled >= number:
+        if number in channel.cancelled:
             raise Cancelled("the task was cancelled")
         if time.monotonic() > ends:
             raise DeadlineExceeded("the task timed out")
@@ -122,14 +124,15 @@ def _as_list(one: Translation) -> list[Any]:
     return [one.text, one.score, one.lost, one.tokens, None if sure is None else [sure.sentence, sure.words]]
 
 
-def main(device: str, precision: Any, threads: int, engine: EngineChoice, models: list[tuple[str, str]]) -> None:
-    """Run tasks until the input ends."""
+def main(
+    device: str, precision: Any, threads: int, tasks: int, engine: EngineChoice, models: list[tuple[str, str]]
+) -> None:
+    """Run tasks until the input ends, up to `tasks` of them at once."""
     for one in STOPPING:
         signal.signal(one, signal.SIG_IGN)
     # Before the slow imports, so that the server receives beats meanwhile.
     channel = Channel()
     from regard import loading
-    from regard.errors import RegardError
 
     loaded = {
         run: loading.load_translator(
@@ -147,6 +150,15 @@ def main(device: str, precision: Any, threads: int, engine: EngineChoice, models
     }
     translators = [loaded[run].into(language or None) for run, language in models]
     channel.send({"loaded": True})
+    for _ in range(tasks - 1):
+        threading.Thread(target=run_tasks, args=(translators, channel), daemon=True).start()
+    run_tasks(translators, channel)
+
+
+def run_tasks(translators: list[Translator], channel: Channel) -> None:
+    """Run one task after another. With the engine, the searches of several threads share its batches."""
+    from regard.errors import RegardError
+
     while True:
         task = channel.tasks.get()
         end: dict[str, str] | None = None
@@ -155,9 +167,17 @@ def main(device: str, precision: Any, threads: int, engine: EngineChoice, models
         except Exception as error:
             end = {"kind": "mistake" if isinstance(error, RegardError) else "error", "error": type(error).__name__}
             end["text"] = str(error)[:1000]
+        channel.running.discard(task["id"])
+        channel.cancelled.discard(task["id"])
         channel.send({"id": task["id"], "end": end})
 
 
 if __name__ == "__main__":
-    chosen: Any = sys.argv[4]
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), chosen, list(zip(sys.argv[5::2], sys.argv[6::2], strict=True)))
+    main(
+        sys.argv[1],
+        sys.argv[2],
+        threads=int(sys.argv[3]),
+        tasks=int(sys.argv[4]),
+        engine=cast("EngineChoice", sys.argv[5]),
+        models=list(zip(sys.argv[6::2], sys.argv[7::2], strict=True)),
+    )

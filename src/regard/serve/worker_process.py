@@ -42,15 +42,17 @@ class WorkerCommand:
         device: str,
         int8: bool,
         threads: int,
+        tasks: int = 1,
         into: Sequence[str | None] = (),
         engine: str = "auto",
         precision: str = "auto",
     ) -> WorkerCommand:
-        """Return the command for these runs, and the language that each is to translate into, if it has several."""
-        settings = [device, "int8" if int8 else precision, str(threads), engine]
-        # The library for int8 products on Arm CPUs ignores PyTorch's thread count, but reads this variable.
-        environment = os.environ | ({"OMP_NUM_THREADS": str(threads)} if int8 else {})
-        environment.pop(KEYS_VARIABLE, None)
+        """Return the command for these runs, and the language that each is to translate into, if it has several.
+
+        The process runs up to `tasks` at once.
+        """
+        settings = [device, "int8" if int8 else precision, str(threads), str(tasks), engine]
+        environment = {name: value for name, value in os.environ.items() if name != KEYS_VARIABLE}
         models = zip_longest(map(str, runs), (language or "" for language in into), fillvalue="")
         words = [word for pair in models for word in pair]
         return cls([sys.executable, "-m", "regard.serve.worker", *settings, *words], environment)
