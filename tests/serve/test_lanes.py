@@ -14,9 +14,8 @@ from tests.serve.fake_worker import UPPERCASE_WORKER, command
 from tests.serve.test_scheduler import LIMITS, M, make_job
 
 # The worker of the other tests runs one task at a time; this one has a thread for each.
-SEVERAL = UPPERCASE_WORKER.replace(
-    "while True:\n    task = tasks.get()", "def run():\n  while True:\n    task = tasks.get()"
-)
+LOOP = "while True:\n    task = tasks.get()"
+SEVERAL = UPPERCASE_WORKER.replace(LOOP, "def run():\n  " + LOOP)
 SEVERAL += "for _ in range(3): threading.Thread(target=run, daemon=True).start()\nrun()\n"
 
 

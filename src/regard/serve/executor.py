@@ -41,6 +41,9 @@ class BatchSource(Protocol):
     def batch_done(self, items: list[QueueItem], unfinished: list[QueueItem]) -> None:
         """Record the end of a batch; items are unfinished if the worker failed."""
 
+    def batch_not_started(self, items: list[QueueItem]) -> None:
+        """Take a batch back that no worker has seen."""
+
     def should_preempt(self, items: list[QueueItem]) -> bool:
         """Return whether a batch is to be stopped in favour of shorter items."""
 
@@ -108,6 +111,9 @@ class Executor:
                 return
             worker.receive(POLL_SECONDS)
         while (items := self.source.next_batch(IDLE_SECONDS)) is not None:
+            if items and not worker.is_ready:  # it failed while it was idle, which is no fault of these
+                self.source.batch_not_started(items)
+                raise WorkerFailed("ended")
             if items:
                 self._run_batch(worker, items)
             else:

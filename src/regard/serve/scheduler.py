@@ -185,6 +185,15 @@ class Scheduler:
         for item in refused:
             item.job.fail(WorkerFailed("several workers failed while they translated this"))
 
+    def batch_not_started(self, items: list[QueueItem]) -> None:
+        """Take a batch back that no worker has seen."""
+        with self._changed:
+            self._running = [batch for batch in self._running if batch is not items]
+            wanted = [item for item in items if not item.job.done]
+            self._queue.push_front([item for item in wanted if item.failures])
+            self._queue.push_back([item for item in wanted if not item.failures])
+            self._changed.notify_all()
+
     def should_preempt(self, items: list[QueueItem]) -> bool:
         """Return whether to stop a long batch: short items are waiting and no other worker can take them."""
         with self._changed:
