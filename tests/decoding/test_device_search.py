@@ -112,7 +112,7 @@ def test_candidates_are_chosen_as_pytorch_chooses_them(beams, early):
         ),
         "logp": torch.full((places, beams), float("-inf"), device=DEVICE),
         "counts": integers(places),
-        "remaining": integers(1),
+        "remaining": integers(4),
         "ended_scores": torch.full((rows,), float("-inf"), dtype=torch.float64, device=DEVICE),
         "ended_logp": torch.zeros(rows, device=DEVICE),
         "history_logp": torch.zeros(slots, device=DEVICE),

@@ -10,6 +10,7 @@ sentence of the batch:
 
     tokens, logp        last token and log-probability of each beam, [P, Q]
     active              whether the sentence is not finished, [P]
+    remaining           how many are not, after each of the last steps
     counts              hypotheses that have ended, [P]
     ended_...           the Q best of these, best first: score, log-probability, last step, parent's beam, last token, [P, Q]
     history_...         token, parent's beam and log-probability at each step, [P, Q, T]
@@ -230,7 +231,7 @@ class SearchTensors:
             "logp": torch.zeros(rows, device=device),
             "active": integers(P),
             "counts": integers(P),
-            "remaining": integers(1),
+            "remaining": integers(AHEAD + 1),
             "ended_scores": torch.zeros(rows, dtype=torch.float64, device=device),
             "ended_logp": torch.zeros(rows, device=device),
             "ended_steps": integers(rows),
@@ -247,7 +248,7 @@ class SearchTensors:
         }
         self.never: tuple[int, ...] = ()
         self.penalty: tuple[object, ...] | None = None  # the options that the penalties are of
-        self.remaining_on_host = torch.zeros(1, dtype=torch.int32, pin_memory=device.type == "cuda")
+        self.remaining_on_host = torch.zeros(AHEAD + 1, dtype=torch.int32, pin_memory=device.type == "cuda")
         self.events = [torch.cuda.Event() for _ in range(AHEAD + 1)] if device.type == "cuda" else []
         self.steps_taken = 0
 
@@ -347,13 +348,16 @@ class SearchTensors:
         self.steps_taken += 1
 
     def remaining(self) -> int | None:
-        """Return how many sentences are not finished, or were so at most `AHEAD` steps ago; None: not known yet."""
+        """Return how many sentences were not finished `AHEAD` steps ago, or now if there are no graphs; None: not known yet.
+
+        Not a newer number, where there is one: results must not depend on time, and a smaller graph may round another way.
+        """
         known = self.steps_taken - (AHEAD if self.events else 1)
         if known < 0:
             return None
         if self.events:
             self.events[known % len(self.events)].synchronize()
-        return int(self.remaining_on_host)
+        return int(self.remaining_on_host[known % len(self.remaining_on_host)])
 
     def drop_finished(self) -> None:
         """Let the first groups be those of the sentences that are not finished."""
@@ -453,7 +457,8 @@ def advance_plain(logits_RV: Tensor, search: dict[str, Tensor], *, eos: int, bea
     """Do what `kernels.beam_step.advance` does, in PyTorch."""
     if bool(search["active"][search["places"][: len(logits_RV) // beams].long()].any()):
         _advance_active(logits_RV, search, eos=eos, beams=beams, steps=steps)
-    search["remaining"].copy_(search["active"].sum())
+    position = int(search["numbers"][Number.POSITION])
+    search["remaining"][position % search["remaining"].numel()] = search["active"].sum()
     search["numbers"][Number.POSITION] += 1
 
 

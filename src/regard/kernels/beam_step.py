@@ -200,13 +200,14 @@ def _advance(
 
 
 @triton.jit
-def _count(active, numbers, remaining, B, COUNTED: tl.constexpr):
+def _count(active, numbers, remaining, B, STEPS: tl.constexpr, COUNTED: tl.constexpr):
     total = tl.zeros([COUNTED], tl.int32)
     for start in range(0, B, COUNTED):
         b = start + tl.arange(0, COUNTED)
         total += tl.load(active + b, mask=b < B, other=0)
-    tl.store(remaining, tl.sum(total, axis=0))
-    tl.store(numbers, tl.load(numbers) + 1)
+    position = tl.load(numbers)
+    tl.store(remaining + position % STEPS, tl.sum(total, axis=0))
+    tl.store(numbers, position + 1)
 
 
 def advance(logits_RV: Tensor, search: dict[str, Tensor], *, eos: int, beams: int) -> None:
@@ -232,4 +233,5 @@ def advance(logits_RV: Tensor, search: dict[str, Tensor], *, eos: int, beams: in
         PARTS=triton.next_power_of_2(parts), GROUPS=pool, GROUP=size, BLOCK=BLOCK,
         num_warps=min(8, max(1, padded * pool // 1024)),
     )  # fmt: skip
-    _count[(1,)](search["active"], search["numbers"], search["remaining"], search["active"].numel(), COUNTED=COUNTED)
+    active, remaining = search["active"], search["remaining"]
+    _count[(1,)](active, search["numbers"], remaining, active.numel(), STEPS=remaining.numel(), COUNTED=COUNTED)
