@@ -50,9 +50,6 @@ if TYPE_CHECKING:
         export as export,
     )
     from regard.api import (
-        look as look,
-    )
-    from regard.api import (
         train as train,
     )
     from regard.calibrating import calibrate as calibrate
@@ -82,6 +79,7 @@ if TYPE_CHECKING:
     from regard.exchange.to_web import export_page as export_page
     from regard.exchange.verifying import verify as verify
     from regard.loading import load as load
+    from regard.looking import look as look
     from regard.metrics import Metric as Metric
     from regard.metrics import register_metric as register_metric
     from regard.models import Family as Family
@@ -118,7 +116,7 @@ __version__ = "0.1.0"
 # Public names, by the module that defines them.
 _PUBLIC = {
     "regard.adapting.adapt": ("adapt",),
-    "regard.api": ("card", "export", "look", "train"),
+    "regard.api": ("card", "export", "train"),
     "regard.aligning": ("align", "make_shortlist"),
     "regard.calibrating": ("calibrate",),
     "regard.comparing.compare": ("compare",),
@@ -136,6 +134,7 @@ _PUBLIC = {
     "regard.exchange.importing": ("import_model",),
     "regard.exchange.verifying": ("verify",),
     "regard.loading": ("load",),
+    "regard.looking": ("look",),
     "regard.torch_loading": ("load_model",),
     "regard.metrics": ("Metric", "register_metric"),
     "regard.models": ("Family", "register_model"),

@@ -1,4 +1,4 @@
-"""Verbs in Python: train, look, card, export."""
+"""Verbs in Python: train, card, export."""
 
 from __future__ import annotations
 
@@ -12,12 +12,9 @@ import msgspec
 from regard import kernels
 from regard.config import Recipe
 from regard.data.columns import Columns
-from regard.decoding.sampling import SampleOptions
-from regard.errors import ConfigError, DataError, DecodeError
+from regard.errors import ConfigError, DataError
 from regard.evaluating import evaluate
 from regard.explain.report import write_report
-from regard.explain.trace import Trace, TraceOptions
-from regard.loading import load
 from regard.messages import warn_caller
 from regard.metrics import deciding_metric
 from regard.nn.device import pick_device, pick_precision, use_device, use_threads
@@ -230,34 +227,6 @@ def _train(
         if world.writes:
             write_report(run)
         return TrainResult(run, finished=finished, trained=True)
-
-
-def look(
-    run: Path | str,
-    text: str,
-    *,
-    beam: int | None = None,
-    alternatives: int = 3,
-    device: str = "auto",
-    sample: SampleOptions | None = None,
-    to: str | None = None,
-) -> Trace:
-    """Return what a run's model did with one input: tokens, attention weights, probabilities, and other outputs.
-
-    With `sample` the output of a language model is drawn at random. `to` is the language to translate into, of a model that
-    has several.
-    """
-    if not isinstance(text, str):
-        raise DecodeError(f"look() takes one text (str), not {type(text).__name__}")
-    task = task_of_run(find_run(run))
-    if beam is not None and not task.searches:
-        raise ConfigError(f"{run} is a {task.name} run, whose outputs are not searched for: leave out the beam")
-    if sample is not None and not task.samples:
-        raise ConfigError(f"{run} is a {task.name} run; only language models sample: leave out temperature and top-k")
-    predictor = load(run, device=device, engine="torch")
-    if to is not None:
-        predictor = task.into(predictor, to)
-    return task.trace(predictor, text, TraceOptions(str(run), beam, alternatives, sample))
 
 
 def card(

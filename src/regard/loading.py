@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from regard.config import SearchPrecision
+from regard.config import Recipe, SearchPrecision
 from regard.decoding.shortlist import Shortlist
 from regard.decoding.translator import Translator
 from regard.engine.loading import EngineRun, why_not_in_engine
@@ -157,7 +157,7 @@ def _predictor(
 def _torch_model(folder: RunFolder, weights: str) -> Model:
     """Return the model of a run with weights of this name ("final", or a checkpoint), on the CPU, laid out for search."""
     if not torch_installed():
-        raise ConfigError("this needs PyTorch, which is not installed; translations and scores do not")
+        raise ConfigError("this needs PyTorch, which is not installed; translations, scores and traces do not")
     from regard.torch_loading import load_model
 
     # The run may have newer checkpoints by now.
@@ -222,15 +222,23 @@ def _read_shortlist(folder: RunFolder, size: int) -> Shortlist | None:
     )
 
 
+def is_transformer_translation(recipe: Recipe) -> bool:
+    """Return whether a run translates with a Transformer. Known without the families of models, which import torch."""
+    return recipe.model.get("kind") == "transformer" and recipe.task in (None, "translation")
+
+
+def require_torch(run: Path | str) -> None:
+    """Raise ConfigError unless PyTorch, which a run needs that is no translation with a Transformer, is installed."""
+    if not torch_installed():
+        raise ConfigError(f"{run} needs PyTorch, which is not installed: the engine computes Transformers alone")
+
+
 def require_translation(run: Path | str, verb: str) -> None:
     """Raise ConfigError for runs of other tasks, which `verb` cannot serve."""
     folder = find_run(run)
-    recipe = folder.recipe()
-    # Known without the families of models, which import torch.
-    if recipe.model.get("kind") == "transformer" and recipe.task in (None, "translation"):
+    if is_transformer_translation(folder.recipe()):
         return
-    if not torch_installed():
-        raise ConfigError(f"{run} needs PyTorch, which is not installed: the engine computes Transformers alone")
+    require_torch(run)
     from regard.torch_loading import task_of_run
 
     task = task_of_run(folder)

@@ -67,10 +67,10 @@ def test_what_needs_torch_says_so_in_one_sentence():
     assert said.returncode == 1
     assert said.stderr == "error: de-en needs PyTorch, which is not installed: PyTorch was asked for\n"
     said = python(REFUSE + "import regard\nregard.load('de-en').model")
-    assert said.stderr.endswith("this needs PyTorch, which is not installed; translations and scores do not\n")
+    assert said.stderr.endswith("this needs PyTorch, which is not installed; translations, scores and traces do not\n")
 
 
-@pytest.mark.parametrize("words", [["train", "copy"], ["look", "de-en", "Hallo"], ["evaluate", "de-en"]], ids=" ".join)
+@pytest.mark.parametrize("words", [["train", "copy"], ["look", "--mask"], ["evaluate", "de-en"]], ids=" ".join)
 def test_a_command_that_needs_torch_says_so_in_one_sentence(words):
     said = python(MAIN, *words)
     assert (said.returncode, said.stdout) == (1, "")
@@ -103,6 +103,30 @@ def test_a_worker_of_the_server_translates_streams_and_looks():
         assert found[0][0][0] == found[1] == found[2]["target"]["text"] == "The house is old."
     finally:
         worker.close()
+
+
+def test_the_command_writes_a_page_and_draws_a_picture_of_a_translation(tmp_path):
+    said = python(MAIN, "look", "de-en", "Das Haus ist alt.", "--out", str(tmp_path / "look.html"))
+    assert (said.returncode, said.stdout) == (0, "The house is old.\n"), said.stderr
+    page = (tmp_path / "look.html").read_text(encoding="utf-8")
+    assert '"encoder-decoder"' in page and '"probabilities": [0.' in page
+    pytest.importorskip("matplotlib")
+    said = python(MAIN, "look", "de-en", "Das Haus ist alt.", "--png", "--out", str(tmp_path / "look.png"))
+    assert said.returncode == 0 and (tmp_path / "look.png").stat().st_size > 0, said.stderr
+
+
+def test_the_library_traces_a_translation_without_importing_torch():
+    code = (
+        "import json, regard, sys\n"
+        "from regard.explain.trace_json import trace_as_json\n"
+        "trace = regard.look('de-en', 'Das Haus ist alt.', beam=2, alternatives=1)\n"
+        "found = json.loads(json.dumps(trace_as_json(trace)))\n"
+        "print(found['target']['text'], len(found['probabilities']) == len(found['target']['tokens']))\n"
+        "print(any(name.partition('.')[0] == 'torch' for name in sys.modules))\n"
+    )
+    for before in (REFUSE, ""):
+        said = python(before + code)
+        assert (said.stdout.splitlines(), said.stderr) == (["The house is old. True", "False"], "")
 
 
 def test_the_server_can_be_imported():

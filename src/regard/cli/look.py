@@ -83,16 +83,18 @@ def look(
         )
     path = out or Path(f"look.{ending}")
     refuse_to_replace(path, ending)
-    from regard import api
-    from regard.decoding.sampling import SampleOptions
     from regard.explain.figures import FigureOptions, draw
     from regard.explain.report import as_page
+    from regard.looking import look as trace_of
 
     shown = alternatives if ending == "html" else 0
     sample = None
     if temperature is not None or top_k is not None:
+        # Not above: it imports torch.
+        from regard.decoding.sampling import SampleOptions
+
         sample = SampleOptions(temperature=1.0 if temperature is None else temperature, top_k=top_k, seed=seed)
-    trace = api.look(run, sentence, beam=beam, alternatives=shown, device=device, sample=sample, to=to)
+    trace = trace_of(run, sentence, beam=beam, alternatives=shown, device=device, sample=sample, to=to)
     if ending == "html":
         path.write_text(as_page(trace), encoding="utf-8")
     else:
@@ -105,7 +107,7 @@ def look(
 
 def _draw_paper_figure(name: str, path: Path) -> None:
     refuse_to_replace(path, path.suffix.removeprefix(".") if path.suffix in (".svg", ".png") else "png")
-    from regard.explain.figures import draw_masks, draw_positions, draw_schedule
+    from regard.explain.paper_figures import draw_masks, draw_positions, draw_schedule
 
     if name == "positions":
         draw_positions(path)

@@ -20,7 +20,7 @@ Row = tuple[Sequence[int], Sequence[int]]  # ids of a source and of a hypothesis
 
 
 class ForcedTrace(NamedTuple):
-    """What a model says of a given output with EOS: its T positions, the S source tokens that the encoder reads, H heads."""
+    """What a model says of a given output: its T positions, the S source tokens that the encoder reads, H heads."""
 
     logp: NDArray[np.float32]  # of each token: [T]
     columns: NDArray[np.int32]  # the likeliest tokens at each position: [T, best]
@@ -125,7 +125,10 @@ class Backend(ABC):
         """
 
     def forced_trace(self, source: list[int], output: list[int], *, best: int) -> ForcedTrace | None:
-        """Return the attention and the likeliest tokens of a given output; None: the module of PyTorch records them."""
+        """Return the attention and the likeliest tokens of a given output; None: the module of PyTorch records them.
+
+        The output ends in EOS, unless there was no room for it.
+        """
         return None
 
     @abstractmethod

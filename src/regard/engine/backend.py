@@ -256,6 +256,10 @@ class EngineBackend(Backend):
     def forced_trace(self, source: list[int], output: list[int], *, best: int) -> ForcedTrace:
         best = min(best, self.engine_model.target_size)
         found = self.engine_model.force(source, output[:-1], threads=self.threads, best=best, attention=True)
+        if output[-1] != self.eos:
+            # `force` has scored EOS in its place.
+            (scores,) = self._forced_by_steps([(source, output)], None, never_stop)
+            found.logp[-1] = scores.scores[-1]
         encoder, decoder, between = found.attention
         return ForcedTrace(found.logp, found.columns, found.values, [*encoder], [*decoder], [*between])
 

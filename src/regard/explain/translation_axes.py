@@ -24,10 +24,14 @@ def translation_axes(
     if not reads_source_eos:
         source_ids, source_tokens = source_ids[:-1], source_tokens[:-1]
     target = Axis.from_ids("output", vocabulary, target_ids)
-    read_words = [[0], *([index + 1 for index in word] for word in target.words[:-1])]
+    # The last token, which nothing reads, is EOS and a word of its own, or ends a word where there was no room for EOS.
+    last = len(target_ids) - 1
+    read_words = [[index + 1 for index in word if index < last] for word in target.words]
     read_tokens = [RESERVED[BOS], *target.tokens[:-1]]
     return {
         "source": Axis.from_text("source", tokenizer.kind, source, source_ids, source_tokens),
         "target": target,
-        "read": Axis("decoder input", target.text, [BOS, *target_ids[:-1]], read_tokens, read_words),
+        "read": Axis(
+            "decoder input", target.text, [BOS, *target_ids[:-1]], read_tokens, [[0], *filter(None, read_words)]
+        ),
     }

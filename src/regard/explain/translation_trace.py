@@ -49,7 +49,8 @@ def trace_translation(
     found = [
         best for some in backend.search([source_ids], options=options, demands=demands, check=check) for _, best in some
     ]
-    target_ids = [*found[0][0].ids, backend.eos]
+    # With learned positions, an output may leave no room for EOS.
+    target_ids = [*found[0][0].ids, backend.eos][: backend.max_length]
     check()
     axes = translation_axes(
         translator.tokenizers.source,
@@ -94,7 +95,8 @@ def _of_forced(
         ][:count]
         for own, columns, ps in zip(target_ids, forced.columns.tolist(), np.exp(forced.values).tolist(), strict=True)
     ]
-    return [round(p, 6) for p in np.exp(forced.logp).tolist()], others
+    own = zip(target_ids, np.exp(forced.logp).tolist(), strict=True)
+    return [0.0 if id in never else round(p, 6) for id, p in own], others
 
 
 def _attentions(forced: ForcedTrace) -> list[Attention]:
