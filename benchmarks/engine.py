@@ -9,6 +9,7 @@ turns in one run.
 
 import argparse
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import harness
 from harness import Message, say
@@ -71,7 +72,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--attempts", type=int, default=1)
     parser.add_argument("--sentences", type=int, default=FEWEST, help="of a round")
-    parser.add_argument("--out")
+    parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     kinds = ["" if kind == "float32" else f"_{kind}" for kind in arguments.kinds.split(",")]
     rows: list[Message] = []
@@ -81,7 +82,8 @@ def main() -> None:
             setup = replace(PRESETS[arguments.preset], threads=threads, sentences=sentences, batches=count)
             beams = [int(beam) for beam in arguments.beams.split(",")]
             rows += measure(setup, beams, arguments.rounds, arguments.attempts, kinds)
-    result = {"benchmark": "engine", "machine": machine(), "setup": asdict(setup), "rows": rows}
+    failed = {name: why for row in rows for name, why in row["failed"].items()}
+    result = {"benchmark": "engine", "machine": machine(), "setup": asdict(setup), "rows": rows, "failed": failed}
     harness.finish(result, arguments.out)
 
 

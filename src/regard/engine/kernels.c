@@ -141,7 +141,7 @@ static void quantize(const float *x, int64_t x_row, int8_t *integers, float *sca
         float magnitude;
         memcpy(&magnitude, &largest_bits, sizeof(magnitude));
         if (!(magnitude >= 1e-30f && magnitude < INFINITE)) { /* 127 / magnitude is not finite, or the row is not */
-            memset(integers, 0, (size_t)D8);
+            for (int64_t i = 0; i < D8; i++) integers[i] = 0;
             scales[r] = magnitude < 1e-30f ? 0.0f : __builtin_nanf("");
             continue;
         }
