@@ -23,7 +23,7 @@ def normalized(text):
 def test_locked_versions_are_those_of_the_constraints_and_have_hashes():
     pinned = normalized((ROOT / "constraints.txt").read_text())
     files = sorted((ROOT / "requirements").glob("*.txt"))
-    assert {path.stem for path in files} == {"core", "torch", "torch-cpu", "cuda", "dev"}
+    assert {path.stem for path in files} == {"core", "torch", "torch-cpu", "cuda", "dev", "deploy"}
     for path in files:
         text = path.read_text()
         assert normalized(text) <= pinned, path

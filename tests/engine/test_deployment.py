@@ -76,7 +76,7 @@ def test_serve(deployed):
             if found := re.search(r"at (http://\S+)", line):
                 break
         assert lines and found, lines
-        for path in ("translate",):
+        for path in ("translate", "look"):
             request = urllib.request.Request(
                 f"{found[1]}/v1/{path}",
                 json.dumps({"text": TEXT}).encode(),
