@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from regard.models.base import Model
 
 MOST_NUMBERS = 2**20  # random numbers of a sentence that are made before its search
+MOST_THREADS = 256  # of a session (`session.c`)
 FORCED_ROWS = 64  # outputs that are scored together, step by step
 LEAST_ATTENTION = 1e-6  # of a token that has less (`decoding.coverage`)
 
@@ -53,8 +54,9 @@ def default_threads() -> int:
     """Return the number of threads that search uses unless it is told another: one per core that it may use."""
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     if wanted.isdecimal() and int(wanted) > 0:
-        return int(wanted)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return min(int(wanted), MOST_THREADS)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, MOST_THREADS)
 
 
 class EngineBackend(Backend):
@@ -69,7 +71,7 @@ class EngineBackend(Backend):
         load_model: Callable[[], Model] | None = None,
     ) -> None:
         """`load_model` returns the same model as a module of PyTorch. `threads` 0: one per core."""
-        self.engine_model, self.threads = model, threads or default_threads()
+        self.engine_model, self.threads = model, min(threads, MOST_THREADS) or default_threads()
         self._num_parameters, self._load_model = num_parameters, load_model and cache(load_model)
         self._lock = threading.Lock()
         self._sessions: dict[int, SharedSession] = {}  # by the most tokens of a batch
@@ -172,17 +174,22 @@ class EngineBackend(Backend):
         # The longest first, so that no thread is still busy with one when the others are done.
         order = sorted(numbers, key=lambda number: -len(sources[number]))
         session = self._session(options.tokens)
-        for place, found in session.search([addition(number) for number in order], check):
-            best = [Hypothesis(one.ids, one.score, one.token_scores) for one in found]
-            yield refuse_not_finite([(order[place], best)])
+        try:
+            for place, found in session.search([addition(number) for number in order], check):
+                best = [Hypothesis(one.ids, one.score, one.token_scores) for one in found]
+                yield refuse_not_finite([(order[place], best)])
+        finally:
+            with self._lock:
+                session.users -= 1
 
     def _session(self, tokens: int) -> SharedSession:
-        """Return the session for batches of this many source tokens, which all searches share."""
+        """Return the session for batches of this many source tokens, which all searches share, with one more user."""
         with self._lock:
             if tokens not in self._sessions:
-                for other in [one for one, session in self._sessions.items() if session.idle]:
+                for other in [one for one, session in self._sessions.items() if not session.users]:
                     self._sessions.pop(other).close()
                 self._sessions[tokens] = SharedSession(self.engine_model, threads=self.threads, tokens=tokens)
+            self._sessions[tokens].users += 1
             return self._sessions[tokens]
 
     def stream(

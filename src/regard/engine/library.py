@@ -320,14 +320,17 @@ class Session:
             raise DecodeError(_error())
         return ticket
 
-    def next(self, milliseconds: int = WAIT) -> tuple[int, list[Found]] | None:
-        """Return a sentence that has ended: its ticket and outputs, best first; None if none has within this time."""
+    def next(self, milliseconds: int = WAIT) -> tuple[int, list[Found] | None] | None:
+        """Return a sentence that has ended: its ticket and outputs, best first; None if none has within this time.
+
+        In place of outputs there is None if there was no memory for the search.
+        """
         result = _Result()
         status = _engine().regard_session_next(self._handle, milliseconds, ctypes.byref(result))
         if status == 0:
             return None
         if status < 0 or result.count < 0:
-            raise MemoryError("the engine found no memory for a search")
+            return int(result.ticket), None
         found, at, scored = [], 0, 0
         for i in range(result.count):
             ids, at = result.ids[at : at + result.lengths[i]], at + result.lengths[i]

@@ -12,10 +12,11 @@ from queue import Empty, SimpleQueue
 
 from regard.decoding.hypothesis import Check
 from regard.engine.library import WAIT, EngineModel, Found, Session
+from regard.errors import DecodeError
 
 MOST_ROWS = 128  # of the batch of a thread
 
-Ended = tuple[int, list[Found]]  # a ticket and the outputs of its sentence
+Ended = tuple[int, list[Found] | None]  # a ticket and the outputs of its sentence; None: there was no memory
 Results = SimpleQueue[Ended | None]  # of one search; None wakes it, so that it waits for the session itself
 
 
@@ -28,11 +29,7 @@ class SharedSession:
         self._lock = threading.Lock()
         self._waits = threading.Lock()  # held by the one search that waits for the session
         self._owners: dict[int, Results] = {}  # by ticket
-
-    @property
-    def idle(self) -> bool:
-        """Whether no search waits for a result."""
-        return not self._owners
+        self.users = 0  # searches that have not ended; whoever takes the session counts
 
     def search(self, additions: Sequence[Callable[[Session], int]], check: Check) -> Iterator[tuple[int, list[Found]]]:
         """Yield the outputs of sentences as they end, with the place of each among `additions`.
@@ -52,8 +49,13 @@ class SharedSession:
             while places:
                 check()
                 ended = self._wait(session, results)
-                if ended is not None:
-                    yield places.pop(ended[0]), ended[1]
+                if ended is None:
+                    continue
+                place, found = places.pop(ended[0]), ended[1]
+                if found is None:
+                    raise DecodeError("there is no memory for this search; use a smaller beam, or shorter sentences")
+                self._wake_another()  # while the caller is busy with this result
+                yield place, found
         finally:
             with self._lock:
                 for ticket in places:
@@ -80,18 +82,20 @@ class SharedSession:
             except Empty:
                 return None
         try:
+            if not results.empty():  # it came since the first look
+                return results.get_nowait()
             ended = session.next()
+            if ended is None:
+                return None
+            with self._lock:
+                owner = self._owners.pop(ended[0], None)
+            if owner is results:
+                return ended
+            if owner is not None:  # None: it was cancelled when it had just ended
+                owner.put(ended)
+            return None
         finally:
             self._waits.release()
-        if ended is None:
-            return None
-        with self._lock:
-            owner = self._owners.pop(ended[0], None)
-        if owner is results:
-            return ended
-        if owner is not None:  # None: it was cancelled when it had just ended
-            owner.put(ended)
-        return None
 
     def _wake_another(self) -> None:
         """Let another search wait for the session, now that this one does not."""

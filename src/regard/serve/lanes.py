@@ -23,6 +23,7 @@ class SharedProcess:
     def __init__(self, process: WorkerProcess, lanes: int) -> None:
         self.process, self.lanes = process, lanes
         self.free = list(range(lanes))
+        self.lock = threading.Lock()
         self.open = 0  # lanes that are in use
         self.failure: str | None = None
         self.received: list[SimpleQueue[dict[str, Any] | None]] = [
@@ -83,8 +84,10 @@ class Lane:
 
     def close(self) -> None:
         """End the process with its last lane."""
-        self.shared.open -= 1
-        if self.shared.open <= 0:
+        with self.shared.lock:
+            self.shared.open -= 1
+            last = self.shared.open == 0
+        if last:
             self.shared.process.close()
 
 
@@ -101,5 +104,6 @@ class LaneStarter:
             shared = self._newest
             if shared is None or not shared.free or shared.failure is not None:
                 shared = self._newest = SharedProcess(self.start(), self.lanes)
-            shared.open += 1
+            with shared.lock:
+                shared.open += 1
             return Lane(shared, shared.free.pop(0))
