@@ -52,7 +52,7 @@ def test_importing_the_package_sets_no_variable_and_imports_no_torch():
 def test_a_command_sets_the_delay_of_the_allocator_before_torch_is_imported():
     program = (
         "import os, sys; from regard import cli\n"
-        "cli._run = lambda: print(os.environ['MIMALLOC_PURGE_DELAY'], 'torch' in sys.modules, flush=True) or 0\n"
+        "cli._run = lambda words: print(os.environ['MIMALLOC_PURGE_DELAY'], 'torch' in sys.modules, flush=True) or 0\n"
         "cli.main()"
     )
     assert run(program) == "1000 False"
