@@ -65,7 +65,7 @@ from regard.storage.directory import PathDirectory, open_directory  # noqa: E402
 
 imported = 0
 for module in pkgutil.walk_packages(regard.__path__, "regard."):
-    if module.name == "regard.__main__":
+    if module.name in ("regard.__main__", "regard.engine.libregard"):  # the latter is opened by ctypes
         continue
     try:
         import_module(module.name)

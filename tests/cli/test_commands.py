@@ -307,11 +307,10 @@ def test_doctor_says_what_a_missing_extra_is_for(monkeypatch):
 
 
 @pytest.mark.slow
-def test_doctor_reports_a_missing_c_compiler(tmp_path, monkeypatch):
-    monkeypatch.setenv("CC", "")
+def test_doctor_reports_the_engine(tmp_path):
     result = regard("doctor", cwd=tmp_path)
     assert result.returncode == 0
-    assert "no C compiler was found" in result.stderr and "install gcc or clang" in result.stderr
+    assert re.search(r"ok +engine +compiled; uses \w+|engine +not compiled.*install gcc or clang", result.stderr)
 
 
 def test_ctrl_c_saves_a_checkpoint_that_can_translate_and_the_same_command_resumes(tmp_path):

@@ -9,6 +9,7 @@ import regard
 from regard.cli import app
 from regard.config import SearchOptions
 from regard.decoding.ensemble import Ensemble
+from regard.decoding.translator import Translator
 from regard.errors import ConfigError
 from regard.text.tokenizer_pair import train_tokenizers
 
@@ -61,10 +62,9 @@ def runs(tmp_path_factory):
 def test_runs_of_one_vocabulary_translate_together(runs, tmp_path):
     texts, options = ["a b c", "d"], SearchOptions(beam=3, nbest=3, max_extra=2)
     both = regard.load(runs / "one", ensemble=[runs / "two"], device="cpu")
-    members = [regard.load(runs / name, device="cpu").model for name in ("one", "two")]
+    members = [regard.load(runs / name, device="cpu", engine="torch").model for name in ("one", "two")]
     assert isinstance(both.model, Ensemble)
-    one = regard.load(runs / "one", device="cpu")
-    one.model, one._demands.model = Ensemble(members), Ensemble(members)
+    one = Translator(Ensemble(members), both.tokenizers, both.options)
     assert list(both.stream(texts, options=options)) == list(one.stream(texts, options=options))
     twice = regard.load(runs / "one", ensemble=[runs / "one"], device="cpu")
     alone = regard.load(runs / "one", device="cpu")

@@ -100,7 +100,12 @@ def test_trained_models_find_the_same(table):
     sources = [[*generator.integers(3, VOCABULARY, size=1 + number % 9).tolist(), EOS] for number in range(60)]
     for options in OPTIONS.values():
         wanted = search(model, Ragged.from_lists(sources), options=options)
-        assert_same(wanted, search_with_engine(engine_of(model), sources, options, threads=2))
+        found = search_with_engine(engine_of(model), sources, options, threads=2)
+        # A model that has learned little may score two of the further outputs equally.
+        assert [best[0].ids for best in found] == [best[0].ids for best in wanted]
+        scores = [[[one.score for one in best] for best in some] for some in (found, wanted)]
+        for one, other in zip(*scores, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("table", TABLES)
