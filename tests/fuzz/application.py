@@ -44,7 +44,7 @@ class ThreadWorker:
     def __init__(self, translator: Translator, failures: list[str]) -> None:
         self.translator, self.failures = translator, failures
         self._messages: SimpleQueue[dict[str, Any]] = SimpleQueue()
-        self._channel = SimpleNamespace(cancelled=-1, send=self._answer)
+        self._channel = SimpleNamespace(cancelled=frozenset(), send=self._answer)
 
     def send(self, task: dict[str, Any]) -> None:
         if "cancel" in task:
