@@ -51,7 +51,7 @@ LEAST_ATTENTION = 1e-6  # of a token that has less (`decoding.coverage`)
 
 
 def default_threads() -> int:
-    """Return the number of threads that search uses unless it is told another: one per core that it may use."""
+    """Return the default number of threads of search: one per core that it may use."""
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     if wanted.isdecimal() and int(wanted) > 0:
         return min(int(wanted), MOST_THREADS)
