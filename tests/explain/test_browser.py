@@ -40,7 +40,7 @@ def test_it_opens_from_disk_without_requests_or_messages_in_the_console(opened):
 def test_the_page_computes_means_rollout_and_words_as_python_does(browser, trace):
     layers = trace.layers("encoder")
     layers_packed = [one for one in trace_as_json(trace)["attentions"] if one["name"] == "encoder"]
-    code = b64encode(asset("attention.js").encode()).decode()
+    code = b64encode(asset("weights.js").encode()).decode()
     found = Watched(browser).page.evaluate(
         """async ([code, packed, words]) => {
             const module = await import(`data:text/javascript;base64,${code}`);

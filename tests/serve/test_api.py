@@ -200,7 +200,7 @@ def test_pages_load_nothing_from_other_sites(server):
     answer = server.get("/")
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     assert answer.headers["x-content-type-options"] == "nosniff"
-    for name in ("page.js", "page.css", "attention.js", "look.css", "docs.js"):
+    for name in ("page.js", "page.css", "elements.js", "attention.js", "look.css", "docs.js"):
         assert server.get(f"/assets/{name}").status_code == 200
     assert "http://" not in answer.text and "https://" not in answer.text
 

@@ -29,7 +29,7 @@ from regard.engine.library import config_struct
 from regard.engine.loading import EngineRun
 from regard.errors import ConfigError
 from regard.exchange.sentencepiece_file import read_sentencepiece
-from regard.explain.page_assets import asset, escape_json, join_modules
+from regard.explain.page_assets import VIEW_MODULES, asset, escape_json, join_modules
 from regard.run.finding import find_run
 from regard.run.tensor_file import StoredWeight
 from regard.text.languages import Languages, known_languages, languages_of
@@ -141,7 +141,7 @@ def page_of(model: PageModel) -> bytes:
     }
     style = "\n".join([asset("look.css"), _source("page.css")])
     # Before the data, so that it runs while they are read.
-    script = f"(async () => {{\n{join_modules(asset('attention.js'), _source('page.js'))}\n}})();"
+    script = f"(async () => {{\n{join_modules(*map(asset, VIEW_MODULES), _source('page.js'))}\n}})();"
     names = ("tokenizer.js", "text.js", "engine.js", "span_search.js", "translator.js", "worker.js")
     policy = POLICY.format(script=_digest(script), style=_digest(style))
     title = f"{model.name}: {languages[0]['name']}" if len(languages) == 1 else model.name

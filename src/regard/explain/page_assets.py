@@ -6,6 +6,8 @@ import re
 from importlib import resources
 
 ASSETS = resources.files("regard.explain") / "assets"
+# The view of attention, each after what it imports.
+VIEW_MODULES = ("elements.js", "weights.js", "lines.js", "heatmap.js", "attention.js")
 
 
 def asset(name: str) -> str:

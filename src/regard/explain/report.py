@@ -10,7 +10,7 @@ from string import Template
 from typing import Any
 
 from regard.explain.figures import pictures_as_svg
-from regard.explain.page_assets import asset, escape_json, join_modules
+from regard.explain.page_assets import VIEW_MODULES, asset, escape_json, join_modules
 from regard.explain.trace import Trace, moses_pairs
 from regard.explain.trace_json import trace_as_json
 from regard.run.folder import CARD_PAGE, REPORT, RunFolder
@@ -36,7 +36,7 @@ def as_page(trace: Trace) -> str:
         pairs=pairs,
         pictures=_pictures(trace),
         trace=escape_json(json.dumps(trace_as_json(trace), ensure_ascii=False)),
-        script=bundle("attention.js", "look.js"),
+        script=bundle(*VIEW_MODULES, "look.js"),
     )
 
 
@@ -69,7 +69,7 @@ def as_report(runs: Sequence[RunFolder]) -> str:
         refresh='<meta http-equiv="refresh" content="15">' if training else "",
         style=asset("look.css") + asset("report.css"),
         runs=escape_json(json.dumps(summaries, ensure_ascii=False)),
-        script=bundle("attention.js", "report.js"),
+        script=bundle("elements.js", "heatmap.js", "report.js"),
     )
 
 

@@ -22,7 +22,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from regard.errors import ConfigError, RegardError
-from regard.explain.page_assets import asset
+from regard.explain.page_assets import VIEW_MODULES, asset
 from regard.loading import computes_on_gpu
 from regard.serve.access import Access, Limits, client_address
 from regard.serve.connections import Connection, ConnectionLimiter
@@ -42,7 +42,7 @@ ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 MEDIA_TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
 OWN_ASSETS = ("page.html", "page.js", "page.css", "docs.html", "docs.js")
-SHARED_ASSETS = ("attention.js", "look.css")  # also used by the page of `regard look`
+SHARED_ASSETS = (*VIEW_MODULES, "look.css")  # also used by the page of `regard look`
 START_SECONDS = 300.0  # for the first worker to load its models
 START_ATTEMPTS = 3  # failures per worker before any is ready
 LANES = 4  # batches that a worker with the engine has at once

@@ -1,5 +1,6 @@
 // The page: translation while typing, alternatives, attention, and parts of the model that can be silenced.
-import { AttentionView, element, percent, shown } from "./attention.js";
+import { AttentionView } from "./attention.js";
+import { element, percent, shown } from "./elements.js";
 
 const $ = (id) => document.getElementById(id);
 const DELAY = 60; // milliseconds from the last key to a translation

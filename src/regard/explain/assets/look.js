@@ -1,5 +1,6 @@
 // The page of one example: the output with the alternatives of each token, and attention.
-import { AttentionView, element, percent, shown, tokenTexts } from "./attention.js";
+import { AttentionView } from "./attention.js";
+import { element, percent, shown, tokenTexts } from "./elements.js";
 
 const trace = JSON.parse(document.getElementById("trace").textContent);
 

@@ -1,5 +1,6 @@
 // The report of one run or several: curves, scores, examples over time, histograms, attention over training.
-import { Heatmap, SVG, colourOf, element } from "./attention.js";
+import { SVG, colourOf, element } from "./elements.js";
+import { Heatmap } from "./heatmap.js";
 
 const runs = JSON.parse(document.getElementById("runs").textContent);
 const page = document.getElementById("report");

@@ -1,5 +1,5 @@
 // Lists the endpoints of openapi.json.
-import { element } from "./attention.js";
+import { element } from "./elements.js";
 
 const description = await (await fetch("/openapi.json")).json();
 const fieldsOf = (operation) => {

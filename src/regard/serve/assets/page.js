@@ -1,5 +1,6 @@
 // The web page: translation while typing, alternatives of a word, and attention.
-import { AttentionView, element, percent, shown } from "./attention.js";
+import { AttentionView } from "./attention.js";
+import { element, percent, shown } from "./elements.js";
 
 const $ = (id) => document.getElementById(id);
 const MAX_HISTORY = 50; // translations
