@@ -117,11 +117,10 @@ int sentence_shorten(const RegardModel *model, Sentence *sentence, const int32_t
     const int64_t D = model->config.width;
     const int int8 = model->config.int8;
     void *plain = allocate(count * D, int8 ? 1 : sizeof(float));
-    float *row = allocate(D, sizeof(float));
     sentence->shortlist = allocate((int64_t)(int8 ? k->size_int8(D, count) : k->size_f32(D, count)), 1);
     sentence->shortlist_scales = allocate(count, sizeof(float));
     sentence->shortlist_bias = allocate(count, sizeof(float));
-    int failed = !plain || !row || !sentence->shortlist || !sentence->shortlist_scales || !sentence->shortlist_bias;
+    int failed = !plain || !sentence->shortlist || !sentence->shortlist_scales || !sentence->shortlist_bias;
     for (int64_t i = 0; !failed && i < count; i++) {
         if (model->output.bias) sentence->shortlist_bias[i] = model->output.bias[allowed[i]];
         if (!int8)
@@ -134,6 +133,6 @@ int sentence_shorten(const RegardModel *model, Sentence *sentence, const int32_t
     }
     if (!failed && int8) k->pack_int8(plain, sentence->shortlist, D, count);
     if (!failed && !int8) k->pack_f32(plain, sentence->shortlist, D, count);
-    free(plain), free(row);
+    free(plain);
     return failed ? -1 : 0;
 }

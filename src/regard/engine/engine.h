@@ -63,10 +63,10 @@ typedef struct {
     int64_t ticket;
     int32_t count;                 /* hypotheses, best first; 0: scores were not finite, or no output is allowed; -1: no memory */
     const int32_t *lengths;        /* of each, without EOS */
-    const int32_t *ids;            /* one behind the other */
+    const int32_t *ids;            /* of all, concatenated */
     const double *scores;          /* of each */
     const int32_t *num_token_scores;
-    const double *token_scores;    /* one behind the other; null if they are not wanted */
+    const double *token_scores;    /* of all, concatenated; null if they are not wanted */
     void *memory;
 } RegardResult;
 
@@ -96,7 +96,7 @@ void regard_rows_free(RegardRows *rows);
 /* All positions of a given output at once: log-probabilities of its tokens and of EOS, [targets + 1].
    `columns` and their `values` [targets + 1, num_columns], if not null, receive the best tokens of each position.
    `attention`, if not null, receives weights: encoder [layers, heads, S, S], decoder [layers, heads, T, T], cross [layers, heads, T, S],
-   one behind the other, where T = targets + 1 and S is the number of source tokens that the encoder reads. */
+   concatenated, where T = targets + 1 and S is the number of source tokens that the encoder reads. */
 int regard_force(const RegardModel *model, const int32_t *source, int64_t sources, const int32_t *target, int64_t targets,
                  int32_t threads, float *logp, int32_t num_columns, int32_t *columns, float *values, float *attention);
 /* Make a head (or, with head -1, a layer) of a stack give nothing; stack 0 encoder, 1 decoder, 2 attention to the encoder. For pages that show

@@ -39,6 +39,14 @@ void *allocate(int64_t count, int64_t size) {
     return calloc(count ? (size_t)count : 1, (size_t)size);
 }
 
+int bad_ids(const char *what, const int32_t *ids, int64_t count, int64_t size, int64_t most) {
+    if (count < 0 || count > most || (count && !ids)) return set_error("%s has %lld ids", what, (long long)count), 1;
+    for (int64_t i = 0; i < count; i++)
+        if (ids[i] < 0 || ids[i] >= size)
+            return set_error("%s has the id %d, and there are %lld", what, ids[i], (long long)size), 1;
+    return 0;
+}
+
 /* Configuration */
 
 static int out_of_range(const char *name, int64_t value, int64_t least, int64_t most) {
@@ -84,15 +92,14 @@ static int refuse(const RegardConfig *c) {
 }
 
 static int shape_attention(RegardModel *model, Attention *attention, int cross) {
-    const RegardConfig *c = &model->config;
-    const int64_t D = c->width, HK = model->HK, HW = model->HW;
+    const int64_t D = model->config.width, HK = model->HK, HW = model->HW;
     if (cross) {
-        attention->query = (Matrix){.D = D, .F = HK, .wants_bias = c->attention_bias};
-        attention->memory = (Matrix){.D = D, .F = HK + HW, .wants_bias = c->attention_bias};
+        attention->query = (Matrix){.D = D, .F = HK};
+        attention->memory = (Matrix){.D = D, .F = HK + HW};
     } else
-        attention->project = (Matrix){.D = D, .F = 2 * HK + HW, .wants_bias = c->attention_bias};
-    attention->output = (Matrix){.D = HW, .F = D, .wants_bias = c->attention_bias};
-    return !!(attention->silent = allocate(c->num_heads + 1, 1));
+        attention->project = (Matrix){.D = D, .F = 2 * HK + HW};
+    attention->output = (Matrix){.D = HW, .F = D};
+    return !!(attention->silent = allocate(model->config.num_heads + 1, 1));
 }
 
 static int shape_layers(RegardModel *model, Layer **layers, int64_t count, int cross) {
@@ -101,8 +108,8 @@ static int shape_layers(RegardModel *model, Layer **layers, int64_t count, int c
     if (!(*layers = allocate(count, sizeof(Layer)))) return 0;
     for (Layer *layer = *layers; layer < *layers + count; layer++) {
         if (!shape_attention(model, &layer->own, 0) || (cross && !shape_attention(model, &layer->cross, 1))) return 0;
-        layer->inner = (Matrix){.D = taps * c->width, .F = gated * c->hidden, .wants_bias = 1};
-        layer->outer = (Matrix){.D = taps * c->hidden, .F = c->width, .wants_bias = 1};
+        layer->inner = (Matrix){.D = taps * c->width, .F = gated * c->hidden};
+        layer->outer = (Matrix){.D = taps * c->hidden, .F = c->width};
     }
     return 1;
 }
@@ -113,7 +120,7 @@ RegardModel *regard_model_new(const RegardConfig *config) {
     if (!model) return set_error("there is no memory for a model"), (RegardModel *)0;
     model->config = *config, model->kernels = kernels_in_use();
     model->HK = (int64_t)config->num_heads * config->key_width, model->HW = (int64_t)config->num_heads * config->value_width;
-    model->output = (Matrix){.D = config->width, .F = config->target_size, .wants_bias = config->output_bias};
+    model->output = (Matrix){.D = config->width, .F = config->target_size};
     if (!shape_layers(model, &model->encoder, config->encoder_layers, 0) ||
         !shape_layers(model, &model->decoder, config->decoder_layers, 1)) {
         set_error("there is no memory for a model of %d and %d layers", config->encoder_layers, config->decoder_layers);

@@ -17,7 +17,6 @@ typedef struct {
     int64_t D, F;
     void *packed;
     float *scales, *bias;
-    int wants_bias;
 } Matrix;
 
 /* Rows of an embedding, in the type in which they are stored. */
@@ -54,7 +53,6 @@ struct RegardModel {
     NormWeights encoder_norm, decoder_norm;
     Table source, target, output_rows, source_learned, target_learned;
     Matrix output;
-    float *output_bias;
     float *_Atomic positions[MAX_LENGTH / POSITION_BLOCK]; /* computed when they are first needed */
     int64_t bytes;
     int ready;
@@ -68,7 +66,7 @@ typedef struct {
 
 typedef struct {
     Team *team; /* threads that may help, or null */
-    Buffer x, branch, projected, heads, hidden, wide, memory, logits, scales, scores;
+    Buffer x, branch, projected, heads, hidden, wide, logits, scales, scores;
     Buffer integers, places; /* of other types, but counted in floats */
     int failed;
 } Work;
@@ -86,16 +84,16 @@ typedef struct {
     float *shortlist_scales, *shortlist_bias;
 } Sentence;
 
-/* One sentence's queries, keys and values, for all heads. */
+/* The arguments of attention for one sentence: queries, keys and values of all heads. */
 typedef struct {
     const float *q, *keys, *values;
     float *out, *weights;
     const int32_t *slots, *firsts, *counts;
     int64_t q_row, row, slots_row, count, most; /* `row`: between keys, and between values; `most`: slots that a query may see */
     int64_t weights_head, weights_row;
-} Look;
+} AttentionCall;
 
-/* Where a convolution finds the two rows beside each: in the same batch, or in what sentences keep of the steps before. */
+/* Where a convolution finds the two neighbours of each row: in the same batch, or in what sentences keep of previous steps. */
 typedef struct {
     const int32_t *neighbours;
     Sentence **sentences;
@@ -121,17 +119,17 @@ void embed(const RegardModel *model, const Table *table, const Table *learned, c
 void times(const RegardModel *model, Work *work, const Matrix *matrix, const float *x, int64_t x_row, int activation, float *out,
            int64_t out_row, int64_t R);
 
-/* The parts of a layer, which whole sequences (`sequences.c`) and steps (`steps.c`) share. */
+/* The parts of a layer, which complete sequences (`sequences.c`) and steps (`steps.c`) share. */
 void norm_heads(const RegardModel *model, float *x, int64_t row, const float *weight, int64_t N);
-const float *before(const RegardModel *model, Work *work, const NormWeights *norm, const float *x, int64_t N);
+const float *sublayer_input(const RegardModel *model, Work *work, const NormWeights *norm, const float *x, int64_t N);
 float *project(const RegardModel *model, Work *work, const Attention *attention, const float *x, const int32_t *positions, int64_t N);
-void look_all(const RegardModel *model, Work *work, const Look *looks, int64_t count, const uint8_t *silent);
-void attention_ends(const RegardModel *model, Work *work, const Attention *attention, float *x, const float *heads, int64_t N);
-void cross_attention(const RegardModel *model, Work *work, const Attention *attention, float *x, Look *looks, int64_t count, int64_t N);
+void attend_all(const RegardModel *model, Work *work, const AttentionCall *calls, int64_t count, const uint8_t *silent);
+void attention_output(const RegardModel *model, Work *work, const Attention *attention, float *x, const float *heads, int64_t N);
+void cross_attention(const RegardModel *model, Work *work, const Attention *attention, float *x, AttentionCall *calls, int64_t count, int64_t N);
 void feed_forward(const RegardModel *model, Work *work, const Layer *layer, float *x, const Taps *taps, int64_t N);
 void final_norm(const RegardModel *model, const NormWeights *norm, float *x, int64_t N);
 
-/* Encode sources, one behind the other; each sentence gets the keys and values of every decoder layer. 0, or -1 without memory. */
+/* Encode concatenated sources; each sentence gets the keys and values of every decoder layer. 0, or -1 without memory. */
 int encode(const RegardModel *model, Work *work, const int32_t *ids, const int64_t *offsets, Sentence **sentences, int64_t count,
            float *attention);
 /* All tokens of one output at once; x [N, D] becomes what the output layer reads. */
@@ -140,7 +138,7 @@ int decode_all(const RegardModel *model, Work *work, const Sentence *sentence, c
 Sentence *sentence_new(const RegardModel *model, int32_t source_length, int32_t beams);
 void sentence_free(const RegardModel *model, Sentence *sentence);
 int sentence_shorten(const RegardModel *model, Sentence *sentence, const int32_t *allowed, int64_t count);
-int sentence_expand(const RegardModel *model, Sentence *sentence);
+void sentence_expand(const RegardModel *model, Sentence *sentence);
 /* Row j continues row parents[j]. */
 void sentence_reorder(const RegardModel *model, Sentence *sentence, const int32_t *parents);
 /* One more token per row of each sentence. `hidden` [R, D] is what the output layer reads. 0, or -1 without memory. */
@@ -148,5 +146,7 @@ int decode_step(const RegardModel *model, Work *work, Sentence **sentences, int6
 void output_layer(const RegardModel *model, Work *work, const float *hidden, float *logits, int64_t R);
 
 void set_error(const char *format, ...);
+/* Whether `count` is above `most`, or an id is not below `size`; then there is an error, which begins with `what`. */
+int bad_ids(const char *what, const int32_t *ids, int64_t count, int64_t size, int64_t most);
 
 #endif

@@ -18,12 +18,6 @@ struct RegardRows {
     int expanded;
 };
 
-static int bad_ids(const int32_t *ids, int64_t count, int64_t size) {
-    for (int64_t i = 0; i < count; i++)
-        if (ids[i] < 0 || ids[i] >= size) return set_error("there is no id %d; there are %lld, from 0 on", ids[i], (long long)size), 1;
-    return 0;
-}
-
 static int start_team(Work *work, int32_t threads) {
     if (threads < 2) return 0;
     if (!(work->team = team_new())) return -1;
@@ -54,7 +48,7 @@ RegardRows *regard_rows_new(const RegardModel *model, const int32_t *ids, const 
         if (length < 1 || length > MAX_LENGTH || (most && length > most))
             return set_error("a source has %lld tokens", (long long)length), (RegardRows *)0;
     }
-    if (bad_ids(ids, offsets[sentences], model->config.source_size)) return 0;
+    if (bad_ids("a source", ids, offsets[sentences], model->config.source_size, INT64_MAX)) return 0;
     RegardRows *rows = allocate(1, sizeof(RegardRows));
     int32_t *read = allocate(offsets[sentences], sizeof(int32_t));
     int64_t *places = allocate(sentences + 1, sizeof(int64_t));
@@ -87,7 +81,7 @@ int regard_rows_step(RegardRows *rows, const int32_t *tokens, float *logits) {
     float *hidden;
     if (!rows->count) return 0;
     if (rows->sentences[0]->length >= (most ? most : MAX_LENGTH)) return set_error("there is no further position"), -1;
-    if (bad_ids(tokens, total_rows(rows), model->config.target_size)) return -1;
+    if (bad_ids("a step", tokens, total_rows(rows), model->config.target_size, INT64_MAX)) return -1;
     if (decode_step(model, &rows->work, rows->sentences, rows->count, tokens, &hidden)) return set_error("there is no memory for a step"), -1;
     output_layer(model, &rows->work, hidden, logits, total_rows(rows));
     return rows->work.failed ? (set_error("there is no memory for a step"), -1) : 0;
@@ -142,7 +136,7 @@ int regard_force(const RegardModel *model, const int32_t *source, int64_t source
     if (sources < 1 || targets < 0 || sources > MAX_LENGTH || T > MAX_LENGTH || (most && (sources > most || T > most)) || threads < 0 ||
         threads > 256 || num_columns < 0 || num_columns > V)
         return set_error("a source of %lld tokens and an output of %lld", (long long)sources, (long long)targets), -1;
-    if (bad_ids(source, sources, c->source_size) || bad_ids(target, targets, V)) return -1;
+    if (bad_ids("the source", source, sources, c->source_size, MAX_LENGTH) || bad_ids("the output", target, targets, V, MAX_LENGTH)) return -1;
     Work work = {0};
     const int64_t offsets[2] = {0, S}, step = POSITIONS_AT_ONCE / V + 1;
     float *own = attention ? attention + c->encoder_layers * H * S * S : 0, *across = own ? own + c->decoder_layers * H * T * T : 0;

@@ -13,14 +13,6 @@ static void *copy_of(const void *data, int64_t count, int64_t size) {
     return copy;
 }
 
-static int bad_ids(const char *what, const int32_t *ids, int64_t count, int64_t size, int64_t most) {
-    if (count < 0 || count > most || (count && !ids)) return set_error("%s has %lld ids", what, (long long)count), 1;
-    for (int64_t i = 0; i < count; i++)
-        if (ids[i] < 0 || ids[i] >= size)
-            return set_error("%s has the id %d, and there are %lld", what, ids[i], (long long)size), 1;
-    return 0;
-}
-
 static int refuse(const RegardModel *model, const int32_t *ids, int64_t count, const RegardOptions *o) {
     const RegardConfig *c = &model->config;
     const int32_t most = regard_model_max_length(model);

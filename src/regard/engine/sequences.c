@@ -7,12 +7,13 @@
 
 #include "model.h"
 
-/* Integers of a batch of sequences that lie one behind the other. */
+/* Of each token of concatenated sequences: its position, the first key that it sees, how many it sees, and the rows that a convolution
+   reads: [N, 3]. */
 typedef struct {
     int32_t *positions, *firsts, *counts, *neighbours;
 } Places;
 
-/* The positions of N tokens, and which keys each may see: `back` before it, `ahead` after it, within its own sequence. */
+/* A token sees the keys of its own sequence, up to `window` before it and, unless `causal`, as many after it; -1: all. */
 static int find_places(Work *work, const int64_t *offsets, int64_t count, int32_t window, int causal, Places *places) {
     const int64_t N = offsets[count];
     int32_t *found = (int32_t *)reserve(work, &work->places, 6 * N);
@@ -36,21 +37,21 @@ static int find_places(Work *work, const int64_t *offsets, int64_t count, int32_
 static void self_attention(const RegardModel *model, Work *work, const Attention *attention, float *x, const int64_t *offsets,
                            int64_t count, const Places *places, float *weights) {
     const int64_t N = offsets[count], HK = model->HK, HW = model->HW, P = attention->project.F;
-    const float *read = before(model, work, &attention->norm, x, N);
+    const float *read = sublayer_input(model, work, &attention->norm, x, N);
     const float *all = read ? project(model, work, attention, read, places->positions, N) : 0;
     float *heads = reserve(work, &work->heads, N * HW);
-    Look *looks = allocate(count, sizeof(Look));
-    if (!looks) work->failed = 1;
+    AttentionCall *calls = allocate(count, sizeof(AttentionCall));
+    if (!calls) work->failed = 1;
     for (int64_t s = 0; !work->failed && s < count; s++) {
         const int64_t at = offsets[s], length = offsets[s + 1] - at;
         const float *own = all + at * P;
-        looks[s] = (Look){.q = own, .keys = own + HK, .values = own + 2 * HK, .out = heads + at * HW, .firsts = places->firsts + at,
+        calls[s] = (AttentionCall){.q = own, .keys = own + HK, .values = own + 2 * HK, .out = heads + at * HW, .firsts = places->firsts + at,
                           .counts = places->counts + at, .q_row = P, .row = P, .count = length, .most = length, .weights = weights,
                           .weights_head = length * length, .weights_row = length};
     }
-    if (!work->failed) look_all(model, work, looks, count, attention->silent);
-    free(looks);
-    if (!work->failed) attention_ends(model, work, attention, x, heads, N);
+    if (!work->failed) attend_all(model, work, calls, count, attention->silent);
+    free(calls);
+    if (!work->failed) attention_output(model, work, attention, x, heads, N);
 }
 
 static int encoder_stack(const RegardModel *model, Work *work, float *x, const int64_t *offsets, int64_t count, const Places *places,
@@ -106,9 +107,9 @@ int decode_all(const RegardModel *model, Work *work, const Sentence *sentence, c
         const Layer *layer = model->decoder + i;
         if (layer->silent) continue;
         self_attention(model, work, &layer->own, x, offsets, 1, &places, own_weights ? own_weights + i * H * N * N : 0);
-        Look look = {.keys = sentence->cross[i], .firsts = all, .counts = all + N, .count = N, .most = S,
+        AttentionCall call = {.keys = sentence->cross[i], .firsts = all, .counts = all + N, .count = N, .most = S,
                      .weights = cross_weights ? cross_weights + i * H * N * S : 0, .weights_head = N * S, .weights_row = S};
-        if (!work->failed) cross_attention(model, work, &layer->cross, x, &look, 1, N);
+        if (!work->failed) cross_attention(model, work, &layer->cross, x, &call, 1, N);
         if (!work->failed) feed_forward(model, work, layer, x, &(Taps){.neighbours = places.neighbours}, N);
     }
     free(all);

@@ -74,14 +74,13 @@ static int make_room(const RegardModel *model, Sentence *sentence) {
     return 0;
 }
 
-int sentence_expand(const RegardModel *model, Sentence *sentence) {
+void sentence_expand(const RegardModel *model, Sentence *sentence) {
     sentence->rows = sentence->beams;
     for (int64_t r = 1; r < sentence->beams; r++) {
         memcpy(sentence->slots + r * sentence->steps, sentence->slots, (size_t)sentence->length * sizeof(int32_t));
         for (int64_t i = 0; sentence->recent && i < model->config.decoder_layers; i++)
             memcpy(sentence->recent[i] + r * recent_row(model), sentence->recent[i], (size_t)recent_row(model) * sizeof(float));
     }
-    return 0;
 }
 
 void sentence_reorder(const RegardModel *model, Sentence *sentence, const int32_t *parents) {
@@ -104,12 +103,12 @@ void sentence_reorder(const RegardModel *model, Sentence *sentence, const int32_
 
 /* Arrays of one step, in one allocation. */
 typedef struct {
-    Look *own, *cross;
+    AttentionCall *own, *cross;
     int32_t *positions, *counts, *zeros, *sources;
 } Arrays;
 
 static int make_arrays(Arrays *arrays, int64_t count, int64_t R) {
-    arrays->own = malloc((size_t)(2 * count) * sizeof(Look) + (size_t)(4 * R) * sizeof(int32_t));
+    arrays->own = malloc((size_t)(2 * count) * sizeof(AttentionCall) + (size_t)(4 * R) * sizeof(int32_t));
     if (!arrays->own) return -1;
     arrays->cross = arrays->own + count;
     arrays->positions = (int32_t *)(arrays->cross + count);
@@ -117,12 +116,12 @@ static int make_arrays(Arrays *arrays, int64_t count, int64_t R) {
     return 0;
 }
 
-/* Put the new keys and values of a layer into the sentences, and look at the past of each row. */
+/* Put the new keys and values of a layer into the sentences, and attend to the past of each row. */
 static void attend_past(const RegardModel *model, Work *work, int64_t layer, float *x, Sentence **sentences, int64_t count,
                         const Arrays *arrays, int64_t R) {
     const Attention *attention = &model->decoder[layer].own;
     const int64_t HK = model->HK, HW = model->HW, P = attention->project.F, row = HK + HW;
-    const float *read = before(model, work, &attention->norm, x, R);
+    const float *read = sublayer_input(model, work, &attention->norm, x, R);
     const float *all = read ? project(model, work, attention, read, arrays->positions, R) : 0;
     float *heads = reserve(work, &work->heads, R * HW);
     if (work->failed) return;
@@ -132,12 +131,12 @@ static void attend_past(const RegardModel *model, Work *work, int64_t layer, flo
             memcpy(one->own[layer] + (one->used + r) * row, all + (at + r) * P + HK, (size_t)row * sizeof(float));
         /* With a window only the last slots are seen. */
         const int32_t seen = arrays->counts[at], skipped = one->length + 1 - seen;
-        arrays->own[s] = (Look){.q = all + at * P, .keys = one->own[layer], .values = one->own[layer] + HK, .out = heads + at * HW,
+        arrays->own[s] = (AttentionCall){.q = all + at * P, .keys = one->own[layer], .values = one->own[layer] + HK, .out = heads + at * HW,
                                 .slots = one->slots + skipped, .slots_row = one->steps, .counts = arrays->counts + at, .q_row = P,
                                 .row = row, .count = one->rows, .most = seen};
     }
-    look_all(model, work, arrays->own, count, attention->silent);
-    if (!work->failed) attention_ends(model, work, attention, x, heads, R);
+    attend_all(model, work, arrays->own, count, attention->silent);
+    if (!work->failed) attention_output(model, work, attention, x, heads, R);
 }
 
 int decode_step(const RegardModel *model, Work *work, Sentence **sentences, int64_t count, const int32_t *tokens, float **hidden) {
@@ -165,7 +164,7 @@ int decode_step(const RegardModel *model, Work *work, Sentence **sentences, int6
         if (layer->silent) continue;
         attend_past(model, work, i, x, sentences, count, &arrays, R);
         for (int64_t s = 0, at = 0; s < count; at += sentences[s++]->rows)
-            arrays.cross[s] = (Look){.keys = sentences[s]->cross[i], .firsts = arrays.zeros + at, .counts = arrays.sources + at,
+            arrays.cross[s] = (AttentionCall){.keys = sentences[s]->cross[i], .firsts = arrays.zeros + at, .counts = arrays.sources + at,
                                      .count = sentences[s]->rows, .most = sentences[s]->source_length};
         if (!work->failed) cross_attention(model, work, &layer->cross, x, arrays.cross, count, R);
         const Taps taps = {.sentences = sentences, .count = count, .layer = i};

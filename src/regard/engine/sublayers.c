@@ -23,8 +23,8 @@ float *reserve(Work *work, Buffer *buffer, int64_t count) {
 }
 
 void work_free(Work *work) {
-    Buffer *all[] = {&work->x,      &work->branch, &work->projected, &work->heads,  &work->hidden,   &work->wide,
-                     &work->memory, &work->logits, &work->scales,    &work->scores, &work->integers, &work->places};
+    Buffer *all[] = {&work->x,      &work->branch, &work->projected, &work->heads,    &work->hidden, &work->wide,
+                     &work->logits, &work->scales, &work->scores,    &work->integers, &work->places};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->data), *all[i] = (Buffer){0};
 }
 
@@ -76,17 +76,17 @@ void output_layer(const RegardModel *model, Work *work, const float *hidden, flo
 
 typedef struct {
     const RegardModel *model;
-    const Look *looks;
+    const AttentionCall *calls;
     const uint8_t *silent;
     float *scores;
     int64_t room; /* scores of one iteration */
-} Looks;
+} AttentionLoop;
 
-static void look(void *argument, int64_t i) {
-    const Looks *all = argument;
+static void attend_head(void *argument, int64_t i) {
+    const AttentionLoop *all = argument;
     const RegardConfig *c = &all->model->config;
     const int64_t head = i % c->num_heads, K = c->key_width, W = c->value_width, HW = all->model->HW;
-    const Look *one = all->looks + i / c->num_heads;
+    const AttentionCall *one = all->calls + i / c->num_heads;
     float *out = one->out + head * W;
     if (all->silent[head]) {
         for (int64_t r = 0; r < one->count; r++) memset(out + r * HW, 0, (size_t)W * sizeof(float));
@@ -104,22 +104,22 @@ static void look(void *argument, int64_t i) {
     }
 }
 
-void look_all(const RegardModel *model, Work *work, const Look *looks, int64_t count, const uint8_t *silent) {
+void attend_all(const RegardModel *model, Work *work, const AttentionCall *calls, int64_t count, const uint8_t *silent) {
     const int64_t H = model->config.num_heads;
-    Looks all = {.model = model, .looks = looks, .silent = silent};
+    AttentionLoop all = {.model = model, .calls = calls, .silent = silent};
     int64_t tokens = 0;
     for (int64_t i = 0; i < count; i++) {
-        all.room = looks[i].most + 16 > all.room ? looks[i].most + 16 : all.room;
-        tokens += looks[i].count * looks[i].most;
+        all.room = calls[i].most + 16 > all.room ? calls[i].most + 16 : all.room;
+        tokens += calls[i].count * calls[i].most;
     }
     const int shared = work->team && tokens * model->HK > SHARED_FROM / 8;
     if (shared) {
-        if ((all.scores = reserve(work, &work->scores, count * H * all.room))) parallel(work->team, count * H, look, &all);
+        if ((all.scores = reserve(work, &work->scores, count * H * all.room))) parallel(work->team, count * H, attend_head, &all);
         return;
     }
     if (!(all.scores = reserve(work, &work->scores, all.room))) return;
-    all.room = 0; /* one after the other they share the space */
-    for (int64_t i = 0; i < count * H; i++) look(&all, i);
+    all.room = 0; /* iterations in sequence share the space */
+    for (int64_t i = 0; i < count * H; i++) attend_head(&all, i);
 }
 
 void norm_heads(const RegardModel *model, float *x, int64_t row, const float *weight, int64_t N) {
@@ -162,8 +162,8 @@ float *project(const RegardModel *model, Work *work, const Attention *attention,
 
 /* Sub-layers */
 
-/* What a sub-layer reads: x, or its norm. */
-const float *before(const RegardModel *model, Work *work, const NormWeights *norm, const float *x, int64_t N) {
+/* What a sub-layer reads: x, or with pre-norm its norm. */
+const float *sublayer_input(const RegardModel *model, Work *work, const NormWeights *norm, const float *x, int64_t N) {
     const int64_t D = model->config.width;
     if (!model->config.pre_norm) return x;
     float *normed = reserve(work, &work->branch, N * D);
@@ -171,8 +171,8 @@ const float *before(const RegardModel *model, Work *work, const NormWeights *nor
     return normed;
 }
 
-/* x becomes x + branch, or the norm of it. */
-static void after(const RegardModel *model, const NormWeights *norm, float *x, const float *branch, int64_t N) {
+/* The residual connection: x becomes x + branch, or with post-norm the norm of it. */
+static void add_residual(const RegardModel *model, const NormWeights *norm, float *x, const float *branch, int64_t N) {
     const int64_t D = model->config.width;
     if (model->config.pre_norm)
         model->kernels->add(x, branch, N * D);
@@ -180,33 +180,33 @@ static void after(const RegardModel *model, const NormWeights *norm, float *x, c
         model->kernels->add_norm(x, branch, norm->weight, norm->bias, model->config.norm_eps, x, N, D);
 }
 
-void attention_ends(const RegardModel *model, Work *work, const Attention *attention, float *x, const float *heads, int64_t N) {
+void attention_output(const RegardModel *model, Work *work, const Attention *attention, float *x, const float *heads, int64_t N) {
     const int64_t D = model->config.width;
     float *branch = reserve(work, &work->branch, N * D);
     if (!branch) return;
     times(model, work, &attention->output, heads, model->HW, REGARD_NO_ACTIVATION, branch, D, N);
-    if (!work->failed) after(model, &attention->norm, x, branch, N);
+    if (!work->failed) add_residual(model, &attention->norm, x, branch, N);
 }
 
-void cross_attention(const RegardModel *model, Work *work, const Attention *attention, float *x, Look *looks, int64_t count,
+void cross_attention(const RegardModel *model, Work *work, const Attention *attention, float *x, AttentionCall *calls, int64_t count,
                             int64_t N) {
     const int64_t D = model->config.width, HK = model->HK, HW = model->HW;
     if (attention->silent[model->config.num_heads]) return;
-    const float *read = before(model, work, &attention->norm, x, N);
+    const float *read = sublayer_input(model, work, &attention->norm, x, N);
     float *q = reserve(work, &work->projected, N * HK), *heads = reserve(work, &work->heads, N * HW);
     if (work->failed) return;
     times(model, work, &attention->query, read, D, REGARD_NO_ACTIVATION, q, HK, N);
     norm_heads(model, q, HK, attention->query_norm, N);
-    for (int64_t i = 0, at = 0; i < count; at += looks[i++].count) {
-        looks[i].q = q + at * HK, looks[i].out = heads + at * HW, looks[i].q_row = HK;
-        looks[i].values = looks[i].keys + HK, looks[i].row = HK + HW;
+    for (int64_t i = 0, at = 0; i < count; at += calls[i++].count) {
+        calls[i].q = q + at * HK, calls[i].out = heads + at * HW, calls[i].q_row = HK;
+        calls[i].values = calls[i].keys + HK, calls[i].row = HK + HW;
     }
-    look_all(model, work, looks, count, attention->silent);
-    if (!work->failed) attention_ends(model, work, attention, x, heads, N);
+    attend_all(model, work, calls, count, attention->silent);
+    if (!work->failed) attention_output(model, work, attention, x, heads, N);
 }
 
-/* Inputs of a convolution with three taps: each row beside the two that belong to it, or zeros where there are none. */
-static void beside(const float *x, int64_t width, const int32_t *neighbours, float *out, int64_t N) {
+/* Inputs of a convolution with three taps: each row concatenated with its two neighbours, zeros where there are none. */
+static void gather_neighbours(const float *x, int64_t width, const int32_t *neighbours, float *out, int64_t N) {
     for (int64_t n = 0; n < N; n++)
         for (int64_t tap = 0; tap < 3; tap++) {
             const int32_t from = neighbours[3 * n + tap];
@@ -218,8 +218,8 @@ static void beside(const float *x, int64_t width, const int32_t *neighbours, flo
         }
 }
 
-/* The same in search, where the two rows before are kept for the next step. `at` is where they are in `recent`. */
-static void beside_recent(const Taps *taps, const float *x, int64_t width, int64_t at, int64_t row, float *out) {
+/* The same in search, where the two previous rows are kept for the next step. `at` is where they are in `recent`. */
+static void gather_recent(const Taps *taps, const float *x, int64_t width, int64_t at, int64_t row, float *out) {
     for (int64_t s = 0; s < taps->count; s++)
         for (int64_t r = 0; r < taps->sentences[s]->rows; r++, x += width, out += 3 * width) {
             float *recent = taps->sentences[s]->recent[taps->layer] + r * row + at;
@@ -229,11 +229,11 @@ static void beside_recent(const Taps *taps, const float *x, int64_t width, int64
         }
 }
 
-static void all_taps(const RegardModel *model, const Taps *taps, const float *x, int64_t width, int64_t at, float *out, int64_t N) {
+static void gather_taps(const RegardModel *model, const Taps *taps, const float *x, int64_t width, int64_t at, float *out, int64_t N) {
     if (taps->neighbours)
-        beside(x, width, taps->neighbours, out, N);
+        gather_neighbours(x, width, taps->neighbours, out, N);
     else
-        beside_recent(taps, x, width, at, recent_row(model), out);
+        gather_recent(taps, x, width, at, recent_row(model), out);
 }
 
 void feed_forward(const RegardModel *model, Work *work, const Layer *layer, float *x, const Taps *taps, int64_t N) {
@@ -241,22 +241,22 @@ void feed_forward(const RegardModel *model, Work *work, const Layer *layer, floa
     const RegardKernels *k = model->kernels;
     const int64_t D = c->width, F = c->hidden;
     const int gated = c->feed_forward == REGARD_FF_SWIGLU, conv = c->feed_forward == REGARD_FF_CONV;
-    const float *read = before(model, work, &layer->norm, x, N);
+    const float *read = sublayer_input(model, work, &layer->norm, x, N);
     float *hidden = reserve(work, &work->hidden, N * F * (gated ? 2 : 1)), *wide = 0;
     if (conv || gated) wide = reserve(work, &work->wide, N * (conv ? 3 * (D > F ? D : F) : F));
     if (work->failed) return;
-    if (conv) all_taps(model, taps, read, D, 0, wide, N), read = wide;
+    if (conv) gather_taps(model, taps, read, D, 0, wide, N), read = wide;
     times(model, work, &layer->inner, read, layer->inner.D, c->feed_forward == REGARD_FF_RELU || conv ? REGARD_RELU : 0, hidden,
           layer->inner.F, N);
     if (c->feed_forward == REGARD_FF_GELU) k->gelu(hidden, N * F);
     if (c->feed_forward == REGARD_FF_SILU) k->silu(hidden, N * F);
     const float *inside = hidden;
     if (gated) k->gate(hidden, wide, N, F), inside = wide;
-    if (conv) all_taps(model, taps, hidden, F, 2 * D, wide, N), inside = wide;
+    if (conv) gather_taps(model, taps, hidden, F, 2 * D, wide, N), inside = wide;
     float *branch = reserve(work, &work->branch, N * D);
     if (work->failed) return;
     times(model, work, &layer->outer, inside, layer->outer.D, REGARD_NO_ACTIVATION, branch, D, N);
-    if (!work->failed) after(model, &layer->norm, x, branch, N);
+    if (!work->failed) add_residual(model, &layer->norm, x, branch, N);
 }
 
 void final_norm(const RegardModel *model, const NormWeights *norm, float *x, int64_t N) {

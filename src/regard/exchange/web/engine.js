@@ -56,7 +56,7 @@ export class Engine {
 
   // The model
 
-  /** `words` are the numbers of RegardConfig; `tensors` are [name, type, rows, columns], stored one behind the other in `data`. */
+  /** `words` are the numbers of RegardConfig; `tensors` are [name, type, rows, columns], concatenated in `data`. */
   loadModel({ words, tensors }, data) {
     const config = this.copy(Int32Array.from(words));
     this.model = this.c.regard_model_new(config);

@@ -1,4 +1,4 @@
-/* The choice of what comes next in the search of a sentence: greedily, by drawing, or by beams. */
+/* Candidates for the next token of a sentence, and which of them continue: greedily, by drawing, or by beams. */
 
 #include <math.h>
 #include <stdlib.h>
