@@ -10,9 +10,11 @@ from regard.config import SearchOptions
 from regard.data.ragged import Ragged
 from regard.decoding import device_search
 from regard.decoding.cuda_graph_model import CudaGraphModel
-from regard.decoding.device_search import advance_plain, fits, round_up
+from regard.decoding.device_search import fits
 from regard.decoding.hypothesis import length_penalty
+from regard.decoding.plain_beam_step import advance_plain
 from regard.decoding.search import search, search_all
+from regard.decoding.search_tensors import round_up
 from regard.errors import DecodeError
 from regard.models import build_model
 from regard.nn.decoder_pool import DecoderPool, DecoderShape

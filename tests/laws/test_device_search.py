@@ -5,7 +5,7 @@ import torch
 
 from regard.config import SearchOptions
 from regard.data.ragged import Ragged
-from regard.decoding import device_search
+from regard.decoding import device_search, search_tensors
 from regard.decoding.cuda_graph_model import CudaGraphModel
 from regard.decoding.search import search
 from regard.models.base import StaticSeq2Seq
@@ -51,7 +51,7 @@ def same(found, expected):
 @pytest.mark.parametrize("steps", [2, 64])  # with two, search has to make room on the way
 def test_the_device_finds_what_the_host_finds(model, name, steps, monkeypatch):
     monkeypatch.setattr(device_search, "FIRST_STEPS", steps)
-    monkeypatch.setattr(device_search, "LEAST", device_search.Room(1, 1, 1))
+    monkeypatch.setattr(search_tensors, "LEAST", search_tensors.Room(1, 1, 1))
     options = SearchOptions(**{"max_extra": 8, **OPTIONS[name]})
     recorded = CudaGraphModel(model)
     if not model.has_static_state:

@@ -1,6 +1,6 @@
 """One step of beam search on the device: the best candidates of each row, and what becomes of them.
 
-`decoding.device_search` has the same in PyTorch, and says what the tensors hold.
+`decoding.plain_beam_step` has the same in PyTorch, and `decoding.search_tensors` says what the tensors hold.
 
 Shapes: R rows, Q beams, V vocabulary, P parts of a row of logits, C candidates of a sentence.
 """
