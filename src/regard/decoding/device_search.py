@@ -8,8 +8,10 @@ step, slowly, for tests (`decoding.plain_beam_step`). The tensors are those of `
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -40,13 +42,16 @@ def fits(options: SearchOptions, demands: Demands | None) -> bool:
 
 
 class DeviceSearch:
-    """Searches of one model, one at a time."""
+    """Searches of one model. Threads may share it: a search begins when the host has launched the one before it."""
 
     def __init__(self, model: StaticSeq2Seq[Any, Any]) -> None:
         self.model = model
         self.by_beams: OrderedDict[int, SearchTensors] = OrderedDict()
         self.graphs: OrderedDict[tuple[str, int, int], torch.cuda.CUDAGraph] = OrderedDict()
         self.memory_pool: Any = None  # of the tensors inside graphs: only one graph runs at a time
+        self._lock = threading.Lock()  # held by the search that uses the tensors and graphs
+        on_gpu = next(model.parameters()).device.type == "cuda"
+        self._launched = torch.cuda.Event() if on_gpu else None  # all of the last search, for other streams
 
     def launch(
         self, source: Ragged, *, options: SearchOptions, demands: Demands | None, check: Check
@@ -57,10 +62,29 @@ class DeviceSearch:
         """
         limits = output_limits(source.layout.lengths, options, demands, self.model.max_length)
         never = self.model.never if demands is None else (*self.model.never, *demands.never)
-        check()
-        search = self._tensors(source, limits, options)
-        search.load(source, limits, options, never)
-        self._encode(search, source)
+        with self._owned():
+            check()
+            search = self._tensors(source, limits, options)
+            search.load(source, limits, options, never)
+            self._encode(search, source)
+            search = self._run(search, limits, check)
+            return search.fetch(len(limits), options)
+
+    @contextmanager
+    def _owned(self) -> Iterator[None]:
+        """Let other threads wait until this search is launched, and other streams until it has ended."""
+        with self._lock:
+            if self._launched is None:
+                yield
+                return
+            torch.cuda.current_stream().wait_event(self._launched)
+            try:
+                yield
+            finally:
+                self._launched.record()
+
+    def _run(self, search: SearchTensors, limits: Sequence[int], check: Check) -> SearchTensors:
+        """Launch steps until no sentence remains, and return the tensors that have the results."""
         groups = round_up(len(limits))
         for step in range(max(limits)):
             check()
@@ -75,7 +99,7 @@ class DeviceSearch:
                 search.drop_finished()
             self._replay("step", search, groups, search.step)
             search.count_step()
-        return search.fetch(len(limits), options)
+        return search
 
     def _tensors(self, source: Ragged, limits: Sequence[int], options: SearchOptions) -> SearchTensors:
         """Return tensors with enough room, those of earlier searches if possible."""
@@ -99,6 +123,9 @@ class DeviceSearch:
 
     def _drop(self, beams: int) -> None:
         """Drop the tensors for so many beams, and the graphs that use them."""
+        if self._launched is not None:
+            # The memory returns to the stream that it was allocated in, which may be another one.
+            torch.cuda.current_stream().synchronize()
         self.by_beams.pop(beams, None)
         for key in [key for key in self.graphs if key[1] == beams]:
             del self.graphs[key]

@@ -52,7 +52,7 @@ def search_each(
 ) -> Iterator[SearchResults]:
     """Yield what `search` returns as sentences finish: each one with beams, a quarter of the batch at a time without.
 
-    On a GPU, finish or abandon a search before the next one begins (`decoding.cuda_graph_model`).
+    On a GPU, finish or abandon a search that needs the host before the next one begins (`decoding.cuda_graph_model`).
     """
     for pending in _pending_each(model, source, options=options, demands=demands, check=check):
         yield pending()

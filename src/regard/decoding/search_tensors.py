@@ -86,6 +86,7 @@ class SearchTensors:
         widths = [len(Number), P, P + 2, room.tokens, room.tokens]
         self.given = integers(sum(widths))
         self.given_by_host = torch.zeros(sum(widths), dtype=torch.int32, pin_memory=device.type == "cuda")
+        self.loaded = torch.cuda.Event() if device.type == "cuda" else None  # the copy of it has ended
         self.host_parts = [part.numpy() for part in self.given_by_host.split(widths)]
         numbers, limits, offsets, self.positions, self.sentences = self.given.split(widths)
         self.pool.numbers, self.pool.offsets = numbers, offsets
@@ -128,6 +129,8 @@ class SearchTensors:
 
     def load(self, source: Ragged, limits: Sequence[int], options: SearchOptions, never: Sequence[int]) -> None:
         """Take in the source and the options of a search."""
+        if self.loaded is not None:
+            self.loaded.synchronize()
         numbers, host_limits, offsets, positions, sentences = self.host_parts
         B, N, lengths = len(limits), source.layout.total, np.array(source.layout.lengths)
         greedy = options.beam == 1
@@ -142,6 +145,8 @@ class SearchTensors:
         sentences[:N] = np.arange(B).repeat(lengths)
         positions[N : round_up(N)], sentences[N : round_up(N)] = 0, B
         self.given.copy_(self.given_by_host, non_blocking=True)
+        if self.loaded is not None:
+            self.loaded.record()
         self.ids[:N] = source.values
         self.pool.longest, self.steps_taken = source.layout.longest, 0
         if self.never != (never := tuple(never)):
@@ -190,8 +195,8 @@ class SearchTensors:
         self.given.copy_(other.given)
         self.pool.take_over(other.pool, steps)
         self.never, self.penalty, self.steps_taken = other.never, other.penalty, other.steps_taken
-        self.remaining_on_host.copy_(other.remaining_on_host)
-        self.events = other.events
+        # Not copies: the last steps may still be running, and write to these.
+        self.remaining_on_host, self.events = other.remaining_on_host, other.events
 
     # A step
 
