@@ -15,7 +15,7 @@ from regard.decoding.hypothesis import length_penalty
 from regard.decoding.plain_beam_step import advance_plain
 from regard.decoding.search import search, search_all
 from regard.decoding.search_tensors import round_up
-from regard.errors import DecodeError
+from regard.errors import DataError, DecodeError
 from regard.models import build_model
 from regard.nn.decoder_pool import DecoderPool, DecoderShape
 
@@ -170,6 +170,24 @@ def test_bfloat16_comes_close(beam, more):
             logp = model.decode(target, memory).log_softmax(-1)
         total = sum(logp[place, token].item() for place, token in enumerate(labels))
         assert one.score == pytest.approx(total / length_penalty(len(labels), options), rel=0.06, abs=0.1)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("more", "length"), [({"positions": "learned", "max_positions": 30}, 20), ({}, 1200)])
+def test_sources_may_have_as_many_tokens_as_the_model_has_positions(more, length):
+    model = fresh("cuda", **more).for_inference(precision=torch.bfloat16)
+    source = Ragged.from_lists([[*(3 + n % 90 for n in range(length - 1)), 2], [5, 2]], torch.device("cuda"))
+    options = SearchOptions(beam=2, max_length=8)
+    found, expected = search(CudaGraphModel(model), source, options=options), search(model, source, options=options)
+    for one, other in zip(found, expected, strict=True):
+        assert one[0].score == pytest.approx(other[0].score, rel=0.06, abs=0.1)
+
+
+@pytest.mark.gpu
+def test_sources_beyond_learned_positions_are_refused():
+    model = CudaGraphModel(fresh("cuda", positions="learned", max_positions=30).for_inference(precision=torch.bfloat16))
+    with pytest.raises(DataError, match="40 tokens but this model learned 30 positions"):
+        search(model, Ragged.from_lists([[3] * 40], torch.device("cuda")), options=SearchOptions())
 
 
 @pytest.mark.gpu

@@ -145,7 +145,8 @@ class DeviceSearch:
     def _encode(self, search: SearchTensors, source: Ragged) -> None:
         """Compute the keys and values of the source."""
         half = search.pool.shape.dtype in (torch.bfloat16, torch.float16)
-        if self.model.static_shapes and half and kernels.usable(search.pool.memory):
+        recordable = self.model.static_shapes and half and kernels.usable(search.pool.memory)
+        if recordable and source.layout.longest <= search.source_positions:
             self._replay("encode", search, round_up(source.layout.total), search.encode_static)
         else:
             search.encode(source)

@@ -77,6 +77,9 @@ class SearchTensors:
         self.pool = DecoderPool(model.decoder_shape(), beams=beams, **room._asdict())
         self.device = device = self.pool.shape.device
         assert model.output_weight is not None
+        known = max(MAX_POSITIONS, max_positions) if model.max_length is None else model.max_length
+        # Positions that recorded steps and the recorded encoder may read.
+        self.target_positions, self.source_positions = min(max_positions, known), min(MAX_POSITIONS, known)
         P, rows = room.sentences, room.sentences * beams
 
         def integers(count: int) -> Tensor:
@@ -172,12 +175,12 @@ class SearchTensors:
         """Start over, and compute the keys and values of so many source tokens, without a look at their lengths."""
         self.reset()
         layout = StaticLayout(
-            self.positions[:tokens], self.sentences[:tokens], self.pool.offsets, longest=MAX_POSITIONS
+            self.positions[:tokens], self.sentences[:tokens], self.pool.offsets, longest=self.source_positions
         )
         self.model.write_memory(self.model.encode(Ragged(self.ids[:tokens], layout)).values, self.pool)
 
     def encode(self, source: Ragged) -> None:
-        """Do the same for a model whose encoder needs to know the lengths, and may leave out tokens."""
+        """Do the same for longer sources, or a model whose encoder needs to know the lengths and may leave out tokens."""
         self.reset()
         memory = self.model.encode(source)
         ends = torch.tensor((0, *memory.layout.lengths), dtype=torch.int32).cumsum(0, dtype=torch.int32)
@@ -203,8 +206,7 @@ class SearchTensors:
     def step(self, groups: int) -> None:
         """Give every beam of these groups its next token."""
         rows_BQ = self.by_name["tokens"].view(-1, self.beams).index_select(0, self.pool.places[:groups])
-        most = self.max_positions if self.model.max_length is None else min(self.max_positions, self.model.max_length)
-        logits_RV = self.model.step_in_pool(rows_BQ.flatten(), self.pool, num_positions=most)
+        logits_RV = self.model.step_in_pool(rows_BQ.flatten(), self.pool, num_positions=self.target_positions)
         if kernels.usable(logits_RV):
             from regard.kernels.beam_step import advance
 
