@@ -220,6 +220,23 @@ def small(table):
     return build(table).eval()
 
 
+def train_to_copy(model, steps=100):
+    """Train a model to copy its source. Return it in evaluation mode, and its last loss."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=6e-3)
+    generator = np.random.default_rng(1)
+    model.train()
+    for _ in range(steps):
+        lines = [generator.integers(3, VOCABULARY, size=generator.integers(2, 9)).tolist() for _ in range(16)]
+        memory = model.encode(Ragged.from_lists([[*line, EOS] for line in lines]))
+        logits = model.decode(Ragged.from_lists([[BOS, *line] for line in lines]), memory)
+        labels = torch.tensor([token for line in lines for token in [*line, EOS]])
+        loss = torch.nn.functional.cross_entropy(logits, labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval(), float(loss.detach())
+
+
 def fitting(model, ids, length):
     """Turn ids of a vocabulary into outputs that the model can give for a source of this length."""
     return [1 + one % length for one in ids] if isinstance(model, PointingModel) else list(ids)

@@ -1,15 +1,24 @@
-"""Search on the device finds what search with the host finds, for every Transformer and every rule of stopping."""
+"""Search on the device finds what search with the host finds, for every Transformer and every rule of stopping.
 
+On a CPU it runs step by step in plain PyTorch; with a GPU, its kernels and graphs are compared with the CPU too.
+"""
+
+import copy
+
+import numpy as np
 import pytest
 import torch
 
+import regard
 from regard.config import SearchOptions
 from regard.data.ragged import Ragged
 from regard.decoding import device_search, search_tensors
 from regard.decoding.cuda_graph_model import CudaGraphModel
 from regard.decoding.search import search
+from regard.exchange.held_out import OWN_SENTENCES
 from regard.models.base import StaticSeq2Seq
-from tests.laws.conftest import small, tables_of
+from regard.text.tokenizer import EOS
+from tests.laws.conftest import VOCABULARY, small, tables_of, train_to_copy
 
 SOURCES = [[5, 6, 7, 8, 2], [9, 2], [3, 4, 5, 2], [10, 10, 2], [7, 2], [4, 4, 4, 4, 4, 4, 2], [6, 3, 2]]
 OPTIONS = {
@@ -60,6 +69,49 @@ def test_the_device_finds_what_the_host_finds(model, name, steps, monkeypatch):
         source = Ragged.from_lists(sources)
         same(search(recorded, source, options=options), search(model, source, options=options))
     assert recorded.device_search.by_beams and not recorded._graphs
+
+
+FOR_TRAINED = ["greedy, token scores", "beam", "three of four", "one of three, never", "two tokens"]
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+def assert_found_on(device, model, sources, options):
+    """The outputs are those of the plain model on the CPU, token for token in float32."""
+    recorded = CudaGraphModel(copy.deepcopy(model).to(device))
+    for given in options:
+        wanted = search(model, Ragged.from_lists(sources), options=SearchOptions(**given))
+        found = search(recorded, Ragged.from_lists(sources, torch.device(device)), options=SearchOptions(**given))
+        assert [best[0].ids for best in found] == [best[0].ids for best in wanted]
+        for some, others in zip(found, wanted, strict=True):
+            assert [one.score for one in some] == pytest.approx([one.score for one in others], abs=1e-4)
+            if others[0].token_scores is not None:
+                assert some[0].token_scores == pytest.approx(others[0].token_scores, abs=1e-4)
+    assert recorded.device_search.by_beams and not recorded._graphs
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("table", tables_of(StaticSeq2Seq))
+def test_trained_models_find_the_same(table, device):
+    model = small(table)
+    if not model.has_static_state:
+        pytest.skip("has no static state")
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        model, loss = train_to_copy(model)
+    assert loss < np.log(VOCABULARY - 3)
+    generator = np.random.default_rng(2)
+    sources = [[*generator.integers(3, VOCABULARY, size=1 + number % 9).tolist(), EOS] for number in range(60)]
+    assert_found_on(device, model, sources, [{"max_extra": 8, **OPTIONS[name]} for name in FOR_TRAINED])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("run", ["en-de", "de-en"])
+def test_pretrained_models_find_the_same(run, device):
+    translator = regard.load(run, device="cpu", engine="torch")
+    pairs = [line.split("\t") for line in OWN_SENTENCES.read_text(encoding="utf-8").splitlines()]
+    sources = [[*translator.encode(pair[run == "en-de"], protect=False)[0], EOS] for pair in pairs]
+    assert_found_on(device, translator.model, sources, [OPTIONS[name] for name in FOR_TRAINED])
 
 
 @pytest.mark.parametrize("beam", [1, 4])

@@ -12,7 +12,7 @@ from regard.errors import ConfigError
 from regard.models import build_model
 from regard.text.tokenizer import BOS, EOS
 from tests.engine_models import engine_of, needs_engine, search_with_engine
-from tests.laws.conftest import SIZES, SMALL, VARIANTS, VOCABULARY
+from tests.laws.conftest import SIZES, SMALL, VARIANTS, VOCABULARY, train_to_copy
 
 pytestmark = needs_engine
 SOURCES = [[3, 4, 5, 6, 7, EOS], [8, EOS], [5, 5, 9, 10, 3, 4, 8, 7, 6, EOS], [10, 9, EOS], [4, 4, 4, 4, 4, 4, EOS]]
@@ -53,23 +53,6 @@ def make(table):
     return model
 
 
-def train(model, steps=100):
-    """Train a model to copy its source."""
-    optimizer = torch.optim.Adam(model.parameters(), lr=6e-3)
-    generator = np.random.default_rng(1)
-    model.train()
-    for _ in range(steps):
-        lines = [generator.integers(3, VOCABULARY, size=generator.integers(2, 9)).tolist() for _ in range(16)]
-        memory = model.encode(Ragged.from_lists([[*line, EOS] for line in lines]))
-        logits = model.decode(Ragged.from_lists([[BOS, *line] for line in lines]), memory)
-        labels = torch.tensor([token for line in lines for token in [*line, EOS]])
-        loss = torch.nn.functional.cross_entropy(logits, labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return model.eval(), float(loss.detach())
-
-
 def assert_same(wanted, found):
     for one, other in zip(wanted, found, strict=True):
         assert [h.ids for h in one] == [h.ids for h in other]
@@ -94,7 +77,7 @@ def test_search_finds_what_pytorch_finds(table):
 @pytest.mark.parametrize("table", TABLES)
 def test_trained_models_find_the_same(table):
     torch.manual_seed(2)
-    model, loss = train(build_model(table, **SIZES["translation"]))
+    model, loss = train_to_copy(build_model(table, **SIZES["translation"]))
     assert loss < 0.92 * np.log(VOCABULARY - 3) or table["num_layers"] == 0  # which cannot see its source
     generator = np.random.default_rng(2)
     sources = [[*generator.integers(3, VOCABULARY, size=1 + number % 9).tolist(), EOS] for number in range(60)]
