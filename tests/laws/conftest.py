@@ -196,7 +196,7 @@ class CaptionerOfIds(Captioner):
     def encode(self, source):
         width = self.patches.weight.size(1)
         patches = torch.rand(VOCABULARY, width, generator=torch.Generator().manual_seed(4))
-        return super().encode(Ragged(patches[source.values], source.layout))
+        return super().encode(Ragged(patches.to(source.values.device)[source.values], source.layout))
 
 
 def build(table):

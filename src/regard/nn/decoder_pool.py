@@ -133,7 +133,8 @@ class DecoderPool:
         self.offsets[: len(other.offsets)] = other.offsets
         self.places[: len(other.places)] = other.places
         self.numbers.copy_(other.numbers)
-        self.numbers[Number.STEPS] = self.steps = steps
+        self.numbers[Number.STEPS].fill_(steps)  # an assignment would wait for the device
+        self.steps = steps
         self.longest = other.longest
 
 
