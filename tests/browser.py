@@ -5,6 +5,8 @@ from contextlib import contextmanager
 
 import pytest
 
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+DESKTOP = {"viewport": {"width": 1280, "height": 900}}
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 

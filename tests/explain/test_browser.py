@@ -9,26 +9,7 @@ from regard.config import SearchOptions
 from regard.explain.attention import attention_rollout, mean_over_heads, merge_words
 from regard.explain.report import as_page, asset, trace_as_json
 from regard.explain.translation_trace import trace_translation
-from tests.browser import Watched, chromium, expect, serious_findings
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture
-def opened(browser, trace, tmp_path):
-    def opener(shown=trace, **options):
-        path = tmp_path / "look.html"
-        path.write_text(as_page(shown), encoding="utf-8")
-        watched = Watched(browser, **options)
-        watched.page.goto(path.as_uri())
-        watched.page.wait_for_selector(".lines path", state="attached")
-        return watched
-
-    return opener
+from tests.browser import Watched, expect, serious_findings
 
 
 def test_it_opens_from_disk_without_requests_or_messages_in_the_console(opened):

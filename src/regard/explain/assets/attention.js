@@ -2,7 +2,7 @@
 //
 // A trace holds axes under their names ({label, text, ids, tokens, words}) and `attentions`, each of which names its query axis
 // and its key axis. Nothing here depends on what the axes mean, so the same code draws a translation, a tagger or a pointer network.
-import { colourOf, element, shown } from "./elements.js";
+import { colourOf, element, percent, shown } from "./elements.js";
 import { Heatmap } from "./heatmap.js";
 import { Lines } from "./lines.js";
 import { attentionRollout, meanOverHeads, mergeWords, unpack } from "./weights.js";
@@ -18,11 +18,13 @@ export class AttentionView {
     this.choice = { name: first.name, layer: 1, heads: new Set(["mean"]), words: true, view: "lines" };
     this.choice.layer = this.layers().length;
     this.unpacked = new Map();
+    this.pinned = null; // the word that stays highlighted: {side, at}
     this.said = element("p", { class: "said", "aria-hidden": "true" });
     this.aloud = element("p", { class: "aloud", "aria-live": "polite" });
     this.controls = element("div", { class: "controls" });
     this.pictures = element("div", { class: "pictures" });
     root.append(this.controls, this.said, this.aloud, this.pictures);
+    new ResizeObserver(() => this.resize()).observe(this.pictures);
     this.show();
   }
 
@@ -101,18 +103,67 @@ export class AttentionView {
   }
 
   draw(packed, matrices) {
-    const texts = (axis) => (this.choice.words ? axis.words.map((word) => shown(word.map((at) => axis.tokens[at]).join(""))) : axis.tokens.map(shown));
-    const [from, to] = [this.trace[packed.queries], this.trace[packed.keys]];
-    const layers = matrices.map((one) => ({ ...one, matrix: this.choice.words ? mergeWords(one.matrix, from.words, to.words) : one.matrix }));
-    const [queries, keys, headings] = [texts(from), texts(to), packed.labels];
-    const say = (text, aloud) => {
-      this.said.textContent = text;
-      if (aloud) this.aloud.textContent = text;
+    const [from, to] = [packed.queries, packed.keys].map((name) => this.groups(this.trace[name]));
+    this.heads = matrices.map((one) => ({ ...one, matrix: mergeWords(one.matrix, from.groups, to.groups) }));
+    this.words = { query: from.texts, key: to.texts };
+    const common = { queries: from.texts, keys: to.texts, headings: packed.labels, pointer: this.pointer() };
+    this.room = this.pictures.clientWidth;
+    if (this.pinned) this.pinned = this.pinned.at < this.words[this.pinned.side].length ? { side: this.pinned.side, at: this.pinned.at } : null;
+    if (this.choice.view === "heatmap")
+      this.drawn = this.heads.map(({ label, matrix }) => new Heatmap({ ...common, matrix, label, room: this.room }));
+    else {
+      const apart = this.choice.view === "both" ? this.heads.map((layer) => [layer]) : [this.heads];
+      this.drawn = apart.map((layers) => new Lines({ ...common, layers }));
+    }
+    this.pictures.replaceChildren(...this.drawn.map((one) => one.root));
+    this.highlight(this.pinned);
+  }
+
+  /** Draws heatmaps again if there is more or less room for them. */
+  resize() {
+    if (this.choice.view === "heatmap" && this.room && this.pictures.clientWidth !== this.room) this.show();
+  }
+
+  /** Returns what is a row or a column: indices of tokens, and a text. */
+  groups(axis) {
+    const groups = this.choice.words ? axis.words : axis.tokens.map((_, at) => [at]);
+    return { groups, texts: groups.map((one) => shown(one.map((at) => axis.tokens[at]).join(""))) };
+  }
+
+  /** What pictures tell of the pointer, the focus and clicks. A place is a word, {side, at}, or a cell, which has a `column` and a `weight` too. */
+  pointer() {
+    return {
+      enter: (place, aloud) => this.highlight(place, aloud),
+      leave: () => this.highlight(this.pinned),
+      pin: (place) => {
+        const same = ["side", "at", "column"].every((name) => this.pinned?.[name] === place[name]);
+        this.pinned = same ? null : place;
+        this.highlight(this.pinned);
+      },
     };
-    const apart = this.choice.view === "both" ? layers.map((layer) => [layer]) : [layers];
-    const pictures = this.choice.view === "heatmap"
-      ? layers.map((layer) => new Heatmap({ queries, keys, matrix: layer.matrix, headings, label: layer.label, say }).root)
-      : apart.map((some) => element("figure", {}, element("figcaption", {}, some.map((one) => one.label).join(" · ")), new Lines({ queries, keys, layers: some, headings, say }).root));
-    this.pictures.replaceChildren(...pictures);
+  }
+
+  /** Highlights a place in all pictures, and says what its word looks at or who looks at it. */
+  highlight(pointed, aloud = false) {
+    const weights = pointed ? this.weightsOf(pointed) : [];
+    for (const one of this.drawn) one.highlight(pointed, weights, this.pinned);
+    const text = pointed ? this.sentence(pointed, weights) : "";
+    this.said.textContent = text;
+    if (aloud) this.aloud.textContent = text;
+  }
+
+  /** Returns the weights between a word and all words of the other side, in the mean over what is drawn. */
+  weightsOf({ side, at }) {
+    const { rows, columns, values } = meanOverHeads(this.heads.map((layer) => layer.matrix));
+    return side === "query" ? values.slice(at * columns, (at + 1) * columns) : Float32Array.from({ length: rows }, (_, row) => values[row * columns + at]);
+  }
+
+  sentence({ side, at, column, weight }, weights) {
+    if (column !== undefined) return `${this.words.query[at]} looks at ${this.words.key[column]}: ${percent(weight)}`;
+    const words = this.words[side === "query" ? "key" : "query"];
+    const best = Array.from(weights, (weight, index) => [weight, words[index]]).sort((a, b) => b[0] - a[0]).slice(0, 4);
+    const list = best.filter(([weight]) => weight >= 0.01).map(([weight, word]) => `${word} ${percent(weight)}`).join(", ");
+    const own = this.words[side][at];
+    return side === "query" ? `${own} looks at ${list || "nothing"}` : `${own} is seen by ${list || "nobody"}`;
   }
 }

@@ -1,33 +1,36 @@
 // Attention as lines between two columns of words.
-import { SVG, element, percent, walk } from "./elements.js";
-import { meanOverHeads } from "./weights.js";
+import { SVG, element, walk } from "./elements.js";
 
-const MIN_WEIGHT = 0.04; // smaller weights get no line, unless the pointer is on one of their words
+const MIN_WEIGHT = 0.04; // smaller weights get no line, unless one of their words is pointed at
 
-/** Two columns of words with lines between them. `layers` is [{label, colour, matrix}], drawn on top of each other. */
+/** Two columns of words with lines between them. `layers` is [{label, colour, matrix}], drawn on top of each other. `pointer`
+    is told what the user does with a word: enter({side, at}, aloud), leave(), pin({side, at}). */
 export class Lines {
-  constructor({ queries, keys, layers, headings, say }) {
+  constructor({ queries, keys, layers, headings, pointer }) {
     this.layers = layers;
-    this.say = say;
-    this.queries = this.column(queries, headings[0], "query");
-    this.keys = this.column(keys, headings[1], "key");
+    this.pointer = pointer;
+    this.query = this.column(queries, headings[0], "query");
+    this.key = this.column(keys, headings[1], "key");
     this.svg = document.createElementNS(SVG, "svg");
     this.svg.setAttribute("aria-hidden", "true");
-    this.root = element("div", { class: "lines" }, this.queries.root, this.svg, this.keys.root);
-    new ResizeObserver(() => this.draw()).observe(this.root);
+    const picture = element("div", { class: "lines" }, this.query.root, this.svg, this.key.root);
+    this.root = element("figure", {}, element("figcaption", {}, layers.map((one) => one.label).join(" · ")), picture);
+    new ResizeObserver(() => this.draw()).observe(picture);
   }
 
   column(words, heading, side) {
+    const { pointer } = this;
     const buttons = words.map((word, at) =>
       element("button", {
-        type: "button", class: "word", "data-at": at,
-        onmouseenter: () => this.point(side, at), onmouseleave: () => this.point(null, 0),
-        onfocus: () => this.point(side, at, true), onblur: () => this.point(null, 0),
+        type: "button", class: "word", "data-at": at, "aria-pressed": "false",
+        onmouseenter: () => pointer.enter({ side, at }), onmouseleave: () => pointer.leave(),
+        onfocus: () => pointer.enter({ side, at }, true), onblur: () => pointer.leave(),
+        onclick: () => pointer.pin({ side, at }),
         onkeydown: (event) => walk(event, buttons, at),
       }, word),
     );
     buttons.forEach((button, at) => (button.tabIndex = at === 0 ? 0 : -1));
-    return { root: element("div", { class: side, role: "group", "aria-label": heading }, element("h3", {}, heading), ...buttons), buttons, words };
+    return { root: element("div", { class: side, role: "group", "aria-label": heading }, element("h3", {}, heading), ...buttons), buttons };
   }
 
   draw() {
@@ -35,7 +38,7 @@ export class Lines {
     this.svg.replaceChildren();
     if (!box.height) return;
     const middle = (button) => button.getBoundingClientRect().top + button.offsetHeight / 2 - box.top;
-    const from = this.queries.buttons.map(middle), to = this.keys.buttons.map(middle);
+    const from = this.query.buttons.map(middle), to = this.key.buttons.map(middle);
     for (const { colour, matrix } of this.layers)
       for (let row = 0; row < matrix.rows; row++)
         for (let column = 0; column < matrix.columns; column++) {
@@ -52,23 +55,17 @@ export class Lines {
         }
   }
 
-  /** Highlights the attention of a query word, or to a key word. `aloud` also announces it to screen readers. */
-  point(side, at, aloud = false) {
-    this.pointed = side && { side, at };
-    for (const column of [this.queries, this.keys])
-      for (const button of column.buttons) button.style.removeProperty("--weight");
-    if (side) {
-      const mean = meanOverHeads(this.layers.map((layer) => layer.matrix));
-      const other = side === "query" ? this.keys : this.queries;
-      const weights = other.buttons.map((_, index) =>
-        side === "query" ? mean.values[at * mean.columns + index] : mean.values[index * mean.columns + at],
-      );
-      other.buttons.forEach((button, index) => button.style.setProperty("--weight", weights[index].toFixed(3)));
-      const own = (side === "query" ? this.queries : this.keys).words[at];
-      const best = weights.map((weight, index) => [weight, other.words[index]]).sort((a, b) => b[0] - a[0]).slice(0, 4);
-      const list = best.filter(([weight]) => weight >= 0.01).map(([weight, word]) => `${word} ${percent(weight)}`).join(", ");
-      this.say(side === "query" ? `${own} looks at ${list || "nothing"}` : `${own} is seen by ${list || "nobody"}`, aloud);
-    } else this.say("", false);
+  /** Highlights one word, {side, at}, and shades the words of the other side by `weights`; nothing with null. */
+  highlight(pointed, weights, pinned) {
+    this.pointed = pointed;
+    for (const side of ["query", "key"])
+      this[side].buttons.forEach((button, at) => {
+        const own = pointed?.side === side && pointed.at === at;
+        button.classList.toggle("pointed", own);
+        button.setAttribute("aria-pressed", String(pinned?.side === side && pinned.at === at));
+        if (pointed && pointed.side !== side) button.style.setProperty("--weight", weights[at].toFixed(3));
+        else button.style.removeProperty("--weight");
+      });
     this.draw();
   }
 }

@@ -1,0 +1,75 @@
+"""The view of attention in a real browser, on a phone and on a desktop: what is pointed at, and what can be seen."""
+
+import pytest
+
+from tests.browser import DESKTOP, PHONE, expect
+
+SCREENS = pytest.mark.parametrize("screen", [PHONE, DESKTOP], ids=["phone", "desktop"])
+
+
+def test_a_tap_on_a_phone_chooses_the_word_under_the_finger_and_moves_nothing(opened):
+    page = opened(**PHONE).page
+    page.locator(".lines").scroll_into_view_if_needed()
+    for side, says in (("query", "looks at"), ("key", "is seen by")):
+        for word in page.locator(f".lines .{side} .word").all():
+            word.scroll_into_view_if_needed()
+            before = word.bounding_box()
+            word.tap()
+            assert page.locator(".said").inner_text().startswith(f"{word.inner_text()} {says} ")
+            assert word.bounding_box() == before
+
+
+@pytest.mark.slow
+def test_a_word_that_is_clicked_stays_highlighted_until_it_is_clicked_again(opened):
+    page = opened(**DESKTOP).page
+    first, second = page.locator(".lines .query .word").nth(0), page.locator(".lines .query .word").nth(1)
+    first.click()
+    second.hover()
+    expect(page.locator(".said")).to_contain_text(f"{second.inner_text()} looks at")
+    page.mouse.move(0, 0)
+    expect(page.locator(".said")).to_contain_text(f"{first.inner_text()} looks at")
+    page.get_by_role("slider").fill("1")
+    expect(page.locator("figcaption")).to_contain_text("Layer 1")
+    expect(page.locator(".lines .word[aria-pressed=true]")).to_have_text(first.inner_text())
+    first.click()
+    page.mouse.move(0, 0)
+    expect(page.locator(".lines .word[aria-pressed=true]")).to_have_count(0)
+
+
+@SCREENS
+def test_heatmaps_of_several_heads_are_shown_completely(opened, screen):
+    page = opened(**screen).page
+    page.get_by_label("heatmap").check()
+    for head in "123":
+        page.get_by_role("button", name=head, exact=True).click()
+    expect(page.locator("canvas")).to_have_count(3)
+    for canvas in page.locator("canvas").all():
+        box = canvas.bounding_box()
+        visible = canvas.evaluate("""one => {
+            let [left, right] = [0, document.documentElement.clientWidth];
+            for (let box = one.parentElement; box; box = box.parentElement) {
+                const { left: a, right: b } = box.getBoundingClientRect();
+                [left, right] = [Math.max(left, a), Math.min(right, b)];
+            }
+            return [left, right];
+        }""")
+        assert visible[0] <= box["x"] and box["x"] + box["width"] <= visible[1] + 1
+        assert canvas.evaluate("one => one.parentElement.scrollHeight <= one.parentElement.clientHeight")
+
+
+def test_a_heatmap_that_cannot_be_shown_completely_says_so(opened, long_tagger):
+    page = opened(long_tagger, **PHONE).page
+    page.get_by_label("heatmap").check()
+    expect(page.locator("figcaption")).to_contain_text("scroll sideways")
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "the page scrolls sideways"
+
+
+@SCREENS
+def test_pointing_at_a_cell_of_a_heatmap_gives_its_weight(opened, tagger, screen):
+    page = opened(tagger, **screen).page
+    page.get_by_label("heatmap").check()
+    page.get_by_role("button", name="2", exact=True).click()
+    canvas = page.locator("canvas")
+    box = canvas.bounding_box()
+    canvas.click(position={"x": box["width"] - 30, "y": box["height"] - 10})
+    expect(page.locator(".said")).to_have_text("Turing looks at Turing: 25 %")
