@@ -73,3 +73,37 @@ def test_pointing_at_a_cell_of_a_heatmap_gives_its_weight(opened, tagger, screen
     box = canvas.bounding_box()
     canvas.click(position={"x": box["width"] - 30, "y": box["height"] - 10})
     expect(page.locator(".said")).to_have_text("Turing looks at Turing: 25 %")
+
+
+@SCREENS
+def test_arrow_keys_move_through_radio_buttons(opened, screen):
+    page = opened(**screen).page
+    page.get_by_label("lines").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_label("heatmap")).to_be_focused()
+    expect(page.locator("canvas")).to_have_count(1)
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_label("side by side")).to_be_focused()
+    page.get_by_label("Encoder", exact=True).focus()
+    page.keyboard.press("Space")
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_label("Decoder", exact=True)).to_be_focused()
+    expect(page.locator(".lines h3")).to_have_text(["output", "decoder input"])
+
+
+def test_a_head_is_pressed_whatever_was_chosen_before(opened):
+    page = opened(**DESKTOP).page
+    page.get_by_label("Encoder", exact=True).check()
+    page.get_by_role("button", name="rollout").click()
+    expect(page.locator("figcaption")).to_contain_text("Rollout")
+    page.get_by_label("Encoder-decoder", exact=True).check()
+    expect(page.locator("figcaption")).to_contain_text("mean over heads")
+    expect(page.locator(".chip[aria-pressed=true]")).to_have_text("mean")
+
+
+def test_heads_that_another_attention_lacks_are_not_chosen_there(opened, uneven):
+    page = opened(uneven, **DESKTOP).page
+    page.get_by_label("Wide", exact=True).check()
+    page.get_by_role("button", name="3", exact=True).click()
+    page.get_by_label("Narrow", exact=True).check()
+    expect(page.locator(".chip[aria-pressed=true]")).to_have_text("mean")

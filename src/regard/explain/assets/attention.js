@@ -42,6 +42,10 @@ export class AttentionView {
     const layers = this.layers();
     this.choice.layer = Math.min(this.choice.layer, layers.length);
     if (change.name && change.name !== this.shownName) this.choice.layer = layers.length;
+    const { self_attention, shape } = layers[this.choice.layer - 1];
+    const there = (head) => head === "mean" || (head === "rollout" ? self_attention && layers.length > 1 : head < shape[0]);
+    this.choice.heads = new Set([...this.choice.heads].filter(there));
+    if (!this.choice.heads.size) this.choice.heads.add("mean");
     return this.show();
   }
 
@@ -60,7 +64,7 @@ export class AttentionView {
   radio(label, name, options, value, change) {
     const group = element("fieldset", {}, element("legend", {}, label));
     for (const [key, text] of options)
-      group.append(element("label", {}, element("input", { type: "radio", name, value: key, checked: key === value, onchange: () => change(key) }), text));
+      group.append(element("label", {}, element("input", { type: "radio", name, value: key, "data-control": `${name}-${key}`, checked: key === value, onchange: () => change(key) }), text));
     return group;
   }
 
@@ -92,12 +96,12 @@ export class AttentionView {
   }
 
   async matrices(layers, layer, heads) {
-    if (heads.has("rollout") && layers[0].self_attention) {
+    if (heads.has("rollout")) {
       const below = await Promise.all(layers.slice(0, layer).map((one) => this.unpackedOf(one)));
       return [{ label: `Rollout up to layer ${layer}`, colour: "var(--accent)", matrix: attentionRollout(below.map((one) => meanOverHeads(one.matrices))) }];
     }
     const here = await this.unpackedOf(layers[layer - 1]);
-    const chosen = [...heads].filter((head) => typeof head === "number" && head < here.matrices.length).sort((a, b) => a - b);
+    const chosen = [...heads].filter((head) => typeof head === "number").sort((a, b) => a - b);
     if (!chosen.length) return [{ label: `Layer ${layer}, mean over heads`, colour: "var(--accent)", matrix: meanOverHeads(here.matrices) }];
     return chosen.map((head) => ({ label: `Layer ${layer}, head ${head + 1}`, colour: colourOf(head), matrix: here.matrices[head] }));
   }
