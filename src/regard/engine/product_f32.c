@@ -9,7 +9,7 @@
 typedef wide Sum;
 typedef wide Weights;
 typedef struct {
-    const float *bias;
+    const float *bias, *w_scales; /* there are no scales */
     int activation;
     float *out;
     int64_t out_row, F;
@@ -41,18 +41,14 @@ INLINE Sum multiply_lane(Sum sum, Weights w, Sum x, const int lane) {
 }
 #endif
 
-static void finish(const Sum *sums, int rows, Call *call, int64_t r, int64_t column);
-
 #include "tiles.h"
 
-static void finish(const Sum *sums, int rows, Call *call, int64_t r, int64_t column) {
-    for (int j = 0; j < WIDES && column < call->F; j++, column += LANES) {
-        const wide more = call->bias ? load_of(call->bias, column, call->F, 0.0f) : (wide){0};
-        for (int i = 0; i < rows; i++) {
-            wide sum = sums[i * WIDES + j] + more;
-            if (call->activation == REGARD_RELU) sum = larger((wide){0}, sum);
-            store_of(call->out + (r + i) * call->out_row, column, call->F, sum);
-        }
+INLINE void finish(const Sum *sums, const Call *call, const Part *part, int i, int p, const int wides) {
+    UNROLL for (int j = 0; j < wides; j++) {
+        wide sum = sums[j];
+        if (part->bias) sum += load(part->bias + p * PANEL + j * LANES);
+        if (call->activation == REGARD_RELU) sum = larger((wide){0}, sum);
+        store(part->out + i * part->out_row + p * PANEL + j * LANES, sum);
     }
 }
 
@@ -67,7 +63,7 @@ void NAME(pack_f32)(const float *weight, void *packed, int64_t D, int64_t F) {
 
 void NAME(times_f32)(const float *x, int64_t x_row, const void *packed, const float *bias, int activation, float *out, int64_t out_row,
                      int64_t R, int64_t D, int64_t F, int64_t first, int64_t last) {
-    Call call = {bias, activation, out, out_row, F};
+    const Call call = {bias, 0, activation, out, out_row, F};
     char *scratch = regard_scratch();
     /* Rows that are a multiple of 4 KiB apart would compete for the same lines of the first cache: they are copied. */
     const int64_t spread = (D + 2 * SUMS) * (int64_t)sizeof(float);

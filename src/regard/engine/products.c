@@ -29,7 +29,7 @@
 typedef whole Sum;
 typedef whole Weights;
 typedef struct {
-    const float *x_scales, *w_scales, *bias;
+    const float *bias, *w_scales, *x_scales;
     int activation;
     float *out;
     int64_t out_row, F;
@@ -89,20 +89,17 @@ INLINE Sum multiply_lane(Sum sum, Weights w, Sum x, const int lane) {
 }
 #endif
 
-static void finish(const Sum *sums, int rows, Call *call, int64_t r, int64_t column);
-
 #include "tiles.h"
 
-static void finish(const Sum *sums, int rows, Call *call, int64_t r, int64_t column) {
-    for (int j = 0; j < WIDES && column < call->F; j++, column += LANES) {
-        const wide scales = load_of(call->w_scales, column, call->F, 0.0f);
-        const wide more = call->bias ? load_of(call->bias, column, call->F, 0.0f) : (wide){0};
-        for (int i = 0; i < rows; i++) {
-            const whole exact = FLIP ? sums[i * WIDES + j] - call->excess[r + i - call->excess_from] : sums[i * WIDES + j];
-            wide sum = __builtin_convertvector(exact, wide) * (scales * call->x_scales[r + i]) + more;
-            if (call->activation == REGARD_RELU) sum = larger((wide){0}, sum);
-            store_of(call->out + (r + i) * call->out_row, column, call->F, sum);
-        }
+INLINE void finish(const Sum *sums, const Call *call, const Part *part, int i, int p, const int wides) {
+    const float x_scale = call->x_scales[part->r + i];
+    const int32_t excess = FLIP ? call->excess[part->r + i - call->excess_from] : 0;
+    UNROLL for (int j = 0; j < wides; j++) {
+        const int64_t column = p * PANEL + j * LANES;
+        wide sum = __builtin_convertvector(sums[j] - excess, wide) * (load(part->w_scales + column) * x_scale);
+        sum += part->bias ? load(part->bias + column) : (wide){0};
+        if (call->activation == REGARD_RELU) sum = larger((wide){0}, sum);
+        store(part->out + i * part->out_row + column, sum);
     }
 }
 
@@ -130,16 +127,15 @@ void NAME(pack_int8)(const int8_t *weight, void *packed, int64_t D, int64_t F) {
 
 #if IN_UNIT == 2
 /* Rows that are too long for the copy. */
-static void long_rows(const int8_t *x, const int8_t *weight, Call *call, int64_t R, int64_t D8, int64_t first, int64_t last) {
-    for (int64_t panel = first; panel < last; panel++)
-        for (int64_t r = 0; r < R; r++) {
-            int32_t sums[PANEL] = {0};
-            Sum wides[WIDES];
-            for (int64_t j = 0; j < PANEL; j++)
-                for (int64_t d = 0; d < D8; d++)
-                    sums[j] += x[r * D8 + d] * weight[panel * PANEL * D8 + d / 2 * (PANEL * 2) + place(j, d % 2)];
-            for (int j = 0; j < WIDES; j++) wides[j] = load_whole(sums + j * LANES);
-            finish(wides, 1, call, r, panel * PANEL);
+static void long_rows(const int8_t *x, const int8_t *weight, const Call *call, int64_t R, int64_t D8, int64_t first, int64_t last) {
+    for (int64_t r = 0; r < R; r++)
+        for (int64_t f = first * PANEL; f < last * PANEL && f < call->F; f++) {
+            int32_t total_of_row = 0;
+            for (int64_t d = 0; d < D8; d++)
+                total_of_row += x[r * D8 + d] * weight[f / PANEL * PANEL * D8 + d / 2 * (PANEL * 2) + place(f % PANEL, d % 2)];
+            float sum = (float)total_of_row * (call->w_scales[f] * call->x_scales[r]) + (call->bias ? call->bias[f] : 0.0f);
+            if (call->activation == REGARD_RELU) sum = 0.0f > sum ? 0.0f : sum;
+            call->out[r * call->out_row + f] = sum;
         }
 }
 #endif
@@ -147,7 +143,7 @@ static void long_rows(const int8_t *x, const int8_t *weight, Call *call, int64_t
 void NAME(times_int8)(const int8_t *integers, const float *x_scales, const void *packed, const float *w_scales, const float *bias,
                       int activation, float *out, int64_t out_row, int64_t R, int64_t D, int64_t F, int64_t first, int64_t last) {
     int32_t excess[MOST_ROWS];
-    Call call = {x_scales, w_scales, bias, activation, out, out_row, F, excess, 0};
+    Call call = {bias, w_scales, x_scales, activation, out, out_row, F, excess, 0};
     const int64_t D8 = padded(D), x_row = D8 * 4 / IN_UNIT;
     const int64_t most = (IN_UNIT == 4 ? BLOCK_BYTES : REGARD_SCRATCH) / (x_row + 1), block = rows_of_block(R, most);
 #if IN_UNIT == 2
