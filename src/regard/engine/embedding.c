@@ -117,7 +117,7 @@ int sentence_shorten(const RegardModel *model, Sentence *sentence, const int32_t
     const int64_t D = model->config.width;
     const int int8 = model->config.int8;
     void *plain = allocate(count * D, int8 ? 1 : sizeof(float));
-    sentence->shortlist = allocate((int64_t)(int8 ? k->size_int8(D, count) : k->size_f32(D, count)), 1);
+    sentence->shortlist = allocate_buffer((int64_t)(int8 ? k->size_int8(D, count) : k->size_f32(D, count)), 1);
     sentence->shortlist_scales = allocate(count, sizeof(float));
     sentence->shortlist_bias = allocate(count, sizeof(float));
     int failed = !plain || !sentence->shortlist || !sentence->shortlist_scales || !sentence->shortlist_bias;

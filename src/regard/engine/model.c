@@ -34,11 +34,6 @@ int64_t regard_choose_kernels(const char *name) {
     return set_error("this processor has no kernels %.40s", name), -1;
 }
 
-void *allocate(int64_t count, int64_t size) {
-    if (count < 0 || size < 1 || count > LARGEST / size) return 0;
-    return calloc(count ? (size_t)count : 1, (size_t)size);
-}
-
 int bad_ids(const char *what, const int32_t *ids, int64_t count, int64_t size, int64_t most) {
     if (count < 0 || count > most || (count && !ids)) return set_error("%s has %lld ids", what, (long long)count), 1;
     for (int64_t i = 0; i < count; i++)
@@ -114,6 +109,28 @@ static int shape_layers(RegardModel *model, Layer **layers, int64_t count, int c
     return 1;
 }
 
+/* Matrices lie in one block in the order in which they are read: what is fetched behind the end of one is the next one. */
+static void place(RegardModel *model, Matrix *matrix) {
+    const RegardKernels *k = model->kernels;
+    matrix->offset = model->packed_bytes;
+    matrix->size = (int64_t)(model->config.int8 ? k->size_int8(matrix->D, matrix->F) : k->size_f32(matrix->D, matrix->F));
+    model->packed_bytes += (matrix->size + 63) / 64 * 64 + GUARD;
+}
+
+static void place_layer(RegardModel *model, Layer *layer, int cross) {
+    place(model, &layer->own.project), place(model, &layer->own.output);
+    if (cross) place(model, &layer->cross.query), place(model, &layer->cross.output);
+    place(model, &layer->inner), place(model, &layer->outer);
+}
+
+static void place_all(RegardModel *model) {
+    const RegardConfig *c = &model->config;
+    for (int64_t i = 0; i < c->encoder_layers; i++) place_layer(model, model->encoder + i, 0);
+    for (int64_t i = 0; i < c->decoder_layers; i++) place(model, &model->decoder[i].cross.memory);
+    for (int64_t i = 0; i < c->decoder_layers; i++) place_layer(model, model->decoder + i, 1);
+    place(model, &model->output);
+}
+
 RegardModel *regard_model_new(const RegardConfig *config) {
     if (refuse(config)) return 0;
     RegardModel *model = allocate(1, sizeof(RegardModel));
@@ -127,6 +144,7 @@ RegardModel *regard_model_new(const RegardConfig *config) {
         regard_model_free(model);
         return 0;
     }
+    place_all(model);
     return model;
 }
 
@@ -136,7 +154,7 @@ int32_t regard_model_max_length(const RegardModel *model) {
     return model->config.positions == REGARD_LEARNED ? model->config.max_positions : 0;
 }
 
-static void free_matrix(Matrix *matrix) { free(matrix->packed), free(matrix->scales), free(matrix->bias); }
+static void free_matrix(Matrix *matrix) { free(matrix->scales), free(matrix->bias); }
 
 static void free_attention(Attention *attention) {
     free_matrix(&attention->project), free_matrix(&attention->query), free_matrix(&attention->memory), free_matrix(&attention->output);
@@ -161,6 +179,7 @@ void regard_model_free(RegardModel *model) {
     free(model->encoder_norm.weight), free(model->encoder_norm.bias);
     free(model->decoder_norm.weight), free(model->decoder_norm.bias);
     free_matrix(&model->output);
+    free_pages(model->packed, model->packed_bytes);
     for (size_t i = 0; i < sizeof model->positions / sizeof *model->positions; i++) free(atomic_load(&model->positions[i]));
     free(model);
 }

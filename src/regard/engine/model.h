@@ -12,9 +12,19 @@
 #define MAX_LENGTH (1 << 20) /* of a source or an output, in tokens */
 #define POSITION_BLOCK 64    /* positions that are computed together */
 
+/* AddressSanitizer sees reads behind the end of a matrix only where the next one does not follow at once. */
+#if defined(__has_feature)
+#define WITH_ASAN __has_feature(address_sanitizer)
+#elif defined(__SANITIZE_ADDRESS__)
+#define WITH_ASAN 1
+#else
+#define WITH_ASAN 0
+#endif
+#define GUARD (WITH_ASAN ? 64 : 0)
+
 /* x Wᵀ + b. The matrix is packed as float32 or as 8-bit integers with a scale per row. */
 typedef struct {
-    int64_t D, F;
+    int64_t D, F, offset, size; /* the bytes of `packed`, and where they begin in the block of the model */
     void *packed;
     float *scales, *bias;
 } Matrix;
@@ -54,7 +64,8 @@ struct RegardModel {
     Table source, target, output_rows, source_learned, target_learned;
     Matrix output;
     float *_Atomic positions[MAX_LENGTH / POSITION_BLOCK]; /* computed when they are first needed */
-    int64_t bytes;
+    char *packed; /* all matrices */
+    int64_t packed_bytes, bytes;
     int ready;
 };
 
@@ -106,6 +117,10 @@ float *reserve(Work *work, Buffer *buffer, int64_t count);
 void work_free(Work *work);
 #define LARGEST ((int64_t)1 << 40) /* bytes of one allocation */
 void *allocate(int64_t count, int64_t size); /* zeros; null if there is no memory, or the size is absurd */
+void *allocate_buffer(int64_t count, int64_t size); /* not cleared, from the beginning of a cache line */
+void *allocate_pages(int64_t bytes);                /* zeros, in large pages where the system has them */
+void *use_pages(void *pages, int64_t bytes);         /* a part of them, which is written from now on */
+void free_pages(void *pages, int64_t bytes);
 
 /* A row of a matrix that is stored as `type`, as floats; and its rows as 8-bit integers with their scales. */
 extern const int64_t SIZES[];

@@ -34,8 +34,8 @@ Sentence *sentence_new(const RegardModel *model, int32_t source_length, int32_t 
     sentence->cross = allocate(layers, sizeof(float *));
     int failed = !sentence->slots || !sentence->spare_slots || !sentence->own || !sentence->cross;
     for (int64_t i = 0; !failed && i < layers; i++) {
-        sentence->own[i] = allocate(sentence->capacity * row, sizeof(float));
-        sentence->cross[i] = allocate(source_length * row, sizeof(float));
+        sentence->own[i] = allocate_buffer(sentence->capacity * row, sizeof(float));
+        sentence->cross[i] = allocate_buffer(source_length * row, sizeof(float));
         failed = !sentence->own[i] || !sentence->cross[i];
     }
     if (conv && !failed) {
@@ -66,8 +66,10 @@ static int make_room(const RegardModel *model, Sentence *sentence) {
     if (sentence->used + sentence->rows <= sentence->capacity) return 0;
     const int32_t capacity = 2 * sentence->capacity;
     for (int64_t i = 0; i < model->config.decoder_layers; i++) {
-        float *more = realloc(sentence->own[i], (size_t)(capacity * row) * sizeof(float));
+        float *more = allocate_buffer(capacity * row, sizeof(float));
         if (!more) return -1;
+        memcpy(more, sentence->own[i], (size_t)(sentence->used * row) * sizeof(float));
+        free(sentence->own[i]);
         sentence->own[i] = more;
     }
     sentence->capacity = capacity;

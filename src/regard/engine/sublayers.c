@@ -16,7 +16,7 @@ float *reserve(Work *work, Buffer *buffer, int64_t count) {
     if (count <= buffer->size) return buffer->data;
     free(buffer->data);
     const int64_t size = count + count / 4;
-    buffer->data = allocate(size, sizeof(float));
+    buffer->data = allocate_buffer(size, sizeof(float));
     buffer->size = buffer->data ? size : 0;
     if (!buffer->data) work->failed = 1;
     return buffer->data;

@@ -182,7 +182,8 @@ static void all_tiles(const char *x, int64_t x_row, const char *weight, int64_t 
                     continue;
                 }
                 to_edge(&edge, &part, call, column, columns, width);
-                (columns <= LANES ? NARROW : TILES)[rows - 1](&part, call);
+                Tile *const last_tile = columns <= LANES ? NARROW[rows - 1] : TILES[rows - 1];
+                last_tile(&part, call);
                 for (int64_t i = 0; part.last && i < rows; i++)
                     memcpy(out + i * call->out_row, edge.out + i * width, (size_t)columns * sizeof(float));
             }

@@ -49,7 +49,8 @@ static int pack(RegardModel *model, Matrix *matrix, int type, const void *data, 
                          (long long)matrix->D),
                -1;
     const int int8 = model->config.int8;
-    matrix->packed = counted(model, (int64_t)(int8 ? k->size_int8(columns, rows) : k->size_f32(columns, rows)), 1);
+    if (!model->packed) model->packed = allocate_pages(model->packed_bytes);
+    if (model->packed) matrix->packed = use_pages(model->packed + matrix->offset, matrix->size), model->bytes += matrix->size;
     void *plain = allocate(rows * columns, int8 ? 1 : sizeof(float));
     if (int8) matrix->scales = counted(model, rows, sizeof(float));
     int failed = !matrix->packed || !plain || (int8 && !matrix->scales);
