@@ -17,6 +17,7 @@ from regard.config import SearchOptions
 from regard.engine.library import library
 from regard.errors import ConfigError
 from regard.exchange.to_web import _source, _tokenizer, export_page, load_page_model
+from regard.explain.attention import group_words
 from regard.explain.page_assets import join_modules
 from regard.text.listed_subwords import ListedSubwords, train_listed_subwords
 from regard.text.protected_spans import mask
@@ -473,6 +474,39 @@ def test_spans_and_sentences_in_javascript_are_those_of_python(browser):
         masked, split = mask(text), segment(text, fits=lambda one: len(one) < 30)
         spans = [[span.kind, span.text] for span in masked.spans]
         assert own == [masked.text, spans, masked.restore("⟦1⟧ a ⟦2⟧b⟦30⟧"), split.sentences, split.spaces], text
+
+
+def test_words_in_javascript_are_those_of_python(browser):
+    draw = random.Random(4)
+    spelled = [f"<0x{byte:02X}>" for byte in "我😀é\n".encode()]
+    subwords = [
+        "\u2581",
+        "\u2581a",
+        "b",
+        "\u2581don",
+        "'",
+        "’",
+        "t",
+        "s",
+        ".",
+        "我",
+        "の本",
+        "a我",
+        "\u2581'",
+        "x-",
+        *spelled,
+    ]
+    symbols = [" ", "a", "ß", "'", "’", "1", ".", "我", "の", "\n", "😀"]
+    cases = [
+        [kind, [draw.choice([*known, "</s>"]) for _ in range(draw.randrange(1, 12))]]
+        for kind, known in (("bpe", subwords), ("unigram", subwords), ("char", symbols), ("word", symbols))
+        for _ in range(300)
+    ]
+    given = [[kind, [2 if token == "</s>" else 5 for token in tokens], tokens] for kind, tokens in cases]
+    call = "data.given.map(([kind, ids, tokens]) => groupWords(kind, ids, tokens))"
+    found = run_tokenizer(browser, {"kind": "char", "symbols": ["a"], "given": given}, call)
+    for own, (kind, ids, tokens) in zip(found, given, strict=True):
+        assert own == group_words(kind, ids, tokens), (kind, tokens)
 
 
 def test_imported_subwords_are_numbered_by_their_list():

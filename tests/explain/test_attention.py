@@ -126,6 +126,10 @@ def test_attention_between_two_sequences_is_shown_before_self_attention():
         ("word", "a b", ["a", "b"]),
         ("bpe", "tiredness, tired.", ["tiredness", ",", "tired", "."]),
         ("bpe", "here (there)", ["here", "(", "there", ")"]),
+        ("bpe", "they didn't 'go'", ["they", "didn't", "'", "go", "'"]),
+        ("char", "didn’t dogs' x", ["didn’t", "dogs", "'", "x"]),
+        ("word", "didn't go", ["didn't", "go"]),
+        ("char", "我们 go。", ["我", "们", "go", "。"]),
     ],
 )
 def test_tokens_are_grouped_into_words_and_punctuation_marks(kind, text, words):
@@ -135,3 +139,28 @@ def test_tokens_are_grouped_into_words_and_punctuation_marks(kind, text, words):
     axis = Axis.from_ids("", tokenizer, ids)
     assert axis.words == group_words(kind, ids, tokenizer.tokens(ids))
     assert axis.word_texts == [*words, "</s>"]
+
+
+def test_chinese_and_japanese_characters_are_words_unless_a_token_has_several():
+    tokens = ["\u2581これ", "は", "本", "\u2581it", "s", "も"]
+    assert group_words("bpe", [5] * 6, tokens) == [[0], [1], [2], [3, 4], [5]]
+
+
+def test_bytes_of_an_unknown_character_are_one_word():
+    tokens = [
+        "\u2581",
+        "<0xE6>",
+        "<0x88>",
+        "<0x91>",
+        "<0xE4>",
+        "<0xBB>",
+        "<0xAC>",
+        "<0xC3>",
+        "<0xB8>",
+        "re",
+        "<0xF0>",
+        "<0x9F>",
+    ]
+    axis = Axis("", "我们øre", [5] * len(tokens), tokens, group_words("bpe", [5] * len(tokens), tokens))
+    # The last two bytes spell nothing.
+    assert axis.word_texts == ["我", "们", "øre", "<0xF0><0x9F>"]

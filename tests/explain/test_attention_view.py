@@ -2,6 +2,7 @@
 
 import pytest
 
+from regard.explain.translation_trace import trace_translation
 from tests.browser import DESKTOP, PHONE, expect
 
 SCREENS = pytest.mark.parametrize("screen", [PHONE, DESKTOP], ids=["phone", "desktop"])
@@ -107,3 +108,13 @@ def test_heads_that_another_attention_lacks_are_not_chosen_there(opened, uneven)
     page.get_by_role("button", name="3", exact=True).click()
     page.get_by_label("Narrow", exact=True).check()
     expect(page.locator(".chip[aria-pressed=true]")).to_have_text("mean")
+
+
+@SCREENS
+@pytest.mark.slow
+def test_words_are_those_of_a_reader(opened, translator, screen):
+    shown = trace_translation(translator, "I didn't see 我们的 book.", alternatives=0)
+    page = opened(shown, **screen).page
+    expect(page.locator(".lines .key .word")).to_have_text(
+        ["I", "didn't", "see", "我", "们", "的", "book", ".", "</s>"]
+    )

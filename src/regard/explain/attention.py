@@ -5,6 +5,8 @@ Shapes: H heads, Q queries, K keys, W words.
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +20,10 @@ from regard.text.unknown_words import ExtendedVocabulary
 AttentionWeights = NDArray[np.float32]
 SPACE = "\u2581"  # SentencePiece's symbol for a space
 OPEN_BOX = "\u2423"  # shown for a token that is only a space
+BYTE = re.compile("<0x[0-9A-F]{2}>")  # how SentencePiece writes a byte of a character that it does not know
+BYTES = re.compile(f"(?:{BYTE.pattern})+")
+CJK = re.compile("[\u3040-\u30ff\u3400-\u9fff]")  # Chinese characters and kana
+APOSTROPHES = ("'", "\u2019")
 
 
 @dataclass(frozen=True)
@@ -107,30 +113,73 @@ def merge_words(
 
 
 def group_words(kind: str, ids: Sequence[int], tokens: Sequence[str]) -> list[list[int]]:
-    """Return the token indices of each word. EOS and each punctuation mark are words of their own."""
+    """Return the token indices of each word.
+
+    EOS, each punctuation mark and each Chinese or Japanese character are words of their own, unless a token holds several
+    of them. An apostrophe between letters, as in didn't, belongs to the word.
+    """
+    texts = tokens if kind == "word" else _texts_of_tokens(kind, tokens)
     words: list[list[int]] = []
-    for index, token in enumerate(tokens):
-        previous = tokens[index - 1] if index else None
-        if previous is None or EOS in ids[index - 1 : index + 1] or _begins_word(kind, token, previous):
+    for index in range(len(tokens)):
+        if index == 0 or kind == "word" or EOS in ids[index - 1 : index + 1] or _begins_word(texts, index):
             words.append([index])
         else:
             words[-1].append(index)
     return words
 
 
-def _begins_word(kind: str, token: str, previous: str) -> bool:
+def _texts_of_tokens(kind: str, tokens: Sequence[str]) -> list[str]:
+    """Return the text of each token. Of bytes that spell a character, the first has the character and the others nothing."""
     if kind == "char":
-        return token.isspace() or (not previous.isspace() and not (token.isalnum() and previous.isalnum()))
-    if kind != "word" and previous == SPACE:
-        # A space that is a token of its own belongs to the word after it.
+        return [SPACE if token.isspace() else token for token in tokens]
+    texts: list[str] = []
+    for index, token in enumerate(tokens):
+        if not BYTE.fullmatch(token):
+            texts.append(token)
+        elif "8" <= token[3] <= "B" and index and BYTE.fullmatch(tokens[index - 1]):
+            texts.append("")
+        else:
+            # At most four bytes spell a character.
+            spelled = "".join(itertools.takewhile(BYTE.fullmatch, tokens[index : index + 4]))
+            texts.append(_bytes_of(spelled).decode("utf-8", "replace")[:1])
+    return texts
+
+
+def _begins_word(texts: Sequence[str], index: int) -> bool:
+    text = texts[index]
+    before = next((one for one in reversed(texts[:index]) if one), "")
+    if not text or before == SPACE:
+        # A byte within a character; or what follows a space that is a token of its own.
         return False
-    return kind == "word" or token.startswith(SPACE) or not (_has_letters(token) and _has_letters(previous))
+    if text.startswith(SPACE) or CJK.match(text) or CJK.match(before[-1:]):
+        return True
+    after = texts[index + 1] if index + 1 < len(texts) else ""
+    if text in APOSTROPHES:
+        return not (_has_letters(before[-1:]) and _has_letters(after[:1]))
+    if before in APOSTROPHES and index > 1:
+        return not (_has_letters(text[:1]) and _has_letters(texts[index - 2][-1:]))
+    return not (_has_letters(text) and _has_letters(before))
 
 
-def _has_letters(token: str) -> bool:
-    return any(letter.isalnum() for letter in token)
+def _has_letters(text: str) -> bool:
+    return any(letter.isalnum() for letter in text)
+
+
+def _bytes_of(text: str) -> bytes:
+    return bytes(int(one[3:5], 16) for one in BYTE.findall(text))
 
 
 def display_token(token: str) -> str:
-    """Return a token as it is displayed: without spaces around it, or as an open box if it is nothing else."""
-    return token.replace(SPACE, " ").strip() or OPEN_BOX
+    """Return a token or a word as it is displayed: without spaces around it, or as an open box if it is nothing else.
+
+    Bytes that spell characters are displayed as these characters.
+    """
+    spelled = BYTES.sub(lambda found: _spell_bytes(found[0]), token)
+    return spelled.replace(SPACE, " ").strip() or OPEN_BOX
+
+
+def _spell_bytes(text: str) -> str:
+    try:
+        return _bytes_of(text).decode("utf-8")
+    except UnicodeDecodeError:
+        return text

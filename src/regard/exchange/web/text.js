@@ -1,11 +1,10 @@
 // Text before and after the model: sentences, protected spans, words. The same as in regard.text and regard.explain.
-import { EOS, SPACES, strip } from "./tokenizer.js";
+import { EOS, SPACE, SPACES, strip } from "./tokenizer.js";
 
 // Python's classes of characters.
 const [W, D, S] = ["\\p{L}\\p{N}_", "\\p{Nd}", SPACES];
 const [w, d, s] = [`[${W}]`, `[${D}]`, `[${S}]`];
 const ALNUM = /[\p{L}\p{N}]/u;
-const isAlnum = (text) => text !== "" && /^[\p{L}\p{N}]+$/u.test(text);
 
 // Protected spans
 
@@ -138,19 +137,39 @@ function partsOf(sentence, fits) {
 
 // Words
 
-/** Return the token indices of each word. EOS and each punctuation mark are words of their own. */
+const SPELLED_BYTE = /^<0x([0-9A-F]{2})>$/;
+const CJK = /^[\u3040-\u30ff\u3400-\u9fff]/;
+const APOSTROPHES = ["'", "\u2019"];
+
+/** Return the token indices of each word. EOS, each punctuation mark and each Chinese or Japanese character are words of their
+    own, unless a token holds several of them. An apostrophe between letters belongs to the word. */
 export function groupWords(kind, ids, tokens) {
-  const words = [];
-  tokens.forEach((token, at) => {
-    if (at === 0 || ids[at - 1] === EOS || ids[at] === EOS || beginsWord(kind, token, tokens[at - 1])) words.push([at]);
+  const words = [], texts = kind === "word" ? tokens : textsOfTokens(kind, tokens);
+  tokens.forEach((_, at) => {
+    if (at === 0 || kind === "word" || ids[at - 1] === EOS || ids[at] === EOS || beginsWord(texts, at)) words.push([at]);
     else words.at(-1).push(at);
   });
   return words;
 }
 
-function beginsWord(kind, token, previous) {
-  const isSpace = (text) => text !== "" && strip(text) === "";
-  if (kind === "char") return isSpace(token) || (!isSpace(previous) && !(isAlnum(token) && isAlnum(previous)));
-  if (kind !== "word" && previous === "\u2581") return false; // a space that is a token belongs to the word after it
-  return kind === "word" || token.startsWith("\u2581") || !(ALNUM.test(token) && ALNUM.test(previous));
+/** Return the text of each token. Of bytes that spell a character, the first has the character and the others nothing. */
+function textsOfTokens(kind, tokens) {
+  if (kind === "char") return tokens.map((token) => (token !== "" && strip(token) === "" ? SPACE : token));
+  return tokens.map((token, at) => {
+    if (!SPELLED_BYTE.test(token)) return token;
+    if (/^<0x[89AB]/.test(token) && at && SPELLED_BYTE.test(tokens[at - 1])) return "";
+    const others = tokens.slice(at, at + 4), end = others.findIndex((one) => !SPELLED_BYTE.test(one));
+    const bytes = others.slice(0, end < 0 ? 4 : end).map((one) => parseInt(one.slice(3, 5), 16));
+    return [...new TextDecoder("utf-8", { ignoreBOM: true }).decode(new Uint8Array(bytes))][0];
+  });
+}
+
+function beginsWord(texts, at) {
+  const text = texts[at], before = texts.slice(0, at).findLast(Boolean) ?? "";
+  const first = (one) => [...(one ?? "")][0] ?? "", last = (one) => [...(one ?? "")].at(-1) ?? "";
+  if (!text || before === SPACE) return false; // a byte within a character; or what follows a space that is a token
+  if (text.startsWith(SPACE) || CJK.test(text) || CJK.test(last(before))) return true;
+  if (APOSTROPHES.includes(text)) return !(ALNUM.test(last(before)) && ALNUM.test(first(texts[at + 1])));
+  if (APOSTROPHES.includes(before) && at > 1) return !(ALNUM.test(first(text)) && ALNUM.test(last(texts[at - 2])));
+  return !(ALNUM.test(text) && ALNUM.test(before));
 }

@@ -4,7 +4,7 @@
 
 export const [UNK, BOS, EOS] = [0, 1, 2];
 export const RESERVED = ["\u2047", "<s>", "</s>"];
-const SPACE = "\u2581"; // SentencePiece's symbol for a space
+export const SPACE = "\u2581"; // SentencePiece's symbol for a space
 const [NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE] = [1, 2, 3, 4, 5, 6]; // types of pieces
 const UNKNOWN_PENALTY = 10; // of the unigram model
 // What Python's str.split and \s take for a space.

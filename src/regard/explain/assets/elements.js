@@ -29,9 +29,18 @@ export function walk(event, buttons, at) {
   next.focus();
 }
 
-/** Returns a token as it is displayed. */
+/** Returns a token or a word as it is displayed. Bytes that spell characters are displayed as these characters. */
 export function shown(token) {
-  return token.replaceAll("\u2581", " ").trim() || "\u2423";
+  return token.replace(/(?:<0x[0-9A-F]{2}>)+/g, spellBytes).replaceAll("\u2581", " ").trim() || "\u2423";
+}
+
+function spellBytes(text) {
+  const bytes = text.match(/[0-9A-F]{2}/g).map((one) => parseInt(one, 16));
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(new Uint8Array(bytes));
+  } catch {
+    return text;
+  }
 }
 
 export function percent(weight) {
