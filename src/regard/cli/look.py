@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.report import refuse_to_replace
-from regard.cli.terminal import print_message
+from regard.cli.terminal import print_message, print_warning
 
 KINDS = "encoder, decoder, encoder-decoder"
 
@@ -98,9 +98,8 @@ def look(
     if ending == "html":
         path.write_text(as_page(trace), encoding="utf-8")
     else:
-        draw(
-            trace, path, FigureOptions(name=attention, layer=layer, heads=tuple(head or ()), word=word, heatmap=heatmap)
-        )
+        options = FigureOptions(name=attention, layer=layer, heads=tuple(head or ()), word=word, heatmap=heatmap)
+        draw(trace, path, options, warn=print_warning)
     print(trace.target.text)
     print_message(f"wrote {path}")
 

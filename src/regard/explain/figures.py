@@ -6,6 +6,8 @@ Shapes: H heads, Q queries, K keys.
 from __future__ import annotations
 
 import io
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +17,9 @@ import numpy as np
 
 from regard.errors import DecodeError, require
 from regard.explain.attention import Attention, AttentionWeights, axis_labels, mean_over_heads, merge_words
+from regard.explain.fonts import choose_fonts
 from regard.explain.trace import Trace
+from regard.messages import warn_caller
 
 MIN_WEIGHT = 0.05  # smaller weights get no line
 COLOURS = ["#a3341c", "#1f6f8b", "#4d7c0f", "#7c3aed", "#b45309", "#0f766e", "#be185d", "#475569"]
@@ -42,14 +46,13 @@ class WordAxis:
     words: list[str]
 
 
-def draw(trace: Trace, path: Path, options: FigureOptions) -> None:
+def draw(trace: Trace, path: Path, options: FigureOptions, *, warn: Callable[[str], None] = warn_caller) -> None:
     """Draw a picture of the trace's own, or the attention of one layer between words, into an SVG or PNG file."""
     if options.name in {None, *(picture.name for picture in trace.pictures)} and trace.pictures:
         chosen = next((one for one in trace.pictures if one.name == options.name), trace.pictures[0])
         plt = pyplot()
         figure = chosen.draw(plt)
-        figure.savefig(path, bbox_inches="tight", dpi=160)
-        plt.close(figure)
+        _save(plt, figure, path, warn)
         return
     attention = _select(trace, options.name, options.layer)
     queries, keys = trace.axes_of(attention)
@@ -72,7 +75,14 @@ def draw(trace: Trace, path: Path, options: FigureOptions) -> None:
         figure = _heatmap(plt, selected, rows, columns, title)
     else:
         figure = _lines(plt, selected, rows, columns, heads, title)
-    figure.savefig(path, bbox_inches="tight", dpi=160)
+    _save(plt, figure, path, warn)
+
+
+def _save(plt: Any, figure: Any, path: Path, warn: Callable[[str], None]) -> None:
+    with warnings.catch_warnings():
+        if not choose_fonts(figure, warn=warn):
+            warnings.filterwarnings("ignore", message="Glyph")  # matplotlib has a warning per character too
+        figure.savefig(path, bbox_inches="tight", dpi=160)
     plt.close(figure)
 
 
@@ -83,6 +93,7 @@ def pictures_as_svg(trace: Trace) -> dict[str, str]:
     plt, drawn = pyplot(), {}
     for picture in trace.pictures:
         figure, text = picture.draw(plt), io.StringIO()
+        choose_fonts(figure)
         figure.savefig(text, bbox_inches="tight", format="svg")
         plt.close(figure)
         drawn[picture.name] = text.getvalue()
