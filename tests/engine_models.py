@@ -6,7 +6,9 @@ import pytest
 
 from regard.config import SearchOptions
 from regard.decoding.hypothesis import Hypothesis
-from regard.engine.library import EngineModel, Session, Tensor, library
+from regard.engine.bindings import library
+from regard.engine.model import EngineModel, Tensor
+from regard.engine.session import Session
 from regard.models.transformer import Transformer
 
 needs_engine = pytest.mark.skipif(library() is None, reason="the engine has not been compiled: make engine")

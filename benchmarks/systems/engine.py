@@ -6,8 +6,9 @@ import numpy as np
 
 from regard.config import SearchOptions
 from regard.config.transformer import TransformerConfig
-from regard.engine.library import EngineModel, Session
-from regard.engine.library import Tensor as Weight
+from regard.engine.model import EngineModel
+from regard.engine.model import Tensor as Weight
+from regard.engine.session import Session
 from workload import BOS, EOS, Sentences, Setup
 
 

@@ -209,7 +209,8 @@ static void try_force(Input *in, RegardModel *model, const RegardConfig *c) {
     float *attention = malloc((size_t)(weights + 1) * sizeof(float));
     int32_t *columns = malloc((size_t)(T * 91) * sizeof(int32_t));
     if (chance(in, 128)) regard_model_silence(model, between(in, -1, 3), between(in, -1, 3), between(in, -2, 5), chance(in, 200));
-    regard_force(model, source, sources, target, targets, between(in, 0, 2), logp, best, columns, values, chance(in, 128) ? attention : 0);
+    regard_force(model, source, sources, target, targets, between(in, 0, 2), chance(in, 200) ? logp : 0, best, columns, values,
+                 chance(in, 128) ? attention : 0, chance(in, 8) ? absurd(in) : between(in, 0, 1));
     free(source), free(target), free(logp), free(values), free(attention), free(columns);
 }
 

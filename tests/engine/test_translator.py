@@ -11,7 +11,7 @@ import regard
 from regard.config import SearchOptions
 from regard.decoding.requests import Request
 from regard.decoding.shortlist import Shortlist
-from regard.engine.library import library
+from regard.engine.bindings import library
 from regard.errors import Cancelled, ConfigError, DecodeError
 from regard.explain.translation_trace import trace_translation
 

@@ -12,7 +12,7 @@ from regard.cli import commands
 from regard.cli.quick import parse_quickly
 from regard.cli.translate_run import translate_run
 from regard.config import SearchOptions
-from regard.engine.library import library
+from regard.engine.bindings import library
 from regard.run.finding import find_run
 from regard.serve.worker_process import WorkerCommand, WorkerProcess
 

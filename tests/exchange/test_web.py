@@ -14,7 +14,7 @@ import sentencepiece
 
 import regard
 from regard.config import SearchOptions
-from regard.engine.library import library
+from regard.engine.bindings import library
 from regard.errors import ConfigError
 from regard.exchange.to_web import _source, _tokenizer, export_page, load_page_model
 from regard.explain.attention import group_words

@@ -7,7 +7,7 @@ import torch
 from regard.config import SearchOptions
 from regard.data.ragged import Ragged
 from regard.decoding.search import search
-from regard.engine.library import Rows
+from regard.engine.steps import Rows
 from regard.errors import ConfigError
 from regard.models import build_model
 from regard.text.tokenizer import BOS, EOS

@@ -145,7 +145,7 @@ def _hardware() -> list[Finding]:
 
 
 def _engine() -> Finding:
-    from regard.engine.library import library, processor
+    from regard.engine.bindings import library, processor
 
     if library() is not None:
         return Finding("engine", f"compiled; uses {processor()}", True)

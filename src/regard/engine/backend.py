@@ -36,9 +36,10 @@ from regard.decoding.hypothesis import (
 from regard.decoding.numpy_scores import log_normalizers
 from regard.decoding.repetition import forbids_repetition
 from regard.decoding.step_model import Floats
-from regard.engine.library import EngineModel, Rows, Session
+from regard.engine.model import EngineModel
+from regard.engine.session import Session
 from regard.engine.shared_session import SharedSession
-from regard.engine.steps import EngineStepModel
+from regard.engine.steps import EngineStepModel, Rows
 from regard.errors import ConfigError, DecodeError
 
 if TYPE_CHECKING:

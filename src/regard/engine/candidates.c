@@ -147,7 +147,7 @@ static Candidate *find_candidates(const RegardModel *model, Search *search, floa
 }
 
 /* Whether enough hypotheses ended, or no open one can still become one of the best. */
-static int is_done(const Search *search, float best_open, int64_t length) {
+static int is_done(Search *search, float best_open, int64_t length) {
     const RegardOptions *o = &search->options;
     if (search->num_ended >= o->beam && o->early_stopping == 1) return 1;
     if (search->num_ended < o->nbest) return best_open == -INFINITY;

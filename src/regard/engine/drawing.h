@@ -41,7 +41,7 @@ static int32_t draw(const RegardKernels *k, const float *logits, int64_t n, cons
         free(values), free(places);
     }
     for (int64_t i = 0; i < n; i++) {
-        p[i] = logits[i] > -INFINITY && logits[i] >= least ? exp(((double)logits[i] - (double)most) / (double)o->temperature) : 0.0;
+        p[i] = logits[i] > -INFINITY && logits[i] >= least ? exp(((double)logits[i] - (double)most) / o->temperature) : 0.0;
         total += p[i];
     }
     for (int64_t i = 0; i < n; i++) p[i] /= total;

@@ -60,11 +60,10 @@ int to_integers(int type, const void *data, const float *scales, int64_t rows, i
     return 0;
 }
 
-/* The encoding of a position, as `nn.positions` defines it; null for kinds that add none. */
+/* The encoding of a position, as `nn.positions` defines it; null without memory. */
 const float *position_vector(const RegardModel *model, int64_t position) {
     const RegardConfig *c = &model->config;
     const int64_t D = c->width, half = D / 2, block = position / POSITION_BLOCK;
-    if (c->positions < REGARD_SINUSOID || c->positions > REGARD_LOG) return 0;
     RegardModel *shared = (RegardModel *)model; /* the one part that changes: blocks appear, and never go */
     float *found = atomic_load(&shared->positions[block]);
     if (!found) {
@@ -87,8 +86,8 @@ const float *position_vector(const RegardModel *model, int64_t position) {
     return found + position % POSITION_BLOCK * D;
 }
 
-void embed(const RegardModel *model, const Table *table, const Table *learned, const int32_t *ids, const int32_t *positions, float *x,
-           int64_t count) {
+void embed(const RegardModel *model, Work *work, const Table *table, const Table *learned, const int32_t *ids, const int32_t *positions,
+           float *x, int64_t count) {
     const RegardConfig *c = &model->config;
     const int64_t D = c->width;
     const float scale = c->scale_embeddings ? (float)sqrt((double)D) : 1.0f;
@@ -98,10 +97,14 @@ void embed(const RegardModel *model, const Table *table, const Table *learned, c
         read_row(table->type, table->data, table->scales, id, D, x);
         if (c->scale_embeddings)
             for (int64_t i = 0; i < D; i++) x[i] *= scale;
-        const float *more = position_vector(model, positions[r]);
-        if (more)
-            for (int64_t i = 0; i < D; i++) x[i] += more[i];
-        else if (learned->data)
+        if (c->positions >= REGARD_SINUSOID && c->positions <= REGARD_LOG) {
+            const float *encoding = position_vector(model, positions[r]);
+            if (!encoding) {
+                work->failed = 1;
+                return;
+            }
+            for (int64_t i = 0; i < D; i++) x[i] += encoding[i];
+        } else if (learned->data)
             for (int64_t i = 0; i < D; i += 512) { /* rows of a table, a part at a time */
                 const int64_t some = D - i < 512 ? D - i : 512, at = (int64_t)positions[r] * D + i;
                 read_row(learned->type, (const char *)learned->data + at * SIZES[learned->type],

@@ -2,7 +2,7 @@
 
    A model is made from a configuration and named tensors. A session searches many sentences at once with threads of its own: each
    thread keeps a batch of sentences, which may be at different steps, and takes new ones as others end. Python reads
-   this interface with ctypes (`library.py`), a web page through WebAssembly.
+   this interface with ctypes (`bindings.py`), a web page through WebAssembly.
 
    Functions that can fail return null or a negative number and leave a sentence in `regard_error()` of the calling thread.
    Nothing here trusts its input: sizes, ids and options are checked before they are used. */
@@ -51,7 +51,7 @@ typedef struct {
     int32_t early_stopping;                 /* 1: True, 0: False, 2: "never" */
     int32_t scores, token_scores;
     int32_t sample, top_k; /* top_k 0: all */
-    float length_penalty, temperature, top_p, epsilon; /* top_p and epsilon below 0: unset */
+    double length_penalty, temperature, top_p, epsilon; /* top_p and epsilon below 0: unset */
     const double *numbers;   /* random numbers of samples: [beam, limit] */
     const int32_t *prefix;   /* tokens that the output begins with */
     const int32_t *never;    /* columns that are never output */
@@ -75,7 +75,9 @@ typedef struct {
 RegardSession *regard_session_new(const RegardModel *model, int32_t threads, int32_t rows, int32_t tokens);
 /* Queue a source, EOS included. Returns its ticket. */
 int64_t regard_session_add(RegardSession *session, const int32_t *ids, int64_t count, const RegardOptions *options);
-/* Wait for a sentence to end, at most `milliseconds`. 1: `result` is filled, free it; 0: none has ended; negative: failed. */
+/* Wait for a sentence to end, at most `milliseconds`. 1: `result` is filled, free it; 0: none has ended; negative: failed. Sentences
+   come in the order in which they ended. With `threads` 0 the caller's thread makes steps until a sentence ends or the time is over, at
+   least one step; WebAssembly has no clock, so any time above 0 is enough for a sentence to end there. */
 int regard_session_next(RegardSession *session, int64_t milliseconds, RegardResult *result);
 void regard_result_free(RegardResult *result);
 /* Forget a sentence, or all of them with ticket -1. Its result does not come. */
@@ -93,12 +95,16 @@ int regard_rows_reorder(RegardRows *rows, const int64_t *parents, int64_t count)
 int64_t regard_rows_count(const RegardRows *rows);
 void regard_rows_free(RegardRows *rows);
 
-/* All positions of a given output at once: log-probabilities of its tokens and of EOS, [targets + 1].
+enum { REGARD_ALL_ATTENTION, REGARD_LAST_CROSS_ATTENTION };
+/* All positions of a given output at once: log-probabilities of its tokens and of EOS, [targets + 1]. `logp` may be null: then neither
+   these nor the best tokens are computed.
    `columns` and their `values` [targets + 1, num_columns], if not null, receive the best tokens of each position.
    `attention`, if not null, receives weights: encoder [layers, heads, S, S], decoder [layers, heads, T, T], cross [layers, heads, T, S],
-   concatenated, where T = targets + 1 and S is the number of source tokens that the encoder reads. */
+   concatenated, where T = targets + 1 and S is the number of source tokens that the encoder reads; or, as `which` says, those of the last
+   decoder layer to the encoder alone, [heads, T, S]. Keys that a query does not see have weight 0. */
 int regard_force(const RegardModel *model, const int32_t *source, int64_t sources, const int32_t *target, int64_t targets,
-                 int32_t threads, float *logp, int32_t num_columns, int32_t *columns, float *values, float *attention);
+                 int32_t threads, float *logp, int32_t num_columns, int32_t *columns, float *values, float *attention,
+                 int32_t which);
 /* Make a head (or, with head -1, a layer) of a stack give nothing; stack 0 encoder, 1 decoder, 2 attention to the encoder. For pages that show
    what a part of a model does. Not while a session searches. */
 int regard_model_silence(RegardModel *model, int32_t stack, int32_t layer, int32_t head, int32_t silent);

@@ -13,7 +13,8 @@ from regard.config.transformer import PRESETS, TransformerConfig
 from regard.config.transformer_shapes import transformer_shapes
 from regard.decoding.translator import Translator
 from regard.engine.backend import EngineBackend
-from regard.engine.library import EngineModel, Tensor, library
+from regard.engine.bindings import library
+from regard.engine.model import EngineModel, Tensor
 from regard.errors import ConfigError
 from regard.run.folder import RunFolder
 from regard.text.languages import Languages

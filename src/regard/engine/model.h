@@ -129,8 +129,9 @@ int to_integers(int type, const void *data, const float *scales, int64_t rows, i
 int wants_final_norm(const RegardConfig *config);
 
 const float *position_vector(const RegardModel *model, int64_t position);
-void embed(const RegardModel *model, const Table *table, const Table *learned, const int32_t *ids, const int32_t *positions, float *x,
-           int64_t count);
+/* x [count, D]: embeddings and, if the model adds them, positions. */
+void embed(const RegardModel *model, Work *work, const Table *table, const Table *learned, const int32_t *ids, const int32_t *positions,
+           float *x, int64_t count);
 void times(const RegardModel *model, Work *work, const Matrix *matrix, const float *x, int64_t x_row, int activation, float *out,
            int64_t out_row, int64_t R);
 
@@ -147,9 +148,10 @@ void final_norm(const RegardModel *model, const NormWeights *norm, float *x, int
 /* Encode concatenated sources; each sentence gets the keys and values of every decoder layer. 0, or -1 without memory. */
 int encode(const RegardModel *model, Work *work, const int32_t *ids, const int64_t *offsets, Sentence **sentences, int64_t count,
            float *attention);
-/* All tokens of one output at once; x [N, D] becomes what the output layer reads. */
+/* All tokens of one output at once; x [N, D] becomes what the output layer reads. `cross_weights`, like `own_weights` if not null, begin
+   with layer `first_cross`. */
 int decode_all(const RegardModel *model, Work *work, const Sentence *sentence, const int32_t *ids, int64_t N, float *x, float *own_weights,
-               float *cross_weights);
+               float *cross_weights, int64_t first_cross);
 Sentence *sentence_new(const RegardModel *model, int32_t source_length, int32_t beams);
 void sentence_free(const RegardModel *model, Sentence *sentence);
 int sentence_shorten(const RegardModel *model, Sentence *sentence, const int32_t *allowed, int64_t count);

@@ -126,44 +126,60 @@ void regard_rows_free(RegardRows *rows) {
     free(rows->sentences), free(rows->parents), free(rows);
 }
 
-int regard_force(const RegardModel *model, const int32_t *source, int64_t sources, const int32_t *target, int64_t targets,
-                 int32_t threads, float *logp, int32_t num_columns, int32_t *columns, float *values, float *attention) {
-    const RegardConfig *c = &model->config;
+/* Given outputs */
+
+/* Log-probabilities of the tokens of an output and of EOS, and the best tokens at each position; x [T, D] is what the output layer reads. */
+static int score_positions(const RegardModel *model, Work *work, const float *x, const int32_t *target, int64_t targets, float *logp,
+                           int32_t num_columns, int32_t *columns, float *values) {
     const RegardKernels *k = model->kernels;
-    const int32_t most = regard_model_max_length(model);
-    const int64_t T = targets + 1, S = sources - (!c->source_eos && sources > 1), V = c->target_size, H = c->num_heads;
-    if (!model->ready) return set_error("the model is not complete"), -1;
-    if (sources < 1 || targets < 0 || sources > MAX_LENGTH || T > MAX_LENGTH || (most && (sources > most || T > most)) || threads < 0 ||
-        threads > 256 || num_columns < 0 || num_columns > V)
-        return set_error("a source of %lld tokens and an output of %lld", (long long)sources, (long long)targets), -1;
-    if (bad_ids("the source", source, sources, c->source_size, MAX_LENGTH) || bad_ids("the output", target, targets, V, MAX_LENGTH)) return -1;
-    Work work = {0};
-    const int64_t offsets[2] = {0, S}, step = POSITIONS_AT_ONCE / V + 1;
-    float *own = attention ? attention + c->encoder_layers * H * S * S : 0, *across = own ? own + c->decoder_layers * H * T * T : 0;
-    Sentence *sentence = sentence_new(model, (int32_t)S, 1);
-    int32_t *read = allocate(T, sizeof(int32_t));
-    float *x = allocate(T * c->width, sizeof(float)), *logits = allocate((step < T ? step : T) * V, sizeof(float));
-    int failed = !sentence || !read || !x || !logits || start_team(&work, threads);
-    failed = failed || encode(model, &work, source, offsets, &sentence, 1, attention);
-    if (!failed) {
-        read[0] = c->bos;
-        memcpy(read + 1, target, (size_t)targets * sizeof(int32_t));
-        failed = decode_all(model, &work, sentence, read, T, x, own, across);
-    }
-    for (int64_t t = 0; !failed && t < T; t += step) {
+    const int64_t T = targets + 1, D = model->config.width, V = model->config.target_size, step = POSITIONS_AT_ONCE / V + 1;
+    float *logits = allocate((step < T ? step : T) * V, sizeof(float));
+    if (!logits) return -1;
+    for (int64_t t = 0; t < T && !work->failed; t += step) {
         const int64_t some = T - t < step ? T - t : step;
-        output_layer(model, &work, x + t * c->width, logits, some);
-        failed = work.failed;
-        for (int64_t i = 0; !failed && i < some; i++) {
+        output_layer(model, work, x + t * D, logits, some);
+        for (int64_t i = 0; !work->failed && i < some; i++) {
             const float *row = logits + i * V, normalizer = k->log_sum_exp(row, V);
-            logp[t + i] = row[t + i < targets ? target[t + i] : c->eos] - normalizer;
+            logp[t + i] = row[t + i < targets ? target[t + i] : model->config.eos] - normalizer;
             if (!num_columns) continue;
             const int64_t at = (t + i) * num_columns, found = k->best(row, V, num_columns, values + at, columns + at);
             for (int64_t j = 0; j < found; j++) values[at + j] -= normalizer;
             for (int64_t j = found; j < num_columns; j++) values[at + j] = -INFINITY, columns[at + j] = -1;
         }
     }
-    sentence_free(model, sentence), free(read), free(x), free(logits);
+    free(logits);
+    return work->failed ? -1 : 0;
+}
+
+int regard_force(const RegardModel *model, const int32_t *source, int64_t sources, const int32_t *target, int64_t targets,
+                 int32_t threads, float *logp, int32_t num_columns, int32_t *columns, float *values, float *attention,
+                 int32_t which) {
+    const RegardConfig *c = &model->config;
+    const int32_t most = regard_model_max_length(model);
+    const int64_t T = targets + 1, S = sources - (!c->source_eos && sources > 1), V = c->target_size, H = c->num_heads;
+    if (!model->ready) return set_error("the model is not complete"), -1;
+    if (sources < 1 || targets < 0 || sources > MAX_LENGTH || T > MAX_LENGTH || (most && (sources > most || T > most)) || threads < 0 ||
+        threads > 256 || num_columns < 0 || num_columns > V || which < REGARD_ALL_ATTENTION || which > REGARD_LAST_CROSS_ATTENTION)
+        return set_error("a source of %lld tokens and an output of %lld", (long long)sources, (long long)targets), -1;
+    if (bad_ids("the source", source, sources, c->source_size, MAX_LENGTH) || bad_ids("the output", target, targets, V, MAX_LENGTH)) return -1;
+    Work work = {0};
+    const int all = which == REGARD_ALL_ATTENTION;
+    const int64_t in_encoder = all ? c->encoder_layers * H * S * S : 0, in_decoder = all ? c->decoder_layers * H * T * T : 0;
+    const int64_t cross_layers = all ? c->decoder_layers : c->decoder_layers > 0, offsets[2] = {0, S};
+    if (attention) memset(attention, 0, (size_t)(in_encoder + in_decoder + cross_layers * H * T * S) * sizeof(float));
+    Sentence *sentence = sentence_new(model, (int32_t)S, 1);
+    int32_t *read = allocate(T, sizeof(int32_t));
+    float *x = allocate(T * c->width, sizeof(float));
+    int failed = !sentence || !read || !x || start_team(&work, threads);
+    failed = failed || encode(model, &work, source, offsets, &sentence, 1, all ? attention : 0);
+    if (!failed) {
+        read[0] = c->bos;
+        memcpy(read + 1, target, (size_t)targets * sizeof(int32_t));
+        failed = decode_all(model, &work, sentence, read, T, x, attention && all ? attention + in_encoder : 0,
+                            attention ? attention + in_encoder + in_decoder : 0, c->decoder_layers - cross_layers);
+    }
+    if (logp && !failed) failed = score_positions(model, &work, x, target, targets, logp, num_columns, columns, values);
+    sentence_free(model, sentence), free(read), free(x);
     end_team(&work);
     return failed ? (set_error("there is no memory for an output of %lld tokens", (long long)targets), -1) : 0;
 }

@@ -29,7 +29,7 @@ static int refuse(const RegardModel *model, const int32_t *ids, int64_t count, c
     if (o->limit < 1 || o->limit > MAX_LENGTH) return set_error("limit is %d; it must be from 1 to %d", o->limit, MAX_LENGTH), 1;
     if (!(o->length_penalty >= 0 && o->length_penalty <= 100)) return set_error("length_penalty must be from 0 to 100"), 1;
     if (o->early_stopping < 0 || o->early_stopping > 2) return set_error("early_stopping must be 0, 1 or 2"), 1;
-    if (o->sample && (!o->numbers || !(o->temperature >= 0 && o->temperature <= 1e6f) || o->top_k < 0))
+    if (o->sample && (!o->numbers || !(o->temperature >= 0 && o->temperature <= 1e6) || o->top_k < 0))
         return set_error("samples need random numbers, a temperature of 0 or more, and top_k of 0 or more"), 1;
     return 0;
 }
@@ -141,9 +141,10 @@ static Ended **ranked(const Search *search) {
     return order;
 }
 
-double search_score_at(const Search *search, int64_t place) {
+double search_score_at(Search *search, int64_t place) {
     Ended **order = ranked(search);
     const double found = order ? order[place]->score : -INFINITY;
+    if (!order) search->failed = 1;
     free(order);
     return found;
 }

@@ -44,7 +44,8 @@ void search_advance(const RegardModel *model, Search *search, float *logits);
 /* Keep the output of a row as a hypothesis, followed by a token unless that is EOS. `length` counts EOS. */
 void search_end_row(const RegardModel *model, Search *search, int64_t row, int32_t token, double score, int64_t length);
 double search_penalty(const RegardOptions *options, int64_t length);
-double search_score_at(const Search *search, int64_t place); /* of the hypothesis at this place, the best first */
+/* The score of the hypothesis at this place, the best first. Sets `failed` without memory. */
+double search_score_at(Search *search, int64_t place);
 int search_make_room(Search *search); /* for one more step in the history */
 /* The best hypotheses; 0, or -1 without memory. */
 int search_result(const Search *search, RegardResult *result);

@@ -83,7 +83,7 @@ int encode(const RegardModel *model, Work *work, const int32_t *ids, const int64
     Places places;
     float *x = reserve(work, &work->x, N * model->config.width);
     if (!x || find_places(work, offsets, count, model->config.window, 0, &places)) return -1;
-    embed(model, table, &model->source_learned, ids, places.positions, x, N);
+    embed(model, work, table, &model->source_learned, ids, places.positions, x, N);
     if (encoder_stack(model, work, x, offsets, count, &places, attention)) return -1;
     for (int64_t i = 0; i < model->config.decoder_layers; i++) {
         const float *found = keys_values(model, work, &model->decoder[i].cross, x, N);
@@ -93,22 +93,21 @@ int encode(const RegardModel *model, Work *work, const int32_t *ids, const int64
     return work->failed ? -1 : 0;
 }
 
-/* All tokens of one output at once; x [N, D] becomes what the output layer reads. */
 int decode_all(const RegardModel *model, Work *work, const Sentence *sentence, const int32_t *ids, int64_t N, float *x, float *own_weights,
-               float *cross_weights) {
+               float *cross_weights, int64_t first_cross) {
     const int64_t H = model->config.num_heads, S = sentence->source_length, offsets[2] = {0, N};
     Places places;
     if (find_places(work, offsets, 1, model->config.window, 1, &places)) return -1;
     int32_t *all = allocate(2 * N, sizeof(int32_t));
     if (!all) return work->failed = 1, -1;
     for (int64_t n = 0; n < N; n++) all[n] = 0, all[N + n] = (int32_t)S;
-    embed(model, &model->target, &model->target_learned, ids, places.positions, x, N);
+    embed(model, work, &model->target, &model->target_learned, ids, places.positions, x, N);
     for (int64_t i = 0; i < model->config.decoder_layers && !work->failed; i++) {
         const Layer *layer = model->decoder + i;
         if (layer->silent) continue;
         self_attention(model, work, &layer->own, x, offsets, 1, &places, own_weights ? own_weights + i * H * N * N : 0);
         AttentionCall call = {.keys = sentence->cross[i], .firsts = all, .counts = all + N, .count = N, .most = S,
-                     .weights = cross_weights ? cross_weights + i * H * N * S : 0, .weights_head = N * S, .weights_row = S};
+                     .weights = cross_weights && i >= first_cross ? cross_weights + (i - first_cross) * H * N * S : 0, .weights_head = N * S, .weights_row = S};
         if (!work->failed) cross_attention(model, work, &layer->cross, x, &call, 1, N);
         if (!work->failed) feed_forward(model, work, layer, x, &(Taps){.neighbours = places.neighbours}, N);
     }

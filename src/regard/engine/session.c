@@ -16,13 +16,18 @@
 
 #define MAX_THREADS 256
 
+/* A queue: searches leave in the order in which they came. */
+typedef struct {
+    Search *first, *last;
+} Queue;
+
 struct RegardSession {
     const RegardModel *model;
     Team *team;
     Batch *batches;
     int32_t num_threads, rows;
     int64_t tokens, tickets;
-    Search *first, *last, *ended; /* waiting, and done */
+    Queue queued, ended;
     atomic_llong waiting, searched; /* numbers of sentences */
     atomic_int ending;
 #ifndef REGARD_NO_THREADS
@@ -43,6 +48,41 @@ static void unlock(RegardSession *session) { pthread_mutex_unlock(&session->lock
 static void announce(RegardSession *session) { pthread_cond_broadcast(&session->done); }
 #endif
 
+static void push(Queue *queue, Search *search) {
+    search->next = 0;
+    if (queue->last)
+        queue->last->next = search;
+    else
+        queue->first = search;
+    queue->last = search;
+}
+
+static Search *pop(Queue *queue) {
+    Search *search = queue->first;
+    if (!search) return 0;
+    queue->first = search->next;
+    if (!queue->first) queue->last = 0;
+    search->next = 0;
+    return search;
+}
+
+/* Free a search, or all of them with ticket -1. Returns how many were freed. */
+static int64_t drop(const RegardModel *model, Queue *queue, int64_t ticket) {
+    int64_t dropped = 0;
+    Search *kept = 0; /* the last one that stays */
+    for (Search *search = queue->first, *next; search && (ticket < 0 || !dropped); search = next) {
+        next = search->next;
+        if (ticket >= 0 && search->ticket != ticket) {
+            kept = search;
+            continue;
+        }
+        *(kept ? &kept->next : &queue->first) = next;
+        if (!next) queue->last = kept;
+        search_free(model, search), dropped++;
+    }
+    return dropped;
+}
+
 /* Batches */
 
 static int64_t cost_of(const Search *search) { return (int64_t)search->num_source * search->options.beam; }
@@ -55,16 +95,12 @@ static int64_t admit(Batch *batch) {
     lock(session);
     const int64_t threads = session->num_threads ? session->num_threads : 1;
     const int64_t all = atomic_load(&session->waiting) + atomic_load(&session->searched), share = (all + threads - 1) / threads;
-    while (session->first) {
-        Search *search = session->first;
+    for (Search *search; (search = session->queued.first);) {
         rows += search->options.beam, tokens += cost_of(search);
         const int full = batch->count >= share || rows > session->rows || tokens > session->tokens;
         if (batch->count && full) break;
-        session->first = search->next;
-        if (!session->first) session->last = 0;
-        search->next = 0;
         atomic_fetch_sub(&session->waiting, 1), atomic_fetch_add(&session->searched, 1);
-        batch->active[batch->count++] = search;
+        batch->active[batch->count++] = pop(&session->queued);
     }
     unlock(session);
     return batch->count - before;
@@ -87,7 +123,7 @@ static void release(Batch *batch) {
         else if (atomic_fetch_sub(&session->searched, 1), atomic_load(&search->cancelled))
             search_free(session->model, search);
         else
-            search->next = session->ended, session->ended = search, ended++;
+            push(&session->ended, search), ended++;
     }
     batch->count = kept;
     unlock(session);
@@ -167,64 +203,55 @@ int64_t regard_session_add(RegardSession *session, const int32_t *ids, int64_t c
     if (!search) return -1;
     lock(session);
     const int64_t ticket = search->ticket = session->tickets++; /* read now: a thread may free the search at once */
-    if (session->last)
-        session->last->next = search;
-    else
-        session->first = search;
-    session->last = search;
+    push(&session->queued, search);
     atomic_fetch_add(&session->waiting, 1);
     unlock(session);
     if (session->team) team_wake(session->team);
     return ticket;
 }
 
-int regard_session_next(RegardSession *session, int64_t milliseconds, RegardResult *result) {
-    *result = (RegardResult){0};
 #ifdef REGARD_NO_THREADS
-    const int inline_work = 1;
+static Search *next_ended(RegardSession *session, int64_t milliseconds) {
+    while (!session->ended.first && work_once(session->batches) && milliseconds > 0) {}
+    return pop(&session->ended);
+}
 #else
-    const int inline_work = !session->num_threads;
+static int is_past(const struct timespec *until) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec != until->tv_sec ? now.tv_sec > until->tv_sec : now.tv_nsec >= until->tv_nsec;
+}
+
+static Search *next_ended(RegardSession *session, int64_t milliseconds) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     milliseconds = milliseconds < 0 ? 0 : milliseconds;
     until.tv_sec += milliseconds / 1000, until.tv_nsec += milliseconds % 1000 * 1000000;
     if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
-#endif
-    if (inline_work)
-        while (!session->ended && work_once(session->batches) && milliseconds > 0) {}
+    if (!session->num_threads)
+        while (!session->ended.first && work_once(session->batches) && !is_past(&until)) {}
     lock(session);
-#ifndef REGARD_NO_THREADS
-    while (!session->ended && !inline_work)
+    while (session->num_threads && !session->ended.first)
         if (pthread_cond_timedwait(&session->done, &session->lock, &until) == ETIMEDOUT) break;
-#endif
-    Search *search = session->ended;
-    if (search) session->ended = search->next;
+    Search *search = pop(&session->ended);
     unlock(session);
+    return search;
+}
+#endif
+
+int regard_session_next(RegardSession *session, int64_t milliseconds, RegardResult *result) {
+    *result = (RegardResult){0};
+    Search *search = next_ended(session, milliseconds);
     if (!search) return 0;
     const int failed = search_result(search, result);
     search_free(session->model, search);
     return failed ? (set_error("there is no memory for a result"), -1) : 1;
 }
 
-static void cancel_all_of(RegardSession *session, Search **list, int64_t ticket, int waiting) {
-    for (Search **at = list; *at;) {
-        Search *search = *at;
-        if (ticket >= 0 && search->ticket != ticket) {
-            at = &search->next;
-            continue;
-        }
-        *at = search->next;
-        if (waiting) atomic_fetch_sub(&session->waiting, 1);
-        search_free(session->model, search);
-    }
-}
-
 void regard_session_cancel(RegardSession *session, int64_t ticket) {
     lock(session);
-    cancel_all_of(session, &session->first, ticket, 1);
-    cancel_all_of(session, &session->ended, ticket, 0);
-    session->last = session->first;
-    while (session->last && session->last->next) session->last = session->last->next;
+    atomic_fetch_sub(&session->waiting, drop(session->model, &session->queued, ticket));
+    drop(session->model, &session->ended, ticket);
     const int64_t batches = session->num_threads ? session->num_threads : 1;
     for (int64_t b = 0; b < batches; b++)
         for (int64_t i = 0; i < session->batches[b].count; i++)
@@ -240,8 +267,7 @@ void regard_session_free(RegardSession *session) {
     for (int32_t i = 0; i < session->started; i++) pthread_join(session->threads[i], 0);
     free(session->threads);
 #endif
-    cancel_all_of(session, &session->first, -1, 1);
-    cancel_all_of(session, &session->ended, -1, 0);
+    drop(session->model, &session->queued, -1), drop(session->model, &session->ended, -1);
     const int64_t batches = session->num_threads ? session->num_threads : 1;
     for (int64_t b = 0; session->batches && b < batches; b++) {
         for (int64_t i = 0; i < session->batches[b].count; i++) search_free(session->model, session->batches[b].active[i]);

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from queue import Empty, SimpleQueue
 
 from regard.decoding.hypothesis import Check
-from regard.engine.library import WAIT, EngineModel, Found, Session
+from regard.engine.model import EngineModel
+from regard.engine.session import WAIT, Found, Session
 from regard.errors import DecodeError
 
 MOST_ROWS = 128  # of the batch of a thread

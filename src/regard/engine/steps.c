@@ -160,7 +160,7 @@ int decode_step(const RegardModel *model, Work *work, Sentence **sentences, int6
             arrays.zeros[at] = 0, arrays.sources[at] = one->source_length;
         }
     }
-    embed(model, &model->target, &model->target_learned, tokens, arrays.positions, x, R);
+    embed(model, work, &model->target, &model->target_learned, tokens, arrays.positions, x, R);
     for (int64_t i = 0; i < c->decoder_layers && !work->failed; i++) {
         const Layer *layer = model->decoder + i;
         if (layer->silent) continue;

@@ -1,4 +1,4 @@
-"""Steps of the engine as the search of the host asks for them (`decoding.step_model`).
+"""Steps of the engine under the control of the caller, and as the search of the host asks for them (`decoding.step_model`).
 
 Shapes: B sentences, R rows, V vocabulary.
 """
@@ -14,9 +14,55 @@ from numpy.typing import NDArray
 from regard.decoding.hypothesis import IMPOSSIBLE
 from regard.decoding.numpy_scores import NumpyScores
 from regard.decoding.step_model import Integers
-from regard.engine.library import EngineModel, Rows
+from regard.engine.bindings import engine, error, library
+from regard.engine.model import EngineModel
+from regard.errors import DecodeError
 
 Sources = Sequence[Sequence[int]]
+
+
+class Rows:
+    """Steps of many sentences under the control of the caller: one row per sentence at first, then `beams`."""
+
+    def __init__(
+        self, model: EngineModel, sources: Sequence[Sequence[int]], *, beams: int = 1, threads: int = 1
+    ) -> None:
+        self.model = model
+        ids = np.concatenate([np.asarray(one, dtype=np.int32) for one in sources])
+        offsets = np.cumsum([0, *map(len, sources)], dtype=np.int64)
+        self._handle = engine().regard_rows_new(
+            model.handle, ids.ctypes.data, offsets.ctypes.data, len(sources), beams, threads
+        )
+        if not self._handle:
+            raise DecodeError(error())
+
+    def __len__(self) -> int:
+        return int(engine().regard_rows_count(self._handle))
+
+    def step(self, tokens: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+        """Return the logits after one more token per row: [R, V]."""
+        tokens = np.ascontiguousarray(tokens, dtype=np.int32)
+        assert tokens.shape == (len(self),), (tokens.shape, len(self))
+        logits = np.empty((len(tokens), self.model.target_size), dtype=np.float32)
+        if engine().regard_rows_step(self._handle, tokens.ctypes.data, logits.ctypes.data):
+            raise DecodeError(error())
+        return logits
+
+    def expand_beams(self) -> None:
+        """Expand each sentence from one row to `beams` rows. Call once, after the first step; skip when beams is 1."""
+        if engine().regard_rows_expand(self._handle):
+            raise DecodeError(error())
+
+    def reorder(self, rows: NDArray[np.integer[Any]]) -> None:
+        """Make row i continue row rows[i]. Sentences may be dropped, but keep their order."""
+        parents = np.ascontiguousarray(rows, dtype=np.int64)
+        if engine().regard_rows_reorder(self._handle, parents.ctypes.data, parents.size):
+            raise DecodeError(error())
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) and (found := library()) is not None:
+            found.regard_rows_free(self._handle)
+            self._handle = None
 
 
 class EngineState:

@@ -25,8 +25,8 @@ import numpy as np
 from regard.config import Recipe, SearchOptions
 from regard.config.transformer import TransformerConfig
 from regard.config.transformer_shapes import transformer_shapes
-from regard.engine.library import config_struct
 from regard.engine.loading import EngineRun
+from regard.engine.model import config_struct
 from regard.errors import ConfigError
 from regard.exchange.sentencepiece_file import read_sentencepiece
 from regard.explain.page_assets import VIEW_MODULES, asset, escape_json, join_modules

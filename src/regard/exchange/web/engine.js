@@ -3,7 +3,7 @@
 export const [ENCODER, DECODER, CROSS] = [0, 1, 2]; // stacks of `silence`
 const TYPES = { F32: 0, F16: 1, I8: 2 };
 const EARLY_STOPPING = { false: 0, true: 1, never: 2 };
-const OPTIONS_BYTES = 96, RESULT_BYTES = 40; // of the structs RegardOptions and RegardResult, with pointers of 4 bytes
+const OPTIONS_BYTES = 112, RESULT_BYTES = 40; // of the structs RegardOptions and RegardResult, with pointers of 4 bytes
 const [ROWS, TOKENS] = [32, 4096]; // of the sentences that are searched together, times the beam
 
 export class Engine {
@@ -91,9 +91,9 @@ export class Engine {
     new Uint8Array(this.c.memory.buffer, options, OPTIONS_BYTES).fill(0);
     const integers = [beam, nbest, limit, 0, length_penalty_kind === "power" ? 1 : 0, EARLY_STOPPING[early_stopping], 1];
     integers.forEach((value, at) => view.setInt32(options + 4 * at, value, true));
-    [length_penalty, 1, -1, -1].forEach((value, at) => view.setFloat32(options + 40 + 4 * at, value, true));
-    lists.forEach((list, at) => view.setUint32(options + 60 + 4 * at, list, true));
-    [prefix, never].forEach((list, at) => view.setBigInt64(options + 72 + 8 * at, BigInt(list.length), true));
+    [length_penalty, 1, -1, -1].forEach((value, at) => view.setFloat64(options + 40 + 8 * at, value, true));
+    lists.forEach((list, at) => view.setUint32(options + 76 + 4 * at, list, true));
+    [prefix, never].forEach((list, at) => view.setBigInt64(options + 88 + 8 * at, BigInt(list.length), true));
     const ticket = this.c.regard_session_add(this.session, ids, BigInt(source.length), options);
     for (const one of [options, ids, ...lists]) this.c.free(one);
     this.check(ticket < 0n);
@@ -134,8 +134,8 @@ export class Engine {
     const sizes = [layers.encoder * heads * S * S, layers.decoder * heads * T * T, layers.decoder * heads * T * S];
     const given = [source, target].map((ids) => this.copy(Int32Array.from(ids)));
     const [logp, columns, values] = [T, T * best, T * best].map((count) => this.allocate(4 * count));
-    const weights = this.copy(new Float32Array(sizes.reduce((sum, size) => sum + size, 0))); // what is not seen stays 0
-    const failed = this.c.regard_force(this.model, given[0], BigInt(source.length), given[1], BigInt(target.length), 0, logp, best, columns, values, weights);
+    const weights = this.allocate(4 * sizes.reduce((sum, size) => sum + size, 0));
+    const failed = this.c.regard_force(this.model, given[0], BigInt(source.length), given[1], BigInt(target.length), 0, logp, best, columns, values, weights, 0);
     let at = weights;
     const found = failed ? null : {
       logp: this.read(Float32Array, logp, T),
