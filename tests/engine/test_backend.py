@@ -1,5 +1,6 @@
 """The engine as the backend of a translator: the same outputs as PyTorch with every option of search."""
 
+import multiprocessing
 import threading
 
 import numpy as np
@@ -9,8 +10,12 @@ import torch
 from regard.config import SearchOptions
 from regard.decoding.automaton import Automaton, Phrase
 from regard.decoding.constraints import Demands
+from regard.decoding.drawing import generator
 from regard.decoding.torch_backend import TorchBackend
+from regard.engine import backend as backend_module
 from regard.engine.backend import EngineBackend
+from regard.engine.model import EngineModel
+from regard.engine.session import Session
 from regard.errors import Cancelled, DecodeError
 from regard.models import build_model
 from regard.text.tokenizer import EOS
@@ -140,3 +145,78 @@ def test_a_search_that_is_stopped_leaves_nothing_behind(backends):
 def test_ids_that_the_model_does_not_have_are_refused(backends):
     with pytest.raises(DecodeError, match="id 40"):
         list(backends[1].search([[3, SIZE, EOS]], options=SearchOptions()))
+
+
+def test_random_numbers_are_made_when_a_sentence_is_added(backends, monkeypatch):
+    """Not for all sentences before the first one: there may be many."""
+    events = []
+    monkeypatch.setattr(backend_module, "generator", lambda *key: events.append("draw") or generator(*key))
+    add = Session.add
+    monkeypatch.setattr(Session, "add", lambda *given, **more: events.append("add") or add(*given, **more))
+    found_by(backends[1], SearchOptions(beam=2, sample=True))
+    assert events == ["draw", "draw", "add"] * len(SOURCES)
+
+
+def test_a_child_of_fork_searches_with_a_session_of_its_own(backends):
+    """Also one that is forked in the middle of a search."""
+    _, engine = backends
+    options = SearchOptions(beam=3, nbest=2, scores=True)
+    wanted = found_by(engine, options)
+    search = engine.search(SOURCES * 20, options=options)
+    next(search)
+    context = multiprocessing.get_context("fork")
+    results = context.SimpleQueue()
+
+    def child():
+        results.put([[(one.ids, one.score) for one in best] for best in found_by(engine, options)])
+        search.close()
+
+    process = context.Process(target=child, daemon=True)
+    process.start()
+    process.join(60)
+    try:
+        assert process.exitcode == 0
+    finally:
+        process.kill()
+    assert results.get() == [[(one.ids, one.score) for one in best] for best in wanted]
+    assert len(list(search)) == 20 * len(SOURCES) - 1
+    assert found_by(engine, options) == wanted
+
+
+def test_given_outputs_are_scored_one_per_thread(backends, monkeypatch):
+    """A single output gets all threads; none of many starts threads of its own."""
+    threads = []
+    force = EngineModel.force
+    monkeypatch.setattr(
+        EngineModel, "force", lambda *given, **more: threads.append(more["threads"]) or force(*given, **more)
+    )
+    torch_backend, engine = backends
+    outputs = [[7, 9, 11, EOS], [8, EOS], [5, 6, EOS], [EOS]]
+    wanted = torch_backend.forced_scores(SOURCES, outputs, tokens=100)
+    found = engine.forced_scores(SOURCES, outputs, tokens=100)
+    assert threads == [1] * len(outputs)
+    for one, other in zip(wanted, found, strict=True):
+        np.testing.assert_allclose(other.scores, one.scores, rtol=1e-4, atol=1e-5)
+    engine.forced_scores(SOURCES[:1], outputs[:1], tokens=100)
+    assert threads[len(outputs) :] == [engine.threads] == [2]
+
+
+def test_scoring_can_be_stopped(backends):
+    calls = []
+
+    def check():
+        calls.append(1)
+        if len(calls) > 2:
+            raise Cancelled("stop")
+
+    with pytest.raises(Cancelled):
+        backends[1].forced_scores(SOURCES * 25, [[7, EOS]] * 100, tokens=100, check=check)
+    assert len(calls) == 3
+
+
+def test_coverage_asks_for_the_last_cross_attention_alone(backends, monkeypatch):
+    torch_backend, engine = backends
+    rows = [(source[:-1], [7, 9, 11]) for source in SOURCES]
+    wanted = torch_backend.coverage_penalties(rows)
+    monkeypatch.setattr(EngineModel, "force", None)
+    np.testing.assert_allclose(engine.coverage_penalties(rows), wanted, rtol=1e-4)

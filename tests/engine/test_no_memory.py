@@ -49,7 +49,7 @@ def fail_after(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[i
     if not shutil.which("cc"):
         pytest.skip("no C compiler")
     folder = tmp_path_factory.mktemp("engine")
-    names = [f"-D{name}=failing_{name}" for name in ("malloc", "calloc", "realloc")]
+    names = [f"-D{name}=failing_{name}" for name in ("malloc", "calloc", "realloc", "posix_memalign")]
     sources = [*sorted(ENGINE.glob("*.c")), Path(__file__).with_name("failing_allocations.c")]
     library = folder / build.library_name()
     command = ["cc", *build.FLAGS, "-O1", *names, "-DREGARD_SET=scalar", f"-I{ENGINE}", "-shared", "-o", str(library)]

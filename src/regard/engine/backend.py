@@ -40,24 +40,15 @@ from regard.engine.model import EngineModel
 from regard.engine.session import Session
 from regard.engine.shared_session import SharedSession
 from regard.engine.steps import EngineStepModel, Rows
+from regard.engine.threads import MOST_THREADS, default_threads, in_threads
 from regard.errors import ConfigError, DecodeError
 
 if TYPE_CHECKING:
     from regard.models.base import Model
 
-MOST_NUMBERS = 2**20  # random numbers of a sentence that are made before its search
-MOST_THREADS = 256  # of a session (`session.c`)
+MOST_NUMBERS = 2**20  # random numbers of a sentence that are made when it is added
 FORCED_ROWS = 64  # outputs that are scored together, step by step
 LEAST_ATTENTION = 1e-6  # of a token that has less (`decoding.coverage`)
-
-
-def default_threads() -> int:
-    """Return the default number of threads of search: one per core that it may use."""
-    wanted = os.environ.get("OMP_NUM_THREADS", "")
-    if wanted.isdecimal() and int(wanted) > 0:
-        return min(int(wanted), MOST_THREADS)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, MOST_THREADS)
 
 
 class EngineBackend(Backend):
@@ -74,7 +65,10 @@ class EngineBackend(Backend):
         """`load_model` returns the same model as a module of PyTorch. `threads` 0: one per core."""
         self.engine_model, self.threads = model, min(threads, MOST_THREADS) or default_threads()
         self._num_parameters, self._load_model = num_parameters, load_model and cache(load_model)
-        self._lock = threading.Lock()
+        self._start_sessions()
+
+    def _start_sessions(self) -> None:
+        self._process, self._lock = os.getpid(), threading.Lock()
         self._sessions: dict[int, SharedSession] = {}  # by the most tokens of a batch
 
     @property
@@ -176,15 +170,19 @@ class EngineBackend(Backend):
         order = sorted(numbers, key=lambda number: -len(sources[number]))
         session = self._session(options.tokens)
         try:
-            for place, found in session.search([addition(number) for number in order], check):
+            for place, found in session.search(map(addition, order), check):
                 best = [Hypothesis(one.ids, one.score, one.token_scores) for one in found]
                 yield refuse_not_finite([(order[place], best)])
         finally:
-            with self._lock:
-                session.users -= 1
+            if self._process == os.getpid():
+                with self._lock:
+                    session.users -= 1
 
     def _session(self, tokens: int) -> SharedSession:
         """Return the session for batches of this many source tokens, which all searches share, with one more user."""
+        if self._process != os.getpid():
+            # A child of `fork` has none of the threads of its parent's sessions, and their locks may stay held.
+            self._start_sessions()
         with self._lock:
             if tokens not in self._sessions:
                 for other in [one for one, session in self._sessions.items() if not session.users]:
@@ -218,15 +216,14 @@ class EngineBackend(Backend):
         tokens: int,
         check: Check = never_stop,
     ) -> list[TokenScores]:
-        found: dict[int, TokenScores] = {}
-        rest = []
-        for number, (source, output) in enumerate(zip(sources, outputs, strict=True)):
-            if temperature is not None or output[-1] != self.eos:
-                rest.append(number)
-                continue
-            check()
-            scores = self.engine_model.force(source, output[:-1], threads=self.threads).logp.tolist()
-            found[number] = TokenScores(scores)
+        at_once = [number for number, output in enumerate(outputs) if temperature is None and output[-1] == self.eos]
+        rest = sorted({*range(len(outputs))}.difference(at_once))
+
+        def scores_of(number: int, threads: int) -> TokenScores:
+            forced = self.engine_model.force(sources[number], outputs[number][:-1], threads=threads)
+            return TokenScores(forced.logp.tolist())
+
+        found = dict(zip(at_once, in_threads(scores_of, at_once, threads=self.threads, check=check), strict=True))
         for start in range(0, len(rest), FORCED_ROWS):
             some = sorted(rest, key=lambda number: len(outputs[number]))[start : start + FORCED_ROWS]
             pairs = [(sources[number], outputs[number]) for number in some]
@@ -279,16 +276,16 @@ class EngineBackend(Backend):
             raise DecodeError("coverage_penalty needs attention over the source, which this Transformer has not")
 
     def coverage_penalties(self, rows: Sequence[Row], *, tags: int = 0, budget: int = 8192) -> list[float]:
-        penalties = []
-        for source, target in rows:
+        def penalty(row: Row, threads: int) -> float:
+            source, target = row
             # The longest hypothesis of a model with learned positions has no room for EOS.
             read = target if self.max_length is None else target[: self.max_length - 1]
-            source_ids = [*source, self.eos]
-            found = self.engine_model.force(source_ids, read, threads=self.threads, attention=True)
-            last_HTS = found.attention[2][-1][:, :, tags : len(source)]
-            covered_S: Floats = np.add.reduce(last_HTS, axis=(0, 1)) / np.float32(len(last_HTS))
-            penalties.append(float(np.log(covered_S.clip(LEAST_ATTENTION, 1.0)).sum()))
-        return penalties
+            weights_HTS = self.engine_model.last_cross_attention([*source, self.eos], read, threads=threads)
+            seen_HTS = weights_HTS[:, :, tags : len(source)]
+            covered_S: Floats = np.add.reduce(seen_HTS, axis=(0, 1)) / np.float32(len(seen_HTS))
+            return float(np.log(covered_S.clip(LEAST_ATTENTION, 1.0)).sum())
+
+        return in_threads(penalty, rows, threads=self.threads, check=never_stop)
 
 
 def _in_session(options: SearchOptions, automaton: Automaton | None, limit: int) -> bool:

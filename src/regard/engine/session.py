@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -30,9 +31,15 @@ class Session:
 
     def __init__(self, model: EngineModel, *, threads: int = 1, rows: int = 128, tokens: int = 8192) -> None:
         self.model = model  # lives as long as the session
+        self._process = os.getpid()
         self._handle = engine().regard_session_new(model.handle, threads, rows, tokens)
         if not self._handle:
             raise ConfigError(error())
+
+    @property
+    def in_this_process(self) -> bool:
+        """Whether it was begun here. A child of `fork` has none of its parent's threads, and must not use its session."""
+        return self._process == os.getpid()
 
     def add(
         self,
@@ -100,13 +107,14 @@ class Session:
 
     def cancel(self, ticket: int = -1) -> None:
         """Forget a sentence, or all of them."""
-        engine().regard_session_cancel(self._handle, ticket)
+        if self.in_this_process:
+            engine().regard_session_cancel(self._handle, ticket)
 
     def close(self) -> None:
         """End the threads and forget all sentences."""
-        if self._handle:
+        if self._handle and self.in_this_process:
             engine().regard_session_free(self._handle)
-            self._handle = None
+        self._handle = None
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None) and library() is not None:

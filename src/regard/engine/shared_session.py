@@ -7,7 +7,7 @@ others at the next step.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from queue import Empty, SimpleQueue
 
 from regard.decoding.hypothesis import Check
@@ -32,11 +32,11 @@ class SharedSession:
         self._owners: dict[int, Results] = {}  # by ticket
         self.users = 0  # searches that have not ended; whoever takes the session counts
 
-    def search(self, additions: Sequence[Callable[[Session], int]], check: Check) -> Iterator[tuple[int, list[Found]]]:
+    def search(self, additions: Iterable[Callable[[Session], int]], check: Check) -> Iterator[tuple[int, list[Found]]]:
         """Yield the outputs of sentences as they end, with the place of each among `additions`.
 
-        An addition adds a sentence to the session and returns its ticket. Sentences that have not ended when the caller
-        stops, or `check` raises, are cancelled.
+        An addition adds a sentence to the session and returns its ticket; it is called before the next one is asked for.
+        Sentences that have not ended when the caller stops, or `check` raises, are cancelled.
         """
         results: Results = SimpleQueue()
         places: dict[int, int] = {}
@@ -58,12 +58,13 @@ class SharedSession:
                 self._wake_another()  # while the caller is busy with this result
                 yield place, found
         finally:
-            with self._lock:
+            if session.in_this_process:  # in a child of `fork` the locks may stay held
+                with self._lock:
+                    for ticket in places:
+                        self._owners.pop(ticket, None)
                 for ticket in places:
-                    self._owners.pop(ticket, None)
-            for ticket in places:
-                session.cancel(ticket)
-            self._wake_another()
+                    session.cancel(ticket)
+                self._wake_another()
 
     def _begin(self) -> Session:
         with self._lock:

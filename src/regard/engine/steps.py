@@ -5,6 +5,7 @@ Shapes: B sentences, R rows, V vocabulary.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,6 +29,7 @@ class Rows:
         self, model: EngineModel, sources: Sequence[Sequence[int]], *, beams: int = 1, threads: int = 1
     ) -> None:
         self.model = model
+        self._process = os.getpid()
         ids = np.concatenate([np.asarray(one, dtype=np.int32) for one in sources])
         offsets = np.cumsum([0, *map(len, sources)], dtype=np.int64)
         self._handle = engine().regard_rows_new(
@@ -60,9 +62,10 @@ class Rows:
             raise DecodeError(error())
 
     def __del__(self) -> None:
-        if getattr(self, "_handle", None) and (found := library()) is not None:
+        # A child of `fork` cannot end its parent's threads.
+        if getattr(self, "_handle", None) and self._process == os.getpid() and (found := library()) is not None:
             found.regard_rows_free(self._handle)
-            self._handle = None
+        self._handle = None
 
 
 class EngineState:

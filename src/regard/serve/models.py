@@ -11,7 +11,7 @@ from regard import loading
 from regard.config import SearchOptions
 from regard.decoding.requests import Request
 from regard.decoding.translator import Translator
-from regard.engine.backend import default_threads
+from regard.engine.threads import default_threads
 from regard.errors import ConfigError
 from regard.run.finding import find_run, pretrained_models
 from regard.run.folder import RunFolder

@@ -13,9 +13,10 @@ from typing import NoReturn
 import msgspec
 import sentencepiece
 
+from regard.cores import usable_cores
 from regard.errors import CheckpointError, ConfigError
 from regard.storage.folder import Folder
-from regard.text.subwords import train_subwords, usable_cores, without_tabs
+from regard.text.subwords import train_subwords, without_tabs
 from regard.text.symbols import BOS, EOS, RESERVED, UNK
 
 _MANY_TEXTS = 1_000  # from which encoding in several threads is faster

@@ -9,7 +9,6 @@ bytes of its UTF-8 form, where the vocabulary has them (`tokenizer.byte_fallback
 from __future__ import annotations
 
 import io
-import os
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -17,6 +16,7 @@ from typing import Final
 
 import sentencepiece
 
+from regard.cores import usable_cores
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.storage.folder import Folder
 from regard.text.resampling import BpeDropout, Resampled, UnigramSampling, unknown
@@ -98,11 +98,6 @@ class SubwordTokenizer:
 
     def save(self, folder: Folder, name: str) -> None:
         folder.save_bytes(f"{name}.model", self._model)
-
-
-def usable_cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def train_subwords(
