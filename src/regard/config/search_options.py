@@ -193,7 +193,9 @@ class SearchOptions(Struct, metaclass=_KnownNames, frozen=True, dict=True):
             example = passed if isinstance(passed, Mapping) else {"beam": 8}
             call = ", ".join(f"{name}={value!r}" for name, value in example.items())
             raise DecodeError(f"options is of type {type(passed).__name__}; give options=SearchOptions({call})")
-        return SearchOptions(**{**msgspec.structs.asdict(self), **(options.given if options else {})})
+        if passed is not None and len(passed.given) == len(SearchOptions.__struct_fields__):
+            return passed
+        return SearchOptions(**{**msgspec.structs.asdict(self), **(passed.given if passed else {})})
 
     def limit(self, source_length: int) -> int:
         """Return the most output tokens, without EOS, for a source of this many tokens."""
@@ -206,10 +208,16 @@ def _types() -> dict[str, Any]:
     return get_type_hints(SearchOptions)
 
 
+@cache
+def _plain_types(name: str) -> set[type]:
+    """Return the types of which an option can have any value, so that most values need no further check."""
+    return {type(one) for one in (True, 1, 1.0, None) if _fits(one, _types()[name])}
+
+
 def _refuse_other_type(name: str, value: Any) -> None:
     """Raise DecodeError if a search option is of a type that it cannot have. Numbers of numpy are numbers."""
     kind = _types()[name]
-    if not _fits(value, kind):
+    if type(value) not in _plain_types(name) and not _fits(value, kind):
         raise _BadOption(f"{name} is {value!r}; it must be {_describe(kind)}")
 
 

@@ -26,16 +26,18 @@ class Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def _refuse_odd_numbers(name: str, value: Any) -> None:
-    if isinstance(value, Mapping):
-        for key, entry in value.items():
-            _refuse_odd_numbers(f"{name}.{key}", entry)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"{name} is {value}; numbers must be finite")
+    elif isinstance(value, int):
+        if not -LARGEST <= value <= LARGEST:
+            raise ValueError(f"{name} is larger than any such number can be (2**53)")
     elif isinstance(value, list | tuple):
         for entry in value:
             _refuse_odd_numbers(name, entry)
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{name} is {value}; numbers must be finite")
-    elif isinstance(value, int) and not -LARGEST <= value <= LARGEST:
-        raise ValueError(f"{name} is larger than any such number can be (2**53)")
+    elif value is not None and isinstance(value, Mapping):
+        for key, entry in value.items():
+            _refuse_odd_numbers(f"{name}.{key}", entry)
 
 
 # Upper bounds of models: larger than any that is trained, and small enough that a hostile recipe cannot exhaust memory.

@@ -248,26 +248,26 @@ class Translator(TextScoring):
             self._demands.refuse(request, options)
         if options.shortlist:
             self._demands.shortlist()
-        penalty = SearchOptions(
-            length_penalty=options.length_penalty,
-            length_penalty_kind=options.length_penalty_kind,
-            tokens=options.tokens,
-        )
         reranker = Reranker(
             options,
             self.backend,
             rescorer=self._scores_by(self.rescorer, None),
-            reverse=self._scores_by(self.reverse, penalty),
+            reverse=self._scores_by(self.reverse, options),
             tags=len(self.tag_ids()),
         )
         yield from reranker.each(self._search(requests, first, reranker.search_options, check))
 
     @staticmethod
     def _scores_by(model: Translator | None, options: SearchOptions | None) -> ScorePairs | None:
-        """Return the function that scores pairs of texts with another model."""
+        """Return the function that scores pairs of texts with another model, with the length penalty of these options."""
         if model is None:
             return None
-        return lambda sources, targets: [one.score for one in model.score(sources, targets, options=options)]
+        penalty = options and SearchOptions(
+            length_penalty=options.length_penalty,
+            length_penalty_kind=options.length_penalty_kind,
+            tokens=options.tokens,
+        )
+        return lambda sources, targets: [one.score for one in model.score(sources, targets, options=penalty)]
 
     def _search(
         self, requests: Sequence[Request], first: int, options: SearchOptions, check: Check
