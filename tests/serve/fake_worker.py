@@ -77,6 +77,9 @@ class InProcessWorker:
             self._messages.put({"id": task["id"], "ready": [[number, [[text.upper(), 0.0, [], None]]]]})
         self._messages.put({"id": task["id"], "end": None})
 
+    def wake(self):
+        self._messages.put({})
+
     def receive(self, timeout):
         self.check()
         try:

@@ -210,7 +210,7 @@ def test_a_long_batch_is_preempted_a_limited_number_of_times():
     worker = InProcessWorker()
     scheduler = start_scheduler(worker, limits=replace(LIMITS, short_cost=500, interactive_cost=200))
     long = hold(scheduler, worker, "long", cost=1000)
-    scheduler._running[0][0].preemptions = MAX_PREEMPTIONS
+    next(iter(scheduler._choice.running[0])).preemptions = MAX_PREEMPTIONS
     submit(scheduler, "short", client="other")
     time.sleep(2 * PREEMPT_SECONDS + 0.3)
     assert worker.cancelled == []

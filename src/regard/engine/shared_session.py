@@ -100,7 +100,9 @@ class SharedSession:
             self._waits.release()
 
     def _wake_another(self) -> None:
-        """Let another search wait for the session, now that this one does not."""
+        """Let another search wait for the session, if none does."""
+        if self._waits.locked():
+            return
         with self._lock:
             other = next(iter(self._owners.values()), None)
         if other is not None:

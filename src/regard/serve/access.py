@@ -57,6 +57,7 @@ class Limits:
     batch_cost: int = 45_000
     long_batch_cost: int = 20_000  # of batches of long sentences
     bulk_batch_cost: int = 8_000  # share of bulk requests in a batch after an interactive request
+    shared_long_cost: int = 30_000  # of long sentences that a worker with the engine translates next to others
     short_cost: int = 3_000  # sentences that cost more are long and may not occupy all workers
     interactive_cost: int = 16_000  # requests that cost more are bulk
     interactive_seconds: float = 10.0  # for which bulk requests are limited after an interactive one

@@ -1,4 +1,7 @@
-"""An executor: a thread that runs batches on its own worker process and replaces the process when it fails."""
+"""An executor: a thread that runs batches on its own worker process and replaces the process when it fails.
+
+A worker that computes with the engine runs several batches at once: their sentences share the steps of its searches.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
@@ -13,10 +17,9 @@ import msgspec
 from regard.decoding.translation import Confidence, ScoredToken, Translation, WordConfidence
 from regard.errors import DecodeError
 from regard.serve.fair_queue import QueueItem
-from regard.serve.lanes import Lane
 from regard.serve.worker_process import WorkerFailed, WorkerProcess
 
-POLL_SECONDS = 0.1  # between checks whether a running batch is still wanted
+POLL_SECONDS = 0.1  # between checks whether running batches are still wanted
 IDLE_SECONDS = 0.5  # between checks of an idle worker
 CANCEL_SECONDS = 5.0  # for a worker to stop a cancelled task
 MAX_PAUSE = 10.0  # seconds before a worker that failed to load is started again
@@ -26,47 +29,63 @@ class TaskFailed(Exception):
     """A worker raised an error in a task; another worker would do the same."""
 
 
-class Preempted(Exception):
-    """A task was stopped in favour of shorter ones."""
-
-
 class BatchSource(Protocol):
-    """Where an executor gets its batches and reports what became of them."""
+    """Where executors get their batches and report what became of them. Workers are given by their numbers."""
 
     models: dict[str, int]
 
-    def next_batch(self, timeout: float) -> list[QueueItem] | None:
-        """Return the items of one batch; an empty list after the timeout, None when closed."""
+    def next_batch(self, worker: int) -> list[QueueItem] | None:
+        """Return the items of one more batch; an empty list if there are none for this worker now, None when closed."""
 
-    def batch_done(self, items: list[QueueItem], unfinished: list[QueueItem]) -> None:
-        """Record the end of a batch; items are unfinished if the worker failed."""
+    def items_done(self, worker: int, items: list[QueueItem]) -> None:
+        """Record that items of a batch have got their results."""
 
-    def batch_not_started(self, items: list[QueueItem]) -> None:
-        """Take a batch back that no worker has seen."""
+    def batch_done(self, worker: int, items: list[QueueItem]) -> None:
+        """Record the end of a batch."""
+
+    def batch_not_started(self, worker: int, items: list[QueueItem]) -> None:
+        """Take a batch back that the worker has not seen."""
 
     def should_preempt(self, items: list[QueueItem]) -> bool:
         """Return whether a batch is to be stopped in favour of shorter items."""
 
-    def batch_preempted(self, items: list[QueueItem], unfinished: list[QueueItem]) -> None:
+    def batch_preempted(self, worker: int, items: list[QueueItem], unfinished: list[QueueItem]) -> None:
         """Record that a batch was stopped in favour of shorter items."""
 
-    def count_translated(self, sentences: int) -> None:
-        """Count finished sentences."""
+    def worker_failed(self, worker: int, unfinished: list[QueueItem]) -> None:
+        """Take back what a worker was translating when it failed."""
 
 
-Worker = WorkerProcess | Lane
+@dataclass
+class RunningBatch:
+    """A batch that a worker has."""
+
+    items: list[QueueItem]
+    left: dict[int, QueueItem]  # the unfinished ones, by their places in the batch
+    ends: float  # by time.monotonic
+    cancelled: float | None = None  # when
+    preempted: bool = False
 
 
 class Executor:
-    """The thread and its current worker process."""
+    """The thread and its current worker process, which runs up to `tasks` batches at once."""
 
     def __init__(
-        self, number: int, start: Callable[[], Worker], source: BatchSource, say: Callable[[str], None]
+        self,
+        number: int,
+        start: Callable[[], WorkerProcess],
+        source: BatchSource,
+        say: Callable[[str], None],
+        *,
+        tasks: int = 1,
     ) -> None:
-        self.number, self.start, self.source, self.say = number, start, source, say
+        self.number, self.start, self.source, self.say, self.tasks = number, start, source, say, tasks
         self.worker = start()
         self.failures = 0  # workers that were replaced
         self._ids = itertools.count()
+        self._running: dict[int, RunningBatch] = {}  # by the id of the task
+        self._checked = 0.0  # when the running batches were checked
+        self._woken = False  # since the last look for a batch
         self._closing = threading.Event()
         self.thread = threading.Thread(target=self._run, name=f"executor-{number}", daemon=True)
         self.thread.start()
@@ -74,6 +93,12 @@ class Executor:
     @property
     def ready(self) -> bool:
         return self.worker.is_ready
+
+    def wake(self) -> None:
+        """Let the thread look for a batch at once."""
+        if not self._woken:
+            self._woken = True
+            self.worker.wake()
 
     def close(self, timeout: float) -> None:
         """End the thread and the process; takes about `timeout` seconds at most."""
@@ -90,6 +115,9 @@ class Executor:
                 return
             except Exception as failure:  # this thread must survive any error: only it starts this worker again
                 self.failures += 1
+                unfinished = [item for batch in self._running.values() for item in batch.left.values()]
+                self._running.clear()
+                self.source.worker_failed(self.number, unfinished)
                 self.worker.kill()
                 self.say(f"worker {self.number} (process {self.worker.process.pid}) {failure}; starting a new one")
                 pause = 0.0 if self.worker.loaded else min(MAX_PAUSE, max(0.5, 2 * pause))
@@ -104,59 +132,69 @@ class Executor:
                 self.say(f"worker {self.number} cannot be started ({error}); retrying")
                 pause = MAX_PAUSE
 
-    def _serve(self, worker: Worker) -> None:
-        """Run batches until there are no more; raise WorkerFailed if the worker fails."""
+    def _serve(self, worker: WorkerProcess) -> None:
+        """Run batches until the source is closed; raise WorkerFailed if the worker fails."""
         while not worker.loaded:
             if self._closing.is_set():
                 return
             worker.receive(POLL_SECONDS)
-        while (items := self.source.next_batch(IDLE_SECONDS)) is not None:
-            if items and not worker.is_ready:  # it failed while it was idle, which is no fault of these
-                self.source.batch_not_started(items)
-                raise WorkerFailed("ended")
-            if items:
-                self._run_batch(worker, items)
-            else:
-                worker.receive(0)
+        while self._begin_batches(worker):
+            message = worker.receive(POLL_SECONDS if self._running else IDLE_SECONDS)
+            if message and message.get("id") in self._running:
+                self._handle(message["id"], message)
+            self._check(worker)
 
-    def _run_batch(self, worker: Worker, items: list[QueueItem]) -> None:
-        left = dict(enumerate(items))
+    def _begin_batches(self, worker: WorkerProcess) -> bool:
+        """Send as many batches to the worker as it may have and the source has for it; return False if that is closed."""
+        self._woken = False
+        while len(self._running) < self.tasks:
+            items = self.source.next_batch(self.number)
+            if items is None:
+                return False
+            if not items:
+                break
+            if not worker.is_ready:  # it failed before it got these
+                self.source.batch_not_started(self.number, items)
+                raise WorkerFailed("ended")
+            task, ends = next(self._ids), max(item.job.deadline for item in items)
+            self._running[task] = RunningBatch(items, dict(enumerate(items)), ends)
+            worker.send(self._message(task, items, ends))
+        return True
+
+    def _handle(self, task: int, message: dict[str, Any]) -> None:
+        """Deliver the results in a message; end the batch if it is the last one."""
+        batch, error = self._running[task], None
         try:
-            error = self._exchange(worker, items, left)
-        except WorkerFailed:
-            self.source.batch_done(items, list(left.values()))
-            raise
-        except Preempted:
-            self.source.batch_preempted(items, list(left.values()))
-            return
+            self._deliver(message, batch)
+            if "end" not in message:
+                return
+            error = _error(message["end"])
         except Exception as unexpected:  # every job must get an answer
             error = unexpected
-        for item in left.values():
+        del self._running[task]
+        unfinished = list(batch.left.values())
+        if batch.preempted and unfinished:
+            self.source.batch_preempted(self.number, batch.items, unfinished)
+            return
+        for item in unfinished:
             item.job.fail(error or TaskFailed("the worker returned no result for some sentences"))
-        self.source.batch_done(items, [])
+        self.source.batch_done(self.number, batch.items)
 
-    def _exchange(self, worker: Worker, items: list[QueueItem], left: dict[int, QueueItem]) -> Exception | None:
-        """Send a batch and deliver its results. Remove finished items from `left`; return the error of the task, if any."""
-        task, ends = next(self._ids), max(item.job.deadline for item in items)
-        worker.send(self._message(task, items, ends))
-        cancelled: float | None = None
-        preempted = False
-        while True:
-            message = worker.receive(POLL_SECONDS)
-            if message and message.get("id") == task:
-                if "end" in message:
-                    if preempted and left:
-                        raise Preempted
-                    return _error(message["end"])
-                self._deliver(message, items, left)
-            now = time.monotonic()
-            if cancelled is None:
-                preempted = self.source.should_preempt(items)
-            if cancelled is None and (preempted or _abandoned(left) or now > ends):
+    def _check(self, worker: WorkerProcess) -> None:
+        """Cancel batches that are no longer wanted; raise WorkerFailed if the worker does not stop one."""
+        now = time.monotonic()
+        if now < self._checked + POLL_SECONDS:
+            return
+        self._checked = now
+        for task, batch in self._running.items():
+            if batch.cancelled is not None:
+                if now > batch.cancelled + CANCEL_SECONDS:
+                    raise WorkerFailed("did not stop a cancelled task")
+                continue
+            batch.preempted = self.source.should_preempt(batch.items)
+            if batch.preempted or _abandoned(batch.left) or now > batch.ends:
                 worker.send({"cancel": task})
-                cancelled = now
-            if cancelled is not None and now > cancelled + CANCEL_SECONDS:
-                raise WorkerFailed("did not stop a cancelled task")
+                batch.cancelled = now
 
     def _message(self, task: int, items: list[QueueItem], ends: float) -> dict[str, Any]:
         job = items[0].job
@@ -170,16 +208,18 @@ class Executor:
             "seconds": ends - time.monotonic(),
         }
 
-    def _deliver(self, message: dict[str, Any], items: list[QueueItem], left: dict[int, QueueItem]) -> None:
-        job = items[0].job
+    def _deliver(self, message: dict[str, Any], batch: RunningBatch) -> None:
+        job = batch.items[0].job
         if "partial" in message:
             job.on_partial(message["partial"])
-            return
-        for place, result in message["ready"]:
-            item = left.pop(place)
+        done = []
+        for place, result in message.get("ready", ()):
+            item = batch.left.pop(place)
             found = [_translation(*one) for one in result] if job.kind == "translate" else result
             item.job.deliver(item.number, found)
-        self.source.count_translated(len(message["ready"]))
+            done.append(item)
+        if done:
+            self.source.items_done(self.number, done)
 
 
 def _translation(

@@ -119,7 +119,8 @@ class GuardMiddleware:
                 return await receive()
             left = began + self.limits.body_seconds - time.monotonic()
             try:
-                message = await asyncio.wait_for(receive(), max(left, 0.01))
+                async with asyncio.timeout(max(left, 0.01)):
+                    message = await receive()
             except TimeoutError as error:
                 raise HTTPException(408, "the request body did not arrive in time", headers=CLOSE) from error
             received += len(message.get("body", b""))

@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -110,7 +111,12 @@ def _candidate(one: Translation) -> Candidate:
 
 def options_of(served: ServedModel, body: BaseRequest, **more: int) -> SearchOptions:
     """Return the recipe's search options, overridden by those of the request."""
-    return served.translator.options.replace(**body.search(), **more)
+    return _replaced(served.translator.options, tuple({**body.search(), **more}.items()))
+
+
+@lru_cache(256)
+def _replaced(options: SearchOptions, changes: tuple[tuple[str, Any], ...]) -> SearchOptions:
+    return options.replace(**dict(changes))
 
 
 def add_api(app: FastAPI, service: Service) -> None:

@@ -44,8 +44,8 @@ class BaseRequest(BaseModel):
 
     def search(self) -> dict[str, Any]:
         """Return the search options that were given."""
-        names = set(SearchOptions.__struct_fields__) & set(type(self).model_fields)
-        return self.model_dump(include=names, exclude_none=True)
+        names = [name for name in type(self).model_fields if name in SearchOptions.__struct_fields__]
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
 class SearchRequest(BaseRequest):

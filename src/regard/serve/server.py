@@ -26,7 +26,6 @@ from regard.explain.page_assets import VIEW_MODULES, asset
 from regard.loading import computes_on_gpu
 from regard.serve.access import Access, Limits, client_address
 from regard.serve.connections import Connection, ConnectionLimiter
-from regard.serve.lanes import Lane, LaneStarter
 from regard.serve.libretranslate import add_libretranslate
 from regard.serve.middleware import HEADERS, GuardMiddleware
 from regard.serve.models import ServedModel
@@ -45,7 +44,7 @@ OWN_ASSETS = ("page.html", "page.js", "page.css", "docs.html", "docs.js")
 SHARED_ASSETS = (*VIEW_MODULES, "look.css")  # also used by the page of `regard look`
 START_SECONDS = 300.0  # for the first worker to load its models
 START_ATTEMPTS = 3  # failures per worker before any is ready
-LANES = 4  # batches that a worker with the engine has at once
+TASKS_PER_WORKER = 32  # batches that a worker with the engine runs at once
 MAX_MESSAGES = 1000  # in the queue of messages; more are dropped
 RESPONSE_SECONDS = 5  # to send responses after the last jobs were abandoned
 
@@ -165,23 +164,23 @@ def start_service(
     # One thread per process: a process per core is isolated from the crashes of others. With the engine each runs several
     # tasks at once, whose sentences share its batches.
     on_gpu = computes_on_gpu(device)
-    lanes = LANES if not on_gpu and all(served.translator.backend.shares_batches for served in models.values()) else 1
+    shares_batches = not on_gpu and all(served.translator.backend.shares_batches for served in models.values())
+    tasks = TASKS_PER_WORKER if shares_batches else 1
     command = WorkerCommand.for_runs(
-        runs, device=device, int8=int8, threads=1, tasks=lanes, into=into, engine=engine, precision=precision
+        runs, device=device, int8=int8, threads=1, tasks=tasks, into=into, engine=engine, precision=precision
     )
     numbers = {name: number for number, name in enumerate(models)}
-    start: Callable[[], WorkerProcess | Lane] = functools.partial(WorkerProcess, command)
     scheduler = Scheduler(
-        LaneStarter(functools.partial(WorkerProcess, command), lanes) if lanes > 1 else start,
+        functools.partial(WorkerProcess, command),
         workers=workers,
-        lanes=lanes,
+        tasks=tasks,
         models=numbers,
         limits=limits,
         say=MessagePrinter(say),
     )
     ends = time.monotonic() + START_SECONDS
     while not scheduler.ready_workers:
-        if scheduler.failures >= START_ATTEMPTS * workers * lanes or time.monotonic() > ends:
+        if scheduler.failures >= START_ATTEMPTS * workers or time.monotonic() > ends:
             scheduler.close()
             raise ConfigError("no worker process could load the models; see the messages above")
         time.sleep(0.02)

@@ -10,7 +10,8 @@ Messages are lines of JSON. The server sends up to TASKS tasks at a time, and `{
     {"beat": true}                  every quarter of a second, as long as its threads run
     {"id": ID, "ready": [...]}      pairs of a sentence's number in the task and its result
     {"id": ID, "partial": "..."}    the text so far of a stream
-    {"id": ID, "end": null}         the end of the task; an object instead of null describes an error
+    {"id": ID, "end": null}         the end of the task; an object instead of null describes an error. The last results of
+                                    a task are in the same message.
 
 It exits as soon as its input ends, so that it never outlives the server. It ignores SIGINT and SIGTERM, which a terminal
 sends to all processes, so that accepted requests are finished.
@@ -18,18 +19,22 @@ sends to all processes, so that accepted requests are finished.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
+from functools import lru_cache
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
 
 from regard.signals import STOPPING
 
 if TYPE_CHECKING:
+    from regard.config import SearchOptions
     from regard.decoding.translation import Translation
     from regard.decoding.translator import Translator
     from regard.loading import EngineChoice
@@ -44,20 +49,30 @@ class Channel:
         self.tasks: SimpleQueue[dict[str, Any]] = SimpleQueue()
         self.cancelled: set[int] = set()  # ids of tasks that have not ended
         self.running: set[int] = set()  # ids of tasks that have come and not ended
-        self._output = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+        self._output = os.fdopen(os.dup(1), "wb")
         os.dup2(2, 1)  # output of libraries must not mix with messages
         self._lock = threading.Lock()
         for loop in (self._read, self._beat):
             threading.Thread(target=loop, daemon=True).start()
 
     def send(self, message: dict[str, Any]) -> None:
-        text = json.dumps(message) + "\n"
+        line = msgspec.json.encode(message) + b"\n"
         with self._lock:
-            self._output.write(text)
+            self._output.write(line)
+            self._output.flush()
+
+    def end(self, task: int, error: dict[str, str] | None, ready: Sequence[tuple[int, Any]] = ()) -> None:
+        """Send that a task has ended, unless it has ended before."""
+        with self._lock:
+            ended = task not in self.running
+            self.running.discard(task)
+            self.cancelled.discard(task)
+        if not ended:
+            self.send({"id": task, "ready": ready, "end": error})
 
     def _read(self) -> None:
-        for line in sys.stdin:
-            message: dict[str, Any] = json.loads(line)
+        for line in sys.stdin.buffer:
+            message: dict[str, Any] = msgspec.json.decode(line)
             if "cancel" in message:
                 self.cancelled |= {message["cancel"]} & self.running
             else:
@@ -71,13 +86,20 @@ class Channel:
             time.sleep(BEAT_SECONDS)
 
 
-def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> None:
-    """Run one task and send its results."""
+@lru_cache(64)
+def search_options(given: tuple[tuple[str, Any], ...]) -> SearchOptions:
+    """Return the options of a task. Most tasks have the same, and checking them takes long."""
     from regard.config import SearchOptions
+
+    return SearchOptions(**dict(given))
+
+
+def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> None:
+    """Run one task and send its results; with the last of them the task has ended."""
     from regard.errors import Cancelled, DeadlineExceeded
 
     number, ends = task["id"], time.monotonic() + task["seconds"]
-    options = SearchOptions(**task["options"])
+    options = search_options(tuple(task["options"].items()))
 
     def check() -> None:
         if number in channel.cancelled:
@@ -85,8 +107,15 @@ def run_task(task: dict[str, Any], translator: Translator, channel: Channel) -> 
         if time.monotonic() > ends:
             raise DeadlineExceeded("the task timed out")
 
+    left = len(task["sentences"])
+
     def send_ready(found: list[tuple[int, Any]]) -> None:
-        channel.send({"id": number, "ready": found})
+        nonlocal left
+        left -= len(found)
+        if left:
+            channel.send({"id": number, "ready": found})
+        else:
+            channel.end(number, None, found)
 
     check()
     if task["kind"] == "translate":
@@ -167,9 +196,7 @@ def run_tasks(translators: list[Translator], channel: Channel) -> None:
         except Exception as error:
             end = {"kind": "mistake" if isinstance(error, RegardError) else "error", "error": type(error).__name__}
             end["text"] = str(error)[:1000]
-        channel.running.discard(task["id"])
-        channel.cancelled.discard(task["id"])
-        channel.send({"id": task["id"], "end": end})
+        channel.end(task["id"], end)
 
 
 if __name__ == "__main__":

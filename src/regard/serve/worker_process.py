@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -14,6 +13,8 @@ from itertools import zip_longest
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
+
+import msgspec
 
 from regard.serve.access import KEYS_VARIABLE
 
@@ -66,8 +67,6 @@ class WorkerProcess:
             command.arguments,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
             start_new_session=True,
             env=command.environment,
         )
@@ -82,6 +81,10 @@ class WorkerProcess:
     def send(self, message: dict[str, Any]) -> None:
         """Send a message without blocking."""
         self._to_send.put(message)
+
+    def wake(self) -> None:
+        """Let `receive` return at once."""
+        self._received.put({})
 
     def receive(self, timeout: float) -> dict[str, Any] | None:
         """Return the next message, or None after the timeout; raise WorkerFailed if the process has failed."""
@@ -137,14 +140,14 @@ class WorkerProcess:
     def _read(self) -> None:
         assert self.process.stdout is not None
         try:
-            while (line := self.process.stdout.readline()).endswith("\n"):  # an incomplete line is no message
+            while (line := self.process.stdout.readline()).endswith(b"\n"):  # an incomplete line is no message
                 self.last_message = time.monotonic()
-                message = json.loads(line)
+                message = msgspec.json.decode(line)
                 if "loaded" in message:
                     self.loaded = True
                 if "beat" not in message:
                     self._received.put(message)
-        except ValueError:
+        except msgspec.DecodeError:
             pass  # an invalid message is treated like the end of the process
         finally:
             self.ended = True
@@ -155,7 +158,7 @@ class WorkerProcess:
         assert self.process.stdin is not None
         try:
             while (message := self._to_send.get()) is not None:
-                self.process.stdin.write(json.dumps(message) + "\n")
+                self.process.stdin.write(msgspec.json.encode(message) + b"\n")
                 self.process.stdin.flush()
             self.process.stdin.close()
         except OSError:

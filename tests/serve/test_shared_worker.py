@@ -3,15 +3,13 @@
 import os
 import signal
 import threading
-import time
 
 import pytest
 
-from regard.serve.lanes import LaneStarter
 from regard.serve.scheduler import Scheduler
 from regard.serve.worker_process import WorkerCommand, WorkerFailed, WorkerProcess
 from tests.serve.fake_worker import UPPERCASE_WORKER, command
-from tests.serve.test_scheduler import LIMITS, M, make_job
+from tests.serve.test_scheduler import LIMITS, M, make_job, until
 
 # The worker of the other tests runs one task at a time; this one has a thread for each.
 LOOP = "while True:\n    task = tasks.get()"
@@ -25,16 +23,16 @@ def start_process():
 
 
 @pytest.fixture
-def starter():
-    return LaneStarter(start_process, 3)
+def said():
+    return []
 
 
-@pytest.fixture
-def scheduler(starter):
-    found = Scheduler(starter, workers=1, lanes=3, models={M: 0}, limits=LIMITS, say=lambda text: None)
-    ends = time.monotonic() + 20
-    while not found.ready_workers and time.monotonic() < ends:
-        time.sleep(0.01)
+@pytest.fixture(params=[1])
+def scheduler(request, said):
+    """A scheduler with one shared worker, or more."""
+    workers = request.param
+    found = Scheduler(start_process, workers=workers, tasks=3, models={M: 0}, limits=LIMITS, say=said.append)
+    until(lambda: found.ready_workers == workers)
     yield found
     found.close()
 
@@ -47,23 +45,10 @@ def pid_of(job):
     return int(job.future.result(30)[0][0].score)
 
 
-def test_executors_share_a_process_until_its_lanes_are_taken(starter):
-    lanes = [starter() for _ in range(4)]
-    pids = [lane.process.pid for lane in lanes]
-    assert len(set(pids[:3])) == 1 and pids[3] != pids[0]
-    lanes[0].kill()
-    for lane in lanes[:3]:
-        with pytest.raises(WorkerFailed):
-            lane.receive(10)
-    assert lanes[3].process.poll() is None
-    assert starter().process.pid == pids[3], "it has lanes left"
-    lanes[3].kill()
-
-
 def test_a_batch_runs_beside_one_that_takes_long(scheduler):
     long, short = make_job(["long"]), make_job(["a", "b"])
     scheduler.submit(long)
-    time.sleep(0.3)
+    until(lambda: scheduler.queued == 0)
     scheduler.submit(short)
     assert texts(short) == ["A", "B"]
     assert not long.future.done()
@@ -83,11 +68,38 @@ def test_many_batches_at_once_get_their_own_results(scheduler):
         assert texts(job) == [f"{number}-{place}" for place in range(5)]
 
 
+def test_a_worker_that_is_killed_with_several_batches_is_counted_and_reported_once(scheduler, said):
+    jobs = [make_job(["long"], client=f"client {number}") for number in range(3)]
+    for job in jobs:
+        scheduler.submit(job)
+        until(lambda: scheduler.queued == 0)
+    until(lambda: len(scheduler.executors[0]._running) == 3)
+    os.kill(scheduler.executors[0].worker.process.pid, signal.SIGKILL)
+    until(lambda: scheduler.failures)
+    for job in jobs:
+        job.future.cancel()
+    until(lambda: scheduler.ready_workers == 1)
+    assert scheduler.failures == 1
+    assert len(said) == 1 and "ended; starting a new one" in said[0]
+
+
+@pytest.mark.parametrize("scheduler", [2], indirect=True)
+def test_what_crashed_a_worker_is_retried_while_another_worker_is_busy(scheduler):
+    busy = make_job(["long"])
+    scheduler.submit(busy)
+    until(lambda: scheduler.queued == 0)
+    bad = make_job(["die"], client="bad")
+    scheduler.submit(bad)
+    with pytest.raises(WorkerFailed, match="several workers failed"):
+        bad.future.result(30)
+    assert not busy.future.done() and scheduler.failures == 3
+
+
 def test_a_process_that_is_killed_is_replaced_and_its_sentences_translated(scheduler):
     waiting = [make_job(["long"], client=f"client {number}") for number in range(2)]
     for job in waiting:
         scheduler.submit(job)
-    time.sleep(0.3)
+        until(lambda: scheduler.queued == 0)
     first = scheduler.executors[0].worker.process.pid
     os.kill(first, signal.SIGKILL)
     for job in waiting:
