@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow test-all faults fuzz soak check lock fix bench pictures engine web wheels clean help
+.PHONY: demo test test-slow test-all faults fuzz soak check lock fix bench pictures docs engine web wheels clean help
 
 help:
 	@echo "make demo    train a Transformer on dates and use it (about two minutes)"
@@ -18,6 +18,7 @@ help:
 	@echo "make fix     format, and apply the automatic fixes of the linter"
 	@echo "make bench   measure regard and the installed peers side by side"
 	@echo "make pictures  train a small model per task on the CPU and draw the pictures of the docs (about ten minutes)"
+	@echo "make docs    build the pages of regard learn in site/; a broken link is an error"
 	@echo "make engine  compile the engine in C again, after its sources have changed"
 	@echo "make web     compile it to WebAssembly, for the pages of regard export --to web"
 	@echo "make wheels  build wheels for Linux on x86-64 and aarch64 in dist/, as far as compilers are installed"
@@ -69,8 +70,11 @@ pictures: $(VENV)/.dev
 	@echo "Training in runs/pictures what is not trained yet, and drawing docs/pictures (ten minutes at first) ..."
 	@OMP_NUM_THREADS=2 $(BIN)/python scripts/pictures.py
 
+docs: $(VENV)/.core engine
+	@$(BIN)/python -W error::UserWarning -m regard learn --out site
+
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # All packages are locked with hashes; nothing else is fetched. A CPU build of PyTorch is installed if pip's find-links provide
 # one. Otherwise it comes from the index; on Linux that build needs CUDA libraries, and only then does `pip check` fail.

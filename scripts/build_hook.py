@@ -1,5 +1,8 @@
 """What hatchling runs when it builds or installs the package: the engine is compiled into the wheel, or in place.
 
+A wheel has copies of the files that the pages of `regard learn` show or link to; an installation in place reads them where
+they are.
+
 Without a C compiler the package is built without the engine, and PyTorch does the work. REGARD_WHEEL_TAG names the platform
 of a wheel that a cross compiler (CC) builds; without it the tag is this machine's.
 """
@@ -15,14 +18,22 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 FOLDER = Path("src/regard/engine")
+PAGES = (
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LOG.md", "SECURITY.md"),
+    *("docs", "examples", "benchmarks/README.md", "benchmarks/results", "requirements/core.txt"),
+)
 
 
-class EngineHook(BuildHookInterface[Any]):
-    """Compiles the engine."""
+class Hook(BuildHookInterface[Any]):
+    """Compiles the engine, and copies the text of the pages."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name != "wheel":
             return
+        if version == "standard":
+            build_data["force_include"].update(
+                {str(Path(self.root) / one): f"regard/learn/repository/{one}" for one in PAGES}
+            )
         folder = Path(self.root) / FOLDER
         spec = importlib.util.spec_from_file_location("engine_build", folder / "build.py")
         assert spec is not None and spec.loader is not None

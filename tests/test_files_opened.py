@@ -50,6 +50,13 @@ ALLOWED = {
     "explain/page_assets.py": {"read_text": "a part of the page, in the package"},
     "explain/figures.py": {"savefig": "the picture that the user named"},
     "explain/paper_figures.py": {"savefig": "the picture that the user named"},
+    "learn/live_model.py": dict.fromkeys(("read_text", "glob"), "parts of pages, in the package"),
+    "learn/reference.py": {"read_text": "sources of the package"},
+    "learn/site.py": dict.fromkeys(
+        ("read_text", "read_bytes", "glob", "iterdir", "mkdir", "write_bytes"),
+        "text of the package, and the folder that the user named",
+    ),
+    "learn/sources.py": {"read_text": "text of the package or its repository"},
     "loading.py": {"glob": "/dev"},
     "recipe_files.py": {"glob": "recipes in the package"},
     "nn/device.py": {"read_text": "/proc"},

@@ -16,7 +16,7 @@ import regard
 from regard.config import SearchOptions
 from regard.engine.bindings import library
 from regard.errors import ConfigError
-from regard.exchange.to_web import _source, _tokenizer, export_page, load_page_model
+from regard.exchange.to_web import _tokenizer, export_page, load_page_model, page_source
 from regard.explain.attention import group_words
 from regard.explain.page_assets import join_modules
 from regard.text.listed_subwords import ListedSubwords, train_listed_subwords
@@ -382,7 +382,7 @@ def run_tokenizer(browser, data, call):
     """What JavaScript's `call` returns, given the data of a tokenizer."""
     context = browser.new_context()
     page = context.new_page()
-    page.add_script_tag(content=join_modules(_source("tokenizer.js"), _source("text.js")))
+    page.add_script_tag(content=join_modules(page_source("tokenizer.js"), page_source("text.js")))
     found = page.evaluate(f"data => {{ const tokenizer = makeTokenizer(data); return {call}; }}", data)
     context.close()
     return found

@@ -21,6 +21,7 @@ from regard.cli import (
     evaluate,
     export,
     import_model,
+    learn,
     look,
     report,
     score,
@@ -78,3 +79,4 @@ for module in (
 app.command("import")(import_model.import_model)
 app.add_typer(data.app, name="data")
 app.add_typer(bench.app, name="bench")
+app.add_typer(learn.app, name="learn")

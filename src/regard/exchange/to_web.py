@@ -119,8 +119,17 @@ def _quantized(name: str, weight: StoredWeight) -> StoredWeight:
 # The page
 
 
-def page_of(model: PageModel) -> bytes:
-    """Return the page."""
+class PageData(NamedTuple):
+    """A model as scripts of a page read it."""
+
+    facts: dict[str, Any]
+    engine: bytes
+    tokenizers: bytes
+    weights: bytes
+
+
+def page_data(model: PageModel, *, int8: bool = True) -> PageData:
+    """Return the data of a page. Without `int8` the engine multiplies the numbers that the integers stand for."""
     tensors, weights = _tensors(model.weights)
     engine = (resources.files("regard.engine") / WASM).read_bytes()
     tokenizers = json.dumps(_tokenizers(model.tokenizers), ensure_ascii=False, separators=(",", ":")).encode()
@@ -130,7 +139,7 @@ def page_of(model: PageModel) -> bytes:
         "languages": languages,
         "about": _about(model, languages),
         "options": {name: getattr(model.recipe.decode, name) for name in OPTIONS},
-        "words": _words(model),
+        "words": _words(model, int8=int8),
         "tensors": tensors,
         "sizes": sizes,
         "layers": {"encoder": model.config.num_layers, "decoder": model.config.depth},
@@ -139,13 +148,20 @@ def page_of(model: PageModel) -> bytes:
         "max_length": model.config.max_positions if model.config.positions == "learned" else None,
         "longest_sentence": LONGEST_SENTENCE,
     }
-    style = "\n".join([asset("look.css"), _source("page.css")])
+    return PageData(facts, engine, tokenizers, weights)
+
+
+def page_of(model: PageModel) -> bytes:
+    """Return the page."""
+    facts, engine, tokenizers, weights = page_data(model)
+    languages = facts["languages"]
+    style = "\n".join([asset("look.css"), page_source("page.css")])
     # Before the data, so that it runs while they are read.
-    script = f"(async () => {{\n{join_modules(*map(asset, VIEW_MODULES), _source('page.js'))}\n}})();"
+    script = f"(async () => {{\n{join_modules(*map(asset, VIEW_MODULES), page_source('page.js'))}\n}})();"
     names = ("tokenizer.js", "text.js", "engine.js", "span_search.js", "translator.js", "worker.js")
     policy = POLICY.format(script=_digest(script), style=_digest(style))
     title = f"{model.name}: {languages[0]['name']}" if len(languages) == 1 else model.name
-    page = Template(_source("page.html")).substitute(
+    page = Template(page_source("page.html")).substitute(
         title=html.escape(title),
         name=html.escape(model.name),
         description=html.escape(f"Translation in the browser, {facts['about']}"),
@@ -154,13 +170,14 @@ def page_of(model: PageModel) -> bytes:
         style=style,
         model=escape_json(json.dumps(facts, ensure_ascii=False, separators=(",", ":"))),
         data="\n".join(_blocks("engine", engine) + _blocks("tokenizers", tokenizers) + _blocks("weights", weights)),
-        worker=join_modules(*map(_source, names)),
+        worker=join_modules(*map(page_source, names)),
         script=script,
     )
     return page.encode()
 
 
-def _source(name: str) -> str:
+def page_source(name: str) -> str:
+    """Return the text of a file of the page."""
     return (resources.files("regard.exchange") / "web" / name).read_text(encoding="utf-8")
 
 
@@ -178,10 +195,10 @@ def _blocks(name: str, content: bytes) -> list[str]:
     return [f"<script {some}>{part}</script>" for some, part in zip(attributes, parts, strict=True)]
 
 
-def _words(model: PageModel) -> list[int]:
+def _words(model: PageModel, *, int8: bool) -> list[int]:
     """Return the numbers of RegardConfig as 32-bit integers."""
     sizes = {"source_size": model.tokenizers.source.size, "target_size": model.tokenizers.target.size}
-    content = bytes(config_struct(model.config, {**sizes, "bos": BOS, "eos": EOS, "int8": True}))
+    content = bytes(config_struct(model.config, {**sizes, "bos": BOS, "eos": EOS, "int8": int8}))
     assert len(content) % ctypes.sizeof(ctypes.c_int32) == 0, len(content)
     return list(struct.unpack(f"<{len(content) // 4}i", content))
 

@@ -1,0 +1,43 @@
+"""The scripts of the live figures: the figures with the engine's modules, and a model in a script of its own."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from pathlib import Path
+
+from regard.exchange.to_web import load_page_model, page_data, page_source
+from regard.explain.page_assets import asset, join_modules
+from regard.learn.sources import ASSETS
+
+# Each after what it imports.
+ENGINE_MODULES = ("tokenizer.js", "text.js", "engine.js", "span_search.js", "translator.js")
+LIVE_MODULES = ("words.js", "model.js", "encoder.js", "numbers.js")
+
+
+def live_script() -> str:
+    """Return one script with all figures. A page opened from disk cannot load modules."""
+    folder = ASSETS / "live"
+    ours = [*(folder / name for name in LIVE_MODULES), *sorted(folder.glob("figure_*.js")), folder / "start.js"]
+    texts = [*map(page_source, ENGINE_MODULES), asset("elements.js"), asset("heatmap.js"), *map(_text, ours)]
+    return f"(() => {{\n'use strict';\n{join_modules(*texts)}\n}})();\n"
+
+
+def model_script(run: str) -> str:
+    """Return a script that hands over a model: facts, engine, tokenizers and weights.
+
+    Matrices are 8-bit integers, which the engine multiplies as the float32 numbers that they stand for, so that the
+    figures can compute the same in JavaScript.
+    """
+    data = page_data(load_page_model(run), int8=False)
+    parts = {name: _packed(getattr(data, name)) for name in ("engine", "tokenizers", "weights")}
+    return f"regardModel({json.dumps({'facts': data.facts, **parts}, ensure_ascii=False, separators=(',', ':'))});\n"
+
+
+def _packed(content: bytes) -> str:
+    return base64.b64encode(zlib.compress(content, 9)).decode()
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")

@@ -1,0 +1,270 @@
+"""Markdown to HTML: code in colours, lines of the source by name, live figures, formulas, and pairs of paragraphs.
+
+Directives are fenced blocks: `include FILE NAME`, `live FIGURE`, `run` (Python that the tests run), `output` (what it
+prints), `formula`, and in a translation `same`, which stands for the block of the original.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+from pygments.util import ClassNotFound
+
+from regard.errors import ConfigError
+from regard.learn.sources import excerpt
+
+DIRECTIVES = ("include", "live", "run", "output", "formula", "same")
+LANGUAGES = {"en": "en", "zh": "zh-CN"}
+MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+FORMATTER = HtmlFormatter(nowrap=True, classprefix="c-")
+FORMULA = re.compile(r"([_^])(?:\{([^{}]*)\}|([\w']+))")
+
+Link = Callable[[str], str]  # what a page writes to the address in the site; raises ConfigError
+
+
+class Heading(NamedTuple):
+    """A heading of a page."""
+
+    level: int
+    anchor: str
+    texts: dict[str, str]  # by language
+
+
+@dataclass
+class Rendered:
+    """A page as HTML, and what navigation and search need of it."""
+
+    html: str = ""
+    headings: list[Heading] = field(default_factory=list)
+    sections: list[tuple[str, str]] = field(default_factory=list)  # anchor and plain text
+    figures: list[str] = field(default_factory=list)
+    translated: bool = False
+
+    @property
+    def titles(self) -> dict[str, str]:
+        return self.headings[0].texts if self.headings else {"en": ""}
+
+
+@dataclass
+class Block:
+    """A block of the top level."""
+
+    tokens: list[Token]
+
+    @property
+    def kind(self) -> str:
+        first = self.tokens[0]
+        return first.tag if first.type == "heading_open" else first.type.removesuffix("_open")
+
+    @property
+    def directive(self) -> str:
+        """The first word behind the fence."""
+        return self.tokens[0].info.split(" ")[0] if self.kind == "fence" else ""
+
+    @property
+    def text(self) -> str:
+        """What a reader sees, without marks."""
+        parts = []
+        for token in self.tokens:
+            if token.type == "inline":
+                parts.append("".join(" " if one.type == "softbreak" else one.content for one in token.children or []))
+            elif token.type in ("fence", "code_block") and self.directive not in ("include", "live", "same"):
+                parts.append(token.content)
+        return " ".join(parts).replace("$", "")
+
+
+def split_blocks(text: str) -> list[Block]:
+    """Return the blocks of the top level."""
+    blocks: list[Block] = []
+    depth = 0
+    for token in MARKDOWN.parse(text):
+        if depth == 0:
+            blocks.append(Block([]))
+        blocks[-1].tokens.append(token)
+        depth += token.nesting
+    return blocks
+
+
+def render(text: str, *, link: Link, name: str, translation: str | None = None, formulas: bool = True) -> Rendered:
+    """Return a page as HTML. `translation` has the same blocks in the other language; ConfigError says where not."""
+    page = Rendered(translated=translation is not None)
+    ours = split_blocks(text)
+    others = ours if translation is None else _paired(name, ours, split_blocks(translation))
+    writer = _Writer(link, page, name, formulas)
+    anchors: set[str] = set()
+    parts = []
+    for block, other in zip(ours, others, strict=True):
+        pair = {"en": block} if other is block else {"en": block, "zh": other}
+        if block.kind.startswith("h") and block.kind[1:].isdigit():
+            anchor = _unused(slug(block.text), anchors)
+            page.headings.append(Heading(int(block.kind[1:]), anchor, {lang: one.text for lang, one in pair.items()}))
+            page.sections.append((anchor, ""))
+            parts.append(writer.heading(pair, anchor))
+        else:
+            parts.append(writer.block(pair))
+        before = page.sections.pop() if page.sections else ("", "")
+        page.sections.append((before[0], " ".join([before[1], *(one.text for one in pair.values())]).strip()))
+    page.html = "\n".join(parts)
+    return page
+
+
+def _paired(name: str, ours: Sequence[Block], others: Sequence[Block]) -> list[Block]:
+    """Return the blocks of a translation, with our own in place of `same`."""
+    found = []
+    for number, (block, other) in enumerate(zip(ours, others, strict=False), 1):
+        same = other.directive == "same" and block.kind == "fence"
+        if not same and (block.kind, block.directive) != (other.kind, other.directive):
+            raise ConfigError(
+                f"{name}: block {number} is {block.kind} in en and {other.kind} in zh: "
+                f"{block.text[:40]!r}, {other.text[:40]!r}"
+            )
+        found.append(block if same else other)
+    if len(ours) != len(others):
+        number = min(len(ours), len(others)) + 1
+        longer, lang = (ours, "en") if len(ours) > len(others) else (others, "zh")
+        text = longer[number - 1].text[:40]
+        raise ConfigError(
+            f"{name}: en has {len(ours)} blocks and zh {len(others)}; block {number} is in {lang} alone: {text!r}"
+        )
+    return found
+
+
+class _Writer:
+    def __init__(self, link: Link, page: Rendered, name: str, formulas: bool) -> None:
+        self.link, self.page, self.name, self.formulas = link, page, name, formulas
+
+    def heading(self, pair: dict[str, Block], anchor: str) -> str:
+        tag = pair["en"].kind
+        inside = {
+            lang: MARKDOWN.renderer.render(self.prepared(one)[1:2], MARKDOWN.options, {}) for lang, one in pair.items()
+        }
+        mark = f'<a class="anchor" href="#{anchor}" aria-label="Link to this section">#</a>'
+        return f'<{tag} id="{anchor}">{in_languages(inside, "span")} {mark}</{tag}>'
+
+    def block(self, pair: dict[str, Block]) -> str:
+        if "zh" not in pair or pair["zh"] is pair["en"]:
+            return self.one(pair["en"])
+        return f'<div class="pair">{in_languages({lang: self.one(one) for lang, one in pair.items()}, "div")}</div>'
+
+    def one(self, block: Block) -> str:
+        token = block.tokens[0]
+        if block.kind == "fence":
+            return self.fence(token)
+        if block.kind == "code_block":
+            return code_html(token.content, "text")
+        made = MARKDOWN.renderer.render(self.prepared(block), MARKDOWN.options, {})
+        return (
+            f'<div class="scroll" tabindex="0" role="group" aria-label="Table">{made}</div>'
+            if block.kind == "table"
+            else made
+        )
+
+    def prepared(self, block: Block) -> list[Token]:
+        """Return the tokens with addresses of the site, and formulas."""
+        for token in block.tokens:
+            made: list[Token] = []
+            for one in token.children or []:
+                if one.type == "link_open":
+                    one.attrSet("href", self.link(str(one.attrGet("href"))))
+                elif one.type == "image":
+                    one.attrSet("src", self.link(str(one.attrGet("src"))))
+                    one.attrSet("loading", "lazy")
+                made += _with_formulas(one) if one.type == "text" and self.formulas else [one]
+            if token.children:
+                token.children = made
+            if token.type == "fence":  # inside a list
+                token.type, token.content = "html_block", self.fence(token)
+        return block.tokens
+
+    def fence(self, token: Token) -> str:
+        kind, *words = token.info.split() or ["text"]
+        if kind == "include":
+            if len(words) != 2 or token.content.strip():
+                raise ConfigError(f"{self.name}: write ```include FILE NAME, and nothing inside")
+            found = excerpt(*words)
+            source = f'<a href="{self.link(f"/{found.path}")}">{found.path}</a>, lines {found.first} to {found.last}'
+            return f'<figure class="source">{code_html(found.text, "python")}<figcaption>{source}</figcaption></figure>'
+        if kind == "live":
+            self.page.figures.append(words[0])
+            return figure_html(words[0], token.content)
+        if kind == "formula":
+            return f'<p class="formula">{formula_html(token.content.strip())}</p>'
+        if kind == "output":
+            return f'<figure class="output"><pre tabindex="0">{html.escape(token.content)}</pre></figure>'
+        if kind == "same":
+            raise ConfigError(f"{self.name}: `same` is for translations")
+        return code_html(token.content, "python" if kind == "run" else kind)
+
+
+def _with_formulas(token: Token) -> list[Token]:
+    """Split a text at its formulas, which are between dollars."""
+    parts = re.split(r"\$([^$]+)\$", token.content)
+    made = []
+    for number, part in enumerate(parts):
+        one = Token("html_inline" if number % 2 else "text", "", 0)
+        one.content = f'<span class="formula">{formula_html(part)}</span>' if number % 2 else part
+        made.append(one)
+    return made
+
+
+def formula_html(text: str) -> str:
+    """Return a formula with its lower and upper indices: d_k, 10000^{2i/d}."""
+
+    def index(found: re.Match[str]) -> str:
+        tag = "sub" if found[1] == "_" else "sup"
+        return f"<{tag}>{found[2] if found[2] is not None else found[3]}</{tag}>"
+
+    return FORMULA.sub(index, html.escape(text)).replace("\n", "<br>")
+
+
+def code_html(text: str, language: str) -> str:
+    """Return code in colours."""
+    try:
+        lexer = get_lexer_by_name(language or "text")
+    except ClassNotFound:
+        raise ConfigError(
+            f"there is no language {language!r} for code; directives are {', '.join(DIRECTIVES)}"
+        ) from None
+    return f'<pre class="code" tabindex="0"><code>{highlight(text, lexer, FORMATTER)}</code></pre>'
+
+
+def figure_html(name: str, content: str) -> str:
+    """Return the place of a live figure, which its script fills."""
+    try:
+        options = tomllib.loads(content)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"the options of the figure {name} are not TOML: {error}") from None
+    data = "".join(f' data-{key}="{html.escape(str(value))}"' for key, value in options.items())
+    without = "<noscript>This figure needs JavaScript.</noscript>"
+    return f'<figure class="live" data-live="{html.escape(name)}"{data}>{without}</figure>'
+
+
+def in_languages(texts: dict[str, str], tag: str) -> str:
+    """Return HTML in each language that it is there in; styles show the chosen ones."""
+    if len(texts) == 1:
+        return next(iter(texts.values()))
+    return "".join(f'<{tag} class="{lang}" lang="{LANGUAGES[lang]}">{text}</{tag}>' for lang, text in texts.items())
+
+
+def slug(text: str) -> str:
+    """Return the anchor of a heading, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")
+
+
+def _unused(anchor: str, used: set[str]) -> str:
+    found, number = anchor, 0
+    while found in used:
+        number += 1
+        found = f"{anchor}-{number}"
+    used.add(found)
+    return found

@@ -1,0 +1,25 @@
+"""Serving the built site to this machine alone."""
+
+from __future__ import annotations
+
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """Files of one folder, without a line per request. Windows may know other types of scripts."""
+
+    extensions_map = {**SimpleHTTPRequestHandler.extensions_map, ".js": "text/javascript", ".css": "text/css"}  # noqa: RUF012
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Print nothing."""
+
+    def list_directory(self, path: Any) -> None:
+        self.send_error(404)
+
+
+def make_server(folder: Path, port: int) -> ThreadingHTTPServer:
+    """Return a server of a folder on loopback. Port 0 chooses a free one."""
+    return ThreadingHTTPServer(("127.0.0.1", port), partial(QuietHandler, directory=str(folder)))

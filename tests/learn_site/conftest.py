@@ -1,0 +1,55 @@
+"""The site of `regard learn`, built once and served."""
+
+import threading
+
+import pytest
+
+from regard.learn.serving import make_server
+from regard.learn.site import build
+from tests.browser import Watched, chromium
+
+WAITS = 30_000  # milliseconds: a busy machine is not a wrong answer
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("site")
+
+
+@pytest.fixture(scope="session")
+def site(folder):
+    return build(folder)
+
+
+@pytest.fixture(scope="session")
+def address(site, folder):
+    with make_server(folder, 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as found:
+        pytest.importorskip("playwright.sync_api").expect.set_options(timeout=WAITS)
+        yield found
+
+
+@pytest.fixture
+def opened(browser, address):
+    """Pages of the site. Afterwards none has complained or asked for anything outside."""
+    made = []
+
+    def opener(url, **options):
+        watched = Watched(browser, **options)
+        made.append(watched)
+        watched.page.set_default_timeout(WAITS)
+        watched.page.goto(f"{address}/{url}")
+        return watched
+
+    yield opener
+    for watched in made:
+        assert watched.complaints == []
+        assert [one for one in watched.requests if not one.startswith((f"{address}/", "data:", "blob:"))] == []
+        watched.context.close()

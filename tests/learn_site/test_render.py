@@ -1,0 +1,82 @@
+"""Markdown of chapters as HTML: directives, formulas, pairs of blocks."""
+
+import pytest
+
+from regard.errors import ConfigError
+from regard.learn.render import formula_html, render, split_blocks
+from regard.learn.sources import excerpt, read
+
+
+def page(text, **options):
+    return render(text, link=lambda href: f"to:{href}", name="some.md", **options)
+
+
+def test_lines_of_a_source_are_included_by_name():
+    made = page("```include examples/paper.py lrate\n```\n").html
+    assert "to:/examples/paper.py" in made
+    assert "warmup_steps" in made
+    assert "def smoothed_loss" not in made.replace('<span class="c-k">def</span> ', "def ")
+
+
+def test_an_excerpt_is_the_lines_of_the_file():
+    found = excerpt("examples/paper.py", "Transformer.embed")
+    lines = read("examples/paper.py").splitlines()[found.first - 1 : found.last]
+    assert [line.strip() for line in lines] == [line.strip() for line in found.text.splitlines()]
+    assert found.text.startswith("def embed(")
+
+
+def test_a_name_that_the_source_does_not_have_is_an_error():
+    with pytest.raises(ConfigError, match=r"examples/paper.py has no Attention"):
+        page("```include examples/paper.py Attention\n```\n")
+
+
+def test_blocks_of_two_languages_are_paired():
+    made = page("# One\n\nText.\n", translation="# 一\n\n文字。\n")
+    assert made.headings[0].texts == {"en": "One", "zh": "一"}
+    assert '<div class="pair"><div class="en" lang="en"><p>Text.</p>' in made.html
+    assert '<div class="zh" lang="zh-CN"><p>文字。</p>' in made.html
+    assert made.html.count("<h1") == 1
+
+
+def test_a_translation_repeats_no_code():
+    made = page("A.\n\n```run\nprint(1)\n```\n", translation="甲。\n\n```same\n```\n")
+    assert made.html.count("<pre") == 1
+
+
+@pytest.mark.parametrize(
+    ("translation", "message"),
+    [
+        ("# 一\n\n文字。\n", r"some.md: en has 3 blocks and zh 2; block 3 is in en alone: 'More.'"),
+        ("# 一\n\n- 文字。\n\n更多。\n", r"some.md: block 2 is paragraph in en and bullet_list in zh"),
+        ("# 一\n\n文字。\n\n更多。\n\n还有。\n", r"block 4 is in zh alone: '还有。'"),
+    ],
+)
+def test_an_unpaired_block_is_named(translation, message):
+    with pytest.raises(ConfigError, match=message):
+        page("# One\n\nText.\n\nMore.\n", translation=translation)
+
+
+def test_a_formula_has_indices():
+    assert formula_html("d_k^2 < 10000^{2i/d}") == "d<sub>k</sub><sup>2</sup> &lt; 10000<sup>2i/d</sup>"
+    assert '<span class="formula">d<sub>k</sub></span>' in page("Divide by $d_k$.\n").html
+    assert "formula" not in page("It costs $5 or $6.\n", formulas=False).html
+
+
+def test_markup_in_text_is_shown_and_not_run():
+    assert "<script>" not in page("<script>alert(1)</script>\n\n`<b>`\n").html
+
+
+def test_headings_of_the_same_text_have_different_anchors():
+    assert [one.anchor for one in page("## A b\n\n## A b\n").headings] == ["a-b", "a-b-1"]
+
+
+def test_a_live_figure_has_its_options():
+    made = page('```live attention\nlayer = 6\ntext = "a < b"\n```\n')
+    assert made.figures == ["attention"]
+    assert 'data-live="attention" data-layer="6" data-text="a &lt; b"' in made.html
+
+
+def test_a_block_is_one_of_the_top_level():
+    assert [one.kind for one in split_blocks("# A\n\n- a\n\n  b\n\n> c\n\n| a |\n|---|\n| b |\n")] == [
+        *("h1", "bullet_list", "blockquote", "table"),
+    ]

@@ -1,0 +1,119 @@
+"""The built site: links, navigation, translation, the reference, and nothing from outside."""
+
+import json
+import re
+import warnings
+
+import pytest
+
+import regard
+from regard.errors import ConfigError
+from regard.learn import reference
+from regard.learn.links import Links
+from regard.learn.render import render
+from regard.learn.site import Site, build
+from regard.learn.sources import PAGES
+
+LARGEST = 1_000_000  # bytes of a page and what it loads at once
+
+
+def test_it_builds_without_a_warning(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        build(tmp_path)
+
+
+def checked(text):
+    """A site of one chapter."""
+    site = Site()
+    site.add_page("learn/some.html", text, name="some.md", folder=None)
+    site.add_linked_files()
+    site.check()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[a](nowhere.md)", "some.md links to the chapter nowhere.md"),
+        ("[a](/docs/nowhere.md)", "some.md links to docs/nowhere.md, which is not there"),
+        ("[a](/../secret)", "which is not there"),
+        ("[a](/docs/guide.md#nowhere)", "some.md links to docs/guide.html#nowhere, and there is no such heading"),
+        ("[a](#nowhere)", "#nowhere, and there is no such heading"),
+        ("![a](/docs/pictures/nowhere.png)", "docs/pictures/nowhere.png, which is not there"),
+        ("```live nowhere\n```", "has the figure nowhere"),
+    ],
+)
+def test_a_broken_link_is_an_error(text, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        checked(f"# A\n\n{text}\n")
+
+
+def test_every_address_in_the_written_pages_exists(site, folder):
+    for page in folder.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        for target, anchor in re.findall(r'(?:href|src)="(?!https?:|data:|mailto:)([^"#]*)(#[^"]*)?"', text):
+            found = (page.parent / target).resolve() if target else page
+            assert found.is_file(), f"{page}: {target}"
+            if anchor and found.suffix == ".html":
+                assert f'id="{anchor[1:]}"' in found.read_text(encoding="utf-8"), f"{page}: {target}{anchor}"
+
+
+def test_a_page_loads_nothing_from_outside_and_less_than_a_megabyte(site, folder):
+    for page in folder.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        loaded = re.findall(r'<(?:script[^>]*|link[^>]*rel="stylesheet"[^>]*|img[^>]*)(?:src|href)="([^"]*)"', text)
+        assert not [one for one in loaded if "://" in one]
+        if "learn/" in str(page) or page.name == "index.html":
+            size = len(text) + sum((page.parent / one).stat().st_size for one in loaded)
+            assert size < LARGEST, page
+
+
+def test_a_missing_translation_shows_english_with_a_note(site, folder):
+    translated = (folder / "index.html").read_text(encoding="utf-8")
+    other = (folder / "docs" / "guide.html").read_text(encoding="utf-8")
+    assert "untranslated" not in translated
+    assert "让论文运行起来" in translated
+    assert "本页还没有中文译文" in other
+
+
+def test_every_chapter_is_in_the_navigation(site):
+    listed = {page.url for chapter in site.chapters for page in chapter.pages}
+    assert {f"learn/{path.stem}.html" for path in (PAGES / "en").glob("*.md") if path.stem != "index"} <= listed
+
+
+def test_every_translation_has_an_original():
+    assert {path.name for path in (PAGES / "zh").glob("*.md")} <= {path.name for path in (PAGES / "en").glob("*.md")}
+
+
+def test_the_reference_has_every_public_name(site):
+    anchors = {one.anchor for one in site.pages["api/regard.html"].rendered.headings}
+    assert {name.lower() for name in regard.__all__ if name not in ("nn", "__version__")} <= anchors
+
+
+def test_the_reference_shows_signature_docstring_and_fields():
+    text = reference.reference_page("regard")
+    assert "options: SearchOptions" in text.split("## `search`")[1].split("##")[0]
+    assert regard.search.__doc__.splitlines()[0] in text
+    assert "- `beam: " in text.split("## `SearchOptions`")[1].split("\n## ")[0]
+
+
+def test_the_index_of_the_search_has_all_sections(site, folder):
+    script = (folder / "assets" / "search.js").read_text(encoding="utf-8")
+    rows = json.loads(re.fullmatch(r"regardSearch\((.*)\);\n", script, flags=re.S)[1])
+    assert ["docs/guide.html" in row[0] for row in rows].count(True) > 5
+    assert all((folder / row[0].split("#")[0]).is_file() for row in rows)
+
+
+def test_an_unknown_language_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="the language is 'fr'; choose en, zh, both"):
+        build(tmp_path, lang="fr")
+
+
+def test_a_link_from_a_folder_of_the_repository_is_relative_to_it():
+    links = Links()
+    made = render(
+        "[a](../rivals.md)\n",
+        link=lambda href: links.resolve(href, url="docs/tasks/README.html", folder="docs/tasks", name="x"),
+        name="x",
+    )
+    assert 'href="../rivals.html"' in made.html
