@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels.h"
+#include "positions.h"
 
 static uint64_t state;
 static float number(void) {
@@ -92,6 +93,16 @@ static void others(const RegardKernels *k, int64_t n) {
     free(x), free(branch), free(weight), free(bias), free(out), free(wide);
 }
 
+static void positions(void) {
+    const int64_t firsts[] = {0, 1000, 2097088};
+    float out[64 * 96];
+    for (int32_t kind = REGARD_SINUSOID; kind <= REGARD_ROTARY; kind++)
+        for (int i = 0; i < 3 && kind != REGARD_LEARNED; i++) {
+            regard_positions(kind, 96, firsts[i], 64, out);
+            print("positions", kind, firsts[i], 96, out, sizeof(out));
+        }
+}
+
 int main(void) {
     const int64_t rows[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 33}, widths[] = {1, 3, 64, 65, 300}, sizes[] = {1, 3, 16, 17, 64, 65, 1000, 5000};
     for (int64_t number = 0; number < regard_kernels_count(); number++) {
@@ -103,5 +114,6 @@ int main(void) {
         for (int i = 0; i < 12; i++)
             for (int j = 0; j < 4; j++) attention(k, rows[i], j == 3 ? 600 : 1 + 20 * j, (int64_t[]){64, 3, 40, 64}[j], (int64_t[]){64, 65, 17, 32}[j]);
         for (int i = 0; i < 8; i++) others(k, sizes[i]);
+        positions();
     }
 }

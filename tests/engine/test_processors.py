@@ -27,7 +27,7 @@ def hashes(
 ) -> dict[str, dict[str, str]]:
     """Return the hash of each case's result, by set."""
     command = [*build.find_compiler(compiler), f"-I{ENGINE}"]
-    sources = [*(ENGINE / name for name in build.PER_SET), ENGINE / "processor.c", SOURCE]
+    sources = [*(ENGINE / name for name in (*build.PER_SET, "processor.c", "positions.c")), SOURCE]
     steps = build.compile_commands(command, sources, work)
     for step in [*steps, [*command, *link, "-o", str(work / "sums"), *(step[-1] for step in steps), "-lm"]]:
         done = subprocess.run(step, capture_output=True, text=True, check=False)

@@ -1,11 +1,10 @@
-/* Rows of matrices in the types in which they are stored; embeddings, positions and shortlists. */
+/* Rows of matrices in the types in which they are stored; embeddings and shortlists. */
 
 #include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "model.h"
+#include "positions.h"
 
 static float from_half(uint16_t half) {
     const uint32_t sign = (uint32_t)(half >> 15) << 31, exponent = half >> 10 & 31, fraction = half & 1023;
@@ -58,32 +57,6 @@ int to_integers(int type, const void *data, const float *scales, int64_t rows, i
     }
     free(row);
     return 0;
-}
-
-/* The encoding of a position, as `nn.positions` defines it; null without memory. */
-const float *position_vector(const RegardModel *model, int64_t position) {
-    const RegardConfig *c = &model->config;
-    const int64_t D = c->width, half = D / 2, block = position / POSITION_BLOCK;
-    RegardModel *shared = (RegardModel *)model; /* the one part that changes: blocks appear, and never go */
-    float *found = atomic_load(&shared->positions[block]);
-    if (!found) {
-        float *made = malloc((size_t)(POSITION_BLOCK * D) * sizeof(float));
-        if (!made) return 0;
-        for (int64_t i = 0; i < half; i++) {
-            const double power = c->positions == REGARD_LOG ? (double)i / (double)(half > 1 ? half - 1 : 1) : 2.0 * (double)i / (double)D;
-            const double frequency = pow(10000.0, -power);
-            for (int64_t p = 0; p < POSITION_BLOCK; p++) {
-                const double angle = (double)(block * POSITION_BLOCK + p + c->first_position) * frequency;
-                made[p * D + (c->positions == REGARD_SINUSOID ? 2 * i : i)] = (float)sin(angle);
-                made[p * D + (c->positions == REGARD_SINUSOID ? 2 * i + 1 : half + i)] = (float)cos(angle);
-            }
-        }
-        if (atomic_compare_exchange_strong(&shared->positions[block], &found, made))
-            found = made;
-        else
-            free(made);
-    }
-    return found + position % POSITION_BLOCK * D;
 }
 
 void embed(const RegardModel *model, Work *work, const Table *table, const Table *learned, const int32_t *ids, const int32_t *positions,

@@ -5,7 +5,7 @@
 
    Results of a row never depend on other rows. Everything but `times_f32` gives the same bits in all sets: sums of floats are made in
    LANES = 16 partial sums that are added in one order, nothing is contracted to fused multiply-adds, and integer sums are exact. So a
-   model of 8-bit integers has the same output on every processor.
+   model of 8-bit integers has the same log-probabilities on every processor.
 
    Shapes: R rows, D width in, F width out, K width of a key, W of a value, S slots, V vocabulary. */
 

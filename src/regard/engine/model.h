@@ -128,7 +128,6 @@ void read_row(int type, const void *data, const float *scales, int64_t row, int6
 int to_integers(int type, const void *data, const float *scales, int64_t rows, int64_t columns, int8_t *integers, float *new_scales);
 int wants_final_norm(const RegardConfig *config);
 
-const float *position_vector(const RegardModel *model, int64_t position);
 /* x [count, D]: embeddings and, if the model adds them, positions. */
 void embed(const RegardModel *model, Work *work, const Table *table, const Table *learned, const int32_t *ids, const int32_t *positions,
            float *x, int64_t count);

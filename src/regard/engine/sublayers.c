@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model.h"
+#include "positions.h"
 
 #define SHARED_FROM ((int64_t)1 << 17) /* multiplications of a product from which helpers are worth waking */
 #define CHUNKS 8                       /* of a loop that is shared, at most: threads take the next one when they are done */
@@ -131,22 +131,6 @@ void norm_heads(const RegardModel *model, float *x, int64_t row, const float *we
         }
 }
 
-/* Rotary positions, as `nn.positions.Rotation` computes them. */
-static void rotate(const RegardModel *model, float *x, int64_t row, const int32_t *positions, int64_t N) {
-    const int64_t K = model->config.key_width;
-    for (int64_t i = 0; i < K; i += 2) {
-        const double frequency = pow(10000.0, -(double)i / (double)K);
-        for (int64_t n = 0; n < N; n++) {
-            const float angle = (float)(positions[n] * frequency), cosine = cosf(angle), sine = sinf(angle);
-            for (int64_t h = 0; h < model->config.num_heads; h++) {
-                float *pair = x + n * row + h * K + i;
-                const float even = pair[0], odd = pair[1];
-                pair[0] = even * cosine - odd * sine, pair[1] = even * sine + odd * cosine;
-            }
-        }
-    }
-}
-
 /* Queries, keys and values of self-attention: [N, P]. */
 float *project(const RegardModel *model, Work *work, const Attention *attention, const float *x, const int32_t *positions,
                       int64_t N) {
@@ -156,8 +140,9 @@ float *project(const RegardModel *model, Work *work, const Attention *attention,
     times(model, work, &attention->project, x, D, REGARD_NO_ACTIVATION, out, P, N);
     norm_heads(model, out, P, attention->query_norm, N);
     norm_heads(model, out + HK, P, attention->key_norm, N);
-    if (model->config.positions == REGARD_ROTARY) rotate(model, out, P, positions, N), rotate(model, out + HK, P, positions, N);
-    return out;
+    if (model->config.positions == REGARD_ROTARY)
+        rotate(model, work, out, P, positions, N), rotate(model, work, out + HK, P, positions, N);
+    return work->failed ? 0 : out;
 }
 
 /* Sub-layers */
