@@ -9,7 +9,7 @@ from pathlib import Path
 from regard.config import SearchOptions, SearchPrecision
 from regard.decoding.options import describe_search
 from regard.errors import ConfigError
-from regard.loading import load
+from regard.loading import EngineChoice, load
 from regard.messages import warn_caller
 from regard.metrics import Score
 from regard.run.finding import find_run
@@ -46,12 +46,13 @@ def evaluate(
     ensemble: Sequence[Path | str] = (),
     int8: bool = False,
     precision: SearchPrecision = "auto",
+    engine: EngineChoice = "auto",
 ) -> list[Evaluation]:
     """Score a run on its recipe's test sets, or on the files given.
 
     Files are `source` and `reference`, line by line, or `pairs`, one table with both. `to` is the language of the
     references, of a model that has several; of the recipe's test sets, those in this language are scored. `rescorer`,
-    `reverse` and `ensemble` are those of `load`.
+    `reverse`, `ensemble` and `engine` are those of `load`.
     """
     task = task_of_run(find_run(run))
     recipe = task.recipe
@@ -74,7 +75,7 @@ def evaluate(
         warn(sentence)
     predictor = load(
         run, device=device, warn=warn, rescorer=rescorer, reverse=reverse, ensemble=ensemble, int8=int8,
-        precision=precision,
+        precision=precision, engine=engine,
     )  # fmt: skip
     if to is not None:
         predictor = task.into(predictor, to)

@@ -9,7 +9,7 @@ from regard.decoding.translator import Translator
 from regard.errors import ConfigError, DecodeError
 from regard.explain.trace import Trace, TraceOptions
 from regard.explain.translation_trace import trace_translation
-from regard.loading import is_transformer_translation, load, require_torch
+from regard.loading import EngineChoice, is_transformer_translation, load, require_torch
 from regard.run.finding import find_run
 
 if TYPE_CHECKING:
@@ -25,22 +25,25 @@ def look(
     device: str = "auto",
     sample: SampleOptions | None = None,
     to: str | None = None,
+    engine: EngineChoice = "auto",
 ) -> Trace:
     """Return what a run's model did with one input: tokens, attention weights, probabilities, and other outputs.
 
     With `sample` the output of a language model is drawn at random. `to` is the language to translate into, of a model that
-    has several.
+    has several. `engine` is that of `load`.
     """
     if not isinstance(text, str):
         raise DecodeError(f"look() takes one text (str), not {type(text).__name__}")
     if is_transformer_translation(find_run(run).recipe()):
         if sample is not None:
             raise _no_sampling(run, "translation")
-        translator = load(run, device=device, precision="float32")
+        translator = load(run, device=device, precision="float32", engine=engine)
         assert isinstance(translator, Translator)
         chosen = translator if to is None else translator.into(to)
         options = chosen.options.replace(beam=beam)
         return trace_translation(chosen, text, options=options, alternatives=alternatives, name=str(run))
+    if engine == "engine":
+        raise ConfigError(f"the engine traces translations of Transformers, which {run} is not; leave out engine")
     require_torch(run)
     from regard.torch_loading import task_of_run
 

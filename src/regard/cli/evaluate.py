@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from regard.cli.engine_option import EngineOption
 from regard.cli.terminal import print_warning, printable
 from regard.messages import counted
 
@@ -84,6 +85,7 @@ def evaluate(
     precision: Annotated[
         Literal["auto", "float32", "bfloat16"], typer.Option(help="Of search on a GPU. auto: bfloat16 if possible.")
     ] = "auto",
+    engine: EngineOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Score a run on test sets with the metrics of its task: for translation BLEU and chrF with sacreBLEU signatures,
@@ -126,6 +128,7 @@ def evaluate(
         ensemble=ensemble or (),
         int8=int8,
         precision=precision,
+        engine=engine,
     )
     if as_json:
         print(json.dumps([asdict(result) for result in results], ensure_ascii=False))

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.engine_option import EngineOption
 from regard.cli.report import refuse_to_replace
 from regard.cli.terminal import print_message, print_warning
 
@@ -49,6 +50,7 @@ def look(
     schedule: Annotated[bool, typer.Option("--schedule", help="Draw the learning rate of the paper.")] = False,
     mask: Annotated[bool, typer.Option("--mask", help="Draw attention masks.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    engine: EngineOption = "auto",
 ) -> None:
     """Show how a model computes one output: attention of every layer and head, token probabilities, alternatives.
 
@@ -94,7 +96,7 @@ def look(
         from regard.decoding.sampling import SampleOptions
 
         sample = SampleOptions(temperature=1.0 if temperature is None else temperature, top_k=top_k, seed=seed)
-    trace = trace_of(run, sentence, beam=beam, alternatives=shown, device=device, sample=sample, to=to)
+    trace = trace_of(run, sentence, beam=beam, alternatives=shown, device=device, sample=sample, to=to, engine=engine)
     if ending == "html":
         path.write_text(as_page(trace), encoding="utf-8")
     else:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.engine_option import EngineOption
 from regard.cli.terminal import print_message, print_warning, printable
 from regard.errors import DataError
 from regard.messages import counted
@@ -71,6 +72,7 @@ def score(
     int8: Annotated[
         bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same scores.")
     ] = False,
+    engine: EngineOption = "auto",
 ) -> None:
     """Score given translations: one number per line, the log-probability divided by the length penalty. Higher is better.
 
@@ -100,7 +102,7 @@ def score(
     from regard.config import SearchOptions
 
     translator = loading.load_translator(
-        run, "score", device=device, warn=print_warning, int8=int8, precision="float32"
+        run, "score", device=device, warn=print_warning, int8=int8, precision="float32", engine=engine
     ).into(to)
     options = SearchOptions().replace(length_penalty=length_penalty, protect=protect, confidence=confidence)
     if contrast is not None:

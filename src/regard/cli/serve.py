@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from regard.cli.engine_option import EngineOption
 from regard.cli.terminal import print_message
 
 
@@ -39,12 +40,7 @@ def serve(
             show_default=False,
         ),
     ] = None,
-    engine: Annotated[
-        Literal["auto", "engine", "torch"],
-        typer.Option(
-            help="What computes: the engine in C (Transformers on a CPU), or PyTorch. auto: the engine if it can."
-        ),
-    ] = "auto",
+    engine: EngineOption = "auto",
     threads: Annotated[int, typer.Option(help="CPU threads. 0: one per core.")] = 0,
     api_key_file: Annotated[
         Path | None,

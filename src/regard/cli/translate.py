@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from regard.cli.engine_option import EngineOption
 from regard.errors import ConfigError
 
 
@@ -166,12 +167,7 @@ def translate(
     precision: Annotated[
         Literal["auto", "float32", "bfloat16"], typer.Option(help="Of search on a GPU. auto: bfloat16 if possible.")
     ] = "auto",
-    engine: Annotated[
-        Literal["auto", "engine", "torch"],
-        typer.Option(
-            help="What computes: the engine in C (Transformers on a CPU), or PyTorch. auto: the engine if it can."
-        ),
-    ] = "auto",
+    engine: EngineOption = "auto",
     threads: Annotated[int, typer.Option(help="CPU threads. 0: one per core; with --ray, 1 per worker.")] = 0,
     ray: Annotated[
         bool,
