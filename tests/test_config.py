@@ -318,14 +318,14 @@ def test_options_of_single_searches_do_not_belong_in_a_recipe(small):
 @pytest.mark.parametrize("name", SearchOptions.BOUNDS)
 def test_a_search_option_has_the_same_bounds_in_a_recipe_and_in_python(name):
     least, most = SearchOptions.BOUNDS[name]
-    beside = {"beam": 1000} if name == "nbest" else {}
+    others = {"beam": 1000} if name == "nbest" else {}
     for value in (least, most):
-        assert getattr(SearchOptions(**{**beside, name: value}), name) == value
+        assert getattr(SearchOptions(**{**others, name: value}), name) == value
     kind = get_type_hints(SearchOptions)[name]
     number = float if float in (kind, *get_args(kind)) else int
     for value in (number(least - 1), number(most + 1)):
         with pytest.raises(DecodeError) as caught:
-            SearchOptions(**{**beside, name: value})
+            SearchOptions(**{**others, name: value})
         if name not in SearchOptions.per_call:
             assert refusal(from_table, SearchOptions, {name: value}, where="decode") == f"decode: {caught.value}"
 

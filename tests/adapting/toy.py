@@ -62,7 +62,7 @@ def write_pairs(path, pairs):
 
 
 def train_base(folder):
-    """Train the base model in a few seconds; return the run folder. Its data is beside it."""
+    """Train the base model in a few seconds; return the run folder. Its data is next to it."""
     folder.mkdir(parents=True, exist_ok=True)
     also = [(one, " ".join(DOMAIN[word.lower()] for word in two.split())) for one, two in sentences(BASE, 8, seed=9)]
     train = sentences(GENERAL, 600, seed=1) + sentences({**GENERAL, **BASE}, 600, seed=2) + also

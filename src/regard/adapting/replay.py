@@ -32,5 +32,5 @@ def sources_of_replay(general: Sequence[Pair], *, train: int) -> Sequence[Pair]:
 
 
 def replay_weight(kind: Literal["general", "self"], *, train: int, replay: int) -> float:
-    """Return the weight of the replay text (`data.train.weight`) beside a text of weight 1."""
+    """Return the weight of the replay text (`data.train.weight`) next to a text of weight 1."""
     return min(max(round(SHARE[kind] * train / replay, 6), 1e-6), 1e6)

@@ -12,7 +12,7 @@ from regard.explain.attention import AttentionWeights
 
 FOUND, EXPECTED, POINTED, INK = "#1f5fbf", "#e08a00", "#b02a5b", "#1f2933"
 MIN_WEIGHT = 0.02  # smaller weights are not drawn
-MOST_NUMBERED = 60  # points that have their numbers beside them
+MOST_NUMBERED = 60  # points that have their numbers next to them
 
 Points = NDArray[np.float64]  # [n, 2]
 
