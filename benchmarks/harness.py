@@ -96,7 +96,8 @@ class Worker:
     """A running system as the parent sees it, with its last report."""
 
     def __init__(self, name: str, setup: Setup, job: str) -> None:
-        threads = {f"{library}_NUM_THREADS": str(setup.threads) for library in ("OMP", "MKL", "OPENBLAS")}
+        count = 1 if name.endswith("_parallel") else setup.threads  # these have one batch per thread
+        threads = {f"{library}_NUM_THREADS": str(count) for library in ("OMP", "MKL", "OPENBLAS")}
         offline = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
         self.name = name
         self.process = subprocess.Popen(
