@@ -1,0 +1,116 @@
+"""Chinese text uses the terms of the glossary, and no other word for the same thing."""
+
+import re
+from itertools import pairwise
+
+import pytest
+
+from regard.learn.render import split_blocks
+from regard.learn.sources import ASSETS, PAGES, repository
+
+# The word of the glossary, and words that Chinese texts use for the same thing.
+VARIANTS = {
+    "注意力": ("关注度", "关注机制", "自我注意", "自关注", "注意机制"),
+    "注意力头": ("注意头", "关注头"),
+    "多头注意力": ("多头关注", "多头自我"),
+    "交叉注意力": ("互注意力", "编码-解码注意力", "编码解码注意力"),
+    "缩放点积注意力": ("放缩点积", "比例点积"),
+    "掩码": ("掩膜", "遮罩", "掩模", "蒙版", "掩蔽"),
+    "因果掩码": ("前瞻掩码", "未来掩码", "三角掩码"),
+    "查询": ("询问向量", "检索向量"),
+    "点积": ("点乘", "内积"),
+    "词元": ("令牌", "标记符"),
+    "子词": ("亚词", "字词", "子字"),
+    "词表": ("词汇表",),
+    "分词器": ("切词器", "标记器", "词元化器"),
+    "字节对编码": ("字符对编码", "双字节编码"),
+    "平行语料": ("双语对照语料", "并行语料"),
+    "批次": ("小批量", "批量大小"),
+    "填充": ("补齐符", "补零"),
+    "开发集": ("验证集",),
+    "编码器": ("编码机", "编码端"),
+    "解码器": ("译码器", "解码端"),
+    "词嵌入": ("嵌入词", "词向量"),
+    "位置编码": ("位置嵌入编码", "位置信息编码"),
+    "前馈网络": ("前向网络", "前馈神经网络", "前向神经网络"),
+    "残差连接": ("残差链接", "跳跃连接", "跳连接"),
+    "层归一化": ("层标准化", "层规范化", "层正则化", "层归一"),
+    "随机失活": ("暂退法", "丢弃法", "丢弃率"),
+    "损失": ("代价函数", "损耗函数"),
+    "交叉熵": ("互熵",),
+    "梯度裁剪": ("梯度剪裁", "梯度截断", "梯度剪切"),
+    "优化器": ("最优化器", "优化算子"),
+    "学习率": ("学习速率", "学习步长"),
+    "学习率预热": ("热身", "暖启动"),
+    "标签平滑": ("标记平滑", "标签光滑"),
+    "教师强制": ("教师强迫", "导师驱动", "强制教学"),
+    "过拟合": ("过度拟合", "过配"),
+    "检查点": ("存档点", "校验点", "检查站"),
+    "随机种子": ("随机数种子", "随机籽"),
+    "消融": ("切除实验", "消去实验"),
+    "知识蒸馏": ("知识提炼", "知识精炼"),
+    "束搜索": ("集束搜索", "波束搜索", "柱搜索", "定向搜索"),
+    "束宽": ("集束大小", "束大小"),
+    "贪心搜索": ("贪婪",),
+    "长度惩罚": ("长度罚项", "长度处罚"),
+    "参考译文": ("参考答案译文", "标准译文"),
+    "困惑度": ("混乱度", "迷惑度", "复杂度指标"),
+    "显著性检验": ("显著性测试", "显著度检验"),
+    "循环神经网络": ("递归神经网络", "回归神经网络"),
+    "积分梯度": ("集成梯度", "综合梯度"),
+    "留一法": ("去一法", "留一验证"),
+}
+LONGER = {"层归一": "层归一化"}  # a variant that is the beginning of the term
+# English words that mean other things as well: their Chinese terms need not be in a chapter that has them.
+COMMON = {"value", "key", "query", "reference", "batch", "recipe", "parameter", "loss", "token", "alignment", "mask"}
+
+
+def chinese_texts():
+    """Name and text of everything in Chinese."""
+    found = {f"zh/{path.name}": path.read_text(encoding="utf-8") for path in sorted((PAGES / "zh").glob("*.md"))}
+    found |= {path.name: path.read_text(encoding="utf-8") for path in sorted(repository().glob("*.zh.md"))}
+    return found | {"words.js": (ASSETS / "live" / "words.js").read_text(encoding="utf-8")}
+
+
+def glossary(lang):
+    """The entries: each term with the words in bold behind it."""
+    blocks = split_blocks((PAGES / lang / "glossary.md").read_text(encoding="utf-8"))
+    return [(one.text, re.match(r"[^.]+", after.text)[0]) for one, after in pairwise(blocks) if one.kind == "h3"]
+
+
+def test_each_entry_has_the_term_of_the_other_language():
+    english, chinese = glossary("en"), glossary("zh")
+    assert len(english) == len(chinese) >= 60
+    for (term, translation), (term_zh, translation_zh) in zip(english, chinese, strict=True):
+        assert re.sub(r" \(.*\)", "", translation) == term_zh
+        assert re.sub(r" \(.*\)", "", translation_zh) == term
+
+
+def test_a_term_has_one_entry():
+    for lang in ("en", "zh"):
+        terms = [term for term, _ in glossary(lang)]
+        assert len(terms) == len(set(terms))
+
+
+@pytest.mark.parametrize("name", chinese_texts())
+def test_no_other_word_is_used_for_a_term(name):
+    text = chinese_texts()[name]
+    for term, variants in VARIANTS.items():
+        for variant in variants:
+            without = text.replace(LONGER[variant], "") if variant in LONGER else text
+            assert variant not in without, f"{name} says {variant}; the glossary says {term}"
+
+
+def test_the_terms_with_variants_are_in_the_glossary():
+    text = (PAGES / "zh" / "glossary.md").read_text(encoding="utf-8")
+    assert [term for term in VARIANTS if term not in text] == []
+
+
+@pytest.mark.parametrize("name", [name for name in chinese_texts() if name.startswith("zh/")])
+def test_a_term_of_the_english_chapter_is_in_the_chinese(name):
+    english = (PAGES / "en" / name.removeprefix("zh/")).read_text(encoding="utf-8").lower()
+    prose = re.sub(r"^```.*?^```|`[^`]*`|attention is all you need", "", english, flags=re.M | re.S)
+    for term, term_zh in glossary("en"):
+        if term.lower() not in COMMON and re.search(rf"\b{re.escape(term.lower())}s?\b", prose):
+            wanted = re.sub(r" \(.*\)", "", term_zh)
+            assert wanted in chinese_texts()[name], f"{name} does not have {wanted}, which is {term} in English"
