@@ -14,7 +14,7 @@ from regard.config import SearchOptions
 from tests.commands import folder_of_command, python
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "README.zh.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```", flags=re.M | re.S)
 
 
@@ -31,9 +31,9 @@ def small_files() -> list[str]:
     return [text for _, text in FENCED.findall(section)[:2]]
 
 
-def readme_recipe() -> str:
-    """Return the README's recipe with few steps and a small model."""
-    [text] = [text for kind, text in blocks(ROOT / "README.md") if kind == "toml"]
+def readme_recipe(page: Path) -> str:
+    """Return a README's recipe with few steps and a small model."""
+    [text] = [text for kind, text in blocks(page) if kind == "toml"]
     assert "steps = 8000" in text
     assert 'preset = "tiny"' in text
     small = "width = 32\nnum_heads = 2\nnum_layers = 2\nhidden = 64"
@@ -56,8 +56,8 @@ def test_snippets_run(page, tmp_path):
 
     text_of_files, recipe = small_files()
     run("python", text_of_files)
-    if page.name == "README.md" and page.parent == ROOT:
-        (tmp_path / "my.toml").write_text(readme_recipe())
+    if page.parent == ROOT:
+        (tmp_path / "my.toml").write_text(readme_recipe(page), encoding="utf-8")
     elif page.name != "data.md":
         [written] = re.findall(r"^cat > my.toml <<'END'\n(.*?)^END$", recipe, flags=re.M | re.S)
         assert "\nsteps = 300\n" in written
@@ -73,6 +73,20 @@ def test_snippets_run(page, tmp_path):
         # The make targets run this test, so it must not run them.
         if kind in ("sh", "python") and not text.startswith("make "):
             run(kind, text)
+
+
+def test_the_chinese_readme_has_the_snippets_and_numbers_of_the_english():
+    """Comments may differ. Numbers stand in the same order in both tables."""
+    english, chinese = (
+        [(kind, re.sub(r"  +#.*", "", text)) for kind, text in blocks(ROOT / name)]
+        for name in ("README.md", "README.zh.md")
+    )
+    assert english == chinese
+    numbers = [
+        re.findall(r"\d[\d.,]*\d", (ROOT / name).read_text(encoding="utf-8").split(heading)[1].split("\n## ")[0])
+        for name, heading in (("README.md", "## Numbers"), ("README.zh.md", "## 数字"))
+    ]
+    assert numbers[0] == numbers[1]
 
 
 def test_the_table_of_search_options_is_that_of_the_code():

@@ -43,6 +43,11 @@ def test_a_translation_repeats_no_code():
     assert made.html.count("<pre") == 1
 
 
+def test_code_that_a_translation_repeats_is_shown_once():
+    made = page("```sh\nls\n```\n\n```sh\nls  # all\n```\n", translation="```sh\nls\n```\n\n```sh\nls  # 全部\n```\n")
+    assert made.html.count("<pre") == 3
+
+
 @pytest.mark.parametrize(
     ("translation", "message"),
     [

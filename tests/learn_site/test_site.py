@@ -7,6 +7,7 @@ import warnings
 import pytest
 
 import regard
+from regard.cli.commands import app
 from regard.errors import ConfigError
 from regard.learn import reference
 from regard.learn.links import Links
@@ -76,6 +77,14 @@ def test_a_missing_translation_shows_english_with_a_note(site, folder):
     assert "本页还没有中文译文" in other
 
 
+def test_the_readme_is_shown_with_its_translation(site, folder):
+    page = (folder / "README.html").read_text(encoding="utf-8")
+    assert "五分钟上手" in page
+    assert page.count("train has no field") == 2
+    assert 'href="README.html"' in page
+    assert not (folder / "README.zh.html").exists()
+
+
 def test_every_chapter_is_in_the_navigation(site):
     listed = {page.url for chapter in site.chapters for page in chapter.pages}
     assert {f"learn/{path.stem}.html" for path in (PAGES / "en").glob("*.md") if path.stem != "index"} <= listed
@@ -117,3 +126,11 @@ def test_a_link_from_a_folder_of_the_repository_is_relative_to_it():
         name="x",
     )
     assert 'href="../rivals.html"' in made.html
+
+
+def test_the_start_page_has_every_command():
+    commands = {command.name or command.callback.__name__ for command in app.registered_commands}
+    commands |= {group.name for group in app.registered_groups}
+    for lang in ("en", "zh"):
+        page = (PAGES / lang / "index.md").read_text(encoding="utf-8")
+        assert commands == set(re.findall(r"`regard (\w+)`", page))

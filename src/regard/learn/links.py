@@ -67,6 +67,7 @@ class Links:
         found = find(path)
         if found is None:
             raise ConfigError(f"{name} links to {path}, which is not there")
+        path = original(path)
         if path not in self.files:
             self.files[path] = f"files/{path}/index.html" if found.is_dir() else file_url(path)
         return self.files[path]
@@ -81,6 +82,16 @@ class Links:
                 broken.append(f"{one.page} links to {one.target}#{one.anchor}, and there is no such heading")
         if broken:
             raise ConfigError("; ".join(broken))
+
+
+def original(path: str) -> str:
+    """Return the file that a translation such as README.zh.md is shown with."""
+    return f"{path.removesuffix('.zh.md')}.md" if path.endswith(".zh.md") else path
+
+
+def translated(path: str) -> str:
+    """Return the name of a file's translation."""
+    return f"{path.removesuffix('.md')}.zh.md"
 
 
 def chapter_url(name: str) -> str:

@@ -123,12 +123,13 @@ def _paired(name: str, ours: Sequence[Block], others: Sequence[Block]) -> list[B
     found = []
     for number, (block, other) in enumerate(zip(ours, others, strict=False), 1):
         same = other.directive == "same" and block.kind == "fence"
+        repeated = block.kind == "fence" and block.text == other.text and block.text != ""
         if not same and (block.kind, block.directive) != (other.kind, other.directive):
             raise ConfigError(
                 f"{name}: block {number} is {block.kind} in en and {other.kind} in zh: "
                 f"{block.text[:40]!r}, {other.text[:40]!r}"
             )
-        found.append(block if same else other)
+        found.append(block if same or repeated else other)
     if len(ours) != len(others):
         number = min(len(ours), len(others)) + 1
         longer, lang = (ours, "en") if len(ours) > len(others) else (others, "zh")

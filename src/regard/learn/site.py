@@ -15,7 +15,7 @@ from typing import Any
 
 from regard.errors import ConfigError
 from regard.explain.page_assets import asset
-from regard.learn.links import SOURCES, Links, chapter_url, relative
+from regard.learn.links import SOURCES, Links, chapter_url, relative, translated
 from regard.learn.live_model import live_script, model_script
 from regard.learn.reference import reference_modules, reference_page
 from regard.learn.render import Heading, Rendered, code_html, in_languages, render
@@ -91,8 +91,13 @@ class Site:
         )
 
     def add_document(self, path: str) -> Page:
+        translation = read(translated(path)) if find(translated(path)) else None
         return self.add_page(
-            self.links.file(path, "the contents"), read(path), name=path, folder=posixpath.dirname(path)
+            self.links.file(path, "the contents"),
+            read(path),
+            name=path,
+            folder=posixpath.dirname(path),
+            translation=translation,
         )
 
     def add_page(
