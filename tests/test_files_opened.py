@@ -51,6 +51,7 @@ ALLOWED = {
     "explain/figures.py": {"savefig": "the picture that the user named"},
     "explain/paper_figures.py": {"savefig": "the picture that the user named"},
     "learn/live_model.py": dict.fromkeys(("read_text", "glob"), "parts of pages, in the package"),
+    "learn/numbers.py": {"read_text": "names of numbers, in the package"},
     "learn/reference.py": {"read_text": "sources of the package"},
     "learn/site.py": dict.fromkeys(
         ("read_text", "read_bytes", "glob", "iterdir", "mkdir", "write_bytes"),

@@ -1,7 +1,8 @@
 """Markdown to HTML: code in colours, lines of the source by name, live figures, formulas, and pairs of paragraphs.
 
-Directives are fenced blocks: `include FILE NAME`, `live FIGURE`, `run` (Python that the tests run), `output` (what it
-prints), `formula`, and in a translation `same`, which stands for the block of the original.
+Directives are fenced blocks: `include FILE NAME`, `live FIGURE`, `drawing NAME` (with captions by language), `run` (Python
+that the tests run), `output` (what it prints), `formula`, and in a translation `same`, which stands for the block of the
+original.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
 from regard.errors import ConfigError
+from regard.learn.family import DRAWINGS
 from regard.learn.sources import excerpt
 
-DIRECTIVES = ("include", "live", "run", "output", "formula", "same")
+DIRECTIVES = ("include", "live", "drawing", "run", "output", "formula", "same")
 LANGUAGES = {"en": "en", "zh": "zh-CN"}
 MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 FORMATTER = HtmlFormatter(nowrap=True, classprefix="c-")
@@ -78,7 +80,7 @@ class Block:
         for token in self.tokens:
             if token.type == "inline":
                 parts.append("".join(" " if one.type == "softbreak" else one.content for one in token.children or []))
-            elif token.type in ("fence", "code_block") and self.directive not in ("include", "live", "same"):
+            elif token.type in ("fence", "code_block") and self.directive not in ("include", "live", "drawing", "same"):
                 parts.append(token.content)
         return " ".join(parts).replace("$", "")
 
@@ -198,6 +200,8 @@ class _Writer:
         if kind == "live":
             self.page.figures.append(words[0])
             return figure_html(words[0], token.content)
+        if kind == "drawing":
+            return drawing_html(words[0], token.content)
         if kind == "formula":
             return f'<p class="formula">{formula_html(token.content.strip())}</p>'
         if kind == "output":
@@ -248,6 +252,16 @@ def figure_html(name: str, content: str) -> str:
     data = "".join(f' data-{key}="{html.escape(str(value))}"' for key, value in options.items())
     without = "<noscript>This figure needs JavaScript.</noscript>"
     return f'<figure class="live" data-live="{html.escape(name)}"{data}>{without}</figure>'
+
+
+def drawing_html(name: str, content: str) -> str:
+    """Return a drawing with its caption, which is in TOML by language."""
+    if name not in DRAWINGS:
+        raise ConfigError(f"there is no drawing {name!r}; there are {', '.join(DRAWINGS)}")
+    captions = tomllib.loads(content)
+    texts = {lang: html.escape(text) for lang, text in captions.items()}
+    drawn = DRAWINGS[name]().svg(captions["en"])
+    return f'<figure class="drawn">{drawn}<figcaption>{in_languages(texts, "span")}</figcaption></figure>'
 
 
 def in_languages(texts: dict[str, str], tag: str) -> str:

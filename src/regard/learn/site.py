@@ -17,6 +17,7 @@ from regard.errors import ConfigError
 from regard.explain.page_assets import asset
 from regard.learn.links import SOURCES, Links, chapter_url, relative, translated
 from regard.learn.live_model import live_script, model_script
+from regard.learn.numbers import with_numbers
 from regard.learn.reference import reference_modules, reference_page
 from regard.learn.render import Heading, Rendered, code_html, in_languages, render
 from regard.learn.search import Section, search_script
@@ -225,7 +226,7 @@ def build(out: Path, *, lang: str = "en") -> Site:
 
 def _chapter(name: str, lang: str) -> str | None:
     path = PAGES / lang / f"{name}.md"
-    return path.read_text(encoding="utf-8") if path.is_file() else None
+    return with_numbers(path.read_text(encoding="utf-8"), f"{lang}/{name}.md") if path.is_file() else None
 
 
 def _plain(texts: dict[str, str]) -> str:

@@ -1,0 +1,88 @@
+"""The family tree: drawings, and numbers that are read from results."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from regard.errors import ConfigError
+from regard.learn.drawing import Drawing
+from regard.learn.family import DRAWINGS, hull
+from regard.learn.numbers import definitions, number_text, with_numbers
+from regard.learn.render import render
+from regard.learn.sources import PAGES
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_a_drawing_is_well_formed_and_inside_its_frame(name):
+    drawing = DRAWINGS[name]()
+    tree = ElementTree.fromstring(drawing.svg("a < b"))
+    assert tree.get("aria-label") == "a < b"
+    for circle in tree.iter("circle"):
+        radius = float(circle.get("r"))
+        assert radius <= float(circle.get("cx")) <= drawing.width - radius
+        assert radius <= float(circle.get("cy")) <= drawing.height - radius
+    # The site's rules forbid styles of an element; classes give the colours.
+    assert not [one for one in tree.iter() if one.get("style") or one.get("fill") or one.get("stroke")]
+
+
+def test_an_arrow_ends_before_its_node():
+    drawing = Drawing(100, 40)
+    drawing.arrow((0, 20), (100, 20))
+    assert "M12.0 20.0L80.0 20.0" in drawing.edges[0]  # 12 is the radius; 2 are left free, and 6 are the tip
+    assert "M86.0 20.0" in drawing.edges[0]
+
+
+def test_the_hull_of_a_square_leaves_out_what_is_inside():
+    assert sorted(hull([(0, 0), (2, 0), (1, 1), (2, 2), (0, 2)])) == [(0, 0), (0, 2), (2, 0), (2, 2)]
+
+
+def test_numbers_are_those_of_the_results():
+    made = with_numbers("{{rnn-letters-40}} {{hull-200}} {{han-sentence}} {{attention-layer-ms}}", "some.md")
+    assert made == "20 63.2 96.8 3.6"
+    # 27.27 with attention and 14.1 without, of which the difference is rounded.
+    assert number_text(definitions()["attention-gain-long"], "gain") == "13.1"
+
+
+def test_every_defined_number_can_be_read_and_is_used():
+    used = {name for path in (PAGES / "en").glob("*.md") for name in re.findall(r"\{\{([\w-]+)\}\}", path.read_text())}
+    assert used == set(definitions())
+    for name, definition in definitions().items():
+        assert re.fullmatch(r"[\d.]+", number_text(definition, name)), name
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{{rnn-blue}}", r"some.md uses the number rnn-blue.*did you mean rnn-bleu\?"),
+        ("{{zzz}}", r"zzz, which pages/numbers.toml does not define$"),
+    ],
+)
+def test_an_unknown_number_is_an_error(text, message):
+    with pytest.raises(ConfigError, match=message):
+        with_numbers(text, "some.md")
+
+
+@pytest.mark.parametrize(
+    ("definition", "message"),
+    [
+        ({"file": "rivals.json", "at": ["lines", {"rival": "none"}]}, "has 0 elements"),
+        ({"file": "rivals.json", "at": ["nowhere"]}, "rivals.json has no nowhere"),
+        ({"card": "hull-50", "test": "n9", "score": "exact"}, "the card hull-50 has no exact of n9"),
+        ({"page": "README.md", "after": "not there"}, "README.md has no number after 'not there'"),
+    ],
+)
+def test_a_number_that_a_result_no_longer_has_is_an_error(definition, message):
+    with pytest.raises(ConfigError, match=message):
+        number_text({**definition, "format": ".1f"}, "some")
+
+
+def test_an_unknown_drawing_is_an_error():
+    with pytest.raises(ConfigError, match="there is no drawing 'tree'; there are rnn"):
+        render('```drawing tree\nen = "a"\n```\n', link=str, name="some.md")
+
+
+def test_a_caption_is_in_both_languages():
+    made = render('```drawing gpt\nen = "each"\nzh = "每个"\n```\n', link=str, name="some.md").html
+    assert '<span class="zh" lang="zh-CN">每个</span></figcaption>' in made
+    assert 'aria-label="each"' in made
