@@ -82,7 +82,20 @@ def test_an_unknown_corpus_is_refused_with_the_nearest_one():
 
 
 @pytest.mark.parametrize(
-    "name", ["copy", "sort-numbers", "repeats", "counting", "names", "expressions", "shapes", "rooms", "reviews"]
+    "name",
+    [
+        "copy",
+        "sort-numbers",
+        "repeats",
+        "counting",
+        "join",
+        "table",
+        "names",
+        "expressions",
+        "shapes",
+        "rooms",
+        "reviews",
+    ],
 )
 def test_a_corpus_uses_no_method_of_random_that_later_versions_of_python_may_change(name, monkeypatch):
     """Python guarantees the same numbers in later versions for random() only."""

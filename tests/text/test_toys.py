@@ -1,18 +1,23 @@
 """The toy tasks: correct answers, distinct splits, and even lengths."""
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
 from regard.text.toys import (
     MAX_LENGTH,
+    ROW,
+    ROW_LETTERS,
     SIZES,
     SYMBOLS,
     TASKS,
     generate,
     generate_counting,
+    generate_joined,
     generate_names,
     generate_repeats,
+    generate_table,
 )
 
 
@@ -80,3 +85,27 @@ def test_repeats_have_two_or_three_letters_in_turn() -> None:
         assert row == again and (letters[2:] == letters[:-2] or letters[3:] == letters[:-3])
         lengths.add(len(letters))
     assert lengths == set(range(8, 15))
+
+
+def test_joined_rows_have_the_letters_at_equal_places() -> None:
+    for source, target in generate_joined("valid")[:50]:
+        letters = source.split()
+        assert target.split() == [one + other for one, other in zip(letters[:ROW], letters[ROW:], strict=True)]
+
+
+def test_the_table_is_the_same_in_all_splits_and_has_no_rule() -> None:
+    entries: dict[str, set[str]] = {}
+    for split in SIZES:
+        for source, target in generate_table(split)[:500]:
+            letters = source.split()
+            for one, other, answer in zip(letters[:ROW], letters[ROW:], target.split(), strict=True):
+                entries.setdefault(one + other, set()).add(answer)
+    assert len(entries) == len(ROW_LETTERS) ** 2 and all(len(answers) == 1 for answers in entries.values())
+    by_first = [{min(entries[one + other]) for other in ROW_LETTERS} for one in ROW_LETTERS]
+    assert min(map(len, by_first)) > 2  # one letter alone does not say the answer
+
+
+@pytest.mark.parametrize("make", [generate_joined, generate_table])
+def test_held_out_rows_are_not_in_the_training_split(make: Callable[[str], list[tuple[str, str]]]) -> None:
+    rows = {split: {source for source, _ in make(split)} for split in SIZES}
+    assert not rows["train"] & (rows["valid"] | rows["test"]) and len(rows["valid"]) == SIZES["valid"]

@@ -8,6 +8,7 @@ import typer
 
 import regard
 from regard.cli import (
+    ablate,
     adapt,
     align,
     bench,
@@ -71,6 +72,7 @@ for module in (
     serve,
     adapt,
     distill,
+    ablate,
     export,
     verify,
     doctor,

@@ -8,6 +8,8 @@
     sort-numbers  0.7 0.1 0.4  →  1 2 0                          positions of the numbers in ascending order
     repeats       a b a b a    →  a b a b a                      a hidden letter follows from the others
     counting      8 9 0 1      →  8 9 0 1                        digits that count upwards
+    join          b f a c h g  →  bc fh ag                       two rows: letters at equal places, in pairs
+    table         b f a c h g  →  d a a                          two rows: the entry of a fixed random table for (b, c), ...
     names         Bodiru is older than Vanelo  →  Vanelo is younger than Bodiru
 
 The first three show within a minute of training whether a model can attend: copying reads the source forwards, reversing
@@ -161,6 +163,31 @@ def counting_text(first: int, length: int) -> str:
     return " ".join(str((first + place) % 10) for place in range(length))
 
 
+ROW = 8  # symbols of each of two rows
+ROW_LETTERS = "abcdefgh"
+
+
+def generate_joined(split: str) -> list[tuple[str, str]]:
+    """Return two rows of letters, and pairs of those at equal places: each output needs two letters at once."""
+    return _of_two_rows("join", split, ROW_LETTERS, lambda one, other: one + other)
+
+
+def generate_table(split: str) -> list[tuple[str, str]]:
+    """Return two rows of letters, and for those at equal places the entry of a fixed table that has no rule."""
+    generator = random.Random("table")
+    table = {one + other: choose(generator, ROW_LETTERS) for one in ROW_LETTERS for other in ROW_LETTERS}
+    return _of_two_rows("table", split, ROW_LETTERS, lambda one, other: table[one + other])
+
+
+def _of_two_rows(task: str, split: str, symbols: str, combine: Callable[[str, str], str]) -> list[tuple[str, str]]:
+    generator = random.Random(f"{task}/{split}")
+    pairs = []
+    for _ in range(SIZES[split]):
+        row = [choose(generator, symbols) for _ in range(2 * ROW)]
+        pairs.append((" ".join(row), " ".join(map(combine, row[:ROW], row[ROW:]))))
+    return pairs
+
+
 NAMES_SIZES = {"train": 4000, "valid": 200, "test": 500}
 # Two slots each, which need not come in the order of the input.
 TEMPLATES = (
@@ -201,5 +228,7 @@ GENERATORS: dict[str, Callable[[str], list[tuple[str, str]]]] = {
     "sort-numbers": generate_sorted_numbers,
     "repeats": generate_repeats,
     "counting": generate_counting,
+    "join": generate_joined,
+    "table": generate_table,
     "names": generate_names,
 }
