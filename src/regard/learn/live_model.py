@@ -13,15 +13,20 @@ from regard.learn.sources import ASSETS
 
 # Each after what it imports.
 ENGINE_MODULES = ("tokenizer.js", "text.js", "engine.js", "span_search.js", "translator.js")
-LIVE_MODULES = ("words.js", "model.js", "encoder.js", "numbers.js")
+ENGINE_NAMES = "Engine, Translator"
+LIVE_MODULES = ("registry.js", "words.js", "encoder.js", "model.js", "numbers.js", "sentence.js")
 
 
 def live_script() -> str:
     """Return one script with all figures. A page opened from disk cannot load modules."""
     folder = ASSETS / "live"
-    ours = [*(folder / name for name in LIVE_MODULES), *sorted(folder.glob("figure_*.js")), folder / "start.js"]
-    texts = [*map(page_source, ENGINE_MODULES), asset("elements.js"), asset("heatmap.js"), *map(_text, ours)]
-    return f"(() => {{\n'use strict';\n{join_modules(*texts)}\n}})();\n"
+    # The names of a figure are its own.
+    figures = [f"{{\n{_text(path)}}}" for path in sorted(folder.glob("figure_*.js"))]
+    ours = [*(_text(folder / name) for name in LIVE_MODULES), *figures, _text(folder / "start.js")]
+    inside = join_modules(*map(page_source, ENGINE_MODULES))
+    engine = f"const {{ {ENGINE_NAMES} }} = (() => {{\n{inside}\nreturn {{ {ENGINE_NAMES} }};\n}})();"
+    texts = [asset("elements.js"), asset("heatmap.js"), *ours]
+    return f"(() => {{\n'use strict';\n{engine}\n{join_modules(*texts)}\n}})();\n"
 
 
 def model_script(run: str) -> str:
@@ -30,9 +35,11 @@ def model_script(run: str) -> str:
     Matrices are 8-bit integers, which the engine multiplies as the float32 numbers that they stand for, so that the
     figures can compute the same in JavaScript.
     """
-    data = page_data(load_page_model(run), int8=False)
+    model = load_page_model(run)
+    data = page_data(model, int8=False)
     parts = {name: _packed(getattr(data, name)) for name in ("engine", "tokenizers", "weights")}
-    return f"regardModel({json.dumps({'facts': data.facts, **parts}, ensure_ascii=False, separators=(',', ':'))});\n"
+    facts = {**data.facts, "norm_eps": model.config.norm_eps}
+    return f"regardModel({json.dumps({'facts': facts, **parts}, ensure_ascii=False, separators=(',', ':'))});\n"
 
 
 def _packed(content: bytes) -> str:

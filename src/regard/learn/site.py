@@ -146,7 +146,9 @@ class Site:
 
     def add_assets(self) -> None:
         """Add styles, scripts, the index of the search, and the model of the live figures."""
-        style = "\n".join([_tokens(), (ASSETS / "site.css").read_text(encoding="utf-8")])
+        style = "\n".join(
+            [_tokens(), *((ASSETS / name).read_text(encoding="utf-8") for name in ("site.css", "live.css"))]
+        )
         self.files["assets/site.css"] = style.encode()
         self.files["assets/site.js"] = (ASSETS / "site.js").read_bytes()
         self.files["assets/search.js"] = search_script(self.sections()).encode()

@@ -1,5 +1,4 @@
-// Fills the figures of a page. Each figure is a function of its element; it says itself when it needs the model.
+// Fills the figures of a page.
+import { FIGURES } from "./registry.js";
 
-const FIGURES = {};
-
-for (const host of document.querySelectorAll("[data-live]")) FIGURES[host.dataset.live]?.(host);
+for (const host of document.querySelectorAll("[data-live]")) FIGURES[host.dataset.live](host);

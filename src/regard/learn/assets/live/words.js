@@ -5,6 +5,14 @@ const CHINESE = {
   Sentence: "句子",
 };
 
-export function say(text) {
-  return document.documentElement.dataset.lang === "zh" ? (CHINESE[text] ?? text) : text;
+/** A text with values in it: say("layer {number}", { number: 1 }). */
+export function say(text, values = {}) {
+  const found = document.documentElement.dataset.lang === "zh" ? (CHINESE[text] ?? text) : text;
+  return found.replace(/\{(\w+)\}/g, (all, name) => values[name] ?? all);
+}
+
+/** Calls `draw` again when another language or other colours are chosen, or a window becomes narrow. */
+export function redrawn(draw) {
+  for (const event of ["regard-language", "regard-theme"]) document.addEventListener(event, draw);
+  for (const query of ["(prefers-color-scheme: dark)", "(max-width: 40rem)"]) matchMedia(query).addEventListener("change", draw);
 }
