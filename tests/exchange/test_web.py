@@ -234,7 +234,15 @@ def test_typed_text_is_translated_and_alternatives_and_attention_are_shown(opene
     assert serious_findings(page) == []
     page.locator("#others li button").first.click()
     expect(page.locator("#output .part")).to_have_text("Thanks.")
-    assert not page.locator("#output").inner_text().startswith("Where is the train")
+    expect(page.locator("#output")).not_to_contain_text("Where is the train")
+
+
+def test_one_click_on_a_word_shows_its_alternatives(opened, page_file):
+    page = opened(page_file).page
+    page.locator("#text").fill("Wo ist der Bahnhof?")
+    page.get_by_text("train", exact=True).click()
+    expect(page.locator("#others")).to_contain_text("Instead of \u201ctrain\u201d")
+    expect(page.locator(".token", has_text="train")).to_be_focused()
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from regard.serve.access import sentence_cost
 from regard.serve.fair_queue import Sentence
 from regard.text.languages import known_languages, languages_of
 from regard.text.segmenter import SplitText, segment
+from regard.text.unknown_share import unknown_share
 
 MAX_WORKERS = 16
 # A text with more characters per allowed token is too long; saves tokenizing it.
@@ -48,6 +49,10 @@ class ServedModel:
 
     def count_tokens(self, text: str) -> int:
         return len(self.translator.tag_ids()) + len(self.translator.tokenizers.source.encode(text))
+
+    def unknown_share(self, text: str) -> float:
+        """Return the share of a text's characters that the model does not know."""
+        return unknown_share(self.translator.tokenizers.source, text)
 
     def split(self, text: str, max_tokens: int) -> SplitText:
         """Split a text into sentences of at most `max_tokens` tokens that are short enough for the model."""

@@ -140,6 +140,7 @@ def add_api(app: FastAPI, service: Service) -> None:
                             source=source,
                             text=found[0].text,
                             nbest=[_candidate(one) for one in found],
+                            unknown=served.unknown_share(source) if body.unknown else None,
                         )
                         for source, found in zip(split_text.sentences, all_found, strict=True)
                     ],

@@ -84,6 +84,9 @@ class TranslateRequest(SearchRequest):
     confidence: Annotated[
         bool | None, Field(description="Whether calibrated probabilities of words and sentences are returned.")
     ] = None
+    unknown: Annotated[
+        bool, Field(description="Whether the share of characters that the model does not know is returned.")
+    ] = False
     glossary: Annotated[
         dict[Term, Term],
         Field(max_length=LIMITS.terms, description="Terms and their translations; a|b are two of them."),
@@ -130,6 +133,9 @@ class SentenceResult(BaseModel):
     source: str
     text: str
     nbest: list[Candidate]
+    unknown: float | None = (
+        None  # the share of characters of the source that the model does not know, if it was asked for
+    )
 
 
 class Translated(BaseModel):

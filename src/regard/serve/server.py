@@ -40,7 +40,11 @@ ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem} for status in (400, 401, 403, 404, 408, 413, 422, 429, 503)
 }
 MEDIA_TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
-OWN_ASSETS = ("page.html", "page.js", "page.css", "docs.html", "docs.js")
+PAGE_MODULES = (
+    *("page.js", "requests.js", "translating.js", "translated_text.js", "trace_panel.js"),
+    *("advice.js", "files.js", "history.js"),
+)
+OWN_ASSETS = ("page.html", "page.css", "docs.html", "docs.js", *PAGE_MODULES)
 SHARED_ASSETS = (*VIEW_MODULES, "look.css")  # also used by the page of `regard look`
 START_SECONDS = 300.0  # for the first worker to load its models
 START_ATTEMPTS = 3  # failures per worker before any is ready

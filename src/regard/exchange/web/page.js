@@ -1,6 +1,7 @@
 // The page: translation while typing, alternatives, attention, and parts of the model that can be silenced.
 import { AttentionView } from "./attention.js";
-import { element, percent, shown } from "./elements.js";
+import { element, wordSpans } from "./elements.js";
+import { markOpened, outputTokens, showAlternatives, tokenAt } from "./output.js";
 
 const $ = (id) => document.getElementById(id);
 const DELAY = 60; // milliseconds from the last key to a translation
@@ -78,11 +79,22 @@ function show(found) {
     output.append(
       text === null
         ? element("span", { class: "pending" }, "\u2026")
-        : element("button", { type: "button", class: "part", "aria-label": `${text || "nothing"}. Show alternatives and attention`, onclick: () => lookAt(number, []) }, text),
+        : sentenceButton(text, number),
       found.spaces[number + 1],
     );
   });
   $("copy").disabled = !found.sentences.length;
+}
+
+/** A sentence that can be clicked. Not a button element, in which some browsers do not say which word was clicked. */
+function sentenceButton(text, number) {
+  const look = (event) => {
+    if (event.type === "keydown" && event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    const word = event.target.closest("[data-at]");
+    lookAt(number, [], { place: word ? Number(word.dataset.at) : null });
+  };
+  return element("span", { role: "button", tabindex: 0, class: "part", "aria-label": `${text || "nothing"}. Show alternatives and attention`, onclick: look, onkeydown: look }, ...wordSpans(text));
 }
 
 const fullText = () => shownText.spaces[0] + shownText.texts.map((text, number) => (text ?? "") + shownText.spaces[number + 1]).join("");
@@ -98,21 +110,22 @@ class WeightsView extends AttentionView {
 
 let looked = null; // number of the sentence that is looked at
 
-/** Show how a sentence is translated, optionally with forced first tokens. */
-async function lookAt(number, prefix, { focus = true } = {}) {
+/** Show how a sentence is translated, optionally with forced first tokens. With a place in its text, the alternatives there are shown. */
+async function lookAt(number, prefix, { focus = true, place = null } = {}) {
   showStatus("computing attention ...");
   const before = shownText, text = before.sentences[number];
   try {
     const { nbest, trace } = await ask("look", { text, language: language(), prefix });
     if (shownText !== before) return; // the text has changed meanwhile
+    const at = place === null || nbest[0].text !== before.texts[number] ? null : tokenAt(trace, place);
     show({ ...before, texts: before.texts.map((one, at) => (at === number ? nbest[0].text : one)) });
-    showTokens(number, trace, focus);
     showOthers(nbest);
     $("looked").hidden = false;
     looked = number;
     $("which").textContent = text;
     $("attention").replaceChildren();
     new WeightsView($("attention"), trace);
+    showTokens(number, trace, { focus, at });
     showStatus("");
   } catch (problem) {
     showStatus(problem.message);
@@ -123,35 +136,33 @@ function showOthers(nbest) {
   $("nbest").replaceChildren(...nbest.map((one) => element("li", {}, element("span", {}, one.text || "(nothing)"), element("span", { class: "p" }, one.score.toFixed(2)))));
 }
 
-/** Show the tokens of one sentence as buttons; the less probable, the redder. */
-function showTokens(number, trace, focus) {
-  const old = $("output").querySelectorAll(".part")[number], line = element("span", { class: "tokens" });
-  trace.target.tokens.slice(0, -1).forEach((token, at) => {
-    const text = token.replaceAll("\u2581", " "), sure = trace.probabilities[at];
-    if (/^\s/.test(text) && at) line.append(" ");
-    line.append(
-      element("button", { type: "button", class: "token", style: `--sure: ${sure}`, title: percent(sure), "aria-controls": "others", onclick: () => choose(number, trace, at) }, text.trimStart() || "\u2423"),
-    );
-  });
-  old.replaceWith(line);
-  if (focus) line.querySelector("button")?.focus();
+/** Show the tokens of one sentence as buttons, and the alternatives of the one at a place. */
+function showTokens(number, trace, { focus, at }) {
+  const old = $("output").querySelectorAll(".part")[number];
+  const { nodes, tokens } = outputTokens(trace, { choose: (place, token) => choose(number, trace, place, token) });
+  old.replaceWith(element("span", { class: "tokens" }, ...nodes));
+  if (focus) tokens[at ?? 0]?.focus();
+  if (at !== null) choose(number, trace, at, tokens[at]);
 }
 
 /** Show the likeliest other tokens at a position, and where they lead. */
-async function choose(number, trace, at) {
-  const panel = $("others"), found = trace.alternatives[at].filter((one) => one.id > 2); // without special tokens
-  const texts = found.map(() => element("span", { class: "text" }, "\u2026"));
+async function choose(number, trace, at, token) {
+  markOpened($("output"), token);
+  const found = trace.alternatives[at].filter((one) => one.id > 2); // without special tokens
+  const texts = found.map(() => element("span", {}, "\u2026"));
   const prefixes = found.map((one) => [...trace.target.ids.slice(0, at), one.id]);
-  panel.hidden = !found.length;
-  panel.replaceChildren(
-    element("p", { class: "note" }, `Instead of \u201c${shown(trace.target.tokens[at])}\u201d (${percent(trace.probabilities[at])}):`),
-    element("ul", {}, ...found.map((one, rank) =>
-      element("li", {}, element("button", { type: "button", onclick: () => { panel.hidden = true; lookAt(number, prefixes[rank]); } },
-        element("span", { class: "p" }, percent(one.probability)), element("strong", {}, shown(one.token)), texts[rank])),
-    )),
-  );
+  const others = found.map((one, rank) => ({ ...one, piece: one.token, text: texts[rank] }));
+  showAlternatives($("others"), trace, at, others, (_, rank) => {
+    $("others").hidden = true;
+    lookAt(number, prefixes[rank]);
+  });
   const continued = await ask("proceed", { text: trace.source.text, language: language(), prefixes });
   continued.forEach((text, rank) => (texts[rank].textContent = text));
+}
+
+function closeOthers() {
+  $("others").hidden = true;
+  markOpened($("output"), null)?.focus();
 }
 
 function hideTrace() {
@@ -222,7 +233,7 @@ $("copy").addEventListener("click", async () => {
   }
 });
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape") $("others").hidden = true;
+  if (event.key === "Escape") closeOthers();
 });
 
 function showLanguage() {

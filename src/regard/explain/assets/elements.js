@@ -63,3 +63,10 @@ export function tokenTexts({ text, tokens }) {
 export function colourOf(head) {
   return `var(--head-${head % PALETTE})`;
 }
+
+const SEGMENTER = new Intl.Segmenter(undefined, { granularity: "word" });
+
+/** Returns a text as elements, one per word or punctuation mark, that know their place in it; `offset` is that of the text itself. */
+export function wordSpans(text, offset = 0) {
+  return [...SEGMENTER.segment(text)].map(({ segment, index }) => (segment.trim() ? element("span", { "data-at": offset + index }, segment) : segment));
+}
