@@ -1,5 +1,6 @@
 """A translator with the engine finds what a translator with PyTorch finds, whatever the options."""
 
+import ctypes
 import shutil
 from importlib import resources
 
@@ -11,6 +12,7 @@ import regard
 from regard.config import SearchOptions
 from regard.decoding.requests import Request
 from regard.decoding.shortlist import Shortlist
+from regard.engine import bindings
 from regard.engine.bindings import library
 from regard.errors import Cancelled, ConfigError, DecodeError
 from regard.explain.translation_trace import trace_translation
@@ -188,3 +190,10 @@ def test_the_module_of_a_run_that_trains_on_has_the_weights_that_the_engine_read
     shutil.copytree(out / "checkpoints" / "step-00000001", out / "checkpoints" / "step-00000009")
     expected = regard.load_model(out / "checkpoints" / "step-00000002", device="cpu")
     assert torch.equal(translator.model.target_embedding, expected.target_embedding)
+
+
+def test_a_library_with_other_structs_is_not_used(monkeypatch):
+    assert bindings.library.__wrapped__() is not None
+    wider = type("Wider", (bindings.Config,), {"_fields_": [("more", ctypes.c_int32)]})
+    monkeypatch.setattr(bindings, "Config", wider)
+    assert bindings.library.__wrapped__() is None

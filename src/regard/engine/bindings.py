@@ -77,6 +77,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         c_int,
         [c_void_p, *[c_void_p, c_int64] * 2, c_int32, c_void_p, c_int32, *[c_void_p] * 3, c_int32],
     ),
+    "sizes": (c_int64, []),
     "error": (c_char_p, []),
     "processor": (c_char_p, []),
     "choose_kernels": (c_int64, [c_char_p]),
@@ -85,15 +86,22 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """Return the engine's library; None where it has not been built."""
+    """Return the engine's library; None where it has not been built, or from other sources than these."""
     try:
-        found = ctypes.CDLL(str(LIBRARY))
-        for name, (result, arguments) in FUNCTIONS.items():
-            function = getattr(found, f"regard_{name}")
-            function.restype, function.argtypes = result, arguments
-        return found
+        found = load(LIBRARY)
     except (OSError, AttributeError):
         return None
+    sizes = [ctypes.sizeof(struct) for struct in (Config, Options, Result)]
+    return found if found.regard_sizes() == (sizes[0] * 1000 + sizes[1]) * 1000 + sizes[2] else None
+
+
+def load(path: Path) -> ctypes.CDLL:
+    """Return a library with the types of its functions. Raise OSError or AttributeError where it is not the engine."""
+    found = ctypes.CDLL(str(path))
+    for name, (result, arguments) in FUNCTIONS.items():
+        function = getattr(found, f"regard_{name}")
+        function.restype, function.argtypes = result, arguments
+    return found
 
 
 def engine() -> ctypes.CDLL:
@@ -101,7 +109,8 @@ def engine() -> ctypes.CDLL:
     found = library()
     if found is None:
         raise ConfigError(
-            "the engine has not been compiled; install a C compiler and regard again, or use engine='torch'"
+            "the engine has not been compiled from these sources; install a C compiler and regard again "
+            "(in a checkout: make engine), or use engine='torch'"
         )
     return found
 

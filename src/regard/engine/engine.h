@@ -111,6 +111,8 @@ int regard_model_silence(RegardModel *model, int32_t stack, int32_t layer, int32
 /* The largest of these sizes that a sentence may have: positions of the source that the encoder reads, and of an output. 0: any. */
 int32_t regard_model_max_length(const RegardModel *model);
 
+/* The sizes of RegardConfig, RegardOptions and RegardResult, three digits each: a caller sees whether it has other definitions. */
+int64_t regard_sizes(void);
 const char *regard_error(void);
 const char *regard_processor(void); /* the name of the set of kernels in use */
 int64_t regard_choose_kernels(const char *name); /* for tests: use another set that this processor supports */

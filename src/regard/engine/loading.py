@@ -31,7 +31,7 @@ def why_not_in_engine() -> str | None:
     return (
         None
         if library() is not None
-        else "it has not been compiled; a C compiler was missing when regard was installed"
+        else "it has not been compiled from these sources (no C compiler at installation; in a checkout: make engine)"
     )
 
 

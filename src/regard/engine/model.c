@@ -17,6 +17,8 @@ static const RegardKernels *chosen;
 
 const char *regard_error(void) { return message; }
 
+int64_t regard_sizes(void) { return ((int64_t)sizeof(RegardConfig) * 1000 + sizeof(RegardOptions)) * 1000 + sizeof(RegardResult); }
+
 void set_error(const char *format, ...) {
     va_list more;
     va_start(more, format);

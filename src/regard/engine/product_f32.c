@@ -30,13 +30,14 @@ INLINE Sum multiply(Sum sum, Weights w, Sum x) {
 }
 
 #if defined(__aarch64__)
+/* Written as an instruction: compilers copy the sums of intrinsics from register to register, which takes a fifth of the time. */
 INLINE Sum multiply_lane(Sum sum, Weights w, Sum x, const int lane) {
-    const float32x4_t a = (float32x4_t)sum, b = (float32x4_t)w, c = (float32x4_t)x;
+#define LANE(n) __asm__("fmla %0.4s, %1.4s, %2.s[" #n "]" : "+w"(sum) : "w"(w), "w"(x)); return sum
     switch (lane) { /* the instruction holds its number */
-        case 0: return (wide)vfmaq_laneq_f32(a, b, c, 0);
-        case 1: return (wide)vfmaq_laneq_f32(a, b, c, 1);
-        case 2: return (wide)vfmaq_laneq_f32(a, b, c, 2);
-        default: return (wide)vfmaq_laneq_f32(a, b, c, 3);
+        case 0: LANE(0);
+        case 1: LANE(1);
+        case 2: LANE(2);
+        default: LANE(3);
     }
 }
 #endif

@@ -75,7 +75,8 @@ INLINE Sum multiply(Sum sum, Weights w, Sum x) {
 INLINE Sum multiply_lane(Sum sum, Weights w, Sum x, const int lane) {
     switch (lane) { /* the instruction holds its number */
 #if defined(__ARM_FEATURE_DOTPROD)
-#define LANE(n) return (whole)vdotq_laneq_s32((int32x4_t)sum, (int8x16_t)w, (int8x16_t)x, n)
+/* Written as an instruction for the same reason as in product_f32.c. */
+#define LANE(n) __asm__("sdot %0.4s, %1.16b, %2.4b[" #n "]" : "+w"(sum) : "w"(w), "w"(x)); return sum
 #else
 #define LANE(n)                                                                                                                 \
     return (whole)vmlal_high_laneq_s16(                                                                                         \

@@ -153,7 +153,7 @@ static void to_edge(Edge *edge, Part *part, const Call *call, int64_t column, in
         memcpy(edge->w_scales, call->w_scales + column, (size_t)columns * sizeof(float));
         part->w_scales = edge->w_scales;
     }
-    part->out = edge->out, part->out_row = width;
+    part->out_row = width;
 }
 
 /* The panels from `first` to `last` of R rows, of which the first is row r of the call. All tiles have the same number of rows:
@@ -164,27 +164,30 @@ static void all_tiles(const char *x, int64_t x_row, const char *weight, int64_t 
     const int64_t w_panel = units * (PANEL * W_UNIT), in_tile = rows * step * WIDES;
     Sum sums[(MOST_ROWS + 4 * ROWS) * WIDES];
     Edge edge;
+    const int64_t end = last * PANEL < call->F ? last * PANEL : call->F, width = step * PANEL;
     for (int64_t panel = first; panel < last; panel += step)
-        for (int64_t u = 0; u < units; u += DEPTH)
-            for (int64_t t = 0; t < num_tiles; t++) {
-                const int64_t begin = t * rows + rows <= R ? t * rows : R - rows, column = panel * PANEL;
-                const int64_t depth = units - u < DEPTH ? units - u : DEPTH, w_depth = depth * (PANEL * W_UNIT);
-                float *out = call->out + (r + begin) * call->out_row + column;
-                Part part = {.x = x + begin * x_row + 4 * u, .weight = weight + panel * w_panel + u * (PANEL * W_UNIT), .x_row = x_row,
-                             .w_panel = w_panel, .units = depth, .panels = last - panel, .first = u == 0, .last = u + depth == units,
-                             .partial = sums + t * in_tile, .r = r + begin, .out = out, .out_row = call->out_row,
-                             .bias = call->bias ? call->bias + column : 0, .w_scales = call->w_scales ? call->w_scales + column : 0,
-                             /* A single tile fetches what it reads soon; of several each fetches a part of what they read next. */
-                             .fetch = {num_tiles > 1 ? w_depth + t * w_depth / num_tiles : 4096, PANEL * W_UNIT / num_tiles}};
-                const int64_t end = last * PANEL < call->F ? last * PANEL : call->F, columns = end - column, width = step * PANEL;
-                if (columns >= width) {
-                    TILES[rows - 1](&part, call);
-                    continue;
-                }
+        for (int64_t u = 0; u < units; u += DEPTH) {
+            const int64_t depth = units - u < DEPTH ? units - u : DEPTH, w_depth = depth * (PANEL * W_UNIT);
+            const int64_t column = panel * PANEL, columns = end - column;
+            /* A single tile fetches what it reads soon; of several each fetches a part of what they read next. */
+            const Fetch fetch = {num_tiles > 1 ? w_depth : 4096, PANEL * W_UNIT / num_tiles};
+            Part part = {.weight = weight + panel * w_panel + u * (PANEL * W_UNIT), .x_row = x_row, .w_panel = w_panel, .units = depth,
+                         .panels = last - panel, .fetch = fetch, .first = u == 0, .last = u + depth == units, .partial = sums,
+                         .out_row = call->out_row, .bias = call->bias ? call->bias + column : 0,
+                         .w_scales = call->w_scales ? call->w_scales + column : 0};
+            Tile *run = TILES[rows - 1];
+            if (columns < width) {
                 to_edge(&edge, &part, call, column, columns, width);
-                Tile *const last_tile = columns <= LANES ? NARROW[rows - 1] : TILES[rows - 1];
-                last_tile(&part, call);
-                for (int64_t i = 0; part.last && i < rows; i++)
+                if (columns <= LANES) run = NARROW[rows - 1];
+            }
+            for (int64_t t = 0; t < num_tiles; t++) {
+                const int64_t begin = t * rows + rows <= R ? t * rows : R - rows;
+                float *out = call->out + (r + begin) * call->out_row + column;
+                part.x = x + begin * x_row + 4 * u, part.r = r + begin, part.out = columns < width ? edge.out : out;
+                run(&part, call);
+                part.partial += in_tile, part.fetch.ahead += num_tiles > 1 ? w_depth / num_tiles : 0;
+                for (int64_t i = 0; columns < width && part.last && i < rows; i++)
                     memcpy(out + i * call->out_row, edge.out + i * width, (size_t)columns * sizeof(float));
             }
+        }
 }

@@ -1,7 +1,7 @@
 """A Transformer that reads a story and a question as one sequence, and answers from the words of the question.
 
-Each word has an embedding for how many sentences follow its own, in addition to the position that the encoder adds: what is true now
-depends on what was told last.
+Each word has an embedding for how many sentences follow its own, in addition to the position that the encoder adds: what
+is true now depends on what was told last.
 
 Shapes: N words, B stories, D width, L answers.
 """
