@@ -69,7 +69,7 @@ def as_report(runs: Sequence[RunFolder]) -> str:
         refresh='<meta http-equiv="refresh" content="15">' if training else "",
         style=asset("look.css") + asset("report.css"),
         runs=escape_json(json.dumps(summaries, ensure_ascii=False)),
-        script=bundle("elements.js", "heatmap.js", "report.js"),
+        script=bundle("elements.js", "heatmap.js", "chart.js", "report.js"),
     )
 
 

@@ -1,62 +1,16 @@
 // The report of one run or several: curves, scores, examples over time, histograms, attention over training.
-import { SVG, colourOf, element } from "./elements.js";
+import { CHART, chart, drawn, short } from "./chart.js";
+import { colourOf, element } from "./elements.js";
 import { Heatmap } from "./heatmap.js";
 
 const runs = JSON.parse(document.getElementById("runs").textContent);
 const page = document.getElementById("report");
-const [WIDTH, HEIGHT, LEFT, BOTTOM] = [420, 220, 52, 28];
-
-function drawn(name, attributes, text) {
-  const made = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  if (text !== undefined) made.textContent = text;
-  return made;
-}
-
-function short(number) {
-  if (number === null || number === undefined) return "";
-  const size = Math.abs(number);
-  if (size >= 1e6) return `${+(number / 1e6).toPrecision(3)}M`;
-  if (size >= 1e4) return `${+(number / 1e3).toPrecision(3)}k`;
-  return size !== 0 && size < 1e-3 ? number.toExponential(1) : String(+number.toPrecision(4));
-}
-
-/** Draws lines over steps: [{name, colour, points: [[step, value]]}]. */
-function chart(title, lines) {
-  const points = lines.flatMap((line) => line.points).filter(([, value]) => Number.isFinite(value));
-  if (!points.length) return null;
-  const [most, low, high] = [Math.max(...points.map((p) => p[0])), Math.min(...points.map((p) => p[1])), Math.max(...points.map((p) => p[1]))];
-  const span = high - low || 1;
-  const x = (step) => LEFT + ((WIDTH - LEFT - 8) * step) / (most || 1);
-  const y = (value) => HEIGHT - BOTTOM - ((HEIGHT - BOTTOM - 10) * (value - low)) / span;
-  const last = lines.map((line) => `${lines.length > 1 ? `${line.name} ` : ""}${short(line.points.at(-1)?.[1])}`).join(", ");
-  const svg = drawn("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${title} over steps; last: ${last}` });
-  for (const share of [0, 0.5, 1]) {
-    const value = low + share * span;
-    svg.append(drawn("line", { class: "grid", x1: LEFT, x2: WIDTH - 8, y1: y(value), y2: y(value) }), drawn("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, short(value)));
-    svg.append(drawn("text", { x: x(share * most), y: HEIGHT - 8, "text-anchor": share === 1 ? "end" : share ? "middle" : "start" }, short(share * most)));
-  }
-  for (const line of lines) {
-    const path = line.points.filter(([, value]) => Number.isFinite(value)).map(([step, value], at) => `${at ? "L" : "M"}${x(step).toFixed(1)} ${y(value).toFixed(1)}`).join("");
-    svg.append(drawn("path", { d: path, stroke: line.colour }));
-  }
-  const said = element("p", { class: "said" }, last);
-  svg.addEventListener("mousemove", (event) => {
-    const step = ((event.offsetX / svg.clientWidth) * WIDTH - LEFT) / (WIDTH - LEFT - 8) * most;
-    said.textContent = lines.map((line) => {
-      const near = line.points.reduce((best, point) => (Math.abs(point[0] - step) < Math.abs(best[0] - step) ? point : best), line.points[0] ?? [0, NaN]);
-      return `${line.name}: step ${near[0]}, ${short(near[1])}`;
-    }).join(" · ");
-  });
-  svg.addEventListener("mouseleave", () => (said.textContent = last));
-  return element("figure", { class: "chart" }, element("figcaption", {}, title), svg, said);
-}
 
 function bars(title, counts, labels) {
   const most = Math.max(...counts, 1);
-  const svg = drawn("svg", { viewBox: `0 0 ${WIDTH} 130`, role: "img", "aria-label": `${title}: ${counts.map((count, at) => `${labels[at]} ${count}`).join(", ")}` });
+  const svg = drawn("svg", { viewBox: `0 0 ${CHART.width} 130`, role: "img", "aria-label": `${title}: ${counts.map((count, at) => `${labels[at]} ${count}`).join(", ")}` });
   counts.forEach((count, at) => {
-    const [wide, tall] = [(WIDTH - 20) / counts.length, (90 * count) / most];
+    const [wide, tall] = [(CHART.width - 20) / counts.length, (90 * count) / most];
     svg.append(drawn("rect", { x: 10 + at * wide, y: 100 - tall, width: wide - 3, height: tall, fill: "var(--accent)" }), drawn("text", { x: 10 + (at + 0.5) * wide, y: 116, "text-anchor": "middle" }, labels[at]));
   });
   return element("figure", { class: "chart" }, element("figcaption", {}, title), svg);
