@@ -50,6 +50,11 @@ ALLOWED = {
     "explain/page_assets.py": {"read_text": "a part of the page, in the package"},
     "explain/figures.py": {"savefig": "the picture that the user named"},
     "explain/paper_figures.py": {"savefig": "the picture that the user named"},
+    "cli/exercises.py": {"write_text": "the file that the user named"},
+    "learn/exercise_files.py": dict.fromkeys(
+        ("read_text", "mkdir", "write_text"), "a page of the package, and the folder that the user named"
+    ),
+    "learn/notebook.py": dict.fromkeys(("read_text", "glob"), "pages of the package"),
     "learn/live_model.py": dict.fromkeys(("read_text", "glob"), "parts of pages, in the package"),
     "learn/numbers.py": {"read_text": "names of numbers, in the package"},
     "learn/reference.py": {"read_text": "sources of the package"},

@@ -85,3 +85,17 @@ def test_a_block_is_one_of_the_top_level():
     assert [one.kind for one in split_blocks("# A\n\n- a\n\n  b\n\n> c\n\n| a |\n|---|\n| b |\n")] == [
         *("h1", "bullet_list", "blockquote", "table"),
     ]
+
+
+def test_a_hint_is_opened_by_a_click():
+    made = page("```hint\nUse `tril` and $d_k$: [a](b.md).\n```\n").html
+    assert made.startswith("<details><summary>Hint</summary><p>Use <code>tril</code>")
+    assert '<a href="to:b.md">' in made
+    assert "<sub>k</sub>" in made
+
+
+def test_a_whole_file_is_included_without_its_docstring():
+    found = excerpt("src/regard/learn/exercises/masks/stub.py", "*")
+    assert found.text.startswith("import torch\n")
+    assert "def decoder_mask" in found.text
+    assert found.first == 3

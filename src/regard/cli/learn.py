@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from regard.cli import exercises
 from regard.cli.terminal import print_message
 
 app = typer.Typer(help="Learn attention: the paper section by section, with a model in the page.")
@@ -48,4 +49,5 @@ def learn(
         server.serve_forever()
 
 
-# Sub-commands, each in a file of its own, are added here: app.command()(check).
+for command in (exercises.start, exercises.check, exercises.notebook):
+    app.command()(command)

@@ -1,8 +1,8 @@
 """Markdown to HTML: code in colours, lines of the source by name, live figures, formulas, and pairs of paragraphs.
 
 Directives are fenced blocks: `include FILE NAME`, `live FIGURE`, `drawing NAME` (with captions by language), `run` (Python
-that the tests run), `output` (what it prints), `formula`, and in a translation `same`, which stands for the block of the
-original.
+that the tests run), `output` (what it prints), `formula`, `hint` (Markdown that a click opens), and in a translation `same`,
+which stands for the block of the original.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from regard.errors import ConfigError
 from regard.learn.family import DRAWINGS
 from regard.learn.sources import excerpt
 
-DIRECTIVES = ("include", "live", "drawing", "run", "output", "formula", "same")
+DIRECTIVES = ("include", "live", "drawing", "run", "output", "formula", "hint", "same")
 LANGUAGES = {"en": "en", "zh": "zh-CN"}
 MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 FORMATTER = HtmlFormatter(nowrap=True, classprefix="c-")
@@ -204,6 +204,9 @@ class _Writer:
             return drawing_html(words[0], token.content)
         if kind == "formula":
             return f'<p class="formula">{formula_html(token.content.strip())}</p>'
+        if kind == "hint":
+            inside = render(token.content, link=self.link, name=self.name, formulas=self.formulas).html
+            return f"<details><summary>{' '.join(words) or 'Hint'}</summary>{inside}</details>"
         if kind == "output":
             return f'<figure class="output"><pre tabindex="0">{html.escape(token.content)}</pre></figure>'
         if kind == "same":

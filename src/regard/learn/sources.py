@@ -55,9 +55,13 @@ class Excerpt(NamedTuple):
 
 
 def excerpt(path: str, name: str) -> Excerpt:
-    """Return the lines of a function, a class or, as in Transformer.embed, a method."""
+    """Return the lines of a function, a class or, as in Transformer.embed, a method. `*` is all behind the docstring."""
     text = read(path)
-    found: ast.AST = ast.parse(text)
+    module = ast.parse(text)
+    found: ast.AST = module
+    if name == "*":
+        begin = module.body[1 if ast.get_docstring(module) else 0]
+        return _lines(path, text, begin.lineno, text.count("\n"))
     for part in name.split("."):
         inside = [one for one in ast.iter_child_nodes(found) if getattr(one, "name", None) == part]
         if not inside:
@@ -66,5 +70,9 @@ def excerpt(path: str, name: str) -> Excerpt:
     assert isinstance(found, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef)
     first = min([found.lineno, *(one.lineno for one in found.decorator_list)])
     last = found.end_lineno or first
+    return _lines(path, text, first, last)
+
+
+def _lines(path: str, text: str, first: int, last: int) -> Excerpt:
     lines = text.splitlines()[first - 1 : last]
     return Excerpt(path, first, last, textwrap.dedent("\n".join(lines)) + "\n")

@@ -1,0 +1,23 @@
+"""What the exercise permutation starts from."""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+
+def difference(layer: Callable[[Tensor], Tensor], x: Tensor, order: Tensor) -> float:
+    """Return how far a layer is from permutation equivariance on x [n, d], at most: 0 if it does not see the order.
+
+    x[order] are the rows of x in another order.
+    """
+    raise NotImplementedError
+
+
+def permuted_attention(
+    scores: Tensor, weights: Tensor, values: Tensor, P: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return what scores, weights, values and output of self-attention become when its input x becomes P x.
+
+    For x: scores S [n, n], weights A = softmax(S), values V [n, d], output A V. P is the matrix of a permutation.
+    """
+    raise NotImplementedError
