@@ -1,4 +1,4 @@
-"""Run every snippet in the README and in docs/, in order."""
+"""Run every snippet in the README, in docs/ and in chapters with commands, in order."""
 
 import importlib.util
 import inspect
@@ -15,6 +15,7 @@ from tests.commands import folder_of_command, python
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "README.zh.md", *sorted((ROOT / "docs").rglob("*.md"))]
+CHAPTERS = [ROOT / "src" / "regard" / "learn" / "pages" / "en" / "training-well.md"]
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```", flags=re.M | re.S)
 
 
@@ -41,7 +42,7 @@ def readme_recipe(page: Path) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *CHAPTERS], ids=lambda page: page.name)
 def test_snippets_run(page, tmp_path):
     path = f"{folder_of_command()}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = os.environ | {"PATH": path, "OMP_NUM_THREADS": "1"}
@@ -66,7 +67,9 @@ def test_snippets_run(page, tmp_path):
         small = written.replace("\nsteps = 300\n", "\nsteps = 4\nthreads = 1\n")
         (tmp_path / "my.toml").write_text(small.replace("warmup_steps = 50\n", "warmup_steps = 2000\n"))
     for kind, written in blocks(page):
-        assert kind in ("sh", "python", "toml", "text"), f"snippets of kind {kind!r} are not run by this test"
+        assert page in CHAPTERS or kind in ("sh", "python", "toml", "text"), (
+            f"snippets of kind {kind!r} are not run by this test"
+        )
         text = re.sub(r"\btrain\.steps=\d+", "train.steps=4", written)  # it must run, not reach a good score
         if "--ray" in text and not importlib.util.find_spec("ray"):
             continue  # CI does not install this extra

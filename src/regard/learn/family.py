@@ -236,7 +236,7 @@ def bleu_by_length() -> Drawing:
     return drawing
 
 
-DRAWINGS: dict[str, Callable[[], Drawing]] = {
+FAMILY: dict[str, Callable[[], Drawing]] = {
     "rnn": lambda: recurrent(attention=False),
     "attention": lambda: recurrent(attention=True),
     "bleu-by-length": bleu_by_length,

@@ -22,7 +22,7 @@ from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
 from regard.errors import ConfigError
-from regard.learn.family import DRAWINGS
+from regard.learn.drawings import DRAWINGS
 from regard.learn.sources import excerpt
 
 DIRECTIVES = ("include", "live", "drawing", "run", "output", "formula", "hint", "same")
