@@ -11,7 +11,7 @@ from regard.learn.drawings import DRAWINGS
 from regard.learn.family import hull
 from regard.learn.numbers import definitions, number_text, with_numbers
 from regard.learn.render import render
-from regard.learn.sources import PAGES
+from regard.learn.sources import ASSETS, PAGES
 
 
 @pytest.mark.parametrize("name", DRAWINGS)
@@ -25,6 +25,14 @@ def test_a_drawing_is_well_formed_and_inside_its_frame(name):
         assert radius <= float(circle.get("cy")) <= drawing.height - radius
     # The site's rules forbid styles of an element; classes give the colours.
     assert not [one for one in tree.iter() if one.get("style") or one.get("fill") or one.get("stroke")]
+
+
+def test_every_shape_has_a_style_and_lines_are_not_filled():
+    style = (ASSETS / "site.css").read_text(encoding="utf-8")
+    kinds = {kind for make in DRAWINGS.values() for kind in re.findall(r'class="(?:d-text )?d-(\w+)"', make().svg(""))}
+    assert [kind for kind in kinds if f".d-{kind}" not in style] == []
+    unfilled = re.search(r"^(.*) \{ fill: none;", style, flags=re.M)[1]
+    assert {".d-edge", ".d-path", ".d-rule"} == set(unfilled.split(", "))
 
 
 def test_an_arrow_ends_before_its_node():

@@ -15,7 +15,11 @@ def loss_curves() -> Drawing:
     """Four ways that training goes: the loss of training text thick, that of dev text thin."""
     panels: list[tuple[str, Callable[[float], float], Callable[[float], float]]] = [
         ("A", lambda t: 0.1 + 0.8 * math.exp(-4 * t), lambda t: 0.17 + 0.74 * math.exp(-4 * t)),
-        ("B", lambda t: 0.4 + 0.5 * math.exp(-9 * t) if t < 0.35 else 0.72, lambda t: 0.45 if t < 0.35 else 0.76),
+        (
+            "B",
+            lambda t: 0.4 + 0.5 * math.exp(-9 * t) if t < 0.35 else 0.72,
+            lambda t: 0.44 + 0.47 * math.exp(-9 * t) if t < 0.35 else 0.76,
+        ),
         ("C", lambda t: 0.04 + 0.86 * math.exp(-5 * t), lambda t: 0.2 + 0.7 * math.exp(-6 * t) + 0.35 * t**2),
         ("D", lambda t: 0.6 + 0.3 * math.exp(-12 * t), lambda t: 0.63 + 0.28 * math.exp(-12 * t)),
     ]
