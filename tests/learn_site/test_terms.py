@@ -114,3 +114,35 @@ def test_a_term_of_the_english_chapter_is_in_the_chinese(name):
         if term.lower() not in COMMON and re.search(rf"\b{re.escape(term.lower())}s?\b", prose):
             wanted = re.sub(r" \(.*\)", "", term_zh)
             assert wanted in chinese_texts()[name], f"{name} does not have {wanted}, which is {term} in English"
+
+
+LITERAL = r'"((?:[^"\\]|\\.)*)"'
+
+
+def live_strings(*names):
+    """What figures say: the literals handed to `say`, in the figure and in what figures share."""
+    texts = [(ASSETS / "live" / f"{name}.js").read_text(encoding="utf-8") for name in names]
+    return {text for one in texts for text in re.findall(rf"\bsay\({LITERAL}", one)}
+
+
+def chinese_strings():
+    table = chinese_texts()["words.js"].split("const CHINESE = {")[1].split("\n};")[0]
+    pairs = re.findall(rf'^  (?:{LITERAL}|(\w+)):\s+"((?:[^"\\]|\\.)*)",$', table, flags=re.M)
+    return {quoted or plain: chinese for quoted, plain, chinese in pairs}
+
+
+def test_figures_of_translated_chapters_speak_chinese():
+    translated = [path.stem for path in (PAGES / "zh").glob("*.md")]
+    chapters = "".join((PAGES / "en" / f"{name}.md").read_text(encoding="utf-8") for name in translated)
+    figures = [f"figure_{name}" for name in set(re.findall(r"^```live ([\w-]+)", chapters, flags=re.M))]
+    said = live_strings(*figures, "numbers", "sentence")
+    assert sorted(said - set(chinese_strings())) == []
+
+
+def test_a_chinese_string_has_the_values_of_the_english_and_is_used():
+    scripts = "".join(
+        path.read_text(encoding="utf-8") for path in (ASSETS / "live").glob("*.js") if path.stem != "words"
+    )
+    for english, chinese in chinese_strings().items():
+        assert sorted(set(re.findall(r"\{\w+\}", english))) == sorted(set(re.findall(r"\{\w+\}", chinese))), english
+        assert f'"{english}"' in scripts, f"no figure says {english!r}"
