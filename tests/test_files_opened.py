@@ -57,6 +57,7 @@ ALLOWED = {
     "learn/notebook.py": dict.fromkeys(("read_text", "glob"), "pages of the package"),
     "learn/live_model.py": dict.fromkeys(("read_text", "glob"), "parts of pages, in the package"),
     "learn/numbers.py": {"read_text": "names of numbers, in the package"},
+    "learn/recipe_list.py": dict.fromkeys(("read_text", "glob"), "recipes of the package, and results"),
     "learn/reference.py": {"read_text": "sources of the package"},
     "learn/site.py": dict.fromkeys(
         ("read_text", "read_bytes", "glob", "iterdir", "mkdir", "write_bytes"),

@@ -11,9 +11,10 @@ from regard.cli.commands import app
 from regard.errors import ConfigError
 from regard.learn import reference
 from regard.learn.links import Links
+from regard.learn.recipe_list import recipe_page, recipes
 from regard.learn.render import render
 from regard.learn.site import Site, build
-from regard.learn.sources import PAGES
+from regard.learn.sources import PACKAGE, PAGES
 
 LARGEST = 1_000_000  # bytes of a page and what it loads at once
 
@@ -134,3 +135,23 @@ def test_the_start_page_has_every_command():
     for lang in ("en", "zh"):
         page = (PAGES / lang / "index.md").read_text(encoding="utf-8")
         assert commands == set(re.findall(r"`regard (\w+)`", page))
+
+
+def test_every_guide_has_a_title_in_both_languages(site):
+    untitled = [page.url for chapter in site.chapters for page in chapter.pages if "zh" not in page.titles]
+    assert [url for url in untitled if not url.startswith("api/")] == []
+
+
+def test_a_guide_is_in_one_section(site):
+    listed = [page.url for chapter in site.chapters for page in chapter.pages]
+    assert len(listed) == len(set(listed))
+
+
+def test_the_list_of_recipes_has_each_with_the_scores_of_its_cards():
+    page = recipe_page()
+    assert set(re.findall(r"^### `(.+)`$", page, flags=re.M)) == {
+        path.stem for path in (PACKAGE / "recipes").glob("*.toml")
+    }
+    assert "n200 hull accuracy 63.20 |" in page
+    assert "test2016 BLEU 41.67, test2017 BLEU 34.40 |" in page
+    assert recipes()["hull-50"] == "The convex hull of 50 points (Vinyals et al. 2015), by a Transformer."

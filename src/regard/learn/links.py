@@ -52,6 +52,8 @@ class Links:
         """Return the address of a chapter or of a file of the repository."""
         if path.startswith("api/"):
             return path
+        if folder is None and path == "recipes.md":
+            return "recipes.html"
         if folder is None and not path.startswith("/"):
             chapter = path.removesuffix(".md")
             if not (PAGES / "en" / f"{chapter}.md").is_file():

@@ -15,9 +15,10 @@ from typing import Any
 
 from regard.errors import ConfigError
 from regard.explain.page_assets import asset
-from regard.learn.links import SOURCES, Links, chapter_url, relative, translated
+from regard.learn.links import SOURCES, Links, chapter_url, original, relative, translated
 from regard.learn.live_model import live_script, model_script
 from regard.learn.numbers import with_numbers
+from regard.learn.recipe_list import TITLES, recipe_page
 from regard.learn.reference import reference_modules, reference_page
 from regard.learn.render import Heading, Rendered, code_html, in_languages, render
 from regard.learn.search import Section, search_script
@@ -57,27 +58,32 @@ class Site:
 
     def add_contents(self) -> None:
         """Render all pages of pages/contents.toml."""
-        listed = set()
-        for section in tomllib.loads((PAGES / "contents.toml").read_text(encoding="utf-8"))["section"]:
+        contents = tomllib.loads((PAGES / "contents.toml").read_text(encoding="utf-8"))
+        named = {one for section in contents["section"] for key in ("pages", "files") for one in section.get(key, [])}
+        for section in contents["section"]:
             chapter = Chapter({"en": section["en"], "zh": section["zh"]})
-            listed |= {*section.get("pages", []), *section.get("files", [])}
-            for page in self.section_pages(section):
+            for page in self.section_pages(section, named):
                 chapter.pages.append(page)
             self.chapters.append(chapter)
-        forgotten = {path.stem for path in (PAGES / "en").glob("*.md")} - listed
+        for path, titles in contents["titles"].items():
+            self.pages[self.links.file(path, "contents.toml")].titles = titles
+        forgotten = {path.stem for path in (PAGES / "en").glob("*.md")} - named
         if forgotten:
             raise ConfigError(f"pages/contents.toml does not name the chapters {', '.join(sorted(forgotten))}")
 
-    def section_pages(self, section: dict[str, Any]) -> Iterator[Page]:
-        """Render the pages of a section of the contents."""
+    def section_pages(self, section: dict[str, Any], named: set[str]) -> Iterator[Page]:
+        """Render the pages of a section of the contents. `named` are files and chapters that some section names."""
         for name in section.get("pages", []):
             yield self.add_chapter(name)
         others: set[str] = set()
         if "others" in section:
             others = {path.relative_to(repository()).as_posix() for path in repository().glob(section["others"])}
-        files = section.get("files", [])
-        for path in [*files, *sorted(others - set(files))]:
+        for path in [*section.get("files", []), *sorted(path for path in others - named if path == original(path))]:
             yield self.add_document(path)
+        if section.get("recipes"):
+            page = self.add_page("recipes.html", recipe_page(), name="the list of recipes", folder="")
+            page.titles = TITLES
+            yield page
         for module in reference_modules() if section.get("reference") else []:
             yield self.add_page(
                 f"api/{module}.html", reference_page(module), name=f"the reference of {module}", folder="docs"
