@@ -99,3 +99,25 @@ def test_a_whole_file_is_included_without_its_docstring():
     assert found.text.startswith("import torch\n")
     assert "def decoder_mask" in found.text
     assert found.first == 3
+
+
+def test_a_table_of_results_is_read_from_its_file():
+    made = page(
+        '```results benchmarks/results/table3.md\ncolumns = { "ours" = "setting", "BLEU" = "score" }\n```\n'
+    ).html
+    assert "to:/benchmarks/results/table3.md" in made
+    assert "<th>setting</th>" in made
+    row = next(line for line in read("benchmarks/results/table3.md").splitlines() if "model.num_heads=32" in line)
+    assert f'<td>model.num_heads=32</td>\n<td class="right">{row.split("|")[6].strip()}</td>' in made
+
+
+def test_a_table_of_json_has_the_chosen_columns():
+    options = 'list = "rows"\ncolumns = { layer = "layer", path = "path" }\n'
+    made = page(f"```results benchmarks/results/table1-h200.json\n{options}```\n").html
+    assert made.count("<tr>") == 5
+    assert "<td>self-attention</td>" in made
+
+
+def test_a_column_that_results_do_not_have_is_an_error():
+    with pytest.raises(ConfigError, match=r"table3.md has no column 'speed'"):
+        page('```results benchmarks/results/table3.md\ncolumns = { speed = "speed" }\n```\n')

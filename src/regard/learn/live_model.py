@@ -14,7 +14,7 @@ from regard.learn.sources import ASSETS
 # Each after what it imports.
 ENGINE_MODULES = ("tokenizer.js", "text.js", "engine.js", "span_search.js", "translator.js")
 ENGINE_NAMES = "Engine, Translator"
-LIVE_MODULES = ("registry.js", "words.js", "encoder.js", "model.js", "numbers.js", "sentence.js")
+LIVE_MODULES = ("registry.js", "words.js", "encoder.js", "model.js", "numbers.js", "plot.js", "sentence.js")
 
 
 def live_script() -> str:

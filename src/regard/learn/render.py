@@ -1,8 +1,8 @@
 """Markdown to HTML: code in colours, lines of the source by name, live figures, formulas, and pairs of paragraphs.
 
 Directives are fenced blocks: `include FILE NAME`, `live FIGURE`, `drawing NAME` (with captions by language), `run` (Python
-that the tests run), `output` (what it prints), `formula`, `hint` (Markdown that a click opens), and in a translation `same`,
-which stands for the block of the original.
+that the tests run), `output` (what it prints), `results FILE` (a table of our results), `formula`, `hint` (Markdown that a
+click opens), and in a translation `same`, which stands for the block of the original.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from pygments.util import ClassNotFound
 
 from regard.errors import ConfigError
 from regard.learn.drawings import DRAWINGS
+from regard.learn.results_table import results_table
 from regard.learn.sources import excerpt
 
-DIRECTIVES = ("include", "live", "drawing", "run", "output", "formula", "hint", "same")
+DIRECTIVES = ("include", "live", "drawing", "run", "output", "results", "formula", "hint", "same")
+NO_TEXT = ("include", "live", "drawing", "results", "same")  # whose lines are options
 LANGUAGES = {"en": "en", "zh": "zh-CN"}
 MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 FORMATTER = HtmlFormatter(nowrap=True, classprefix="c-")
@@ -80,7 +82,7 @@ class Block:
         for token in self.tokens:
             if token.type == "inline":
                 parts.append("".join(" " if one.type == "softbreak" else one.content for one in token.children or []))
-            elif token.type in ("fence", "code_block") and self.directive not in ("include", "live", "drawing", "same"):
+            elif token.type in ("fence", "code_block") and self.directive not in NO_TEXT:
                 parts.append(token.content)
         return " ".join(parts).replace("$", "")
 
@@ -166,6 +168,7 @@ class _Writer:
         if block.kind == "code_block":
             return code_html(token.content, "text")
         made = MARKDOWN.renderer.render(self.prepared(block), MARKDOWN.options, {})
+        made = re.sub(r' style="text-align:(\w+)"', r' class="\1"', made)  # the policy of a page refuses the attribute
         return (
             f'<div class="scroll" tabindex="0" role="group" aria-label="Table">{made}</div>'
             if block.kind == "table"
@@ -202,6 +205,10 @@ class _Writer:
             return figure_html(words[0], token.content)
         if kind == "drawing":
             return drawing_html(words[0], token.content)
+        if kind == "results":
+            table = self.one(split_blocks(results_table(words[0], token.content))[0])
+            source = f'<a href="{self.link(f"/{words[0]}")}">{words[0]}</a>'
+            return f'<figure class="results">{table}<figcaption>{source}</figcaption></figure>'
         if kind == "formula":
             return f'<p class="formula">{formula_html(token.content.strip())}</p>'
         if kind == "hint":
