@@ -198,7 +198,8 @@ class _Writer:
             if len(words) != 2 or token.content.strip():
                 raise ConfigError(f"{self.name}: write ```include FILE NAME, and nothing inside")
             found = excerpt(*words)
-            source = f'<a href="{self.link(f"/{found.path}")}">{found.path}</a>, lines {found.first} to {found.last}'
+            lines = {"en": f"lines {found.first} to {found.last}", "zh": f"第 {found.first} 到 {found.last} 行"}
+            source = f'<a href="{self.link(f"/{found.path}")}">{found.path}</a>, {in_languages(lines, "span")}'
             return f'<figure class="source">{code_html(found.text, "python")}<figcaption>{source}</figcaption></figure>'
         if kind == "live":
             self.page.figures.append(words[0])
@@ -213,7 +214,8 @@ class _Writer:
             return f'<p class="formula">{formula_html(token.content.strip())}</p>'
         if kind == "hint":
             inside = render(token.content, link=self.link, name=self.name, formulas=self.formulas).html
-            return f"<details><summary>{' '.join(words) or 'Hint'}</summary>{inside}</details>"
+            title = " ".join(words) or in_languages({"en": "Hint", "zh": "提示"}, "span")
+            return f"<details><summary>{title}</summary>{inside}</details>"
         if kind == "output":
             return f'<figure class="output"><pre tabindex="0">{html.escape(token.content)}</pre></figure>'
         if kind == "same":

@@ -10,6 +10,7 @@
     root.dataset.lang = lang;
     root.lang = lang === "zh" ? "zh-CN" : "en";
     for (const button of document.querySelectorAll("[data-choose]")) button.setAttribute("aria-pressed", button.dataset.choose === lang);
+    document.getElementById("search")?.setAttribute("placeholder", lang === "zh" ? "搜索" : "Search");
   }
   root.classList.add("js");
   const first = [asked, kept("lang"), root.dataset.lang].find((lang) => LANGUAGES.includes(lang));
