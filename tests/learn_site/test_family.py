@@ -54,10 +54,14 @@ def test_numbers_are_those_of_the_results():
 
 
 def test_every_defined_number_can_be_read_and_is_used():
-    used = {name for path in (PAGES / "en").glob("*.md") for name in re.findall(r"\{\{([\w-]+)\}\}", path.read_text())}
+    used = {
+        name
+        for path in (PAGES / "en").glob("*.md")
+        for name in re.findall(r"\{\{([\w-]+)\}\}", path.read_text(encoding="utf-8"))
+    }
     assert used == set(definitions())
     for name, definition in definitions().items():
-        assert re.fullmatch(r"[\d.]+", number_text(definition, name)), name
+        assert re.fullmatch(r"[\d.,]+", number_text(definition, name)), name
 
 
 @pytest.mark.parametrize(

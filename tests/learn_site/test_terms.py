@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from regard.exchange.to_web import page_source
 from regard.learn.render import split_blocks
 from regard.learn.sources import ASSETS, PAGES, repository
 
@@ -143,6 +144,7 @@ def test_a_chinese_string_has_the_values_of_the_english_and_is_used():
     scripts = "".join(
         path.read_text(encoding="utf-8") for path in (ASSETS / "live").glob("*.js") if path.stem != "words"
     )
+    scripts += page_source("translator.js")  # names the two sides of an attention
     for english, chinese in chinese_strings().items():
         assert sorted(set(re.findall(r"\{\w+\}", english))) == sorted(set(re.findall(r"\{\w+\}", chinese))), english
         assert f'"{english}"' in scripts, f"no figure says {english!r}"

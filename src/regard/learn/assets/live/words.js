@@ -46,6 +46,64 @@ const CHINESE = {
   "α of “{word}”": "“{word}” 的 α",
   "of this word": "这个词",
   "in the sum: {word}": "总和里的 {word}",
+
+  // 3.2.2 Heads
+  "Head {number}": "第 {number} 个头",
+  "Attention of the": "注意力：",
+  "encoder, to itself": "编码器对自己",
+  "decoder, to itself (masked)": "解码器对自己（带掩码）",
+  "decoder, to the encoder": "解码器对编码器",
+  "source (from)": "源端（查询）",
+  "source (to)": "源端（键）",
+  output: "输出",
+  "decoder input": "解码器的输入",
+  source: "源端",
+
+  // 3.5 Positions
+  position: "位置",
+  "distance k": "距离 k",
+  "width d_model": "宽度 d_model",
+  entry: "分量",
+  "pair i": "第 i 对",
+  "Positions 0 to 63 down, entries of the encoding across: fast waves on the left, slow ones on the right":
+    "自上而下是位置 0 到 63，从左到右是位置编码的各个分量：左边的波快，右边的波慢",
+  "This wave repeats after {count} positions.": "这个波每过 {count} 个位置重复一次。",
+  "Entries {even} and {odd} of the encoding as a point on a circle, at two positions": "位置编码的第 {even} 和第 {odd} 个分量作为圆上的一点，在两个位置上",
+  "From position {pos} to {next} this pair turns by ω · {k} = {angle}°, wherever it is.": "从位置 {pos} 到 {next}，这一对转过 ω · {k} = {angle}°，在哪里都一样。",
+  "PE({pos}) · PE({pos} + k) by k, for width {width}": "PE({pos}) · PE({pos} + k) 随 k 的变化，宽度 {width}",
+  "Another position gives the same curve.": "换一个位置，曲线不变。",
+  "Score of positions alone by distance, one line per head of layer 1": "单由位置得到的分数随距离的变化，第 1 层的每个头一条线",
+  "distance k of the word that is looked at": "被看的词的距离 k",
+  "score, from positions alone": "单由位置得到的分数",
+  "head {number}": "第 {number} 个头",
+
+  // 5.3 The learning rate
+  "Learning rate by step, for width {width} and {warmup} steps of warm-up": "学习率随步数的变化，宽度 {width}，学习率预热 {warmup} 步",
+  step: "步",
+  "learning rate": "学习率",
+  "the paper's base model: 512, 4000": "论文的 base 模型：512，4000",
+  yours: "你的设置",
+  "(rising: the second is smaller)": "（上升：第二项较小）",
+  "(falling: the first is smaller)": "（下降：第一项较小）",
+  "warm-up steps": "预热步数",
+
+  // 5.4 Label smoothing
+  target: "目标",
+  model: "模型",
+  "the right token": "正确的词元",
+  "each of the other {count}": "其余 {count} 个各",
+  "Loss by the probability of the right token": "损失随正确词元的概率的变化",
+  "probability that the model gives to the right token": "模型给正确词元的概率",
+  loss: "损失",
+  "without smoothing": "没有平滑",
+  "with ε = {epsilon}": "ε = {epsilon}",
+  "the least that is possible, at p = {p}:": "可能的最小值，在 p = {p} 处：",
+  "Gradient for the logit of the right token:": "正确词元的 logit 的梯度：",
+  "The model is surer than the target, and is pushed back.": "模型比目标更有把握，被推回来。",
+  "The model is less sure than the target, and is pushed on.": "模型不如目标有把握，被推上去。",
+  "smoothing ε": "平滑 ε",
+  "vocabulary V": "词表 V",
+  "model: p of the right token": "模型：正确词元的 p",
 };
 
 /** A text with values in it: say("layer {number}", { number: 1 }). */
