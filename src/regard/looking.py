@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,22 +27,26 @@ def look(
     sample: SampleOptions | None = None,
     to: str | None = None,
     engine: EngineChoice = "auto",
+    tell: Callable[[str], None] = lambda text: None,
 ) -> Trace:
     """Return what a run's model did with one input: tokens, attention weights, probabilities, and other outputs.
 
     With `sample` the output of a language model is drawn at random. `to` is the language to translate into, of a model that
-    has several. `engine` is that of `load`.
+    has several. `engine` is that of `load`. `tell` is called with what is done next, as a text for the user.
     """
     if not isinstance(text, str):
         raise DecodeError(f"look() takes one text (str), not {type(text).__name__}")
     if is_transformer_translation(find_run(run).recipe()):
         if sample is not None:
             raise _no_sampling(run, "translation")
+        tell(f"loading {run}")
         translator = load(run, device=device, precision="float32", engine=engine)
         assert isinstance(translator, Translator)
         chosen = translator if to is None else translator.into(to)
         options = chosen.options.replace(beam=beam)
-        return trace_translation(chosen, text, options=options, alternatives=alternatives, name=str(run))
+        return trace_translation(
+            chosen, text, options=options, alternatives=alternatives, name=str(run), redraw=True, tell=tell
+        )
     if engine == "engine":
         raise ConfigError(f"the engine traces translations of Transformers, which {run} is not; leave out engine")
     require_torch(run)
@@ -52,7 +57,9 @@ def look(
         raise ConfigError(f"{run} is a {task.name} run, whose outputs are not searched for: leave out the beam")
     if sample is not None and not task.samples:
         raise _no_sampling(run, task.name)
+    tell(f"loading {run}")
     predictor = load(run, device=device, engine="torch", precision="float32")
+    tell("computing the output and its attention")
     if to is not None:
         predictor = task.into(predictor, to)
     return task.trace(predictor, text, TraceOptions(str(run), beam, alternatives, sample))

@@ -290,6 +290,23 @@ def test_a_silenced_layer_changes_the_translation_until_it_is_used_again(opened,
     expect(page.locator(".token")).to_have_count(6)
 
 
+def test_a_head_is_silenced_from_its_picture(opened, page_file):
+    page = opened(page_file).page
+    page.locator("#text").fill("Wo ist der Bahnhof?")
+    page.locator("#output .part").click()
+    expect(page.locator(".silence")).to_have_count(0)  # not of the mean over heads
+    page.get_by_label("Encoder", exact=True).check()
+    page.get_by_role("button", name="2", exact=True).click()
+    page.get_by_role("button", name="Silence head 2 of layer 6").click()
+    expect(page.get_by_role("button", name="Use head 2 of layer 6")).to_be_visible()
+    expect(page.locator("figcaption")).to_have_text("Layer 6, head 2")
+    page.get_by_text("Silence a part of the model").click()
+    expect(page.get_by_label("Silence head 2 of layer 6, Encoder", exact=True)).to_be_checked()
+    page.get_by_role("button", name="Use head 2 of layer 6").click()
+    expect(page.get_by_label("Silence head 2 of layer 6, Encoder", exact=True)).not_to_be_checked()
+    expect(page.get_by_role("button", name="Silence head 2 of layer 6")).to_be_visible()
+
+
 def test_attention_and_probabilities_are_those_of_the_engine(opened, page_file):
     page = opened(page_file).page
     found = page.evaluate(

@@ -52,9 +52,12 @@ def test_choosing_an_alternative_changes_the_rest_of_the_sentence(opened):
     page = translated(opened(), SENTENCE)
     before = page.locator("#output").inner_text()
     page.locator("#output .part").click()
+    page.get_by_role("slider").fill("2")
+    page.get_by_role("button", name="4", exact=True).click()
     page.locator(".token", has_text="den").click()
     page.locator("#others li button").first.click()
     expect(page.locator("#output")).not_to_have_text(before)
+    expect(page.locator("figcaption")).to_have_text("Layer 2, head 4")  # as it was chosen before
     expect(page.locator("#output .token").first).to_be_visible()
     assert page.locator("#output").inner_text().startswith("Meine Schwester sagt, dass sie ")
 

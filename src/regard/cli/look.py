@@ -96,7 +96,17 @@ def look(
         from regard.decoding.sampling import SampleOptions
 
         sample = SampleOptions(temperature=1.0 if temperature is None else temperature, top_k=top_k, seed=seed)
-    trace = trace_of(run, sentence, beam=beam, alternatives=shown, device=device, sample=sample, to=to, engine=engine)
+    trace = trace_of(
+        run,
+        sentence,
+        beam=beam,
+        alternatives=shown,
+        device=device,
+        sample=sample,
+        to=to,
+        engine=engine,
+        tell=lambda text: print_message(f"{text} ..."),
+    )
     if ending == "html":
         path.write_text(as_page(trace), encoding="utf-8")
     else:

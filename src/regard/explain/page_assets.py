@@ -7,7 +7,10 @@ from importlib import resources
 
 ASSETS = resources.files("regard.explain") / "assets"
 # The view of attention, each after what it imports.
-VIEW_MODULES = ("elements.js", "weights.js", "lines.js", "heatmap.js", "attention.js", "output.js")
+VIEW_MODULES = (
+    *("elements.js", "weights.js", "lines.js", "heatmap.js", "overview.js", "linked_texts.js", "controls.js"),
+    *("attention.js", "output.js"),
+)
 
 
 def asset(name: str) -> str:

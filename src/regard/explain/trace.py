@@ -23,6 +23,7 @@ class Alternative:
     token: str
     probability: float
     text: str  # the complete output if this token is forced; empty if it was not computed
+    trace: Trace | None = None  # how that output came about, without alternatives; None if it was not computed
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from regard.explain.attention import Attention, axis_labels
-from regard.explain.trace import Trace, moses_pairs
+from regard.explain.trace import Alternative, Trace, moses_pairs
 
 
 def trace_as_json(trace: Trace) -> dict[str, Any]:
@@ -19,14 +19,27 @@ def trace_as_json(trace: Trace) -> dict[str, Any]:
         "model": trace.model,
         "attentions": [_pack_attention(trace, one) for one in trace.attentions],
         "probabilities": trace.probabilities,
-        "alternatives": [
-            [{"id": one.id, "piece": one.token, "probability": one.probability, "text": one.text} for one in found]
-            for found in trace.alternatives
-        ],
+        "alternatives": [[_alternative(one, trace) for one in found] for found in trace.alternatives],
         "pairs": moses_pairs(trace),
     }
     assert not fields.keys() & trace.axes.keys(), (fields.keys(), trace.axes.keys())
     return fields | {name: asdict(axis) for name, axis in trace.axes.items()}
+
+
+def _alternative(one: Alternative, trace: Trace) -> dict[str, Any]:
+    """Return an alternative, with what differs between its trace, if it has one, and `trace`."""
+    fields = {"id": one.id, "piece": one.token, "probability": one.probability, "text": one.text}
+    if one.trace is None:
+        return fields
+    axes = {name: axis for name, axis in one.trace.axes.items() if axis != trace.axes.get(name)}
+    changed = [packed for packed in one.trace.attentions if {packed.queries, packed.keys} & axes.keys()]
+    return fields | {
+        "trace": {
+            "probabilities": one.trace.probabilities,
+            "attentions": [_pack_attention(one.trace, packed) for packed in changed],
+            **{name: asdict(axis) for name, axis in axes.items()},
+        }
+    }
 
 
 def _pack_attention(trace: Trace, attention: Attention) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from regard.decoding.hypothesis import Check, never_stop
 from regard.decoding.translator import Translator
 from regard.errors import DecodeError
 from regard.explain.attention import Attention
-from regard.explain.limits import MAX_CONTINUED_TOKENS
+from regard.explain.limits import MAX_CONTINUED_TOKENS, MAX_REDRAWN_WEIGHTS
 from regard.explain.trace import Alternative, Trace
 from regard.explain.translation_axes import translation_axes
 from regard.text.symbols import EOS
@@ -31,11 +31,14 @@ def trace_translation(
     prefix: Sequence[int] = (),
     alternatives: int = 3,
     name: str = "",
+    redraw: bool = False,
     check: Check = never_stop,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> Trace:
     """Translate a sentence and record how. The output begins with the ids of `prefix`.
 
-    `name` is what the trace calls the model. `check` is called before every step of a search.
+    `name` is what the trace calls the model. With `redraw`, alternatives have traces too, as far as they are small. `check`
+    is called before every step of a search, `tell` with what is computed next.
     """
     backend, options = translator.backend, translator.options.with_given(options)
     source_ids, vocabulary = _source_ids(translator, text, options)
@@ -46,31 +49,51 @@ def trace_translation(
 
         return trace_refinement(translator, text, source_ids, vocabulary, options, name=name, check=check)
     demands = translator.demands([(source_ids, vocabulary)], [prefix], shortlist=options.shortlist)
+    tell(f"translating {len(source_ids) - 1} tokens")
     found = [
         best for some in backend.search([source_ids], options=options, demands=demands, check=check) for _, best in some
     ]
     # With learned positions, an output may leave no room for EOS.
     target_ids = [*found[0][0].ids, backend.eos][: backend.max_length]
     check()
-    axes = translation_axes(
-        translator.tokenizers.source,
-        vocabulary,
-        text,
-        source_ids,
-        target_ids,
-        reads_source_eos=backend.reads_source_eos,
-    )
-    forced = backend.forced_trace(source_ids, target_ids, best=alternatives + 2)
-    if forced is not None:
-        probabilities, others = _of_forced(forced, target_ids, alternatives, vocabulary, backend.never)
-        trace = Trace(name, axes, _attentions(forced), probabilities)
-    else:
+    traced = _Traced(translator, vocabulary, text, source_ids, name)
+    trace, others = traced.trace(target_ids, alternatives)
+    count = sum(map(len, others))
+    if count:
+        tell(f"translating with each of {count} alternatives")
+    others = _continued(traced, target_ids, others, options, redraw=redraw, check=check)
+    return replace(trace, alternatives=others)
+
+
+@dataclass(frozen=True)
+class _Traced:
+    """A source, and how outputs for it come about."""
+
+    translator: Translator
+    vocabulary: ExtendedVocabulary
+    text: str
+    source_ids: list[int]
+    name: str
+
+    def trace(self, target_ids: list[int], alternatives: int) -> tuple[Trace, list[list[Alternative]]]:
+        """Return the trace of an output, and the alternatives of each of its tokens."""
+        backend, vocabulary = self.translator.backend, self.vocabulary
+        axes = translation_axes(
+            self.translator.tokenizers.source,
+            vocabulary,
+            self.text,
+            self.source_ids,
+            target_ids,
+            reads_source_eos=backend.reads_source_eos,
+        )
+        forced = backend.forced_trace(self.source_ids, target_ids, best=alternatives + 2)
+        if forced is not None:
+            probabilities, others = _of_forced(forced, target_ids, alternatives, vocabulary, backend.never)
+            return Trace(self.name, axes, _attentions(forced), probabilities), others
         # Imported here, because torch may not be installed where the engine records.
         from regard.explain.recorded import trace_forced
 
-        trace, others = trace_forced(backend.model, source_ids, target_ids, axes, alternatives, vocabulary, name=name)
-    others = _continued(translator, vocabulary, source_ids, target_ids, others, options, check)
-    return replace(trace, alternatives=others)
+        return trace_forced(backend.model, self.source_ids, target_ids, axes, alternatives, vocabulary, name=self.name)
 
 
 def _source_ids(translator: Translator, text: str, options: SearchOptions) -> tuple[list[int], ExtendedVocabulary]:
@@ -115,44 +138,65 @@ def _attentions(forced: ForcedTrace) -> list[Attention]:
 
 
 def _continued(
-    translator: Translator,
-    vocabulary: ExtendedVocabulary,
-    source_ids: list[int],
+    traced: _Traced,
     target_ids: list[int],
     alternatives: list[list[Alternative]],
     options: SearchOptions,
+    *,
+    redraw: bool,
     check: Check,
 ) -> list[list[Alternative]]:
-    """Return the alternatives at each position with the translation that each leads to."""
-    prefixes = [[*target_ids[:at], one.id] for at, found in enumerate(alternatives) for one in found]
-    texts = iter(_continue_prefixes(translator, vocabulary, source_ids, prefixes, options, check))
-    return [[replace(one, text=next(texts)) for one in found] for found in alternatives]
+    """Return the alternatives at each position with the translation that each leads to, and with its trace."""
+    places = [(rank, at) for at, found in enumerate(alternatives) for rank in range(len(found))]
+    prefixes = [[*target_ids[:at], alternatives[at][rank].id] for rank, at in places]
+    outputs = dict(zip(places, _continue_prefixes(traced, prefixes, options, check), strict=True))
+    traces = _traces(traced, outputs, check) if redraw else {}
+    return [
+        [
+            replace(one, text=traced.vocabulary.decode(outputs[rank, at]), trace=traces.get((rank, at)))
+            for rank, one in enumerate(found)
+        ]
+        for at, found in enumerate(alternatives)
+    ]
+
+
+def _traces(traced: _Traced, outputs: dict[tuple[int, int], list[int]], check: Check) -> dict[tuple[int, int], Trace]:
+    """Return the traces of outputs by rank and position, likelier ones first, as many as are small together."""
+    found: dict[tuple[int, int], Trace] = {}
+    weights, eos = 0, traced.translator.backend.eos
+    for place in sorted(outputs):
+        if not outputs[place]:
+            continue
+        check()
+        target_ids = outputs[place] if outputs[place][-1] == eos else [*outputs[place], eos]
+        trace, _ = traced.trace(target_ids[: traced.translator.backend.max_length], 0)
+        weights += sum(one.weights.size for one in trace.attentions if "target" in (one.queries, one.keys))
+        if weights > MAX_REDRAWN_WEIGHTS:
+            break
+        found[place] = trace
+    return found
 
 
 def _continue_prefixes(
-    translator: Translator,
-    vocabulary: ExtendedVocabulary,
-    source_ids: list[int],
-    prefixes: list[list[int]],
-    options: SearchOptions,
-    check: Check,
-) -> list[str]:
-    """Return the greedy translation that begins with each prefix; empty texts if there are too many tokens to search."""
+    traced: _Traced, prefixes: list[list[int]], options: SearchOptions, check: Check
+) -> list[list[int]]:
+    """Return the greedy output that begins with each prefix; empty outputs if there are too many tokens to search."""
+    translator, source_ids = traced.translator, traced.source_ids
     limit = options.limit(len(source_ids) - 1)
     sizes = [len(source_ids) + max(limit, len(prefix) + 1) for prefix in prefixes]
     if sum(sizes) > MAX_CONTINUED_TOKENS:
-        return ["" for _ in prefixes]
-    backend, decode = translator.backend, vocabulary.decode
+        return [[] for _ in prefixes]
+    backend = translator.backend
     greedy = options.greedy().replace(scores=False)
-    texts: list[str] = []
+    outputs: list[list[int]] = []
     for batch in _batches(prefixes, sizes):
         unfinished = [prefix[:-1] if prefix[-1] == backend.eos else prefix for prefix in batch]
-        sources = [(source_ids, vocabulary)] * len(batch)
+        sources = [(source_ids, traced.vocabulary)] * len(batch)
         demands = translator.demands(sources, unfinished, shortlist=options.shortlist)
         results = backend.search([source_ids] * len(batch), options=greedy, demands=demands, check=check)
-        found = {place: best[0].ids for some in results for place, best in some}
-        texts += [decode(prefix if prefix[-1] == backend.eos else found[place]) for place, prefix in enumerate(batch)]
-    return texts
+        found = {place: list(best[0].ids) for some in results for place, best in some}
+        outputs += [prefix if prefix[-1] == backend.eos else found[place] for place, prefix in enumerate(batch)]
+    return outputs
 
 
 def _batches(prefixes: list[list[int]], sizes: list[int]) -> Iterator[list[list[int]]]:

@@ -1,10 +1,11 @@
 // The page: translation while typing, alternatives, attention, and parts of the model that can be silenced.
 import { AttentionView } from "./attention.js";
 import { element, wordSpans } from "./elements.js";
-import { markOpened, outputTokens, showAlternatives, tokenAt } from "./output.js";
+import { linkedWords, markOpened, outputTokens, showAlternatives, tokenAt } from "./output.js";
 
 const $ = (id) => document.getElementById(id);
 const DELAY = 60; // milliseconds from the last key to a translation
+const ATTENTIONS = ["encoder", "decoder", "encoder-decoder"]; // in the order of the engine
 const STACKS = [["Encoder", "encoder"], ["Decoder", "decoder"], ["Encoder-decoder attention", "decoder"]]; // in the order of the engine
 
 const model = JSON.parse($("model").textContent);
@@ -109,6 +110,7 @@ class WeightsView extends AttentionView {
 }
 
 let looked = null; // number of the sentence that is looked at
+let view = null; // of its attention
 
 /** Show how a sentence is translated, optionally with forced first tokens. With a place in its text, the alternatives there are shown. */
 async function lookAt(number, prefix, { focus = true, place = null } = {}) {
@@ -122,10 +124,11 @@ async function lookAt(number, prefix, { focus = true, place = null } = {}) {
     showOthers(nbest);
     $("looked").hidden = false;
     looked = number;
-    $("which").textContent = text;
-    $("attention").replaceChildren();
-    new WeightsView($("attention"), trace);
-    showTokens(number, trace, { focus, at });
+    const { nodes, parts } = outputTokens(trace, { choose: (place, token) => choose(number, trace, place, token) });
+    $("output").querySelectorAll(".part")[number].replaceWith(element("span", { class: "tokens" }, ...nodes));
+    drawAttention(trace, parts);
+    if (focus) parts[at ?? 0]?.element.focus();
+    if (at !== null) parts[at].element.click();
     showStatus("");
   } catch (problem) {
     showStatus(problem.message);
@@ -136,13 +139,11 @@ function showOthers(nbest) {
   $("nbest").replaceChildren(...nbest.map((one) => element("li", {}, element("span", {}, one.text || "(nothing)"), element("span", { class: "p" }, one.score.toFixed(2)))));
 }
 
-/** Show the tokens of one sentence as buttons, and the alternatives of the one at a place. */
-function showTokens(number, trace, { focus, at }) {
-  const old = $("output").querySelectorAll(".part")[number];
-  const { nodes, tokens } = outputTokens(trace, { choose: (place, token) => choose(number, trace, place, token) });
-  old.replaceWith(element("span", { class: "tokens" }, ...nodes));
-  if (focus) tokens[at ?? 0]?.focus();
-  if (at !== null) choose(number, trace, at, tokens[at]);
+/** Draw the attention of a trace with the layer, the heads and the picture that were chosen before. */
+function drawAttention(trace, parts) {
+  $("attention").replaceChildren();
+  const texts = [{ axis: "source", parts: linkedWords($("which"), trace.source) }, { axis: "target", parts }];
+  view = new WeightsView($("attention"), trace, { texts, choice: view?.choice, silence: SILENCE });
 }
 
 /** Show the likeliest other tokens at a position, and where they lead. */
@@ -178,7 +179,7 @@ function makeStacks() {
   STACKS.forEach(([name, stack], number) => {
     if (!model.layers[stack]) return;
     const box = (layer, head, what) =>
-      element("td", {}, element("input", { type: "checkbox", "aria-label": `Silence ${what} of layer ${layer + 1}, ${name}`, onchange: (event) => silence([number, layer, head], event.target.checked) }));
+      element("td", {}, element("input", { type: "checkbox", "data-part": [number, layer, head].join(" "), "aria-label": `Silence ${what} of layer ${layer + 1}, ${name}`, onchange: (event) => silence([number, layer, head], event.target.checked) }));
     const whole = number === 2 ? "the attention" : "all";
     $("stacks").append(element("div", { class: "scroll" }, element("table", {},
       element("caption", {}, name),
@@ -188,6 +189,15 @@ function makeStacks() {
     )));
   });
 }
+
+const boxOf = (part) => $("stacks").querySelector(`[data-part="${part.join(" ")}"]`);
+
+/** How the pictures of attention silence a head. */
+const SILENCE = {
+  part: (name, layer, head) => [ATTENTIONS.indexOf(name), layer - 1, head],
+  has: (...place) => silenced.has(SILENCE.part(...place).join(" ")),
+  toggle: (...place) => boxOf(SILENCE.part(...place)).click(),
+};
 
 async function silence(part, silent) {
   if (silent) silenced.set(part.join(" "), part);

@@ -2,30 +2,36 @@
 //
 // A trace holds axes under their names ({label, text, ids, tokens, words}) and `attentions`, each of which names its query axis
 // and its key axis. Nothing here depends on what the axes mean, so the same code draws a translation, a tagger or a pointer network.
+import { attentionControls } from "./controls.js";
 import { colourOf, element, percent, shown } from "./elements.js";
 import { Heatmap } from "./heatmap.js";
 import { Lines } from "./lines.js";
+import { LinkedTexts } from "./linked_texts.js";
+import { Overview } from "./overview.js";
 import { attentionRollout, meanOverHeads, mergeWords, unpack } from "./weights.js";
 
-const capitalized = (name) => name.slice(0, 1).toUpperCase() + name.slice(1);
+const HIDDEN = { special: /^<\/?s>$/, punctuation: /^[\p{P}\p{S}\s]+$/u };
 
-/** The attention part of a page: the controls and the pictures. */
+/** The attention part of a page: the controls and the pictures. `texts` are texts of the page whose tokens are linked with the
+    words of the pictures: [{axis, parts}], each part {element, tokens}. `choice` is that of another view, which this one replaces.
+    `silence`, if heads can be silenced: {has, toggle}, both functions of (name, layer, head). */
 export class AttentionView {
-  constructor(root, trace) {
-    this.root = root;
-    this.trace = trace;
+  constructor(root, trace, { texts = [], choice = {}, silence = null } = {}) {
+    Object.assign(this, { root, trace, silence });
     const first = trace.attentions.find((one) => !one.self_attention) ?? trace.attentions[0];
-    this.choice = { name: first.name, layer: 1, heads: new Set(["mean"]), words: true, view: "lines" };
-    this.choice.layer = this.layers().length;
+    const name = trace.attentions.some((one) => one.name === choice.name) ? choice.name : first.name;
+    this.choice = { layer: Infinity, heads: new Set(["mean"]), words: true, view: "lines", hidden: new Set(), ...choice, name };
     this.unpacked = new Map();
-    this.pinned = null; // the word that stays highlighted: {side, at}
+    this.drawn = [];
+    this.pinned = null; // the word that stays highlighted: {side, at}, and the axis and the token that it stands for
     this.said = element("p", { class: "said", "aria-hidden": "true" });
     this.aloud = element("p", { class: "aloud", "aria-live": "polite" });
     this.controls = element("div", { class: "controls" });
     this.pictures = element("div", { class: "pictures" });
     root.append(this.controls, this.said, this.aloud, this.pictures);
+    this.texts = new LinkedTexts(texts, this);
     new ResizeObserver(() => this.resize()).observe(this.pictures);
-    this.show();
+    this.choose({});
   }
 
   layers() {
@@ -58,40 +64,19 @@ export class AttentionView {
       if (!heads.delete(head)) heads.add(head);
       if (!heads.size) heads.add("mean");
     }
+    if (this.choice.view === "overview") this.choice.view = "lines";
     return this.show();
   }
 
-  radio(label, name, options, value, change) {
-    const group = element("fieldset", {}, element("legend", {}, label));
-    for (const [key, text] of options)
-      group.append(element("label", {}, element("input", { type: "radio", name, value: key, "data-control": `${name}-${key}`, checked: key === value, onchange: () => change(key) }), text));
-    return group;
-  }
-
   async show() {
-    const { name, layer, heads, words, view } = this.choice;
+    const { name, layer, heads, view } = this.choice;
     this.shownName = name;
     const layers = this.layers(), packed = layers[layer - 1];
-    const number = packed.shape[0];
-    const names = [...new Set(this.trace.attentions.map((one) => one.name))];
     const focused = document.activeElement?.dataset?.control;
-    const slider = element("input", { type: "range", min: 1, max: layers.length, value: layer, "data-control": "layer", id: "layer", oninput: (event) => this.choose({ layer: Number(event.target.value) }) });
-    const chips = element("div", { class: "chips", role: "group", "aria-label": "Heads" });
-    const chip = (head, text, colour) =>
-      element("button", { type: "button", class: "chip", "data-control": `head-${head}`, "aria-pressed": String(heads.has(head)), style: colour ? `--chip: ${colour}` : "", onclick: () => this.toggle(head) }, text);
-    chips.append(chip("mean", "mean"));
-    if (packed.self_attention && layers.length > 1) chips.append(chip("rollout", "rollout"));
-    if (number > 1) for (let head = 0; head < number; head++) chips.append(chip(head, String(head + 1), colourOf(head)));
-    this.controls.replaceChildren(
-      ...(names.length > 1 ? [this.radio("Attention", "name", names.map((one) => [one, capitalized(one)]), name, (one) => this.choose({ name: one }))] : []),
-      ...(layers.length > 1 ? [element("label", { class: "slider", for: "layer" }, `Layer ${layer} of ${layers.length}`, slider)] : []),
-      element("div", { class: "heads" }, element("span", { "aria-hidden": "true" }, "Heads"), chips),
-      this.radio("Between", "unit", [["words", "words"], ["tokens", "tokens"]], words ? "words" : "tokens", (one) => this.choose({ words: one === "words" })),
-      this.radio("As", "view", [["lines", "lines"], ["heatmap", "heatmap"], ["both", "side by side"]], view, (one) => this.choose({ view: one })),
-    );
+    this.controls.replaceChildren(...attentionControls(this, layers));
     if (focused) this.controls.querySelector(`[data-control="${focused}"]`)?.focus();
-    const matrices = await this.matrices(layers, layer, heads);
-    if (this.choice.name !== name || this.choice.layer !== layer) return; // another choice was made meanwhile
+    const matrices = view === "overview" ? await this.allHeads(layers) : await this.matrices(layers, layer, heads);
+    if (this.choice.name !== name || this.choice.layer !== layer || this.choice.view !== view) return; // another choice was made meanwhile
     this.draw(packed, matrices);
   }
 
@@ -106,14 +91,21 @@ export class AttentionView {
     return chosen.map((head) => ({ label: `Layer ${layer}, head ${head + 1}`, colour: colourOf(head), matrix: here.matrices[head] }));
   }
 
+  async allHeads(layers) {
+    const all = await Promise.all(layers.map((one) => this.unpackedOf(one)));
+    return all.flatMap(({ matrices }, at) => matrices.map((matrix, head) => ({ label: `Layer ${at + 1}, head ${head + 1}`, layer: at + 1, head, matrix })));
+  }
+
   draw(packed, matrices) {
     const [from, to] = [packed.queries, packed.keys].map((name) => this.groups(this.trace[name]));
     this.heads = matrices.map((one) => ({ ...one, matrix: mergeWords(one.matrix, from.groups, to.groups) }));
     this.words = { query: from.texts, key: to.texts };
+    this.sides = { query: { axis: packed.queries, groups: from.groups }, key: { axis: packed.keys, groups: to.groups } };
     const common = { queries: from.texts, keys: to.texts, headings: packed.labels, pointer: this.pointer() };
     this.room = this.pictures.clientWidth;
-    if (this.pinned) this.pinned = this.pinned.at < this.words[this.pinned.side].length ? { side: this.pinned.side, at: this.pinned.at } : null;
-    if (this.choice.view === "heatmap")
+    if (this.pinned) this.pinned = this.find(this.pinned.axis, this.pinned.token);
+    if (this.choice.view === "overview") this.drawn = [new Overview({ ...common, heads: this.heads, room: this.room, view: this })];
+    else if (this.choice.view === "heatmap")
       this.drawn = this.heads.map(({ label, matrix }) => new Heatmap({ ...common, matrix, label, room: this.room }));
     else {
       const apart = this.choice.view === "both" ? this.heads.map((layer) => [layer]) : [this.heads];
@@ -123,15 +115,28 @@ export class AttentionView {
     this.highlight(this.pinned);
   }
 
-  /** Draws heatmaps again if there is more or less room for them. */
+  /** Draws pictures again whose size depends on the room if there is more or less of it. */
   resize() {
-    if (this.choice.view === "heatmap" && this.room && this.pictures.clientWidth !== this.room) this.show();
+    if (["heatmap", "overview"].includes(this.choice.view) && this.room && this.pictures.clientWidth !== this.room) this.show();
   }
 
-  /** Returns what is a row or a column: indices of tokens, and a text. */
+  /** Returns what is a row or a column: indices of tokens, and a text. Words that are hidden are left out, unless nothing else is there. */
   groups(axis) {
     const groups = this.choice.words ? axis.words : axis.tokens.map((_, at) => [at]);
-    return { groups, texts: groups.map((one) => shown(one.map((at) => axis.tokens[at]).join(""))) };
+    const all = groups.map((group) => ({ group, text: shown(group.map((at) => axis.tokens[at]).join("")) }));
+    const kept = all.filter(({ text }) => ![...this.choice.hidden].some((kind) => HIDDEN[kind].test(text)));
+    const found = kept.length ? kept : all;
+    return { groups: found.map(({ group }) => group), texts: found.map(({ text }) => text) };
+  }
+
+  /** Returns the place of the word with a token of an axis, {side, at, axis, token}; null where it is not drawn. */
+  find(axis, token) {
+    for (const [side, { axis: own, groups }] of Object.entries(this.sides ?? {})) {
+      const shift = own === axis ? 0 : own === "read" && axis === "target" ? 1 : own === "target" && axis === "read" ? -1 : null;
+      const at = shift === null ? -1 : groups.findIndex((group) => group.includes(token + shift));
+      if (at >= 0) return { side, at, axis, token };
+    }
+    return null;
   }
 
   /** What pictures tell of the pointer, the focus and clicks. A place is a word, {side, at}, or a cell, which has a `column` and a `weight` too. */
@@ -141,16 +146,18 @@ export class AttentionView {
       leave: () => this.highlight(this.pinned),
       pin: (place) => {
         const same = ["side", "at", "column"].every((name) => this.pinned?.[name] === place[name]);
-        this.pinned = same ? null : place;
+        const { axis, groups } = this.sides[place.side];
+        this.pinned = same ? null : { axis, token: groups[place.at][0], ...place };
         this.highlight(this.pinned);
       },
     };
   }
 
-  /** Highlights a place in all pictures, and says what its word looks at or who looks at it. */
+  /** Highlights a place in all pictures and texts, and says what its word looks at or who looks at it. */
   highlight(pointed, aloud = false) {
     const weights = pointed ? this.weightsOf(pointed) : [];
     for (const one of this.drawn) one.highlight(pointed, weights, this.pinned);
+    this.texts.highlight(pointed, weights, this.sides);
     const text = pointed ? this.sentence(pointed, weights) : "";
     this.said.textContent = text;
     if (aloud) this.aloud.textContent = text;

@@ -1,19 +1,19 @@
 // The output of a model as tokens that can be chosen, and the alternatives of one of them.
 import { element, percent, shown, tokenTexts } from "./elements.js";
 
-/** Returns the tokens of a trace's output with the spaces between them: {nodes, tokens}. The less probable a token, the darker its
-    line. `choose(at, token)` is called for one that is clicked; where `choosable(at)` is false, a token is plain text. */
+/** Returns the tokens of a trace's output: `nodes` with the spaces between them, and `parts`, [{element, tokens}]. The less probable
+    a token, the redder it is and the thicker its line. `choose(at, token)` is called for one that is clicked; where `choosable(at)` is false, a token is plain text. */
 export function outputTokens(trace, { choose, choosable = () => true }) {
   const nodes = [];
-  const tokens = tokenTexts(trace.target).map(({ text, before }, at) => {
+  const parts = tokenTexts(trace.target).map(({ text, before }, at) => {
     const sure = trace.probabilities[at] ?? 1;
     const token = choosable(at)
       ? element("button", { type: "button", class: "token", style: `--sure: ${sure}`, title: percent(sure), "aria-expanded": "false", "aria-controls": "others", onclick: (event) => choose(at, event.currentTarget) }, text || "\u2423")
       : element("span", { class: "plain" }, text);
     nodes.push(before, token);
-    return token;
+    return { element: token, tokens: [at] };
   });
-  return { nodes, tokens };
+  return { nodes, parts };
 }
 
 /** Returns the place of the token that has the character at a place of the output's text. */
@@ -41,4 +41,20 @@ export function markOpened(root, token) {
   before?.setAttribute("aria-expanded", "false");
   token?.setAttribute("aria-expanded", "true");
   return before;
+}
+
+/** Replaces the content of an element by the text of an axis, and returns its words as elements with their tokens: [{element, tokens}]. */
+export function linkedWords(line, { text, tokens, words }) {
+  const parts = [];
+  let at = 0;
+  line.replaceChildren();
+  for (const word of words) {
+    const own = shown(word.map((token) => tokens[token]).join("")), begin = text.indexOf(own, at);
+    if (begin < 0) continue; // EOS, or a protected span, which the text has in place of its symbol
+    parts.push({ element: element("span", { class: "plain" }, own), tokens: word });
+    line.append(text.slice(at, begin), parts.at(-1).element);
+    at = begin + own.length;
+  }
+  line.append(text.slice(at));
+  return parts;
 }

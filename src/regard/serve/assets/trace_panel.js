@@ -1,7 +1,7 @@
 // How a sentence was translated: its tokens with alternatives, and attention.
 import { AttentionView } from "./attention.js";
 import { element } from "./elements.js";
-import { markOpened, outputTokens, showAlternatives, tokenAt } from "./output.js";
+import { linkedWords, markOpened, outputTokens, showAlternatives, tokenAt } from "./output.js";
 import { post } from "./requests.js";
 
 const SPECIAL = 2; // ids up to this one are no text
@@ -29,24 +29,23 @@ export class TracePanel {
       const at = place === null || trace.target.text !== sentence.text ? null : tokenAt(trace, place);
       this.translation.replace(number, trace.target.text);
       $("looked").hidden = false;
-      $("which").textContent = sentence.source;
-      $("attention").replaceChildren();
-      if (trace.attentions.length) new AttentionView($("attention"), trace);
-      else $("attention").append(element("p", { class: "note" }, "This model has no attention."));
-      this.showTokens(number, trace, at);
+      const { nodes, parts } = outputTokens(trace, { choose: (place, token) => this.choose(number, trace, place, token) });
+      $("output").querySelectorAll(".part")[number].replaceWith(element("span", { class: "tokens" }, ...nodes));
+      this.drawAttention(trace, parts);
+      parts[at ?? 0]?.element.focus();
+      if (at !== null) parts[at].element.click();
       this.status("");
     } catch (problem) {
       this.status(problem.message);
     }
   }
 
-  /** Show the tokens of one sentence as buttons, and the alternatives of the one at a place. */
-  showTokens(number, trace, at) {
-    const old = $("output").querySelectorAll(".part, .tokens")[number];
-    const { nodes, tokens } = outputTokens(trace, { choose: (place, token) => this.choose(number, trace, place, token) });
-    old.replaceWith(element("span", { class: "tokens" }, ...nodes));
-    tokens[at ?? 0]?.focus();
-    if (at !== null) this.choose(number, trace, at, tokens[at]);
+  /** Draw the attention of a trace with the layer, the heads and the picture that were chosen before. */
+  drawAttention(trace, parts) {
+    $("attention").replaceChildren();
+    const texts = [{ axis: "source", parts: linkedWords($("which"), trace.source) }, { axis: "target", parts }];
+    if (trace.attentions.length) this.view = new AttentionView($("attention"), trace, { texts, choice: this.view?.choice });
+    else $("attention").append(element("p", { class: "note" }, "This model has no attention."));
   }
 
   choose(number, trace, at, token) {
