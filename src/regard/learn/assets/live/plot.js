@@ -42,7 +42,7 @@ export function plot({ label, lines, x, y, width, height = 250, mark }) {
 
 /** A slider with its value; `change` gets the value. `steps`, if given, are the values to choose from. */
 export function slider({ name, from = 0, to, step = 1, steps, value, show = String, change }) {
-  const given = (at) => (steps ? steps[at] : at), shownValue = element("output", {}, show(value));
+  const given = (at) => (steps ? steps[at] : at), shownValue = element("span", { class: "value", "aria-hidden": "true" }, show(value));
   const input = element("input", {
     type: "range", min: steps ? 0 : from, max: steps ? steps.length - 1 : to, step, value: steps ? steps.indexOf(value) : value, "aria-valuetext": show(value),
     oninput: () => {
