@@ -64,7 +64,7 @@ def test_a_recipe_that_is_named_keeps_its_settings_except_its_length():
         (["maks"], "there is no ablation 'maks'; did you mean 'mask'?"),
         (["revers", "mask"], "no recipe is called 'revers'; did you mean 'reverse'?"),
         (["counting", "mask"], "counting has model.kind=decoder"),
-        (["reverse", "smoothing"], "reverse has train.label_smoothing=0 already, so there is nothing to take away"),
+        (["reverse", "smoothing"], "reverse has train.label_smoothing=0.0 already, so there is nothing to take away"),
         (["a", "b", "mask"], "3 words were given; write regard ablate [RECIPE] WHAT"),
     ],
 )
@@ -138,7 +138,7 @@ def side(name, losses, score, output):
 
 def result(*seeds):
     pairs = [
-        SeedResult(seed, 3.0, side("mask", [2.0, 1.0], a, "b a"), side("none", [2.0, b], 0.0, ""))
+        SeedResult(seed, 3.0, 5.0, side("mask", [2.0, 1.0], a, "b a"), side("none", [2.0, b], 0.0, ""))
         for seed, a, b in seeds
     ]
     return AblationResult("mask", "reverse", 2, "exact", "", "", pairs)

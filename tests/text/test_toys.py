@@ -15,6 +15,7 @@ from regard.text.toys import (
     generate,
     generate_counting,
     generate_joined,
+    generate_mistakes,
     generate_names,
     generate_repeats,
     generate_table,
@@ -109,3 +110,10 @@ def test_the_table_is_the_same_in_all_splits_and_has_no_rule() -> None:
 def test_held_out_rows_are_not_in_the_training_split(make: Callable[[str], list[tuple[str, str]]]) -> None:
     rows = {split: {source for source, _ in make(split)} for split in SIZES}
     assert not rows["train"] & (rows["valid"] | rows["test"]) and len(rows["valid"]) == SIZES["valid"]
+
+
+def test_a_sixth_of_the_letters_to_copy_are_wrong_in_the_training_split_alone() -> None:
+    """A fifth are drawn again, and one in eight of these is the right letter by chance: 0.2 · 7 / 8 = 0.175."""
+    letters = [pair for row in generate_mistakes("train") for pair in zip(*(side.split() for side in row), strict=True)]
+    assert sum(one != other for one, other in letters) / len(letters) == pytest.approx(0.175, abs=0.03)
+    assert all(source == target for split in ("valid", "test") for source, target in generate_mistakes(split))

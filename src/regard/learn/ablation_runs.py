@@ -54,7 +54,8 @@ class SeedResult(msgspec.Struct, frozen=True):
     """Both runs of one seed."""
 
     seed: int
-    seconds: float  # until both were finished, with the start of the processes; 0: they were finished before
+    seconds: float  # until both were finished, with the start of the processes
+    cpu_seconds: float  # of both processes together; 0 on Windows
     with_it: Side
     without_it: Side
 
@@ -96,16 +97,21 @@ def run_ablation(
     for seed in seeds:
         sides = make_sides(what, recipe, seed=seed, steps=steps)
         names = [f"with-{what}-seed-{seed}", f"without-{what}-seed-{seed}"]
-        begun, both = time.monotonic(), [RunFolder(folder.path / name) for name in names]
-        trained = not all(one.finished for one in both)
+        begun, cpu, both = time.monotonic(), _cpu_seconds(), [RunFolder(folder.path / name) for name in names]
         ends = _train_both([sides.with_it, sides.without_it], both, data, partial(_show_seed, show, seed))
-        seconds = round(time.monotonic() - begun, 1) if trained else 0.0
+        seconds, cpu = time.monotonic() - begun, _cpu_seconds() - cpu
         labels = (ablation.with_it, ablation.without_it)
         done = [_summarize(*three) for three in zip(both, labels, ends, strict=True)]
-        found.append(SeedResult(seed, seconds, *done))
+        found.append(SeedResult(seed, round(seconds, 1), round(cpu, 1), *done))
         runs += both
         folder.save_text(PAGE, as_report(runs))
     return _save(folder, what, recipe, found, sides.with_it)
+
+
+def _cpu_seconds() -> float:
+    """Return the CPU seconds of the processes that this one has started and that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def _show_seed(show: Callable[[str], None], seed: int, text: str) -> None:

@@ -11,6 +11,7 @@ from regard.messages import counted
 
 WIDTH, HEIGHT = 60, 12  # of a chart, in characters
 MARKS = ("o", "x")  # with, without
+LONGEST = 80  # characters of an output
 FLOOR = 1e-4  # below it a loss is drawn as this
 
 
@@ -131,7 +132,8 @@ def _examples(one: SeedResult) -> list[str]:
             if example.source in found:
                 output = found[example.source]
                 right = "   (right)" if output == example.reference else ""
-                lines.append(f"  {name:{wide}}  {output or '(empty)'}{right}")
+                shown = output if len(output) <= LONGEST else f"{output[:LONGEST]} ..."  # some models never end
+                lines.append(f"  {name:{wide}}  {shown or '(empty)'}{right}")
     return lines
 
 

@@ -25,7 +25,7 @@ def live_script() -> str:
     ours = [*(_text(folder / name) for name in LIVE_MODULES), *figures, _text(folder / "start.js")]
     inside = join_modules(*map(page_source, ENGINE_MODULES))
     engine = f"const {{ {ENGINE_NAMES} }} = (() => {{\n{inside}\nreturn {{ {ENGINE_NAMES} }};\n}})();"
-    texts = [asset("elements.js"), asset("heatmap.js"), *ours]
+    texts = [asset("elements.js"), asset("heatmap.js"), asset("chart.js"), *ours]
     return f"(() => {{\n'use strict';\n{engine}\n{join_modules(*texts)}\n}})();\n"
 
 

@@ -8,6 +8,7 @@ click opens), and in a translation `same`, which stands for the block of the ori
 from __future__ import annotations
 
 import html
+import json
 import re
 import tomllib
 from collections.abc import Callable, Sequence
@@ -22,9 +23,10 @@ from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
 from regard.errors import ConfigError
+from regard.explain.page_assets import escape_json
 from regard.learn.drawings import DRAWINGS
 from regard.learn.results_table import results_table
-from regard.learn.sources import excerpt
+from regard.learn.sources import excerpt, read
 
 DIRECTIVES = ("include", "live", "drawing", "run", "output", "results", "formula", "hint", "same")
 NO_TEXT = ("include", "live", "drawing", "results", "same")  # whose lines are options
@@ -261,9 +263,22 @@ def figure_html(name: str, content: str) -> str:
         options = tomllib.loads(content)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"the options of the figure {name} are not TOML: {error}") from None
+    given = json_script(str(options.pop("json"))) if "json" in options else ""
     data = "".join(f' data-{key}="{html.escape(str(value))}"' for key, value in options.items())
     without = "<noscript>This figure needs JavaScript.</noscript>"
-    return f'<figure class="live" data-live="{html.escape(name)}"{data}>{without}</figure>'
+    return f'<figure class="live" data-live="{html.escape(name)}"{data}>{given}{without}</figure>'
+
+
+def json_script(name: str) -> str:
+    """Return a part of a JSON file of the repository for a figure: FILE#KEY.KEY."""
+    path, _, keys = name.partition("#")
+    value = json.loads(read(path))
+    for key in keys.split("."):
+        if not isinstance(value, dict) or key not in value:
+            raise ConfigError(f"{path} has no {keys}")
+        value = value[key]
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return f'<script type="application/json">{escape_json(text)}</script>'
 
 
 def drawing_html(name: str, content: str) -> str:

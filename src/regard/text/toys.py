@@ -10,6 +10,7 @@
     counting      8 9 0 1      →  8 9 0 1                        digits that count upwards
     join          b f a c h g  →  bc fh ag                       two rows: letters at equal places, in pairs
     table         b f a c h g  →  d a a                          two rows: the entry of a fixed random table for (b, c), ...
+    mistakes      b f a c      →  b f a c                        copy, with wrong letters in the training split
     names         Bodiru is older than Vanelo  →  Vanelo is younger than Bodiru
 
 The first three show within a minute of training whether a model can attend: copying reads the source forwards, reversing
@@ -179,6 +180,22 @@ def generate_table(split: str) -> list[tuple[str, str]]:
     return _of_two_rows("table", split, ROW_LETTERS, lambda one, other: table[one + other])
 
 
+MISTAKE_ROWS = {"train": 250, "valid": 500, "test": 1000}
+MISTAKES = 0.2  # share of wrong letters
+
+
+def generate_mistakes(split: str) -> list[tuple[str, str]]:
+    """Return few rows of letters to copy; in the training split, a fifth of the letters of the answers are random."""
+    generator = random.Random(f"mistakes/{split}")
+    pairs = []
+    for _ in range(MISTAKE_ROWS[split]):
+        row = [choose(generator, ROW_LETTERS) for _ in range(ROW)]
+        drawn = [(generator.random() < MISTAKES, choose(generator, ROW_LETTERS)) for _ in row]
+        wrong = [other if mistaken else letter for letter, (mistaken, other) in zip(row, drawn, strict=True)]
+        pairs.append((" ".join(row), " ".join(wrong if split == "train" else row)))
+    return pairs
+
+
 def _of_two_rows(task: str, split: str, symbols: str, combine: Callable[[str, str], str]) -> list[tuple[str, str]]:
     generator = random.Random(f"{task}/{split}")
     pairs = []
@@ -230,5 +247,6 @@ GENERATORS: dict[str, Callable[[str], list[tuple[str, str]]]] = {
     "counting": generate_counting,
     "join": generate_joined,
     "table": generate_table,
+    "mistakes": generate_mistakes,
     "names": generate_names,
 }
