@@ -31,6 +31,7 @@ FIGURES.heads = (host) => {
         queries: down, keys: across, matrix, label, room, headings: labels.map((one) => say(one)),
         pointer: { enter: () => {}, leave: () => {}, pin: ({ at }) => move({ word: at }) },
       });
+      if (now.stack === "decoder") shadeMasked(map);
       map.highlight({ side: "query", at: now.word });
       const row = Array.from(matrix.values.slice(now.word * matrix.columns, (now.word + 1) * matrix.columns), (weight, at) => ({ weight, at }));
       const best = row.sort((a, b) => b.weight - a.weight).slice(0, LISTED);
@@ -42,7 +43,8 @@ FIGURES.heads = (host) => {
         ...(stacks.length > 1 ? [dropDown(say("Attention of the"), stacks.map((one) => say(STACKS[one])), stacks.indexOf(now.stack), (at) => move({ stack: stacks[at], word: 0 }, "select"))] : []),
         dropDown(say("Layer"), layers.map((_, at) => String(at + 1)), now.layer - 1, (at) => move({ layer: at + 1 }, stacks.length > 1 ? "label:nth-of-type(2) select" : "select")),
         choices(down, say("The word that asks"), now.word, (at) => move({ word: at }, ".words [aria-pressed=true]"))),
-      element("div", { class: "all-heads" }, ...pictures));
+      element("div", { class: "all-heads" }, ...pictures),
+      ...(now.stack === "decoder" ? [element("p", { class: "note" }, say("Grey: hidden by the mask."))] : []));
     if (focus) root.querySelector(focus).focus();
   }
 
@@ -55,3 +57,9 @@ FIGURES.heads = (host) => {
   });
   redrawn(() => draw());
 };
+
+/** Fills what the mask hides, which is not the same as a weight of 0. */
+function shadeMasked({ pen, cell, margin, queries, keys }) {
+  pen.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--rule");
+  queries.forEach((_, row) => keys.forEach((_, column) => column > row && pen.fillRect(margin.left + column * cell, margin.top + row * cell, cell, cell)));
+}

@@ -45,6 +45,7 @@ const CHINESE = {
     "{count} 个乘积各自的方差接近 1，所以总和的方差接近 {count}。除以 √{count} 就把它拉回来。",
   "α of “{word}”": "“{word}” 的 α",
   "of this word": "这个词",
+  "Grey: hidden by the mask.": "灰色：被掩码遮住。",
   "in the sum: {word}": "总和里的 {word}",
 
   // 3.2.2 Heads
