@@ -47,7 +47,7 @@ def test_figures_follow_language_and_colours(opened):
     page = opened("learn/5-3-schedule.html", **DESKTOP).page
     live = page.locator("[data-live=schedule]")
     expect(live).to_have_attribute("data-ready", "1")
-    page.locator("#theme").click()
+    page.locator("#site-theme").click()
     page.get_by_role("button", name="中文").click()
     expect(live.locator("svg").first).to_be_visible()
     page.get_by_role("button", name="EN", exact=True).click()

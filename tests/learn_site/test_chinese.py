@@ -14,7 +14,7 @@ def test_one_click_shows_chinese_alone_and_another_both(opened):
     page.get_by_role("button", name="中文", exact=True).click()
     assert page.locator("main .en").evaluate_all(VISIBLE) == 0
     assert page.locator("html").get_attribute("lang") == "zh-CN"
-    assert page.locator("#search").get_attribute("placeholder") == "搜索"
+    assert page.locator("#site-search").get_attribute("placeholder") == "搜索"
     page.get_by_role("button", name="EN+中").click()
     english, chinese = page.locator("main .pair").first.locator("> div").all()
     assert english.bounding_box()["y"] == chinese.bounding_box()["y"]  # side by side
@@ -37,8 +37,8 @@ def test_chinese_fits_a_phone_and_keeps_nobody_out(opened, url):
 
 def test_a_search_in_chinese_finds_the_term(opened):
     page = opened("index.html?lang=zh", **DESKTOP).page
-    page.locator("#search").fill("束搜索")
-    assert "束搜索" in page.locator("#found a").first.inner_text()
+    page.locator("#site-search").fill("束搜索")
+    assert "束搜索" in page.locator("#site-found a").first.inner_text()
 
 
 def test_drawings_have_colours_in_the_dark(opened):

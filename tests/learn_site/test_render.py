@@ -6,7 +6,7 @@ import pytest
 
 from regard.errors import ConfigError
 from regard.learn.render import formula_html, render, split_blocks
-from regard.learn.sources import ASSETS, excerpt, read
+from regard.learn.sources import excerpt, read
 
 
 def page(text, **options):
@@ -75,12 +75,6 @@ def test_markup_in_text_is_shown_and_not_run():
 
 def test_headings_of_the_same_text_have_different_anchors():
     assert [one.anchor for one in page("## A b\n\n## A b\n").headings] == ["a-b", "a-b-1"]
-
-
-def test_no_heading_has_an_id_of_the_page_around_it():
-    used = set(re.findall(r' id="(\w+)"', (ASSETS / "page.html").read_text(encoding="utf-8")))
-    headings = page("".join(f"## {one}\n\n" for one in sorted(used))).headings
-    assert [one.anchor for one in headings] == [f"{one}-1" for one in sorted(used)]
 
 
 def test_a_live_figure_has_its_options():

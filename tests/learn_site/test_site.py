@@ -60,6 +60,13 @@ def test_every_address_in_the_written_pages_exists(site, folder):
                 assert f'id="{anchor[1:]}"' in found.read_text(encoding="utf-8"), f"{page}: {target}{anchor}"
 
 
+def test_ids_of_a_page_are_unique(site, folder):
+    """A heading such as Search has no id of the page around it, which its script would find."""
+    for page in folder.rglob("*.html"):
+        ids = re.findall(r' id="([^"]*)"', page.read_text(encoding="utf-8"))
+        assert len(ids) == len(set(ids)), page
+
+
 def test_a_page_loads_nothing_from_outside_and_less_than_a_megabyte(site, folder):
     for page in folder.rglob("*.html"):
         text = page.read_text(encoding="utf-8")

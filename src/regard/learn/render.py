@@ -30,7 +30,6 @@ from regard.learn.sources import excerpt, read
 
 DIRECTIVES = ("include", "live", "drawing", "run", "output", "results", "formula", "hint", "same")
 NO_TEXT = ("include", "live", "drawing", "results", "same")  # whose lines are options
-TAKEN = ("content", "found", "menu", "nav", "search", "theme")  # ids of page.html
 LANGUAGES = {"en": "en", "zh": "zh-CN"}
 MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 FORMATTER = HtmlFormatter(nowrap=True, classprefix="c-")
@@ -108,7 +107,7 @@ def render(text: str, *, link: Link, name: str, translation: str | None = None, 
     ours = split_blocks(text)
     others = ours if translation is None else _paired(name, ours, split_blocks(translation))
     writer = _Writer(link, page, name, formulas)
-    anchors = set(TAKEN)
+    anchors: set[str] = set()
     parts = []
     for block, other in zip(ours, others, strict=True):
         pair = {"en": block} if other is block else {"en": block, "zh": other}

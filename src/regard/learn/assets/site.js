@@ -10,7 +10,7 @@
     root.dataset.lang = lang;
     root.lang = lang === "zh" ? "zh-CN" : "en";
     for (const button of document.querySelectorAll("[data-choose]")) button.setAttribute("aria-pressed", button.dataset.choose === lang);
-    document.getElementById("search")?.setAttribute("placeholder", lang === "zh" ? "搜索" : "Search");
+    document.getElementById("site-search")?.setAttribute("placeholder", lang === "zh" ? "搜索" : "Search");
   }
   root.classList.add("js");
   const first = [asked, kept("lang"), root.dataset.lang].find((lang) => LANGUAGES.includes(lang));
@@ -75,7 +75,7 @@
   }
 
   document.addEventListener("DOMContentLoaded", () => {
-    const find = (id) => document.getElementById(id), input = find("search"), panel = find("found");
+    const find = (id) => document.getElementById(`site-${id}`), input = find("search"), panel = find("found");
     chooseLanguage(root.dataset.lang);
     for (const button of document.querySelectorAll("[data-choose]"))
       button.addEventListener("click", () => {
