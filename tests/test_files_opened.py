@@ -25,6 +25,7 @@ ALLOWED = {
         ("open", "read_text", "write_text", "write_bytes", "unlink"), "the file that the user named, and its parts"
     ),
     "cli/look.py": {"write_text": "the file that the user named"},
+    "cli/probe.py": dict.fromkeys(("mkdir", "write_text"), "the folder that the user named"),
     "cli/report.py": {"write_text": "the file that the user named", "open": "the same, if it is there already"},
     "cluster/output.py": {
         "open": "text that the user named",
@@ -49,6 +50,7 @@ ALLOWED = {
     "engine/build.py": None,  # reads and writes the package while it is built
     "explain/page_assets.py": {"read_text": "a part of the page, in the package"},
     "explain/figures.py": {"savefig": "the picture that the user named"},
+    "explain/head_figures.py": {"savefig": "the picture that the user named"},
     "explain/paper_figures.py": {"savefig": "the picture that the user named"},
     "cli/exercises.py": {"write_text": "the file that the user named"},
     "learn/exercise_files.py": dict.fromkeys(

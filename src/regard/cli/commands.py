@@ -24,6 +24,7 @@ from regard.cli import (
     import_model,
     learn,
     look,
+    probe,
     report,
     score,
     serve,
@@ -82,3 +83,4 @@ app.command("import")(import_model.import_model)
 app.add_typer(data.app, name="data")
 app.add_typer(bench.app, name="bench")
 app.add_typer(learn.app, name="learn")
+app.add_typer(probe.app, name="probe")

@@ -84,6 +84,21 @@ class EncoderDecoder(TiedEmbeddings):
         )
         return self._through_encoder(x_MD, layout)
 
+    def source_vectors(self, ids_M: Tensor) -> Tensor:
+        """Return the vectors of source words, before positions are added: [M, D]."""
+        return F.embedding(ids_M, self.source_embedding) * self._embedding_scale
+
+    def encode_vectors(self, vectors: Ragged) -> Ragged:
+        """Return the encoder's output for vectors in place of those of words, as `source_vectors` gives them."""
+        layout = vectors.layout
+        return self._through_encoder(
+            self.source_positions.add(vectors.values, layout.positions, layout.longest), layout
+        )
+
+    @property
+    def _embedding_scale(self) -> float:
+        return math.sqrt(self.config.width) if self.config.scale_embeddings else 1.0  # section 3.4
+
     def _through_encoder(self, x_MD: Tensor, layout: Layout) -> Ragged:
         """Return the encoder's output for these vectors."""
         mask = AttentionMask(layout, window=self.config.window)
@@ -107,7 +122,7 @@ class EncoderDecoder(TiedEmbeddings):
         return hidden_ND
 
     def _embed(self, ids: Tensor, table: Tensor, positions: Positions, places: Tensor, longest: int) -> Tensor:
-        scale = math.sqrt(self.config.width) if self.config.scale_embeddings else 1.0  # section 3.4
+        scale = self._embedding_scale
         if kernels.usable(table) and positions.kind != "learned":
             from regard.kernels.embedding import embed
 

@@ -1,0 +1,95 @@
+"""regard probe heads"""
+
+import json
+import xml.etree.ElementTree
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from regard.explain.head_figures import grid_of
+from regard.explain.head_gates import Head
+from regard.explain.head_importance import loss_per_token
+from regard.probing import probe_heads
+from tests.commands import regard as call
+
+RUNS = Path(__file__).parent.parent / "fixtures" / "run-0.1"
+RUN = RUNS / "transformer"
+PAIRS = "b c\tc b\nd e f\tf e d\nb\tb\n"
+
+
+@pytest.fixture
+def data(tmp_path):
+    (tmp_path / "data.tsv").write_text(PAIRS)
+    return tmp_path / "data.tsv"
+
+
+def test_it_writes_numbers_and_two_pictures(data, tmp_path):
+    pytest.importorskip("matplotlib")
+    result = call("probe", "heads", RUN, "--data", data, "--out", tmp_path / "out", "--points", "3")
+    assert result.returncode == 0, result.stderr
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "heads.json", "importance.svg", "pruning.svg",
+    ]  # fmt: skip
+    found = json.loads((tmp_path / "out" / "heads.json").read_text())
+    assert found["sentences"] == 3
+    assert found["tokens"] == 2 + 3 + 1 + 3  # words, and the end of each sentence
+    heads = len(found["heads"])
+    assert f"{heads} heads; loss per target token {found['loss']:.3f} on 3 sentences" in result.stdout
+    for name in ("removal", "gradient", "random"):
+        curve = found["curves"][name]
+        assert [point["removed"] for point in curve] == [0, round(heads / 2), heads]
+        assert curve[0]["loss"] == pytest.approx(found["loss"])
+        assert 0 <= curve[0]["bleu"] <= 100
+        # Without any head, the order in which they were removed makes no difference.
+        assert curve[-1]["loss"] == pytest.approx(found["curves"]["random"][-1]["loss"])
+    for name in ("importance.svg", "pruning.svg"):
+        assert xml.etree.ElementTree.parse(tmp_path / "out" / name).getroot().tag.endswith("svg")
+
+
+def test_importance_can_be_redone(data):
+    import regard
+    from regard.explain.head_importance import Examples
+
+    found = probe_heads(RUN, data, sentences=2, points=2)
+    translator = regard.load(RUN, device="cpu", engine="torch")
+    encoded, outputs, _ = translator.encode_pairs(["b c", "d e f"], ["c b", "f e d"], regard.SearchOptions())
+    examples, head = Examples(encoded, outputs), Head("encoder", 1, 1)
+    base = loss_per_token(translator.model, examples)
+    assert found.loss == pytest.approx(base, rel=1e-4)
+    assert found.removal[head] == pytest.approx(loss_per_token(translator.model, examples, [head]) - base, abs=1e-4)
+    assert "heads removed" in found.as_text()
+
+
+def test_only_the_first_pairs_are_used(data):
+    assert probe_heads(RUN, data, sentences=1, points=2).tokens == 3
+
+
+@pytest.mark.parametrize(
+    ("run", "text", "message"),
+    [
+        ("transformer", "", "data.tsv is empty"),
+        ("rnn", PAIRS, "is no Transformer with an encoder and a decoder"),
+        ("nowhere", PAIRS, "nowhere"),
+    ],
+)
+def test_a_mistake_is_one_sentence(run, text, message, tmp_path):
+    (tmp_path / "data.tsv").write_text(text)
+    result = call("probe", "heads", RUNS / run, "--data", tmp_path / "data.tsv", "--out", tmp_path / "out")
+    assert result.returncode == 1
+    assert message in result.stderr.replace("\n", " ")
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_that_is_no_picture_is_not_replaced(data, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "pruning.svg").write_text("my notes")
+    result = call("probe", "heads", RUN, "--data", data, "--out", tmp_path / "out")
+    assert result.returncode == 1
+    assert (tmp_path / "out" / "pruning.svg").read_text() == "my notes"
+
+
+def test_a_grid_has_layers_and_heads():
+    grid = grid_of({Head("encoder", 1, 2): 3.0, Head("encoder", 2, 1): 4.0, Head("decoder", 1, 1): 5.0}, "encoder")
+    assert np.array_equal(grid, [[np.nan, 3], [4, np.nan]], equal_nan=True)
