@@ -77,6 +77,13 @@ def test_headings_of_the_same_text_have_different_anchors():
     assert [one.anchor for one in page("## A b\n\n## A b\n").headings] == ["a-b", "a-b-1"]
 
 
+def test_a_line_of_chinese_continues_without_a_space():
+    made = page("One\ntwo.\n", translation="注意力\n是平均，\nBLEU 和\n**值**，\n*键* 与 GPU\n同。\n")
+    assert "注意力是平均，BLEU 和<strong>值</strong>，<em>键</em> 与 GPU\n同。" in made.html
+    assert "One\ntwo." in made.html
+    assert "注意力是平均" in made.sections[-1][1]
+
+
 def test_a_live_figure_has_its_options():
     made = page('```live attention\nlayer = 6\ntext = "a < b"\n```\n')
     assert made.figures == ["attention"]

@@ -148,3 +148,14 @@ def test_a_chinese_string_has_the_values_of_the_english_and_is_used():
     for english, chinese in chinese_strings().items():
         assert sorted(set(re.findall(r"\{\w+\}", english))) == sorted(set(re.findall(r"\{\w+\}", chinese))), english
         assert f'"{english}"' in scripts, f"no figure says {english!r}"
+
+
+HAN = "[\u4e00-\u9fff]"
+UNUSUAL = re.compile(rf"{HAN}[,;:?!.](?={HAN}|\s|$)|{HAN}[A-Za-z0-9$`]|[A-Za-z0-9%$`]{HAN}|{HAN} {HAN}|{HAN}\(|\){HAN}")
+
+
+@pytest.mark.parametrize("name", chinese_texts())
+def test_punctuation_is_wide_and_latin_letters_stand_apart(name):
+    text = re.sub(r"^```(?!hint|live|drawing).*?^```", "", chinese_texts()[name], flags=re.M | re.S)
+    text = re.sub(r"\]\([^)]*\)", "]", text)  # links
+    assert [text[max(0, found.start() - 8) : found.end() + 8] for found in UNUSUAL.finditer(text)] == []

@@ -33,6 +33,9 @@ NO_TEXT = ("include", "live", "drawing", "results", "same")  # whose lines are o
 LANGUAGES = {"en": "en", "zh": "zh-CN"}
 MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 FORMATTER = HtmlFormatter(nowrap=True, classprefix="c-")
+WIDE = re.compile(
+    r"[\u3000-\u9fff\uff00-\uffef]{2}|[\u3000-\u303f\uff00-\uffef].|.[\u3000-\u303f\uff00-\uffef]"
+)  # no space
 FORMULA = re.compile(r"([_^])(?:\{([^{}]*)\}|([\w']+))")
 
 Link = Callable[[str], str]  # what a page writes to the address in the site; raises ConfigError
@@ -96,9 +99,22 @@ def split_blocks(text: str) -> list[Block]:
     for token in MARKDOWN.parse(text):
         if depth == 0:
             blocks.append(Block([]))
+        token.children = _without_breaks(token.children) if token.children else token.children
         blocks[-1].tokens.append(token)
         depth += token.nesting
     return blocks
+
+
+def _without_breaks(children: list[Token]) -> list[Token]:
+    """Leave out ends of lines within Chinese text, which browsers would show as spaces."""
+    kept = []
+    for at, one in enumerate(children):
+        before = next((other.content for other in children[at - 1 :: -1] if other.content), "") if at else ""
+        after = next((other.content for other in children[at + 1 :] if other.content), "")
+        joined = WIDE.match(before[-1:] + after[:1])
+        if one.type != "softbreak" or not joined:
+            kept.append(one)
+    return kept
 
 
 def render(text: str, *, link: Link, name: str, translation: str | None = None, formulas: bool = True) -> Rendered:
