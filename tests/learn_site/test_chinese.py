@@ -14,6 +14,7 @@ def test_one_click_shows_chinese_alone_and_another_both(opened):
     page.get_by_role("button", name="中文", exact=True).click()
     assert page.locator("main .en").evaluate_all(VISIBLE) == 0
     assert page.locator("html").get_attribute("lang") == "zh-CN"
+    assert page.title() == "术语表 · regard"
     assert page.locator("#site-search").get_attribute("placeholder") == "搜索"
     page.get_by_role("button", name="EN+中").click()
     english, chinese = page.locator("main .pair").first.locator("> div").all()

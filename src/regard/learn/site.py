@@ -197,6 +197,7 @@ class Site:
             lang=self.lang,
             root=html.escape(root),
             title=html.escape(page.titles["en"]),
+            title_zh=html.escape(page.titles.get("zh", page.titles["en"])),
             live=script,
             nav=self.nav_html(page),
             note=note,

@@ -9,6 +9,7 @@
   function chooseLanguage(lang) {
     root.dataset.lang = lang;
     root.lang = lang === "zh" ? "zh-CN" : "en";
+    document.title = `${document.querySelector("title").dataset[lang === "zh" ? "zh" : "en"]} · regard`;
     for (const button of document.querySelectorAll("[data-choose]")) button.setAttribute("aria-pressed", button.dataset.choose === lang);
     document.getElementById("site-search")?.setAttribute("placeholder", lang === "zh" ? "搜索" : "Search");
   }
