@@ -15,7 +15,11 @@ from tests.commands import folder_of_command, python
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "README.zh.md", *sorted((ROOT / "docs").rglob("*.md"))]
-CHAPTERS = [ROOT / "src" / "regard" / "learn" / "pages" / "en" / "training-well.md"]
+CHAPTERS = [
+    page
+    for page in sorted((ROOT / "src" / "regard" / "learn" / "pages" / "en").glob("*.md"))
+    if "```sh\n" in page.read_text(encoding="utf-8")
+]
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```", flags=re.M | re.S)
 
 

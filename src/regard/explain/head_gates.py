@@ -62,7 +62,10 @@ def all_heads(model: Model) -> list[Head]:
 
 @contextmanager
 def silenced(model: Model, heads: Iterable[Head]) -> Iterator[None]:
-    """Make these heads give nothing (zeros), in all computations of the model in this context."""
+    """Make these heads give nothing (zeros), in all computations of the model in this context.
+
+    The model is that of PyTorch: a translator whose searches it shall affect is loaded with engine="torch".
+    """
     silent = set(heads)
     unknown = silent - set(all_heads(model))
     if unknown:

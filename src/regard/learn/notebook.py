@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import ast
 import html
 import json
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from regard.errors import ConfigError, did_you_mean
 from regard.learn.exercise_files import STUB, exercises
 from regard.learn.render import Block, split_blocks
-from regard.learn.sources import PAGES, excerpt, read
+from regard.learn.sources import PAGES, excerpt
 
 LINK = re.compile(r"\[([^]]*)\]\((?!https?:)[^)]*\)")  # to a page of the site, which a notebook does not have
 FORMAT = (4, 5)  # of nbformat
-# The first cell of a notebook whose code imports from the folder examples/.
-EXAMPLES = "import sys\n\nfrom regard.learn.sources import repository\n\nsys.path.insert(0, str(repository()))"
+# The first cell of a notebook whose code needs the folders examples/ or benchmarks/.
+REPOSITORY = """import os
+import sys
+
+from regard.learn.sources import repository
+
+os.chdir(repository())
+sys.path.insert(0, "")"""
 
 
 class NotebookCell(NamedTuple):
@@ -39,8 +44,8 @@ def notebook_text(name: str) -> str:
     else:
         lines = _lines(path)
         cells = list(_cells(split_blocks("\n".join(lines)), lines))
-    if any("from examples." in cell.text for cell in cells if cell.code):
-        cells.insert(0, NotebookCell(True, EXAMPLES))
+    if any("from examples." in cell.text or "benchmarks/" in cell.text for cell in cells if cell.code):
+        cells.insert(0, NotebookCell(True, REPOSITORY))
     return json.dumps(notebook(cells), ensure_ascii=False, indent=1) + "\n"
 
 
@@ -79,10 +84,10 @@ def _code(block: Block, imported: set[str]) -> Iterator[str]:
         yield block.tokens[0].content
     if block.directive == "include":
         _, path, name = block.tokens[0].info.split()
-        needed = "" if name == "*" or path in imported else imports_of(path)
+        if name != "*" and path not in imported:
+            # What the lines call; the cells behind define some of it anew.
+            yield f"from {'.'.join(PurePosixPath(path.removeprefix('src/')).with_suffix('').parts)} import *"
         imported.add(path)
-        if needed:
-            yield needed
         yield excerpt(path, name).text
         stub = STUB.fullmatch(block.tokens[0].info.strip())
         if stub is not None:
@@ -103,19 +108,6 @@ def _markdown(block: Block, lines: Sequence[str]) -> str:
     assert token.map is not None, token
     text = "\n".join(lines[token.map[0] : token.map[1]]).rstrip()
     return text if block.kind == "fence" else LINK.sub(r"\1", text)
-
-
-def imports_of(path: str) -> str:
-    """Return the imports of a source file and the constants that it defines, for code taken out of it."""
-    text = read(path)
-    kept = []
-    for node in ast.parse(text).body:
-        constant = isinstance(node, ast.Assign) and all(
-            isinstance(one, ast.Constant | ast.Tuple | ast.expr_context) for one in ast.walk(node.value)
-        )
-        if constant or isinstance(node, ast.Import | ast.ImportFrom):
-            kept.append(ast.get_source_segment(text, node) or "")
-    return "\n".join(kept)
 
 
 def _lines(path: Path) -> list[str]:
