@@ -184,6 +184,22 @@ def test_what_the_chapter_says_of_its_example_is_true(watched):
         expect(live.locator(".state")).to_contain_text("weil es zu")
 
 
+def test_the_last_of_several_sentences_is_answered(live):
+    for text in ("I see a cat.", "We are here.", "They sleep."):
+        live.locator("input").fill(text)
+        live.locator("input").press("Enter")
+    expect(live.locator(".state")).to_have_text("The model translates: Sie schlafen.")
+    expect(live.locator(".words button").first).to_have_text("They")
+
+
+def test_what_it_says_follows_the_language(live):
+    live.page.get_by_role("button", name="中文", exact=True).click()
+    expect(live.locator(".state")).to_contain_text("模型的译文")
+    live.page.get_by_role("button", name="EN", exact=True).click()
+    expect(live.locator(".state")).to_contain_text("The model translates")
+    expect(live).to_contain_text("compiled to WebAssembly")
+
+
 def test_the_model_is_loaded_when_the_figure_is_seen(opened):
     watched = opened(CHAPTER, **DESKTOP)
     assert not [url for url in watched.requests if "model-" in url]

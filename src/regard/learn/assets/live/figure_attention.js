@@ -12,13 +12,10 @@ const SPOKEN = { dot: "dot product", score: "score", alpha: "weight" };
 
 FIGURES.attention = (host) => {
   const view = new AttentionView(Number(host.dataset.layer ?? 1) - 1, Number(host.dataset.head ?? 1) - 1, Number(host.dataset.word ?? 1) - 1);
-  sentenceForm(host, async (model, read, state) => {
+  sentenceForm(host, async (model, read) => {
     view.load(model, read);
     host.append(view.root);
-    const { text } = await model.translate(read.source);
-    const difference = view.differenceToEngine();
-    state.textContent = `${state.textContent} ${say("The model translates: {text}", { text })}`.trim();
-    view.checked.textContent = say("The engine, compiled to WebAssembly, computed all attention weights of this sentence too. The largest difference to those here is {difference}.", { difference: difference.toExponential(0) });
+    return (await model.translate(read.source)).text;
   });
   redrawn(() => view.model && view.draw());
 };
@@ -27,13 +24,13 @@ class AttentionView {
   constructor(layer, head, word) {
     Object.assign(this, { layer, head, word, chosen: null });
     this.root = element("div", { class: "attention-steps" });
-    this.checked = element("p", { class: "note" });
   }
 
   load(model, read) {
     Object.assign(this, { model, read, encoder: model.encoder, run: model.encoder.run(read.ids), chosen: null });
     this.word = Math.min(this.word, read.tokens.length - 1);
     this.names = read.tokens.map(shown);
+    this.difference = this.differenceToEngine().toExponential(0);
     this.draw();
   }
 
@@ -75,7 +72,8 @@ class AttentionView {
         ...names.map((name, at) => this.named(`${name} · ${digits(now.alpha[at], 2)}`, this.strip("v", at, now.v[at], scaleOf(now.v)))),
         this.named("z", this.strip("z", this.word, now.z, scaleOf(now.v)))),
     );
-    this.root.replaceChildren(pick, steps, this.checked, this.panel.root);
+    const checked = element("p", { class: "note" }, say("The engine, compiled to WebAssembly, computed all attention weights of this sentence too. The largest difference to those here is {difference}.", this));
+    this.root.replaceChildren(pick, steps, checked, this.panel.root);
     if (this.chosen) this.explain(this.chosen);
   }
 

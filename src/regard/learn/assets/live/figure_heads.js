@@ -48,12 +48,12 @@ FIGURES.heads = (host) => {
     if (focus) root.querySelector(focus).focus();
   }
 
-  sentenceForm(host, async (model, read, state) => {
+  sentenceForm(host, async (model, read) => {
     const found = await model.translate(read.source);
     trace = found.trace;
-    state.textContent = `${state.textContent} ${say("The model translates: {text}", { text: found.text })}`.trim();
     host.append(root);
     draw();
+    return found.text;
   });
   redrawn(() => draw());
 };

@@ -60,10 +60,13 @@ class Model {
     return { source: shorter, ids: shorter.ids, tokens: [...tokens.slice(0, count - 1), tokens.at(-1)] };
   }
 
-  /** The best output of a source, and how it came about (`Translator.trace`). */
-  async translate(source) {
-    let found = null;
-    await this.translator.search([[source, {}]], (_, outputs) => (found = outputs[0]), async () => (await new Promise((done) => setTimeout(done)), true));
-    return { ...found, trace: this.translator.trace(source, found.ids) };
+  /** The best output of a source, and how it came about (`Translator.trace`). One search after the other. */
+  translate(source) {
+    const search = async () => {
+      let found = null;
+      await this.translator.search([[source, {}]], (_, outputs) => (found = outputs[0]), async () => (await new Promise((done) => setTimeout(done)), true));
+      return { ...found, trace: this.translator.trace(source, found.ids) };
+    };
+    return (this.searches = (this.searches ?? Promise.resolve()).then(search, search));
   }
 }

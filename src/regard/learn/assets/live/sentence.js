@@ -5,30 +5,45 @@ import { say } from "./words.js";
 
 const MOST = 24; // tokens that are shown
 
-/** Puts a form into a figure and calls `compute(model, read)` with the tokens of the reader's sentence. */
+/** Puts a form into a figure and calls `compute(model, read)` with the tokens of the reader's sentence; it returns the translation. */
 export function sentenceForm(host, compute) {
   const input = element("input", { type: "text", value: host.dataset.text, maxlength: 300, spellcheck: "false", autocomplete: "off", lang: "en" });
-  const button = element("button", { type: "submit" }, say("Compute"));
-  const state = element("p", { class: "state", role: "status" });
-  const label = element("label", {}, element("span", {}, say("Your sentence, in English")), input);
-  const form = element("form", { class: "sentence", onsubmit: (event) => (event.preventDefault(), answer()) }, label, button);
-  host.replaceChildren(form, state);
+  const button = element("button", { type: "submit" }), name = element("span"), state = element("p", { class: "state", role: "status" });
+  const form = element("form", { class: "sentence", onsubmit: (event) => (event.preventDefault(), answer()) }, element("label", {}, name, input), button);
+  let told = []; // [text, values]
+  let latest = 0; // number of the newest sentence; older ones are forgotten
+
+  function write() {
+    name.textContent = say("Your sentence, in English");
+    button.textContent = say("Compute");
+    state.textContent = told.map((one) => say(...one)).join(" ");
+  }
+
+  function tell(...lines) {
+    told = lines;
+    write();
+  }
 
   async function answer() {
-    state.textContent = say("Loading the model: 12 MB, once.");
+    const number = ++latest;
+    tell(["Loading the model: 12 MB, once."]);
     try {
-      const model = await loadModel(), read = model.read(input.value.trim() || host.dataset.text);
-      state.textContent = read.ids.length > MOST ? say("The sentence is cut to {count} tokens.", { count: MOST }) : "";
-      if (read.ids.length > MOST) Object.assign(read, model.cut(read, MOST));
-      await compute(model, read, state);
+      const model = await loadModel(), whole = model.read(input.value.trim() || host.dataset.text);
+      const cut = whole.ids.length > MOST, read = cut ? model.cut(whole, MOST) : whole;
+      const note = cut ? [["The sentence is cut to {count} tokens.", { count: MOST }]] : [];
+      if (number !== latest) return;
+      tell(...note);
+      const text = await compute(model, read);
+      if (number !== latest) return;
+      tell(...note, ["The model translates: {text}", { text }]);
       host.dataset.ready = read.tokens.length;
     } catch (problem) {
-      state.textContent = say("The figure cannot be computed: {reason}", { reason: problem.message });
+      tell(["The figure cannot be computed: {reason}", { reason: problem.message }]);
     }
   }
+
+  host.replaceChildren(form, state);
+  write();
   whenSeen(host, answer);
-  document.addEventListener("regard-language", () => {
-    label.firstChild.textContent = say("Your sentence, in English");
-    button.textContent = say("Compute");
-  });
+  document.addEventListener("regard-language", write);
 }
