@@ -63,7 +63,20 @@ VARIANTS = {
 }
 LONGER = {"层归一": "层归一化"}  # a variant that is the beginning of the term
 # English words that mean other things as well: their Chinese terms need not be in a chapter that has them.
-COMMON = {"value", "key", "query", "reference", "batch", "recipe", "parameter", "loss", "token", "alignment", "mask"}
+COMMON = {
+    "value",
+    "key",
+    "query",
+    "reference",
+    "batch",
+    "recipe",
+    "parameter",
+    "loss",
+    "token",
+    "alignment",
+    "mask",
+    "hypothesis",
+}
 
 
 def chinese_texts():
