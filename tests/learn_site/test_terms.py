@@ -172,3 +172,18 @@ def test_punctuation_is_wide_and_latin_letters_stand_apart(name):
     text = re.sub(r"^```(?!hint|live|drawing).*?^```", "", chinese_texts()[name], flags=re.M | re.S)
     text = re.sub(r"\]\([^)]*\)", "]", text)  # links
     assert [text[max(0, found.start() - 8) : found.end() + 8] for found in UNUSUAL.finditer(text)] == []
+
+
+def translated_pairs():
+    """Name, original and translation of every chapter that has one, and of the README."""
+    found = {path.name: (PAGES / "en" / path.name, path) for path in sorted((PAGES / "zh").glob("*.md"))}
+    found["README.md"] = (repository() / "README.md", repository() / "README.zh.md")
+    return {name: [path.read_text(encoding="utf-8") for path in paths] for name, paths in found.items()}
+
+
+@pytest.mark.parametrize("name", translated_pairs())
+def test_a_translation_has_the_links_numbers_and_rows_of_its_original(name):
+    original, translation = (re.sub(r"^```.*?^```", "", text, flags=re.M | re.S) for text in translated_pairs()[name])
+    for pattern in (r"\]\((?!README)([^)]+)\)", r"\{\{[\w-]+\}\}", r"^\|", r"^- "):
+        ours, theirs = (sorted(re.findall(pattern, text, flags=re.M)) for text in (original, translation))
+        assert ours == theirs
