@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.browser import DESKTOP, PHONE, serious_findings
+from tests.browser import DESKTOP, PHONE, expect, serious_findings
 
 PAGES = ["index.html", "learn/family.html", "learn/glossary.html", "learn/training-well.html", "README.html"]
 VISIBLE = "all => all.filter(one => one.offsetParent !== null).length"
@@ -50,3 +50,12 @@ def test_drawings_have_colours_in_the_dark(opened):
     )
     light, dark = (sum(int(part) for part in colour[4:-1].split(",")) for colour in colours)
     assert light - dark > 300
+
+
+def test_a_live_figure_speaks_the_language_that_is_chosen(opened):
+    page = opened("learn/5-3-schedule.html?lang=zh", **DESKTOP).page
+    figure = page.locator("[data-live=schedule]")
+    expect(figure).to_contain_text("预热步数")
+    page.get_by_role("button", name="EN", exact=True).click()
+    expect(figure).to_contain_text("warm-up steps")
+    expect(figure).not_to_contain_text("预热步数")

@@ -105,6 +105,21 @@ const CHINESE = {
   "smoothing ε": "平滑 ε",
   "vocabulary V": "词表 V",
   "model: p of the right token": "模型：正确词元的 p",
+
+  // Take it away
+  "Your bet": "你的赌注",
+  "Your bet? The result is shown when you have chosen.": "你押哪个？选定之后显示结果。",
+  "You were right: {bet}.": "你押对了：{bet}。",
+  "You said: {bet}. It was: {answer}.": "你押的是：{bet}。结果是：{answer}。",
+  "Training loss, nats per token": "训练损失，每词元纳特",
+  "Right on the dev set, %": "开发集上正确的比例，%",
+  "dev loss": "开发集损失",
+  "right, %": "正确，%",
+  seed: "随机种子",
+  Scores: "分数",
+  input: "输入",
+  expected: "正确答案",
+  "(empty)": "（空）",
 };
 
 /** A text with values in it: say("layer {number}", { number: 1 }). */
