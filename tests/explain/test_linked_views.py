@@ -8,6 +8,7 @@ from regard.explain.translation_trace import trace_translation
 from tests.browser import DESKTOP, PHONE, Watched, expect, serious_findings
 from tests.explain.conftest import SENTENCE
 
+WORDS = ["The", "animal", "didn't", "cross", "the", "street", "because", "it", "was", "too", "tired"]
 SCREENS = pytest.mark.parametrize("screen", [PHONE, DESKTOP], ids=["phone", "desktop"])
 
 
@@ -46,17 +47,11 @@ def test_a_small_picture_has_the_weights_of_its_head(opened, tagger):
 def test_the_end_of_the_sentence_and_punctuation_can_be_hidden(opened, screen):
     page = opened(**screen).page
     words = page.locator(".lines .key .word")
-    expect(words).to_have_text(
-        ["The", "animal", "didn't", "cross", "the", "street", "because", "it", "was", "too", "tired", ".", "</s>"]
-    )
+    expect(words).to_have_text([*WORDS, ".", "</s>"])
     page.get_by_label("</s>").check()
-    expect(words).to_have_text(
-        ["The", "animal", "didn't", "cross", "the", "street", "because", "it", "was", "too", "tired", "."]
-    )
+    expect(words).to_have_text([*WORDS, "."])
     page.get_by_label("punctuation").check()
-    expect(words).to_have_text(
-        ["The", "animal", "didn't", "cross", "the", "street", "because", "it", "was", "too", "tired"]
-    )
+    expect(words).to_have_text(WORDS)
     expect(page.locator(".lines .query .word").last).to_have_text("war")
     page.get_by_label("</s>").uncheck()
     expect(words.last).to_have_text("</s>")

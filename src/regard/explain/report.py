@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from string import Template
 from typing import Any
 
@@ -20,6 +20,7 @@ HINT = "The redder a word, the less certain the model was. Choose a word to see 
 MAX_POINTS = 2000  # of a curve; longer curves are thinned evenly
 CURVES = ("loss", "rate", "gradient_norm", "tokens_per_second")
 TRANSLATION_LABELS = ("output", "source")  # of attention that was logged without labels
+REPORT_MODULES = ("elements.js", "heatmap.js", "chart.js", "curves.js", "tables.js", "checkpoints.js", "report.js")
 NOT_SCORES = {"event", "step", "best", "examples", "histograms", "attention", "crc"}
 
 
@@ -69,7 +70,7 @@ def as_report(runs: Sequence[RunFolder]) -> str:
         refresh='<meta http-equiv="refresh" content="15">' if training else "",
         style=asset("look.css") + asset("report.css"),
         runs=escape_json(json.dumps(summaries, ensure_ascii=False)),
-        script=bundle("elements.js", "heatmap.js", "chart.js", "report.js"),
+        script=bundle(*REPORT_MODULES),
     )
 
 
@@ -79,6 +80,7 @@ def summarize(run: RunFolder) -> dict[str, Any]:
     progress = [event for event in log if event["event"] == "progress"]
     started = [event for event in log if event["event"] == "started"]
     validated = [event for event in log if event["event"] == "validated"]
+    table = to_table(run.recipe())
     stride = -(-len(progress) // MAX_POINTS) or 1
     kept = progress[::stride]
     if progress and progress[-1] not in kept:
@@ -102,9 +104,19 @@ def summarize(run: RunFolder) -> dict[str, Any]:
         "notes": [[event["step"], event["text"]] for event in log if event["event"] == "noted"],
         "seconds": progress[-1]["seconds"] if progress else 0.0,
         "step": progress[-1]["step"] if progress else 0,
-        "recipe": dump_toml(to_table(run.recipe())),
+        "recipe": dump_toml(table),
+        "settings": dict(_flat(table)),
         "card": run.read_extra(CARD_PAGE) or "",
     }
+
+
+def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the settings of a recipe under their full names."""
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", value
 
 
 def _attention(event: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -1,73 +1,41 @@
-// The report of one run or several: curves, scores, examples over time, histograms, attention over training.
-import { CHART, chart, drawn, short } from "./chart.js";
-import { colourOf, element } from "./elements.js";
-import { Heatmap } from "./heatmap.js";
+// The report of one run or several: settings, curves, scores, examples over time, histograms, attention over training.
+import { drawn } from "./chart.js";
+import { Checkpoints, attentionPicture } from "./checkpoints.js";
+import { Curves, duration } from "./curves.js";
+import { element } from "./elements.js";
+import { differingSettings, section, sideBySide, summary, table } from "./tables.js";
 
 const runs = JSON.parse(document.getElementById("runs").textContent);
 const page = document.getElementById("report");
 
 function bars(title, counts, labels) {
-  const most = Math.max(...counts, 1);
-  const svg = drawn("svg", { viewBox: `0 0 ${CHART.width} 130`, role: "img", "aria-label": `${title}: ${counts.map((count, at) => `${labels[at]} ${count}`).join(", ")}` });
+  const most = Math.max(...counts, 1), [wide, left] = [40, 10];
+  const svg = drawn("svg", { viewBox: `0 0 ${left * 2 + wide * counts.length} 130`, role: "img", "aria-label": `${title}: ${counts.map((count, at) => `${labels[at]} ${count}`).join(", ")}` });
   counts.forEach((count, at) => {
-    const [wide, tall] = [(CHART.width - 20) / counts.length, (90 * count) / most];
-    svg.append(drawn("rect", { x: 10 + at * wide, y: 100 - tall, width: wide - 3, height: tall, fill: "var(--accent)" }), drawn("text", { x: 10 + (at + 0.5) * wide, y: 116, "text-anchor": "middle" }, labels[at]));
+    const tall = (90 * count) / most, middle = left + (at + 0.5) * wide;
+    svg.append(drawn("rect", { x: left + at * wide, y: 105 - tall, width: wide - 3, height: tall, fill: "var(--accent)" }), drawn("text", { x: middle, y: 122, "text-anchor": "middle" }, labels[at]));
+    if (count) svg.append(drawn("text", { x: middle, y: 101 - tall, "text-anchor": "middle" }, count));
   });
   return element("figure", { class: "chart" }, element("figcaption", {}, title), svg);
 }
 
-const section = (title, ...children) => element("section", {}, element("h2", {}, title), ...children);
-
-function cell(value) {
-  if (value instanceof Node) return element("td", {}, value);
-  if (typeof value !== "number") return element("td", {}, value ?? "");
-  return element("td", { class: "number", title: value }, Number.isInteger(value) ? value.toLocaleString("en") : short(value));
-}
-
-function table(head, rows) {
-  const top = element("tr", {}, ...head.map((text) => element("th", { scope: "col" }, text)));
-  const body = rows.map((row) => element("tr", {}, ...row.map(cell)));
-  const made = element("table", {}, element("thead", {}, top), element("tbody", {}, ...body));
-  return element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": head.filter(Boolean).join(", ") }, made);
-}
-
-function duration(seconds) {
-  const total = Math.round(seconds);
-  return `${Math.floor(total / 3600)}:${String(Math.floor(total / 60) % 60).padStart(2, "0")}:${String(total % 60).padStart(2, "0")}`;
-}
-
-function summary() {
-  const metrics = [...new Set(runs.flatMap((one) => one.validations.flatMap((v) => Object.keys(v.scores))))];
-  const rows = runs.map((one, at) => {
-    const best = one.validations.findLast((v) => v.best) ?? one.validations.at(-1);
-    const name = element("span", {}, element("span", { class: "key", style: `background: ${colourOf(at)}` }), one.name);
-    return [name, one.finished ? "finished" : "training", one.step, duration(one.seconds), one.started?.parameters, ...metrics.map((metric) => best?.scores[metric]), best?.step];
-  });
-  return section("Summary", table(["run", "", "steps", "time", "parameters", ...metrics.map((metric) => `dev ${metric}`), "at step"], rows));
-}
-
-function curves() {
-  const made = [
-    ["Training loss, nats per token", "loss"], ["Learning rate", "rate"], ["Gradient norm", "gradient_norm"], ["Target tokens per second", "tokens_per_second"],
-  ].map(([title, key]) => chart(title, runs.map((one, at) => ({ name: one.name, colour: colourOf(at), points: one.curves[key].map(([step, , value]) => [step, value]) }))));
-  const metrics = [...new Set(runs.flatMap((one) => one.validations.flatMap((v) => Object.keys(v.scores))))];
-  for (const metric of metrics)
-    made.push(chart(`Dev ${metric}`, runs.map((one, at) => ({ name: one.name, colour: colourOf(at), points: one.validations.map((v) => [v.step, v.scores[metric]]) }))));
-  return section("Curves", element("div", { class: "charts" }, ...made.filter(Boolean)));
-}
-
-function examples(one) {
-  const last = one.validations.at(-1);
-  if (!last?.examples.length) return null;
-  return section(`Examples over training${runs.length > 1 ? ` · ${one.name}` : ""}`, ...last.examples.map((example, number) => {
+/** The outputs of each example over training, one column per run. */
+function examples() {
+  const all = new Map(runs.flatMap((one) => one.validations.at(-1)?.examples ?? []).map((example) => [example.source, example]));
+  const outputs = (one, source) => {
     let before = null;
     const rows = one.validations.flatMap((v) => {
-      const now = v.examples[number];
-      if (!now || now.source !== example.source || now.output === before) return [];
+      const now = v.examples.find((example) => example.source === source);
+      if (!now || now.output === before) return [];
       before = now.output;
       return [[v.step, element("span", { class: now.output === now.reference ? "right" : "" }, now.output || "(empty)")]];
     });
-    return element("details", { open: number === 0 }, element("summary", {}, example.source), element("p", { class: "note" }, `Reference: ${example.reference}`), table(["step", "output"], rows));
+    return rows.length ? table(["step", "output"], rows) : null;
+  };
+  if (!all.size) return null;
+  return section("Examples over training", ...[...all.values()].map(({ source, reference }, number) => {
+    const columns = runs.map((one) => [one, outputs(one, source)]).filter(([, found]) => found).map(([one, found]) => element("div", {}, ...(runs.length > 1 ? [element("h3", {}, one.name)] : []), found));
+    return element("details", { open: number === 0 }, element("summary", {}, source), element("p", { class: "note" }, `Reference: ${reference}`), element("div", { class: "side" }, ...columns));
   }));
 }
 
@@ -75,7 +43,7 @@ function distributions(one) {
   const last = one.validations.findLast((v) => v.histograms);
   if (!last) return null;
   const tenths = (scale) => [...Array(10)].map((_, at) => (at * scale).toFixed(1).replace(/\.0$/, ""));
-  return section(`Dev sentences at step ${last.step}${runs.length > 1 ? ` · ${one.name}` : ""}`, element("div", { class: "charts" },
+  return element("div", {}, element("p", { class: "note" }, `At step ${last.step}`), element("div", { class: "charts" },
     bars("Output length divided by reference length", last.histograms.length, tenths(0.2)), bars("Share of correct words", last.histograms.right, tenths(0.1))));
 }
 
@@ -83,22 +51,19 @@ function attention(one) {
   const seen = one.validations.filter((v) => v.attention?.percent.length);
   if (!seen.length) return null;
   const chosen = [...new Set([0, Math.floor(seen.length / 3), Math.floor((2 * seen.length) / 3), seen.length - 1])].map((at) => seen[at]);
-  const pictures = chosen.map((v) => {
-    const { source, target, percent, labels } = v.attention;
-    const matrix = { rows: target.length, columns: source.length, values: Float32Array.from(percent.flat(), (value) => value / 100) };
-    return new Heatmap({ queries: target, keys: source, matrix, headings: labels, label: `Step ${v.step}`, say: () => {} }).root;
-  });
-  return section(`Attention over training${runs.length > 1 ? ` · ${one.name}` : ""}`, element("p", { class: "note" }, "Attention of one dev example, the mean over all layers and heads."), element("div", { class: "pictures" }, ...pictures));
+  return element("div", {}, element("p", { class: "note" }, "Attention of one dev example, the mean over all layers and heads."), element("div", { class: "pictures" }, ...chosen.map((v) => attentionPicture(v))));
 }
 
 function details(one) {
   const machine = one.started ? Object.entries(one.started.machine).map(([key, value]) => `${key}: ${value}`).join("\n") : "";
-  return section(runs.length > 1 ? one.name : "Details",
+  const folded = (title, text) => (text ? [element("details", {}, element("summary", {}, title), element("pre", { class: "text", tabindex: 0 }, text))] : []);
+  return element("div", {},
     element("p", {}, `${duration(one.seconds)} of training, ${one.step} steps${one.started ? `, ${one.started.how}` : ""}.`),
-    ...(machine ? [element("details", {}, element("summary", {}, "Machine"), element("pre", { class: "text", tabindex: 0 }, machine))] : []),
-    ...(one.notes.length ? [element("details", {}, element("summary", {}, `Notes (${one.notes.length})`), element("pre", { class: "text", tabindex: 0 }, one.notes.map(([step, text]) => `step ${step}: ${text}`).join("\n")))] : []),
-    ...(one.card ? [element("details", {}, element("summary", {}, "Card"), element("pre", { class: "text", tabindex: 0 }, one.card))] : []),
-    element("details", {}, element("summary", {}, "Recipe"), element("pre", { class: "text", tabindex: 0 }, one.recipe)));
+    ...folded("Machine", machine), ...folded(`Notes (${one.notes.length})`, one.notes.map(([step, text]) => `step ${step}: ${text}`).join("\n")),
+    ...folded("Card", one.card), ...folded("Recipe", one.recipe));
 }
 
-page.append(...[summary(), curves(), ...runs.flatMap((one) => [examples(one), distributions(one), attention(one)]), ...runs.map(details)].filter(Boolean));
+page.append(...[
+  differingSettings(runs), summary(runs), new Curves(runs).root, runs.flatMap((one) => one.validations).length > 1 ? new Checkpoints(runs).root : null, examples(),
+  sideBySide("Dev sentences", runs, distributions), sideBySide("Attention over training", runs, attention), sideBySide("Details", runs, details),
+].filter(Boolean));
