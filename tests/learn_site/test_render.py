@@ -81,6 +81,7 @@ def test_a_line_of_chinese_continues_without_a_space():
     made = page("One\ntwo.\n", translation="注意力\n是平均，\nBLEU 和\n**值**，\n*键* 与 GPU\n同。\n")
     assert "注意力是平均，BLEU 和<strong>值</strong>，<em>键</em> 与 GPU\n同。" in made.html
     assert "One\ntwo." in made.html
+    assert "<strong>快。</strong>它" in page("**快。** 它\n").html
     assert "注意力是平均" in made.sections[-1][1]
 
 

@@ -106,12 +106,17 @@ def split_blocks(text: str) -> list[Block]:
 
 
 def _without_breaks(children: list[Token]) -> list[Token]:
-    """Leave out ends of lines within Chinese text, which browsers would show as spaces."""
+    """Leave out ends of lines within Chinese text, which browsers would show as spaces.
+
+    A space between bold text that ends in wide punctuation and Chinese is needed in Markdown, and is left out as well.
+    """
     kept = []
     for at, one in enumerate(children):
         before = next((other.content for other in children[at - 1 :: -1] if other.content), "") if at else ""
         after = next((other.content for other in children[at + 1 :] if other.content), "")
         joined = WIDE.match(before[-1:] + after[:1])
+        if one.type == "text" and re.match(r" [\u4e00-\u9fff]", one.content) and WIDE.match(before[-1:] + " "):
+            one.content = one.content[1:]
         if one.type != "softbreak" or not joined:
             kept.append(one)
     return kept
