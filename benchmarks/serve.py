@@ -2,7 +2,8 @@
 
 python benchmarks/serve.py --data ~/data --out benchmarks/results/serve.json
 
-64 clients send one sentence per request (or --each), until all are translated; every answer is checked.
+64 clients send one sentence per request (or --each), until all are translated; every answer is checked. All three compute
+with 8-bit integers, which is the default of `regard serve` on a CPU, or with --no-int8 in float32.
 The command is timed from start to end. "In one go" is a single call on all sentences (offline), without loading the model.
 """
 
@@ -29,8 +30,8 @@ from regard.text.segmenter import segment
 class InOneGo:
     """Call `Translator.translate` on all sentences, as `regard translate` does, without the time for loading."""
 
-    def __init__(self, beam: int | None, engine: str) -> None:
-        self.translator = loading.load("de-en", device="cpu", engine=engine)
+    def __init__(self, beam: int | None, engine: str, int8: bool) -> None:
+        self.translator = loading.load("de-en", device="cpu", engine=engine, int8=int8)
         self.options = self.translator.options.replace(beam=beam)
 
     def __call__(self, sentences: list[str]) -> tuple[list[str], float]:
@@ -40,9 +41,10 @@ class InOneGo:
         return found, time.perf_counter() - began
 
 
-def by_command(sentences: list[str], beam: int | None, engine: str) -> tuple[list[str], float]:
+def by_command(sentences: list[str], beam: int | None, engine: str, int8: bool) -> tuple[list[str], float]:
     """Run `regard translate`; return its translations and the seconds from start to end."""
     words = [sys.executable, "-m", "regard", "translate", "de-en", "-", "--device", "cpu", "--engine", engine]
+    words += ["--int8"] if int8 else []
     words += [] if beam is None else ["--beam", str(beam)]
     began = time.perf_counter()
     done = subprocess.run(words, input="\n".join(sentences) + "\n", stdout=subprocess.PIPE, text=True, check=True)
@@ -58,7 +60,7 @@ def resident_of(pid: int) -> int:
 class Served:
     """A server process on its own port."""
 
-    def __init__(self, engine: str) -> None:
+    def __init__(self, engine: str, int8: bool) -> None:
         command = [
             sys.executable,
             "-m",
@@ -71,6 +73,7 @@ class Served:
             "cpu",
             "--engine",
             engine,
+            "--int8" if int8 else "--no-int8",
         ]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
@@ -134,17 +137,21 @@ def main() -> None:
     parser.add_argument("--each", type=int, default=1, help="sentences per request")
     parser.add_argument("--beam", type=int, help="the recipe's value if not given")
     parser.add_argument("--engine", choices=["engine", "torch"], default="engine", help="what computes")
+    parser.add_argument(
+        "--int8", action=argparse.BooleanOptionalAction, default=True, help="8-bit integers, or float32"
+    )
     arguments = parser.parse_args()
+    how = {"engine": arguments.engine, "int8": arguments.int8}
     lines = [line for line in stream_lines(arguments.data / "tatoeba_en_de/test.de.gz") if line.strip()]
     sentences = [line for line in lines if segment(line).sentences == [line]][: arguments.sentences]
-    in_one_go, server = InOneGo(arguments.beam, arguments.engine), Served(arguments.engine)
+    in_one_go, server = InOneGo(arguments.beam, **how), Served(**how)
     rounds: list[dict[str, Any]] = []
     try:
         in_one_go(sentences[:200])
         by_clients(server.url, sentences[:200], arguments.clients, arguments.beam, arguments.each)
         for _ in range(arguments.rounds):  # in turn, so that all see the same machine load
             expected, plain = in_one_go(sentences)
-            printed, command = by_command(sentences, arguments.beam, arguments.engine)
+            printed, command = by_command(sentences, arguments.beam, **how)
             assert printed == expected
             busy = machine_seconds()
             answers, seconds, latencies = by_clients(
@@ -179,6 +186,7 @@ def main() -> None:
         "study": "serve",
         "sentences": len(sentences),
         "clients": arguments.clients,
+        "int8": arguments.int8,
         "sentences_a_request": arguments.each,
         "sentences_per_second": in_all,
         "served_over": ratios,

@@ -86,12 +86,15 @@ def load_translator(
     rescorer: Path | str | None = None,
     reverse: Path | str | None = None,
     ensemble: Sequence[Path | str] = (),
-    int8: bool = False,
+    int8: bool | None = False,
     engine: EngineChoice = "auto",
     threads: int = 0,
     precision: SearchPrecision = "auto",
 ) -> Translator:
-    """Return a translation run's model in use; refuse runs of other tasks, which `verb` cannot serve."""
+    """Return a translation run's model in use; refuse runs of other tasks, which `verb` cannot serve.
+
+    `int8` None: 8-bit integers wherever the engine computes.
+    """
     require_translation(run, verb)
     if isinstance(ensemble, str | Path):
         raise ConfigError("ensemble takes a list of runs; put the one run into brackets")
@@ -120,7 +123,7 @@ def _predictor(
     device: str,
     warn: Callable[[str], None],
     *,
-    int8: bool,
+    int8: bool | None,
     engine: EngineChoice,
     threads: int,
     precision: SearchPrecision,
@@ -135,7 +138,7 @@ def _predictor(
         if precision == "bfloat16":
             raise ConfigError("precision is bfloat16, which is for search on a GPU; leave it out, or use device=cuda")
         try:
-            predictor = found.translator(warn, partial(_torch_model, folder), int8=int8, threads=threads)
+            predictor = found.translator(warn, partial(_torch_model, folder), int8=int8 is not False, threads=threads)
         except ConfigError as error:  # an option of the model that the engine does not have
             found = str(error)
     if predictor is None:

@@ -33,13 +33,20 @@ def test_the_command_and_the_server_find_what_python_finds(best, tmp_path):
     expected = [one.text for one in best[1]]
     said = regard("translate", "de-en", "--int8", "--beam", "4", cwd=tmp_path, text="\n".join(TEXTS) + "\n")
     assert said.returncode == 0 and nearly(said.stdout.splitlines(), expected)
-    found = answers_of_a_worker()
+    found = answers_of_a_worker(int8=True)
     assert nearly([found[number][0][0] for number in range(len(TEXTS))], expected)
 
 
-def answers_of_a_worker():
+def test_the_server_multiplies_integers_unless_it_is_told_not_to():
+    scores = {int8: answers_of_a_worker(int8=int8)[0][0][1] for int8 in (None, True, False)}
+    assert scores[None] == scores[True] != scores[False]
+    in_torch = answers_of_a_worker(int8=None, engine="torch")[0][0][1]
+    assert in_torch == pytest.approx(scores[False], abs=1e-4)
+
+
+def answers_of_a_worker(*, int8, engine="auto"):
     """What a worker process of the server finds: texts with their scores, by the index of the sentence."""
-    command = WorkerCommand.for_runs([find_run("de-en").path], device="cpu", int8=True, threads=1)
+    command = WorkerCommand.for_runs([find_run("de-en").path], device="cpu", int8=int8, threads=1, engine=engine)
     worker = WorkerProcess(command)
     task = {
         "id": 0,

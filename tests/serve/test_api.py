@@ -136,8 +136,8 @@ def test_models_are_listed_with_their_languages_and_cards(server):
 
 
 def test_the_page_reads_only_existing_fields_of_a_model():
-    script = (resources.files("regard.serve") / "assets" / "page.js").read_text(encoding="utf-8")
-    read = set(re.findall(r"(?:current\(\)|\bmodel)\.(\w+)", script))
+    scripts = [one for one in (resources.files("regard.serve") / "assets").iterdir() if one.name.endswith(".js")]
+    read = {name for one in scripts for name in re.findall(r"(?:current\(\)|\bmodel)\.(\w+)", one.read_text("utf-8"))}
     assert {"name", "non_autoregressive"} <= read <= set(ModelInfo.model_fields)
 
 

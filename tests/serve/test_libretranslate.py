@@ -22,7 +22,8 @@ def test_the_client_lists_languages(client):
 def test_the_client_detects_languages(client, text, language):
     found = client.detect(text)
     assert found[0]["language"] == language
-    assert sum(one["confidence"] for one in found) == pytest.approx(100, abs=0.3)
+    assert found[0]["confidence"] > 50
+    assert sum(one["confidence"] for one in found) < 100.3
 
 
 def test_several_texts_and_alternatives_as_json(server):

@@ -28,8 +28,13 @@ def serve(
     port: Annotated[int, typer.Option(help="Port to listen on. 0 chooses a free port.", min=0, max=65535)] = 8080,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     int8: Annotated[
-        bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same output.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--int8/--no-int8",
+            help="Multiply 8-bit integers on a CPU, or float32 numbers. Default: integers wherever the engine computes.",
+            show_default=False,
+        ),
+    ] = None,
     precision: Annotated[
         Literal["auto", "float32", "bfloat16"], typer.Option(help="Of search on a GPU. auto: bfloat16 if possible.")
     ] = "auto",

@@ -17,7 +17,9 @@ from regard.serve.fair_queue import FairQueue, QueueItem
 
 MIN_SHARED = 8  # sentences that are not split between workers: a step costs almost the same for fewer
 RETRY_BATCH_SIZES = (8, 1)  # for sentences whose worker failed once, twice; after that they are refused
-MOST_ROWS = 128  # hypotheses of all sentences that a shared worker has at once
+# Hypotheses of all sentences that a shared worker has at once. With more, steps take longer, and so do long sentences; with
+# fewer, products are less efficient.
+MOST_ROWS = 64
 
 Running = dict[QueueItem, None]  # the unfinished items of a worker, in the order in which it got them
 

@@ -94,7 +94,7 @@ class ServedModel:
 def load_all(
     runs: list[Path],
     *,
-    int8: bool,
+    int8: bool | None,
     engine: loading.EngineChoice = "auto",
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, ServedModel]:

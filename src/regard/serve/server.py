@@ -153,7 +153,7 @@ def start_service(
     models: dict[str, ServedModel],
     *,
     device: str,
-    int8: bool,
+    int8: bool | None,
     precision: str = "auto",
     workers: int,
     limits: Limits,

@@ -1,6 +1,6 @@
 """The worker process: runs models, so that their memory, crashes and the GIL do not affect the server.
 
-python -m regard.serve.worker DEVICE auto|float32|bfloat16|int8 THREADS TASKS auto|engine|torch [RUN LANGUAGE]...
+python -m regard.serve.worker DEVICE auto|float32|bfloat16 auto|int8|float THREADS TASKS auto|engine|torch [RUN LANGUAGE]...
 
 LANGUAGE is the one to translate into, or empty if the run has one only. A run that is named more than once is loaded once.
 
@@ -34,7 +34,7 @@ import msgspec
 from regard.signals import STOPPING
 
 if TYPE_CHECKING:
-    from regard.config import SearchOptions
+    from regard.config import SearchOptions, SearchPrecision
     from regard.decoding.translation import Translation
     from regard.decoding.translator import Translator
     from regard.loading import EngineChoice
@@ -154,7 +154,14 @@ def _as_list(one: Translation) -> list[Any]:
 
 
 def main(
-    device: str, precision: Any, threads: int, tasks: int, engine: EngineChoice, models: list[tuple[str, str]]
+    device: str,
+    precision: SearchPrecision,
+    int8: bool | None,
+    *,
+    threads: int,
+    tasks: int,
+    engine: EngineChoice,
+    models: list[tuple[str, str]],
 ) -> None:
     """Run tasks until the input ends, up to `tasks` of them at once."""
     for one in STOPPING:
@@ -168,8 +175,8 @@ def main(
             run,
             "serve",
             device=device,
-            int8=precision == "int8",
-            precision="auto" if precision == "int8" else precision,
+            int8=int8,
+            precision=precision,
             # Clients cannot fill the log with warnings.
             warn=lambda text: None,
             engine=engine,
@@ -202,9 +209,10 @@ def run_tasks(translators: list[Translator], channel: Channel) -> None:
 if __name__ == "__main__":
     main(
         sys.argv[1],
-        sys.argv[2],
-        threads=int(sys.argv[3]),
-        tasks=int(sys.argv[4]),
-        engine=cast("EngineChoice", sys.argv[5]),
-        models=list(zip(sys.argv[6::2], sys.argv[7::2], strict=True)),
+        cast("SearchPrecision", sys.argv[2]),
+        {"int8": True, "float": False, "auto": None}[sys.argv[3]],
+        threads=int(sys.argv[4]),
+        tasks=int(sys.argv[5]),
+        engine=cast("EngineChoice", sys.argv[6]),
+        models=list(zip(sys.argv[7::2], sys.argv[8::2], strict=True)),
     )

@@ -23,6 +23,8 @@ SILENT_SECONDS = 20.0  # without a message, after which any process has failed
 LOAD_SECONDS = 300.0  # for a process to load its models
 END_SECONDS = 5.0  # for a process to end
 
+INT8 = {True: "int8", False: "float", None: "auto"}  # how a worker is told whether to multiply 8-bit integers
+
 
 class WorkerFailed(Exception):
     """A worker process ended or no longer responds."""
@@ -41,7 +43,7 @@ class WorkerCommand:
         runs: list[Path],
         *,
         device: str,
-        int8: bool,
+        int8: bool | None,
         threads: int,
         tasks: int = 1,
         into: Sequence[str | None] = (),
@@ -52,7 +54,7 @@ class WorkerCommand:
 
         The process runs up to `tasks` at once.
         """
-        settings = [device, "int8" if int8 else precision, str(threads), str(tasks), engine]
+        settings = [device, precision, INT8[int8], str(threads), str(tasks), engine]
         environment = {name: value for name, value in os.environ.items() if name != KEYS_VARIABLE}
         models = zip_longest(map(str, runs), (language or "" for language in into), fillvalue="")
         words = [word for pair in models for word in pair]
