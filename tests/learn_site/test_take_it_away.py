@@ -53,8 +53,8 @@ def test_the_page_has_every_ablation_its_bet_and_its_command():
 
 
 def bet(page, what):
-    """The figure of an ablation."""
-    return page.locator("[data-live=bet]").nth(NAMED.index(what))
+    """The figure of an ablation, in English."""
+    return page.locator(".en [data-live=bet]").nth(NAMED.index(what))
 
 
 def test_the_result_is_shown_after_the_bet(opened):
@@ -86,7 +86,21 @@ def test_a_right_bet_is_called_right(opened):
 @pytest.mark.parametrize("device", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_it_fits_the_screen_and_has_no_serious_findings(opened, device):
     watched = opened(CHAPTER, **device)
-    for live in watched.page.locator("[data-live=bet]").all():
+    for live in watched.page.locator(".en [data-live=bet]").all():
         live.get_by_role("button").first.click()
     assert watched.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert serious_findings(watched.page) == []
+
+
+def test_the_bet_and_its_result_are_in_chinese(opened):
+    watched = opened(f"{CHAPTER}?lang=zh", **DESKTOP)
+    live = watched.page.locator(".zh [data-live=bet]").nth(NAMED.index("mask"))
+    live.get_by_role("button", name="损失一样低，却没有用").click()
+    expect(live.locator(".verdict")).to_have_text("你押对了：损失一样低，却没有用。")
+    expect(live.locator("thead")).to_contain_text("开发集损失")
+
+
+def test_the_translation_has_the_same_answers():
+    translation = (PAGES / "zh" / "take-it-away.md").read_text(encoding="utf-8")
+    for pattern in (r"^answer = \d+$", r'^json = ".*"$'):
+        assert re.findall(pattern, TEXT, flags=re.M) == re.findall(pattern, translation, flags=re.M)
