@@ -46,6 +46,9 @@ def look(
     ] = None,
     top_k: Annotated[int | None, typer.Option(help="A language model draws from this many tokens.", min=1)] = None,
     seed: Annotated[int, typer.Option(help="Of the random output of a language model.", min=0)] = 1,
+    products: Annotated[
+        bool, typer.Option("--products", help="Also write queries and keys, to see their product number by number.")
+    ] = False,
     positions: Annotated[bool, typer.Option("--positions", help="Draw the position encodings of the paper.")] = False,
     schedule: Annotated[bool, typer.Option("--schedule", help="Draw the learning rate of the paper.")] = False,
     mask: Annotated[bool, typer.Option("--mask", help="Draw attention masks.")] = False,
@@ -83,6 +86,10 @@ def look(
         raise typer.BadParameter(
             "--attention, --layer, --head, --word and --heatmap need --svg or --png; the HTML page contains everything"
         )
+    if products and (ending != "html" or engine == "engine"):
+        raise typer.BadParameter(
+            "--products is for the HTML page, and PyTorch records them: leave out --svg, --png, --engine"
+        )
     path = out or Path(f"look.{ending}")
     refuse_to_replace(path, ending)
     from regard.explain.figures import FigureOptions, draw
@@ -104,11 +111,11 @@ def look(
         device=device,
         sample=sample,
         to=to,
-        engine=engine,
+        engine="torch" if products else engine,
         tell=lambda text: print_message(f"{text} ..."),
     )
     if ending == "html":
-        path.write_text(as_page(trace), encoding="utf-8")
+        path.write_text(as_page(trace, products=products), encoding="utf-8")
     else:
         options = FigureOptions(name=attention, layer=layer, heads=tuple(head or ()), word=word, heatmap=heatmap)
         draw(trace, path, options, warn=print_warning)

@@ -74,6 +74,8 @@ class Attention:
     weights: AttentionWeights
     # Whether position i of both axes belongs to the same hidden state, so that layers can be multiplied (rollout).
     self_attention: bool = False
+    # Queries, [H, Q, width], and keys, [H, K, width], whose scaled product gives the weights; None: not recorded.
+    vectors: tuple[AttentionWeights, AttentionWeights] | None = None
 
 
 def axis_labels(queries: Axis, keys: Axis) -> tuple[str, str]:

@@ -8,7 +8,16 @@ from importlib import resources
 ASSETS = resources.files("regard.explain") / "assets"
 # The view of attention, each after what it imports.
 VIEW_MODULES = (
-    *("elements.js", "weights.js", "lines.js", "heatmap.js", "overview.js", "linked_texts.js", "controls.js"),
+    *(
+        "elements.js",
+        "weights.js",
+        "lines.js",
+        "heatmap.js",
+        "overview.js",
+        "linked_texts.js",
+        "controls.js",
+        "scores.js",
+    ),
     *("attention.js", "output.js"),
 )
 

@@ -46,8 +46,19 @@ def recorded_attentions(model: Model, log: AttentionLog, axes: Mapping[str, Axis
         if list(weights.shape[1:]) == sizes:
             digits = re.search(r"\d+", name)
             layer = int(digits.group()) + 1 if digits else 1
-            found.append(Attention(kind.name, layer, kind.queries, kind.keys, weights, kind.self_attention))
+            vectors = _vectors(log, module, weights)
+            found.append(Attention(kind.name, layer, kind.queries, kind.keys, weights, kind.self_attention, vectors))
     return found
+
+
+def _vectors(
+    log: AttentionLog, module: torch.nn.Module, weights: AttentionWeights
+) -> tuple[AttentionWeights, AttentionWeights] | None:
+    """Return the queries and keys of weights, [H, tokens, width], if they are those of one sentence in one call."""
+    if module not in log.products:
+        return None
+    q_HQK, k_HSK = (one.transpose(0, 1).float().cpu().numpy() for one in log.products[module])
+    return (q_HQK, k_HSK) if (q_HQK.shape[:2], k_HSK.shape[1]) == (weights.shape[:2], weights.shape[2]) else None
 
 
 def _joined(calls: list[Tensor], *, non_autoregressive: bool) -> Tensor:

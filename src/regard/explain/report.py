@@ -16,7 +16,7 @@ from regard.explain.trace_json import trace_as_json
 from regard.run.folder import CARD_PAGE, REPORT, RunFolder
 from regard.toml import dump_toml, to_table
 
-HINT = "The redder a word, the less certain the model was. Choose a word to see alternatives."
+HINT = "The redder a word and the thicker its line, the less certain the model was. Choose a word to see alternatives."
 MAX_POINTS = 2000  # of a curve; longer curves are thinned evenly
 CURVES = ("loss", "rate", "gradient_norm", "tokens_per_second")
 TRANSLATION_LABELS = ("output", "source")  # of attention that was logged without labels
@@ -24,8 +24,8 @@ REPORT_MODULES = ("elements.js", "heatmap.js", "chart.js", "curves.js", "tables.
 NOT_SCORES = {"event", "step", "best", "examples", "histograms", "attention", "crc"}
 
 
-def as_page(trace: Trace) -> str:
-    """Return the HTML page of a trace."""
+def as_page(trace: Trace, *, products: bool = False) -> str:
+    """Return the HTML page of a trace. With `products` it has queries and keys, if they were recorded."""
     pairs = " ".join(f"{source}-{target}" for source, target in moses_pairs(trace))
     return Template(asset("look.html")).substitute(
         title=html.escape(trace.source.text[:80]),
@@ -36,7 +36,7 @@ def as_page(trace: Trace) -> str:
         alignment="" if pairs else "hidden",
         pairs=pairs,
         pictures=_pictures(trace),
-        trace=escape_json(json.dumps(trace_as_json(trace), ensure_ascii=False)),
+        trace=escape_json(json.dumps(trace_as_json(trace, products=products), ensure_ascii=False)),
         script=bundle(*VIEW_MODULES, "look.js"),
     )
 

@@ -9,15 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from regard.explain.attention import Attention, axis_labels
+from regard.explain.attention import Attention, AttentionWeights, axis_labels
 from regard.explain.trace import Alternative, Trace, moses_pairs
 
 
-def trace_as_json(trace: Trace) -> dict[str, Any]:
-    """Return the trace as a JSON object: each axis under its name, weights in steps of 1/65535 and compressed."""
+def trace_as_json(trace: Trace, *, products: bool = False) -> dict[str, Any]:
+    """Return the trace as a JSON object: each axis under its name, weights in steps of 1/65535 and compressed.
+
+    With `products`, attention has its queries and keys, if they were recorded.
+    """
     fields = {
         "model": trace.model,
-        "attentions": [_pack_attention(trace, one) for one in trace.attentions],
+        "attentions": [_pack_attention(trace, one, products=products) for one in trace.attentions],
         "probabilities": trace.probabilities,
         "alternatives": [[_alternative(one, trace) for one in found] for found in trace.alternatives],
         "pairs": moses_pairs(trace),
@@ -42,9 +45,10 @@ def _alternative(one: Alternative, trace: Trace) -> dict[str, Any]:
     }
 
 
-def _pack_attention(trace: Trace, attention: Attention) -> dict[str, Any]:
+def _pack_attention(trace: Trace, attention: Attention, *, products: bool = False) -> dict[str, Any]:
     steps = np.rint(attention.weights * 65535).astype("<u2")
-    return {
+    vectors = attention.vectors if products else None
+    return ({} if vectors is None else {"vectors": list(map(_pack_vectors, vectors))}) | {
         "name": attention.name,
         "layer": attention.layer,
         "queries": attention.queries,
@@ -52,5 +56,15 @@ def _pack_attention(trace: Trace, attention: Attention) -> dict[str, Any]:
         "labels": axis_labels(*trace.axes_of(attention)),
         "self_attention": attention.self_attention,
         "shape": list(attention.weights.shape),
-        "weights": base64.b64encode(zlib.compress(steps.tobytes(), 9)).decode(),
+        "weights": _compress(steps),
     }
+
+
+def _pack_vectors(vectors: AttentionWeights) -> dict[str, Any]:
+    """Return vectors, [H, tokens, width], as 16-bit integers and the number that one of them stands for."""
+    step = float(np.abs(vectors).max(initial=1e-12)) / 32767
+    return {"shape": list(vectors.shape), "step": step, "values": _compress(np.rint(vectors / step).astype("<i2"))}
+
+
+def _compress(array: np.ndarray[Any, Any]) -> str:
+    return base64.b64encode(zlib.compress(array.tobytes(), 9)).decode()

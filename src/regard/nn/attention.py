@@ -72,6 +72,7 @@ class MultiHead(nn.Module):
         else:
             heads_NHV, weights = attend_explicit(q_NHK, k_MHK, v_MHV, mask, drop)
             log.add(self, weights, self.kind)
+            log.products[self] = (q_NHK.detach(), k_MHK.detach())
         return self.output(heads_NHV.flatten(1))
 
     def attend_step(self, q_RHK: Tensor, k_GSK: Tensor, v_GSV: Tensor, bias_GQS: Tensor) -> Tensor:

@@ -40,6 +40,8 @@ class AttentionLog:
         self.calls: dict[nn.Module, list[list[Tensor]]] = {}
         # Of modules that know theirs. That of self-attention follows from where it is in the model.
         self.kinds: dict[nn.Module, AttentionKind] = {}
+        # Queries and keys of the last call of multi-head attention: [tokens, H, width].
+        self.products: dict[nn.Module, tuple[Tensor, Tensor]] = {}
         self.gates: list[Tensor] = []  # p_gen of models that copy, by call: [sentences, queries]
         self.memory_steps: list[Any] = []  # what the heads of a model with an external memory did, step by step
 

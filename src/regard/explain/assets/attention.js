@@ -8,6 +8,7 @@ import { Heatmap } from "./heatmap.js";
 import { Lines } from "./lines.js";
 import { LinkedTexts } from "./linked_texts.js";
 import { Overview } from "./overview.js";
+import { scoreTable } from "./scores.js";
 import { attentionRollout, meanOverHeads, mergeWords, unpack } from "./weights.js";
 
 const HIDDEN = { special: /^<\/?s>$/, punctuation: /^[\p{P}\p{S}\s]+$/u };
@@ -28,7 +29,8 @@ export class AttentionView {
     this.aloud = element("p", { class: "aloud", "aria-live": "polite" });
     this.controls = element("div", { class: "controls" });
     this.pictures = element("div", { class: "pictures" });
-    root.append(this.controls, this.said, this.aloud, this.pictures);
+    this.product = element("div", {});
+    root.append(this.controls, this.said, this.aloud, this.pictures, this.product);
     this.texts = new LinkedTexts(texts, this);
     new ResizeObserver(() => this.resize()).observe(this.pictures);
     this.choose({});
@@ -113,6 +115,7 @@ export class AttentionView {
     }
     this.pictures.replaceChildren(...this.drawn.map((one) => one.root));
     this.highlight(this.pinned);
+    this.showProduct();
   }
 
   /** Draws pictures again whose size depends on the room if there is more or less of it. */
@@ -149,8 +152,22 @@ export class AttentionView {
         const { axis, groups } = this.sides[place.side];
         this.pinned = same ? null : { axis, token: groups[place.at][0], ...place };
         this.highlight(this.pinned);
+        this.showProduct();
       },
     };
+  }
+
+  /** Shows how the weight of a cell that is pinned comes about, number by number, or what to choose for that. */
+  async showProduct() {
+    const { layer, heads } = this.choice, packed = this.layers()[layer - 1], [head] = heads, cell = this.pinned;
+    if (!packed.vectors) return this.product.replaceChildren();
+    const [query, key] = cell?.column === undefined ? [] : [this.sides.query.groups[cell.at], this.sides.key.groups[cell.column]];
+    if (heads.size !== 1 || typeof head !== "number" || query?.length !== 1 || key?.length !== 1)
+      return this.product.replaceChildren(element("p", { class: "note" }, "To see a product of query and key number by number, choose one head, tokens and heatmap, and click a cell."));
+    const { matrices } = await this.unpackedOf(packed), { columns, values } = matrices[head];
+    const row = values.slice(query[0] * columns, (query[0] + 1) * columns);
+    const words = [this.words.query[cell.at], this.words.key[cell.column]];
+    this.product.replaceChildren(await scoreTable(packed, head, query[0], key[0], words, row));
   }
 
   /** Highlights a place in all pictures and texts, and says what its word looks at or who looks at it. */

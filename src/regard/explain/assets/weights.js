@@ -1,10 +1,14 @@
 // Attention weights as matrices {rows, columns, values}: unpacked, and merged over heads, layers and words.
 
+/** Returns the bytes of text that was compressed and written in base64. */
+export function inflate(text) {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).arrayBuffer();
+}
+
 /** Returns the record of one layer with its weights decompressed: `matrices` has one {rows, columns, values} per head. */
 export async function unpack(packed) {
-  const bytes = Uint8Array.from(atob(packed.weights), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const values = new Uint16Array(await new Response(stream).arrayBuffer());
+  const values = new Uint16Array(await inflate(packed.weights));
   const [heads, queries, keys] = packed.shape;
   const matrices = [];
   for (let head = 0; head < heads; head++) {
