@@ -69,7 +69,7 @@ def heads(
     found = probe_heads(run, data, sentences=sentences, points=points, report=report, warn=print_warning)
     out.mkdir(parents=True, exist_ok=True)
     (out / "heads.json").write_text(json.dumps(found.as_data(), indent=1) + "\n", encoding="utf-8")
-    draw_importance(pictures[0], {"loss without it": found.removal, "gradient": found.gradient})
+    draw_importance(pictures[0], {"loss without the head": found.removal, "mean |gradient|": found.gradient})
     draw_pruning(pictures[1], found.curves)
     print(found.as_text())
     print_message(f"wrote heads.json, importance.svg and pruning.svg to {out}")

@@ -17,9 +17,8 @@ def draw_importance(path: Path, importances: Mapping[str, Importance]) -> None:
     plt = pyplot()
     first = next(iter(importances.values()))
     kinds = [kind for kind in KINDS if any(head.attention == kind for head in first)]
-    figure, panels = plt.subplots(
-        len(importances), len(kinds), figsize=(3.6 * len(kinds), 3.4 * len(importances)), squeeze=False
-    )
+    size = (3.2 * len(kinds) + 1, 3.2 * len(importances))
+    figure, panels = plt.subplots(len(importances), len(kinds), figsize=size, squeeze=False, layout="constrained")
     for row, (title, importance) in zip(panels, importances.items(), strict=True):
         largest = max(map(abs, importance.values())) or 1.0
         for axes, kind in zip(row, kinds, strict=True):
@@ -28,11 +27,11 @@ def draw_importance(path: Path, importances: Mapping[str, Importance]) -> None:
             for (layer, head), value in np.ndenumerate(grid):
                 colour = "white" if abs(value) > 0.6 * largest else "black"
                 axes.text(head, layer, f"{value:.3f}", ha="center", va="center", fontsize=8, color=colour)
-            axes.set(title=f"{kind}: {title}", xlabel="head", ylabel="layer")
+            axes.set(title=kind, xlabel="head", ylabel="layer")
             axes.set_xticks(range(grid.shape[1]), range(1, grid.shape[1] + 1))
             axes.set_yticks(range(grid.shape[0]), range(1, grid.shape[0] + 1))
-        figure.colorbar(image, ax=list(row), shrink=0.8)
-    figure.savefig(path, bbox_inches="tight", dpi=160)
+        figure.colorbar(image, ax=list(row), shrink=0.9, label=title)
+    figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
     plt.close(figure)
 
 
@@ -50,7 +49,7 @@ def draw_pruning(path: Path, curves: Mapping[str, Sequence[Point]]) -> None:
     plt = pyplot()
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4))
     for colour, (name, points) in zip([*COLOURS[:2], GREY], curves.items(), strict=False):
-        style = {"label": f"by {name}", "color": colour, "marker": "o", "markersize": 4}
+        style = {"label": name, "color": colour, "marker": "o", "markersize": 4}
         removed = [point.removed for point in points]
         left.plot(removed, [point.bleu for point in points], **style)
         right.plot(removed, [point.loss for point in points], **style)
@@ -60,5 +59,5 @@ def draw_pruning(path: Path, curves: Mapping[str, Sequence[Point]]) -> None:
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
-    figure.savefig(path, bbox_inches="tight", dpi=160)
+    figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
     plt.close(figure)
