@@ -155,7 +155,7 @@ def page_of(model: PageModel) -> bytes:
     """Return the page."""
     facts, engine, tokenizers, weights = page_data(model)
     languages = facts["languages"]
-    style = "\n".join([asset("look.css"), page_source("page.css")])
+    style = "\n".join([asset("look.css"), asset("desk.css"), page_source("page.css")])
     # Before the data, so that it runs while they are read.
     script = f"(async () => {{\n{join_modules(*map(asset, VIEW_MODULES), page_source('page.js'))}\n}})();"
     names = ("tokenizer.js", "text.js", "engine.js", "span_search.js", "translator.js", "worker.js")

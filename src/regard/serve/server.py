@@ -45,7 +45,7 @@ PAGE_MODULES = (
     *("advice.js", "files.js", "history.js"),
 )
 OWN_ASSETS = ("page.html", "page.css", "docs.html", "docs.js", *PAGE_MODULES)
-SHARED_ASSETS = (*VIEW_MODULES, "look.css")  # also used by the page of `regard look`
+SHARED_ASSETS = (*VIEW_MODULES, "look.css", "desk.css")  # of other pages too
 START_SECONDS = 300.0  # for the first worker to load its models
 START_ATTEMPTS = 3  # failures per worker before any is ready
 TASKS_PER_WORKER = 32  # batches that a worker with the engine runs at once
