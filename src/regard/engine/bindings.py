@@ -31,7 +31,7 @@ class Config(ctypes.Structure):
     ]
 
 
-class Options(ctypes.Structure):
+class SentenceOptions(ctypes.Structure):
     _fields_ = [
         *((name, c_int32) for name in ("beam", "nbest", "limit", "min_length", "power_penalty", "early_stopping")),
         *((name, c_int32) for name in ("scores", "token_scores", "sample", "top_k")),
@@ -62,7 +62,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "model_silence": (c_int, [c_void_p, c_int32, c_int32, c_int32, c_int32]),
     "model_free": (None, [c_void_p]),
     "session_new": (c_void_p, [c_void_p, c_int32, c_int32, c_int32]),
-    "session_add": (c_int64, [c_void_p, c_void_p, c_int64, POINTER(Options)]),
+    "session_add": (c_int64, [c_void_p, c_void_p, c_int64, POINTER(SentenceOptions)]),
     "session_next": (c_int, [c_void_p, c_int64, POINTER(Result)]),
     "session_cancel": (None, [c_void_p, c_int64]),
     "session_free": (None, [c_void_p]),
@@ -91,7 +91,7 @@ def library() -> ctypes.CDLL | None:
         found = load(LIBRARY)
     except (OSError, AttributeError):
         return None
-    sizes = [ctypes.sizeof(struct) for struct in (Config, Options, Result)]
+    sizes = [ctypes.sizeof(struct) for struct in (Config, SentenceOptions, Result)]
     return found if found.regard_sizes() == (sizes[0] * 1000 + sizes[1]) * 1000 + sizes[2] else None
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.config.search_options import SearchOptions
-from regard.engine.bindings import Options, Result, engine, error, library
+from regard.engine.bindings import SentenceOptions, Result, engine, error, library
 from regard.engine.model import EngineModel
 from regard.errors import ConfigError, DecodeError
 
@@ -58,7 +58,7 @@ class Session:
         if numbers is not None:
             numbers = np.ascontiguousarray(numbers, dtype=np.float64)
             assert numbers.shape == (options.beam, limit), numbers.shape
-        given = Options(
+        given = SentenceOptions(
             beam=options.beam,
             nbest=options.nbest,
             limit=limit,

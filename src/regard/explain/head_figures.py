@@ -9,7 +9,7 @@ import numpy as np
 
 from regard.explain.figures import COLOURS, GREY, pyplot
 from regard.explain.head_gates import KINDS
-from regard.explain.head_importance import Importance, Point
+from regard.explain.head_importance import Importance, PruningPoint
 
 
 def draw_importance(path: Path, importances: Mapping[str, Importance]) -> None:
@@ -44,7 +44,7 @@ def grid_of(importance: Importance, kind: str) -> np.ndarray[tuple[int, int], np
     return grid
 
 
-def draw_pruning(path: Path, curves: Mapping[str, Sequence[Point]]) -> None:
+def draw_pruning(path: Path, curves: Mapping[str, Sequence[PruningPoint]]) -> None:
     """Draw BLEU and the loss against the number of heads that are removed, a curve per order."""
     plt = pyplot()
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4))

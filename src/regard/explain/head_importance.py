@@ -44,7 +44,7 @@ class Examples(NamedTuple):
             )
 
 
-class Point(NamedTuple):
+class PruningPoint(NamedTuple):
     """A model without some of its heads."""
 
     removed: int
@@ -118,12 +118,12 @@ def pruning_curve(
     order: Sequence[Head],
     at: Sequence[int],
     bleu: Callable[[], float] | None = None,
-) -> Iterator[Point]:
+) -> Iterator[PruningPoint]:
     """Yield the loss, and BLEU if it is asked for, of a model without the first heads of an order."""
     for removed in at:
         loss = loss_per_token(model, examples, order[:removed])
         if bleu is None:
-            yield Point(removed, loss)
+            yield PruningPoint(removed, loss)
             continue
         with silenced(model, order[:removed]):
-            yield Point(removed, loss, bleu())
+            yield PruningPoint(removed, loss, bleu())
