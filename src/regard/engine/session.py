@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.config.search_options import SearchOptions
-from regard.engine.bindings import SentenceOptions, Result, engine, error, library
+from regard.engine.bindings import Result, SentenceOptions, engine, error, library
 from regard.engine.model import EngineModel
 from regard.errors import ConfigError, DecodeError
 
