@@ -14,7 +14,7 @@ from regard.explain.head_gates import Head, all_heads
 from regard.explain.head_importance import (
     Examples,
     Importance,
-    Point,
+    PruningPoint,
     Report,
     by_layer,
     gradient_importance,
@@ -47,7 +47,7 @@ class HeadProbe:
     loss: float  # per target token, of the complete model
     removal: Importance  # by how much the loss grows without a head
     gradient: Importance  # mean |∂ loss / ∂ gate|
-    curves: dict[str, list[Point]]  # by the order in which heads are removed
+    curves: dict[str, list[PruningPoint]]  # by the order in which heads are removed
 
     def as_data(self) -> dict[str, Any]:
         """Return what is written as JSON."""
@@ -114,7 +114,7 @@ def probe_heads(
         return bleu(found, references, texts, EvaluateConfig())[0]
 
     at = points_of(len(heads), points)
-    curves: dict[str, list[Point]] = {}
+    curves: dict[str, list[PruningPoint]] = {}
     for name, order in orders.items():
         curves[name] = []
         for point in pruning_curve(model, examples, order, at, score):
