@@ -104,3 +104,7 @@ def test_the_translation_has_the_same_answers():
     translation = (PAGES / "zh" / "take-it-away.md").read_text(encoding="utf-8")
     for pattern in (r"^answer = \d+$", r'^json = ".*"$'):
         assert re.findall(pattern, TEXT, flags=re.M) == re.findall(pattern, translation, flags=re.M)
+
+
+def test_with_label_smoothing_every_seed_has_more_rows_right():
+    assert all(one.with_it.scores["exact"] > one.without_it.scores["exact"] for one in RESULTS["smoothing"].seeds)
