@@ -95,8 +95,8 @@ def test_it_fits_the_screen_and_has_no_serious_findings(opened, device):
 def test_the_bet_and_its_result_are_in_chinese(opened):
     watched = opened(f"{CHAPTER}?lang=zh", **DESKTOP)
     live = watched.page.locator(".zh [data-live=bet]").nth(NAMED.index("mask"))
-    live.get_by_role("button", name="损失一样低，却没有用").click()
-    expect(live.locator(".verdict")).to_have_text("你押对了：损失一样低，却没有用。")
+    live.get_by_role("button", name="损失一样低，却毫无用处").click()
+    expect(live.locator(".verdict")).to_have_text("你押对了：损失一样低，却毫无用处。")
     expect(live.locator("thead")).to_contain_text("开发集损失")
 
 
