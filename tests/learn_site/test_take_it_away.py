@@ -97,7 +97,7 @@ def test_the_bet_and_its_result_are_in_chinese(opened):
     live = watched.page.locator(".zh [data-live=bet]").nth(NAMED.index("mask"))
     live.get_by_role("button", name="损失一样低，却毫无用处").click()
     expect(live.locator(".verdict")).to_have_text("你押对了：损失一样低，却毫无用处。")
-    expect(live.locator("thead")).to_contain_text("开发集损失")
+    expect(live.locator("thead")).to_contain_text("开发集损失：有因果掩码")
 
 
 def test_the_translation_has_the_same_answers():

@@ -1,5 +1,6 @@
 """Chinese text uses the terms of the glossary, and no other word for the same thing."""
 
+import json
 import re
 from itertools import pairwise
 
@@ -130,6 +131,7 @@ def test_a_term_of_the_english_chapter_is_in_the_chinese(name):
             assert wanted in chinese_texts()[name], f"{name} does not have {wanted}, which is {term} in English"
 
 
+SIDES = ("with_it", "without_it")
 LITERAL = r'"((?:[^"\\]|\\.)*)"'
 
 
@@ -145,6 +147,17 @@ def chinese_strings():
     return {quoted or plain: chinese for quoted, plain, chinese in pairs}
 
 
+def ablated():
+    """What the chapter of ablations calls its models."""
+    found = json.loads((repository() / "benchmarks" / "results" / "ablations.json").read_text(encoding="utf-8"))
+    sides = [result["seeds"][0][side]["name"] for result in found["ablations"].values() for side in SIDES]
+    return {name for name in sides if "(x)" not in name}  # formulas are the same in both languages
+
+
+def test_models_of_the_ablations_have_chinese_names():
+    assert sorted(ablated() - set(chinese_strings())) == []
+
+
 def test_figures_of_translated_chapters_speak_chinese():
     translated = [path.stem for path in (PAGES / "zh").glob("*.md")]
     chapters = "".join((PAGES / "en" / f"{name}.md").read_text(encoding="utf-8") for name in translated)
@@ -158,6 +171,7 @@ def test_a_chinese_string_has_the_values_of_the_english_and_is_used():
         path.read_text(encoding="utf-8") for path in (ASSETS / "live").glob("*.js") if path.stem != "words"
     )
     scripts += page_source("translator.js")  # names the two sides of an attention
+    scripts += json.dumps(sorted(ablated()), ensure_ascii=False)
     for english, chinese in chinese_strings().items():
         assert sorted(set(re.findall(r"\{\w+\}", english))) == sorted(set(re.findall(r"\{\w+\}", chinese))), english
         assert f'"{english}"' in scripts, f"no figure says {english!r}"

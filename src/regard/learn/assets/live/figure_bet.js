@@ -39,17 +39,17 @@ function outcome({ answer, lesson }, result, bets, chosen) {
 /** The training loss and the dev score, of the first seed. */
 function curves(result) {
   const [first] = result.seeds, { metric } = result;
-  const lines = (points) => SIDES.map((side, at) => ({ name: first[side].name, colour: colourOf(at), points: points(first[side]) }));
+  const lines = (points) => SIDES.map((side, at) => ({ name: say(first[side].name), colour: colourOf(at), points: points(first[side]) }));
   const made = [chart(say("Training loss, nats per token"), lines((side) => side.losses))];
   if (metric !== "loss") made.push(chart(say("Right on the dev set, %"), lines((side) => side.dev.map(([step, found]) => [step, found[metric]]))));
-  const keys = SIDES.map((side, at) => element("span", {}, element("span", { class: "dot", style: `background: ${colourOf(at)}` }), first[side].name));
+  const keys = SIDES.map((side, at) => element("span", {}, element("span", { class: "dot", style: `background: ${colourOf(at)}` }), say(first[side].name)));
   return element("div", {}, element("p", { class: "keys" }, ...keys), element("div", { class: "charts" }, ...made.filter(Boolean)));
 }
 
 /** Dev loss and score at the end, for every seed. */
 function scores({ seeds, metric }) {
   const names = [...new Set(["loss", metric])];
-  const heads = names.flatMap((name) => SIDES.map((side) => `${name === "loss" ? say("dev loss") : say("right, %")}: ${seeds[0][side].name}`));
+  const heads = names.flatMap((name) => SIDES.map((side) => say("{score}: {model}", { score: name === "loss" ? say("dev loss") : say("right, %"), model: say(seeds[0][side].name) })));
   const rows = seeds.map((one) => [one.seed, ...names.flatMap((name) => SIDES.map((side) => short(one[side].scores[name]) || "–"))]);
   const row = (cells, name) => element("tr", {}, ...cells.map((cell, at) => element(name === "th" || !at ? "th" : "td", { scope: name === "th" ? "col" : at ? undefined : "row" }, String(cell))));
   const table = element("table", {}, element("thead", {}, row([say("seed"), ...heads], "th")), element("tbody", {}, ...rows.map((cells) => row(cells, "td"))));
@@ -61,7 +61,7 @@ function outputs(first) {
   const [line] = first.with_it.examples;
   if (!line) return element("div");
   const other = first.without_it.examples.find((one) => one.source === line.source);
-  const rows = [[say("input"), line.source], [say("expected"), line.reference], [first.with_it.name, line.output], [first.without_it.name, other?.output ?? ""]];
+  const rows = [[say("input"), line.source], [say("expected"), line.reference], [say(first.with_it.name), line.output], [say(first.without_it.name), other?.output ?? ""]];
   return element("dl", { class: "outputs" }, ...rows.flatMap(([name, text]) => [element("dt", {}, name), element("dd", {}, cut(text) || say("(empty)"))]));
 }
 
