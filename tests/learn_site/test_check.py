@@ -107,6 +107,15 @@ def test_a_program_that_never_ends_is_stopped(tmp_path):
     assert check.failed == "the program has not ended after 5 seconds, and was stopped"
 
 
+@pytest.mark.slow
+def test_a_program_whose_child_never_ends_is_checked(tmp_path):
+    """The child has the standard output too, and would keep it open after its parent has ended."""
+    solution = read("src/regard/learn/exercises/schedule/solution.py")
+    child = "import subprocess\nimport sys\n\nsubprocess.Popen([sys.executable, '-c', 'while True: pass'])\n"
+    (tmp_path / "schedule.py").write_text(f"{child}\n{solution}")
+    assert check_file("schedule", tmp_path / "schedule.py", limit=8).passed
+
+
 def test_files_are_written_once_and_kept(tmp_path):
     first = regard("learn", "start", "attention", "--out", "mine", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
@@ -191,6 +200,8 @@ def test_a_notebook_is_valid(name):
         assert set(cell) == {"id", "cell_type", "metadata", "source"} | extra
         assert all(isinstance(line, str) for line in cell["source"])
         assert "".join(cell["source"]).strip()
+        if cell["cell_type"] == "markdown":
+            assert not re.search(r"\{\{|^```(?:results|live|drawing)", "".join(cell["source"]), flags=re.M)
 
 
 @pytest.mark.slow(unless=["attention"])

@@ -13,6 +13,7 @@ from regard.learn import reference
 from regard.learn.links import Links
 from regard.learn.recipe_list import recipe_page, recipes
 from regard.learn.render import render
+from regard.learn.serving import make_server
 from regard.learn.site import Site, build
 from regard.learn.sources import PACKAGE, PAGES
 
@@ -162,3 +163,10 @@ def test_the_list_of_recipes_has_each_with_the_scores_of_its_cards():
     assert "n200 hull accuracy 63.20 |" in page
     assert "test2016 BLEU 41.67, test2017 BLEU 34.40 |" in page
     assert recipes()["hull-50"] == "The convex hull of 50 points (Vinyals et al. 2015), by a Transformer."
+
+
+def test_a_port_that_is_in_use_is_named(tmp_path):
+    with make_server(tmp_path, 0) as server:
+        port = server.server_address[1]
+        with pytest.raises(ConfigError, match=f"port {port} cannot be used .*--port"):
+            make_server(tmp_path, port)

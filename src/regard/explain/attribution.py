@@ -83,7 +83,7 @@ def next_token(translator: Translator, source: str, prefix: str, word: str) -> N
 
 
 def probabilities(translator: Translator, source: str, prefix: str, words: Sequence[str]) -> dict[str, float]:
-    """Return the probability that each of some words comes next."""
+    """Return the probability that the first token of each of some words comes next."""
     return {word: float(np.exp(next_token(translator, source, prefix, word).log_probability())) for word in words}
 
 

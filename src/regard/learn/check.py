@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -105,8 +106,9 @@ def check_file(exercise: str, path: Path, *, limit: float = LIMIT) -> Check:
         _kill(process)
         written, _ = process.communicate()
         end = f"the program has not ended after {limit:g} seconds, and was stopped"
-    finally:
+    except BaseException:
         _kill(process)
+        raise
     return checked_events(exercise, _events(written), end)
 
 
@@ -145,9 +147,9 @@ def _status(code: int) -> str:
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     """End a process and those that it has started."""
-    if process.poll() is not None:
-        return
     if hasattr(os, "killpg"):
-        os.killpg(process.pid, signal.SIGKILL)
+        # Those that it has started may still be there when it has ended.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     else:
         process.kill()

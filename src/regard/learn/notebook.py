@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 
 from regard.errors import ConfigError, did_you_mean
 from regard.learn.exercise_files import STUB, exercises
+from regard.learn.numbers import with_numbers
 from regard.learn.render import Block, split_blocks
+from regard.learn.results_table import results_table
 from regard.learn.sources import PAGES, excerpt
 
 LINK = re.compile(r"\[([^]]*)\]\((?!https?:)[^)]*\)")  # to a page of the site, which a notebook does not have
@@ -101,6 +103,8 @@ def _markdown(block: Block, lines: Sequence[str]) -> str:
         return ""
     if block.directive in ("live", "drawing"):
         return "*(The page of `regard learn` has a figure here.)*"
+    if block.directive == "results":
+        return results_table(token.info.split()[1], token.content)
     if block.directive == "formula":
         return f"$$\n{token.content.strip()}\n$$"
     if block.directive == "hint":
@@ -111,4 +115,4 @@ def _markdown(block: Block, lines: Sequence[str]) -> str:
 
 
 def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()
+    return with_numbers(path.read_text(encoding="utf-8"), path.name).splitlines()

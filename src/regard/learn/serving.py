@@ -7,6 +7,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from regard.errors import ConfigError
+
 
 class QuietHandler(SimpleHTTPRequestHandler):
     """Files of one folder, without a line per request. Windows may know other types of scripts."""
@@ -22,4 +24,9 @@ class QuietHandler(SimpleHTTPRequestHandler):
 
 def make_server(folder: Path, port: int) -> ThreadingHTTPServer:
     """Return a server of a folder on loopback. Port 0 chooses a free one."""
-    return ThreadingHTTPServer(("127.0.0.1", port), partial(QuietHandler, directory=str(folder)))
+    try:
+        return ThreadingHTTPServer(("127.0.0.1", port), partial(QuietHandler, directory=str(folder)))
+    except OSError as error:
+        raise ConfigError(
+            f"port {port} cannot be used ({error.strerror}); name another one with --port, or 0 for a free one"
+        ) from None

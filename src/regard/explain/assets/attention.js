@@ -24,6 +24,7 @@ export class AttentionView {
     this.choice = { layer: Infinity, heads: new Set(["mean"]), words: true, view: "lines", hidden: new Set(), ...choice, name };
     this.unpacked = new Map();
     this.drawn = [];
+    this.latest = 0; // number of the newest choice; pictures of older ones are not drawn
     this.pinned = null; // the word that stays highlighted: {side, at}, and the axis and the token that it stands for
     this.said = element("p", { class: "said", "aria-hidden": "true" });
     this.aloud = element("p", { class: "aloud", "aria-live": "polite" });
@@ -71,15 +72,14 @@ export class AttentionView {
   }
 
   async show() {
-    const { name, layer, heads, view } = this.choice;
+    const { name, layer, heads, view } = this.choice, number = ++this.latest;
     this.shownName = name;
     const layers = this.layers(), packed = layers[layer - 1];
     const focused = document.activeElement?.dataset?.control;
     this.controls.replaceChildren(...attentionControls(this, layers));
     if (focused) this.controls.querySelector(`[data-control="${focused}"]`)?.focus();
     const matrices = view === "overview" ? await this.allHeads(layers) : await this.matrices(layers, layer, heads);
-    if (this.choice.name !== name || this.choice.layer !== layer || this.choice.view !== view) return; // another choice was made meanwhile
-    this.draw(packed, matrices);
+    if (number === this.latest) this.draw(packed, matrices);
   }
 
   async matrices(layers, layer, heads) {
@@ -167,7 +167,8 @@ export class AttentionView {
     const { matrices } = await this.unpackedOf(packed), { columns, values } = matrices[head];
     const row = values.slice(query[0] * columns, (query[0] + 1) * columns);
     const words = [this.words.query[cell.at], this.words.key[cell.column]];
-    this.product.replaceChildren(await scoreTable(packed, head, query[0], key[0], words, row));
+    const table = await scoreTable(packed, head, query[0], key[0], words, row);
+    if (this.pinned === cell) this.product.replaceChildren(table);
   }
 
   /** Highlights a place in all pictures and texts, and says what its word looks at or who looks at it. */

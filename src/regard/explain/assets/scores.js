@@ -16,7 +16,7 @@ export async function scoreTable(packed, head, query, key, words, row) {
   const q = vector(queries, query), width = q.length;
   const scoreOf = (at) => vector(keys, at).reduce((sum, value, place) => sum + value * q[place], 0);
   const k = vector(keys, key), sum = scoreOf(key), score = sum / Math.sqrt(width);
-  const seen = Array.from(row, (weight, at) => at).filter((at) => row[at] > 0 || at === key); // keys that are masked have no weight
+  const seen = Array.from(row, (weight, at) => at).filter((at) => row[at] > 0); // keys that are masked have no weight
   const total = seen.reduce((all, at) => all + Math.exp(scoreOf(at) / Math.sqrt(width)), 0);
   const most = Math.max(...q.map((value, at) => Math.abs(value * k[at]))) || 1;
   const line = (name, values, tinted) => element("tr", {}, element("th", { scope: "row" }, name), ...Array.from(values, (value) => element("td", { style: tinted ? `--weight: ${(Math.abs(value) / most).toFixed(2)}` : "" }, digits(value))));
@@ -25,6 +25,8 @@ export async function scoreTable(packed, head, query, key, words, row) {
   return element("section", { class: "product", "aria-label": "Product of query and key" },
     element("h3", {}, `q of \u201c${words[0]}\u201d \u00b7 k of \u201c${words[1]}\u201d, layer ${packed.layer}, head ${head + 1}`),
     element("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Numbers" }, element("table", {}, element("thead", {}, head_row), element("tbody", {}, line("q", q), line("k", k), line("q \u00d7 k", products, true)))),
-    element("p", {}, `Sum of the products: ${digits(sum)}. Divided by \u221a${width}: ${digits(score)}. Softmax: e^${digits(score)} = ${digits(Math.exp(score))}, divided by the sum over ${seen.length} keys, ${digits(total)}: ${percent(Math.exp(score) / total)}.`),
+    element("p", {}, `Sum of the products: ${digits(sum)}. Divided by \u221a${width}: ${digits(score)}. `, row[key] > 0
+      ? `Softmax: e^${digits(score)} = ${digits(Math.exp(score))}, divided by the sum over ${seen.length} keys, ${digits(total)}: ${percent(Math.exp(score) / total)}.`
+      : "The weight is 0: the mask hides this key, or its score is far below the others."),
   );
 }

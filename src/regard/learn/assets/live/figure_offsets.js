@@ -45,10 +45,13 @@ FIGURES.offsets = (host) => {
   host.replaceChildren(state, picture);
   whenSeen(host, async () => {
     state.textContent = say("Loading the model: 12 MB, once.");
-    const { encoder } = await loadModel();
-    state.remove();
-    found = scores(encoder);
-    draw();
+    try {
+      found = scores((await loadModel()).encoder);
+      state.remove();
+      draw();
+    } catch (problem) {
+      state.textContent = say("The figure cannot be computed: {reason}", { reason: problem.message });
+    }
   });
   redrawn(draw);
 };

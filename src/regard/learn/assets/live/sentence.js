@@ -38,7 +38,7 @@ export function sentenceForm(host, compute) {
       tell(...note, ["The model translates: {text}", { text }]);
       host.dataset.ready = read.tokens.length;
     } catch (problem) {
-      tell(["The figure cannot be computed: {reason}", { reason: problem.message }]);
+      if (number === latest) tell(["The figure cannot be computed: {reason}", { reason: problem.message }]);
     }
   }
 
