@@ -67,6 +67,29 @@ def test_the_product_of_a_cell_is_shown_number_by_number(browser, recorded, tmp_
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
+def test_a_key_that_the_mask_hides_has_no_weight(browser, recorded, tmp_path):
+    path = tmp_path / "look.html"
+    path.write_text(as_page(recorded, products=True), encoding="utf-8")
+    page = Watched(browser, **DESKTOP).page
+    page.goto(path.as_uri())
+    for name in ("Decoder", "heatmap", "tokens"):
+        page.get_by_label(name, exact=True).check()
+    page.get_by_role("button", name="2", exact=True).click()
+    expect(page.locator("figcaption")).to_have_text("Layer 3, head 2")
+    canvas, rows = page.locator("canvas"), len(recorded.axes["read"].tokens)
+    # The last column, from the last row, which sees all tokens, to the first, which sees one.
+    for row, words in ((rows, "Softmax"), (1, "The weight is 0: the mask hides this key")):
+        place = page.evaluate(
+            """([row, rows]) => {
+            const canvas = document.querySelector("canvas"), cell = 26;
+            return { x: canvas.clientWidth - 60, y: canvas.clientHeight - 2 - (rows - row + 0.5) * cell };
+        }""",
+            [row, rows],
+        )
+        canvas.click(position=place)
+        expect(page.locator(".product p")).to_contain_text(words)
+
+
 def test_pictures_and_the_engine_have_no_products(tmp_path):
     out = str(tmp_path / "look.png")
     found = CliRunner().invoke(app, ["look", "en-de", "Yes.", "--png", "--products", "--out", out])
