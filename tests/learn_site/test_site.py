@@ -15,7 +15,7 @@ from regard.learn.recipe_list import recipe_page, recipes
 from regard.learn.render import render
 from regard.learn.serving import make_server
 from regard.learn.site import Site, build
-from regard.learn.sources import PACKAGE, PAGES
+from regard.learn.sources import PACKAGE, PAGES, repository
 
 LARGEST = 1_000_000  # bytes of a page and what it loads at once
 
@@ -170,3 +170,18 @@ def test_a_port_that_is_in_use_is_named(tmp_path):
         port = server.server_address[1]
         with pytest.raises(ConfigError, match=f"port {port} cannot be used .*--port"):
             make_server(tmp_path, port)
+
+
+def test_a_wheel_has_all_files_that_pages_link_to():
+    hook = (repository() / "scripts" / "build_hook.py").read_text(encoding="utf-8")
+    [copied] = re.findall(r"^PAGES = \((.*?)^\)", hook, flags=re.M | re.S)
+    names = re.findall(r'"([^"]+)"', copied)
+    site = Site()
+    site.add_contents()
+    site.add_linked_files()
+    others = [path for path in site.links.files if not path.startswith("src/regard/")]
+    assert len(others) > 50
+    assert [path for path in others if not any(path == one or path.startswith(f"{one}/") for one in names)] == []
+    # Sources of the engine in C, and their build script, are not in a wheel.
+    sources = [path for path in site.links.files if path.startswith("src/regard/")]
+    assert not [path for path in sources if path.endswith((".c", ".h", "engine/build.py"))]

@@ -43,7 +43,7 @@ def start(
         print_message(f"kept {path}, which was there already")
     for path in written:
         print_message(f"wrote {path}")
-    what = name or "[NAME]"
+    what = name or "NAME"
     print_message(f"the task is at the top of each file; check it with: regard learn check {what} {out}")
 
 
