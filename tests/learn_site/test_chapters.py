@@ -36,7 +36,7 @@ def test_the_first_view_is_small_and_fits_every_window(opened, chapter):
 def test_every_figure_computes_and_keeps_nobody_out(opened, chapter):
     for options in ({**DESKTOP, "color_scheme": "dark"}, PHONE):
         page = opened(address_of(chapter), **options).page
-        for figure in page.locator("[data-live]").all():
+        for figure in page.locator("[data-live]:visible").all():
             figure.scroll_into_view_if_needed()
             expect(figure).to_have_attribute("data-ready", re.compile(r"\d+"))
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0

@@ -23,6 +23,7 @@ FIGURES.bet = (host) => {
   };
   draw();
   redrawn(draw);
+  host.dataset.ready = 1;
 };
 
 function question(bets, choose) {
