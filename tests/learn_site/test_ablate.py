@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from regard.cli import app
 from regard.errors import ConfigError
 from regard.learn.ablated_models import CHANGES
-from regard.learn.ablation_runs import AblationResult, Example, SeedResult, Side
+from regard.learn.ablation_runs import AblationResult, ExampleOutput, SeedResult, Side
 from regard.learn.ablation_text import as_text, mean, rows_over_seeds
 from regard.learn.ablations import ABLATIONS, KIND, make_sides
 from regard.recipe_files import differences, load_recipe
@@ -132,7 +132,7 @@ def side(name, losses, score, output):
         scores={"loss": losses[-1], "exact": score},
         losses=list(enumerate(losses, 1)),
         dev=[(len(losses), {"loss": losses[-1], "exact": score})],
-        examples=[Example("a b", output, "b a")],
+        examples=[ExampleOutput("a b", output, "b a")],
     )
 
 

@@ -29,7 +29,7 @@ END_SECONDS = 60.0  # for a process to save its last step
 JSON, PAGE = "ablation.json", "ablation.html"
 
 
-class Example(msgspec.Struct, frozen=True):
+class ExampleOutput(msgspec.Struct, frozen=True):
     """A line of the dev set."""
 
     source: str
@@ -46,7 +46,7 @@ class Side(msgspec.Struct, frozen=True):
     scores: dict[str, float | None]  # on the dev set, at the end; None: not finite
     losses: list[tuple[int, float | None]]  # of training, by step
     dev: list[tuple[int, dict[str, float | None]]]
-    examples: list[Example]
+    examples: list[ExampleOutput]
     diverged: str = ""  # why training could not continue
 
 
@@ -207,7 +207,9 @@ def _summarize(run: RunFolder, name: str, diverged: str) -> Side:
     validated = [event for event in log if event["event"] == "validated"]
     started = [event for event in log if event["event"] == "started"]
     dev = [(event["step"], {key: event[key] for key in event if _is_score(key, event[key])}) for event in validated]
-    examples = [Example(**{key: one[key] for key in ("source", "output", "reference")}) for one in _last(validated)]
+    examples = [
+        ExampleOutput(**{key: one[key] for key in ("source", "output", "reference")}) for one in _last(validated)
+    ]
     return Side(
         name=name,
         parameters=started[-1]["parameters"] if started else 0,

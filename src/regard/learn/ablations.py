@@ -59,7 +59,7 @@ POINTS = 50  # of the curve of the training loss
 
 
 @dataclass(frozen=True)
-class Sides:
+class AblationRecipes:
     """The recipes of the two runs of an ablation, which differ in one setting or in `model.kind`."""
 
     with_it: Recipe
@@ -73,7 +73,7 @@ def find_ablation(what: str) -> Ablation:
     return ABLATIONS[what]
 
 
-def make_sides(what: str, recipe: str | None = None, *, seed: int = 1, steps: int | None = None) -> Sides:
+def make_sides(what: str, recipe: str | None = None, *, seed: int = 1, steps: int | None = None) -> AblationRecipes:
     """Return the recipes of both runs: those of the default task, or of a recipe by its name or .toml file."""
     ablation = find_ablation(what)
     name, settings = (ablation.recipe, ablation.settings.split()) if recipe is None else (recipe, [])
@@ -100,11 +100,11 @@ def make_sides(what: str, recipe: str | None = None, *, seed: int = 1, steps: in
     ]
     usual = _load(name, settings)
     if not ablation.off:
-        return Sides(usual, msgspec.structs.replace(usual, model={**usual.model, "kind": f"{KIND}{what}"}))
+        return AblationRecipes(usual, msgspec.structs.replace(usual, model={**usual.model, "kind": f"{KIND}{what}"}))
     without = _load(name, [*settings, *ablation.off.split()])
     if without == usual:
         raise ConfigError(f"{name} has {ablation.off} already, so there is nothing to take away; name another recipe")
-    return Sides(usual, without)
+    return AblationRecipes(usual, without)
 
 
 def _load(name: str, overrides: Sequence[str]) -> Recipe:
