@@ -23,7 +23,7 @@ SILENT_SECONDS = 20.0  # without a message, after which any process has failed
 LOAD_SECONDS = 300.0  # for a process to load its models
 END_SECONDS = 5.0  # for a process to end
 
-INT8 = {True: "int8", False: "float", None: "auto"}  # how a worker is told whether to multiply 8-bit integers
+INT8 = {True: "int8", False: "float", None: "auto"}  # the argument of a worker for 8-bit integers
 
 
 class WorkerFailed(Exception):

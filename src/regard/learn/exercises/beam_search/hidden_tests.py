@@ -56,7 +56,7 @@ def test_empty_output(own: Program) -> None:
 
 
 def test_finished_outputs_wait(own: Program) -> None:
-    """An output that has ended is kept while others go on, and wins if it stays the best."""
+    """An output that has ended is kept while the search continues, and wins if it stays the best."""
     table = {"": (0.5, 0.3, 0.2), "a": (0.1, 0.8, 0.1), "aa": (0.1, 0.8, 0.1)}
     found = own.beam_search(model(table, (0.1, 0.8, 0.1)), BOS, EOS, 2, 4, 0.0)
     expect(found, [], given="beam = 2, p(end) = 0.5 and p(a) = 0.3 at first, and p(a) = 0.8 later")
