@@ -14,7 +14,7 @@ LAYERS = {
     "text": 1, "data": 2, "nn": 3, "models": 4, "run": 5, "training": 6, "decoding": 6, "preprocess": 6, "engine": 6.5,
     "explain": 7, "metrics": 7, "table1": 7, "progress": 8, "tasks": 8, "torch_loading": 8.4, "loading": 8.5, "looking": 8.9,
     "evaluating": 8.9, "api": 9, "comparing": 9.5, "adapting": 10, "aligning": 10, "calibrating": 10, "cluster": 10,
-    "contrasting": 10, "distilling": 10, "probing": 10, "exchange": 10, "serve": 10, "learn": 10.5, "cli": 11,
+    "contrasting": 10, "distilling": 10, "probing": 10, "exchange": 10, "serve": 10, "study": 10, "learn": 10.5, "cli": 11,
     "__main__": 12,
 }  # fmt: skip
 FILES = [path for path in sorted(ROOT.rglob("*.py")) if path != ROOT / "__init__.py"]

@@ -15,6 +15,12 @@ from regard.errors import ConfigError, did_you_mean
 from regard.messages import counted, warn_caller
 from regard.toml import flat_table, from_table, read_toml, to_table
 
+# Settings of the machine and of the display, and where files are looked for: a run may resume with others.
+NOT_THE_RUN = (
+    *("train.threads", "train.device", "train.parallel", "train.log_every", "train.tensorboard", "train.keep"),
+    *("data.folders", "data.origin"),
+)
+
 
 def shipped_recipes() -> dict[str, Path]:
     """Return the files of the recipes in the package, by name."""

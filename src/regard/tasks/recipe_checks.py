@@ -11,17 +11,11 @@ from regard.config import Bitext, DataConfig, Recipe
 from regard.errors import ConfigError, did_you_mean
 from regard.metrics import deciding_metric
 from regard.models import MODELS, model_config
-from regard.recipe_files import differences
+from regard.recipe_files import NOT_THE_RUN, differences
 from regard.run.folder import RunFolder
 from regard.tasks import task_of
 from regard.text.tokenizer import refuse_unknown_kinds
 from regard.toml import to_table
-
-# Settings of the machine and of the display, and where files are looked for: a run may resume with others.
-NOT_THE_RUN = (
-    *("train.threads", "train.device", "train.parallel", "train.log_every", "train.tensorboard", "train.keep"),
-    *("data.folders", "data.origin"),
-)
 
 # Settings that `--accept` may change in a run that has begun: none that its weights, optimizer or order of batches follow
 # from.
