@@ -10,6 +10,7 @@ They are registered in this order, which is that of the scores. For comparing sy
 
 corpus_metrics.py   BLEU, chrF and TER as sums over sentences
 significance.py     bootstrap intervals, paired bootstrap resampling, approximate randomization
+distributions.py    tails of Student's t and of F
 """
 
 from regard.metrics.base import (

@@ -5,12 +5,12 @@ Paired bootstrap resampling (Koehn 2004) draws sentences with replacement. Appro
 the same numbers from the same seed, and add in the same precision. They need less memory, because few draws exist at a
 time, and n-grams are counted once for both.
 
-Shapes: N sentences, K statistics of a sentence (`corpus_metrics.py`).
+Shapes: S models of a side, N sentences, K statistics of a sentence (`corpus_metrics.py`), B exchanges at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,15 +104,32 @@ def bootstrap_p(difference: float, baseline: Scores, system: Scores) -> float:
 
 def randomization_p(metric: CorpusMetric, baseline: Statistics, system: Statistics, sampling: Sampling) -> float:
     """Return how probable so large a difference is if each output is equally likely to be of either system."""
-    difference = metric.score(baseline) - metric.score(system)
-    one_NK, other_NK = baseline.astype(np.float64), system.astype(np.float64)
+    return randomization_p_of_means(metric, [baseline], [system], sampling)
+
+
+def randomization_p_of_means(
+    metric: CorpusMetric, baselines: Sequence[Statistics], systems: Sequence[Statistics], sampling: Sampling
+) -> float:
+    """Return how probable so large a difference of mean scores is if the outputs of a sentence are of either side.
+
+    Each side has the outputs of several models, such as those trained with other seeds, and equally many of them. Those of
+    a sentence are exchanged together.
+    """
+    assert len(baselines) == len(systems), (len(baselines), len(systems))
+
+    def mean_difference(ones: Sequence[Any], others: Sequence[Any]) -> float:
+        pairs = zip(ones, others, strict=True)
+        return float(sum(metric.score_of_sums(one) - metric.score_of_sums(other) for one, other in pairs) / len(ones))
+
+    pairs = zip(baselines, systems, strict=True)
+    difference = sum(metric.score(one) - metric.score(other) for one, other in pairs) / len(baselines)
+    one_SNK, other_SNK = np.stack(baselines).astype(np.float64), np.stack(systems).astype(np.float64)
     sizes = []
-    for kept_BN in _exchanges(len(baseline), sampling):
+    for kept_BN in _exchanges(one_SNK.shape[1], sampling):
         exchanged_BN = 1.0 - kept_BN
-        first_BK = (kept_BN @ one_NK + exchanged_BN @ other_NK).tolist()
-        second_BK = (exchanged_BN @ one_NK + kept_BN @ other_NK).tolist()
-        pairs = zip(first_BK, second_BK, strict=True)
-        sizes += [abs(metric.score_of_sums(one) - metric.score_of_sums(other)) for one, other in pairs]
+        first_BSK = (kept_BN @ one_SNK + exchanged_BN @ other_SNK).swapaxes(0, 1).tolist()
+        second_BSK = (exchanged_BN @ one_SNK + kept_BN @ other_SNK).swapaxes(0, 1).tolist()
+        sizes += [abs(mean_difference(one, other)) for one, other in zip(first_BSK, second_BSK, strict=True)]
     return _share_larger(np.array(sizes), difference)
 
 
