@@ -1,6 +1,6 @@
 """Compare decoding speed and memory with those of our peers: target tokens of the best hypotheses per second.
 
-python benchmarks/decode.py --out benchmarks/results/decode-cpu.json
+python benchmarks/decode.py --out benchmarks/results/decode-neoverse.json
 python benchmarks/decode.py --preset base --device cuda --precision bf16 --sizes 1,64,512 --output 32 --batches 5 \\
     --systems ours,marian --out benchmarks/results/decode-h200.json
 

@@ -220,7 +220,7 @@ def test_evaluation_scores_by_the_metric_of_a_plug_in(installed, trained):
 @pytest.mark.slow
 def test_a_worker_of_the_server_loads_plug_ins_too(installed, trained):
     folder, environment = installed
-    command = [sys.executable, "-m", "regard.serve.worker", "cpu", "auto", "1", "1", "auto", str(trained), ""]
+    command = [sys.executable, "-m", "regard.serve.worker", "cpu", "auto", "auto", "1", "1", "auto", str(trained), ""]
     task = {"id": 1, "kind": "translate", "model": 0, "seconds": 60, "options": {"beam": 1}, "sentences": ["Größe 3"]}
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder, env=environment

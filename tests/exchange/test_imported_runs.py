@@ -60,7 +60,7 @@ def test_look_shows_the_attention_that_hugging_face_computes(imported):
 def test_it_is_served_as_it_translates(imported):
     _, run = imported
     translator = regard.load(run, device="cpu")
-    with serving(str(run)) as server:
+    with serving(str(run), "--no-int8") as server:
         [listed] = server.get("/v1/models").json()
         assert listed["name"] == run.name and listed["card"]["corpus"]["origin"]["format"] == "Hugging Face Marian"
         answer = server.post("/v1/translate", json={"text": TEXT, "beam": 1, "max_extra": 4}).json()

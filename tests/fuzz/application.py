@@ -44,26 +44,31 @@ class ThreadWorker:
     def __init__(self, translator: Translator, failures: list[str]) -> None:
         self.translator, self.failures = translator, failures
         self._messages: SimpleQueue[dict[str, Any]] = SimpleQueue()
-        self._channel = SimpleNamespace(cancelled=frozenset(), send=self._answer)
+        self._channel = SimpleNamespace(cancelled=frozenset(), send=self._answer, end=self._end)
 
     def send(self, task: dict[str, Any]) -> None:
         if "cancel" in task:
             return
-        end: dict[str, str] | None = None
         try:
             run_task(json.loads(json.dumps(task)), self.translator, self._channel)  # type: ignore[arg-type]
         except Exception as error:
             mistake = isinstance(error, RegardError)
             end = {"kind": "mistake" if mistake else "error", "error": type(error).__name__, "text": str(error)[:1000]}
             self.failures += [] if mistake else [traceback.format_exc()]
-        self._answer({"id": task["id"], "end": end})
+            self._end(task["id"], end)
+
+    def _end(self, task: int, error: dict[str, str] | None, ready: Sequence[tuple[int, Any]] = ()) -> None:
+        self._answer({"id": task, "ready": ready, "end": error})
 
     def _answer(self, message: dict[str, Any]) -> None:
         self._messages.put(json.loads(json.dumps(message)))
 
+    def wake(self) -> None:
+        self._messages.put({})
+
     def receive(self, timeout: float) -> dict[str, Any] | None:
         try:
-            return self._messages.get(timeout=timeout) if timeout else self._messages.get_nowait()
+            return self._messages.get(timeout=timeout) or None
         except Empty:
             return None
 

@@ -48,19 +48,28 @@ function showStatus(text) {
   $("state").textContent = text;
 }
 
+/** Translate another text: nothing of the one before is looked at any more. */
+function translateAnew() {
+  looked = null;
+  return translate();
+}
+
+/** Translate the text and return whether this is still the newest translation. */
 async function translate() {
   const number = ++translations, text = $("text").value;
   hideTrace();
   showStatus("");
   try {
     const { cancelled } = await ask("translate", { number, text, language: language() });
-    if (cancelled || number !== translations) return;
+    if (cancelled || number !== translations) return false;
     if (timings.first === null && text.trim()) timings.first = performance.now();
     if (!silenced.size) unchanged = { source: text, target: fullText() };
     showUnchanged();
     document.body.dataset.translated = String(number);
+    return true;
   } catch (problem) {
     showStatus(problem.message);
+    return false;
   }
 }
 
@@ -109,13 +118,14 @@ class WeightsView extends AttentionView {
   }
 }
 
-let looked = null; // number of the sentence that is looked at
+let looked = null; // number of the sentence that is looked at, also while parts are silenced
 let view = null; // of its attention
 
 /** Show how a sentence is translated, optionally with forced first tokens. With a place in its text, the alternatives there are shown. */
 async function lookAt(number, prefix, { focus = true, place = null } = {}) {
   showStatus("computing attention ...");
   const before = shownText, text = before.sentences[number];
+  looked = number;
   try {
     const { nbest, trace } = await ask("look", { text, language: language(), prefix });
     if (shownText !== before) return; // the text has changed meanwhile
@@ -123,7 +133,6 @@ async function lookAt(number, prefix, { focus = true, place = null } = {}) {
     show({ ...before, texts: before.texts.map((one, at) => (at === number ? nbest[0].text : one)) });
     showOthers(nbest);
     $("looked").hidden = false;
-    looked = number;
     const { nodes, parts } = outputTokens(trace, { choose: (place, token) => choose(number, trace, place, token) });
     $("output").querySelectorAll(".part")[number].replaceWith(element("span", { class: "tokens" }, ...nodes));
     drawAttention(trace, parts);
@@ -169,7 +178,6 @@ function closeOthers() {
 function hideTrace() {
   $("others").hidden = true;
   $("looked").hidden = true;
-  looked = null;
 }
 
 // Parts of the model
@@ -203,11 +211,9 @@ async function silence(part, silent) {
   if (silent) silenced.set(part.join(" "), part);
   else silenced.delete(part.join(" "));
   $("restore").disabled = !silenced.size;
-  const number = looked;
   try {
     await ask("silence", { number: ++translations, parts: [...silenced.values()] }); // what is being searched stops
-    await translate();
-    if (number !== null && looked === null && number < shownText.sentences.length) await lookAt(number, [], { focus: false });
+    if ((await translate()) && looked !== null && looked < shownText.sentences.length) await lookAt(looked, [], { focus: false });
   } catch (problem) {
     showStatus(problem.message);
   }
@@ -223,15 +229,15 @@ $("restore").addEventListener("click", () => {
 
 $("text").addEventListener("input", () => {
   clearTimeout(timer);
-  timer = setTimeout(translate, DELAY);
+  timer = setTimeout(translateAnew, DELAY);
 });
 $("language").addEventListener("change", () => {
   showLanguage();
-  translate();
+  translateAnew();
 });
 $("clear").addEventListener("click", () => {
   $("text").value = "";
-  translate();
+  translateAnew();
   $("text").focus();
 });
 $("copy").addEventListener("click", async () => {
