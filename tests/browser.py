@@ -8,6 +8,7 @@ import pytest
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 DESKTOP = {"viewport": {"width": 1280, "height": 900}}
 NAMES = ("chromium", "chromium-browser", "google-chrome")
+WAITS = 30_000  # milliseconds: a busy machine is not a wrong answer
 
 
 @contextmanager
@@ -19,6 +20,7 @@ def chromium():
     path = next((found for found in map(shutil.which, NAMES) if found), None)
     if path is None:
         pytest.skip("there is no Chromium: apt-get install chromium")
+    playwright.expect.set_options(timeout=WAITS)
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=path, args=["--no-sandbox"])  # we load nobody else's pages
         yield browser
@@ -39,6 +41,7 @@ class Watched:
         self.complaints, self.requests = [], []
         self.context = browser.new_context(**options)
         self.page = self.context.new_page()
+        self.page.set_default_timeout(WAITS)
         self.page.on("console", lambda message: self.complaints.append(message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))

@@ -7,6 +7,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests.browser import chromium
+
 torch.set_num_threads(1)
 settings.register_profile("unhurried", deadline=None)  # a busy machine is not a wrong answer
 settings.load_profile("unhurried")
@@ -28,7 +30,9 @@ def pytest_collection_modifyitems(config, items):
 
 
 def is_slow(item):
-    """Whether a test is marked as slow. `slow(unless=...)` names the variants of a test that are quick."""
+    """Whether `make test` leaves a test out. Those in a browser are slow, except for one of each page, marked as quick."""
+    if "browser" in item.fixturenames:
+        return item.get_closest_marker("quick") is None
     marker = item.get_closest_marker("slow")
     return marker is not None and not ("unless" in marker.kwargs and item.callspec.id in marker.kwargs["unless"])
 
@@ -37,6 +41,13 @@ def is_slow(item):
 def generator():
     """Randomness of a test's own."""
     return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A browser for the tests of a file. It would stop later ones from running an event loop of their own."""
+    with chromium() as found:
+        yield found
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import regard
 from regard.cli import app
 from regard.comparing.page import mark_differences
-from tests.browser import Watched, chromium, expect, serious_findings
+from tests.browser import Watched, expect, serious_findings
 
 
 @pytest.fixture(scope="module")
@@ -73,20 +73,18 @@ def test_the_option_writes_the_page_and_replaces_an_earlier_one(folder, tmp_path
     assert "regard compare · a.txt, b.txt" in out.read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_opens_in_a_browser_and_is_accessible(comparison, scheme, tmp_path):
+def test_it_opens_in_a_browser_and_is_accessible(browser, comparison, scheme, tmp_path):
     file = tmp_path / "page.html"
     file.write_text(comparison.as_page(), encoding="utf-8")
-    with chromium() as browser:
-        watched = Watched(browser, color_scheme=scheme)
-        watched.page.goto(file.as_uri())
-        expect(watched.page.get_by_role("img", name=re.compile("BLEU with 95 % intervals: a.txt "))).to_be_visible()
-        expect(watched.page.get_by_role("rowheader", name="b.txt").first).to_be_visible()
-        background = watched.page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert background == {"light": "rgb(251, 250, 247)", "dark": "rgb(21, 22, 26)"}[scheme]
-        # On a narrow screen, tables scroll inside of their region, and the page does not.
-        watched.page.set_viewport_size({"width": 360, "height": 700})
-        assert watched.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-        assert watched.requests == [file.as_uri()] and watched.complaints == []
-        assert serious_findings(watched.page) == []
+    watched = Watched(browser, color_scheme=scheme)
+    watched.page.goto(file.as_uri())
+    expect(watched.page.get_by_role("img", name=re.compile("BLEU with 95 % intervals: a.txt "))).to_be_visible()
+    expect(watched.page.get_by_role("rowheader", name="b.txt").first).to_be_visible()
+    background = watched.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert background == {"light": "rgb(251, 250, 247)", "dark": "rgb(21, 22, 26)"}[scheme]
+    # On a narrow screen, tables scroll inside of their region, and the page does not.
+    watched.page.set_viewport_size({"width": 360, "height": 700})
+    assert watched.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert watched.requests == [file.as_uri()] and watched.complaints == []
+    assert serious_findings(watched.page) == []

@@ -26,12 +26,11 @@ from regard.text.subwords import SubwordTokenizer, train_subwords
 from regard.text.symbols import train_symbols
 from regard.text.tokenizer_pair import TaggedTokenizer
 from tests import commands
-from tests.browser import Watched, chromium, expect, serious_findings
+from tests.browser import Watched, expect, serious_findings
 from tests.exchange.marian_folders import WOERTER, WORDS, sentences
 from tests.exchange.tiny_runs import make_run
 from tests.firefox import firefox
 
-WAITS = 30_000  # milliseconds: a busy machine is not a wrong answer
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ROOT / "src/regard/shipped/de-en"
 WASM = ROOT / "src/regard/engine/regard.wasm"
@@ -60,13 +59,6 @@ ODD = [
     "Wort " * 400,
     "x" * 3000,
 ]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as found:
-        pytest.importorskip("playwright.sync_api").expect.set_options(timeout=WAITS)
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +117,6 @@ def test_outputs_of_the_page_are_those_of_the_engine(opened, page_file):
         assert all(own[0][0].count(span.text) == source.count(span.text) for span in mask(source).spans)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("run", "where"), [("de-en", "Chromium"), ("en-de", "Chromium"), ("de-en", "Firefox")])
 def test_500_sentences_of_a_test_set_are_those_of_the_engine(opened, tmp_path, data_folder, run, where):
     with gzip.open(data_folder / f"tatoeba_en_de/test.{run[:2]}.gz", "rt", encoding="utf-8") as file:
@@ -144,7 +135,6 @@ def test_500_sentences_of_a_test_set_are_those_of_the_engine(opened, tmp_path, d
         assert own == other or mask(source).spans, source
 
 
-@pytest.mark.slow
 def test_odd_text_is_translated_as_by_the_engine(opened, page_file):
     page = opened(page_file).page
     translator = engine_of("de-en")
@@ -177,7 +167,6 @@ def test_firefox_gives_the_same_outputs_without_a_request(page_file, tmp_path):
     ],
     ids=["rotary", "learned", "convolutions", "bytes", "sentencepiece", "char", "word"],
 )
-@pytest.mark.slow(unless=["rotary"])
 def test_models_with_other_options_are_those_of_the_engine(opened, tmp_path, options):
     run = make_run(tmp_path / "run", joint=options.get("tie") != "none", **options)
     page = opened(export_page(run, tmp_path / "page.html")).page
@@ -194,7 +183,6 @@ def test_models_with_other_options_are_those_of_the_engine(opened, tmp_path, opt
     assert sums == pytest.approx([1.0] * 4 * (2 + 1 + 1), abs=1e-5)
 
 
-@pytest.mark.slow
 def test_a_language_is_chosen_on_the_page(opened, tmp_path):
     run = make_run(tmp_path / "run", targets=("de", "fr"))
     page = opened(export_page(run, tmp_path / "page.html")).page
@@ -220,6 +208,7 @@ def test_a_page_equals_the_run_with_int8_weights(tmp_path):
 # The page
 
 
+@pytest.mark.quick
 def test_typed_text_is_translated_and_alternatives_and_attention_are_shown(opened, page_file):
     watched = opened(page_file)
     page = watched.page
@@ -245,7 +234,6 @@ def test_one_click_on_a_word_shows_its_alternatives(opened, page_file):
     expect(page.locator(".token", has_text="train")).to_be_focused()
 
 
-@pytest.mark.slow
 def test_the_first_translation_comes_soon(browser, page_file, tmp_path):
     typed = (
         "new Promise((done) => { const text = document.getElementById('text'), output = document.getElementById('output');"
@@ -266,7 +254,6 @@ def test_the_first_translation_comes_soon(browser, page_file, tmp_path):
             print("Firefox, milliseconds since the page was opened:", window.evaluate("regard.timings"))
 
 
-@pytest.mark.slow
 def test_a_silenced_layer_changes_the_translation_until_it_is_used_again(opened, page_file):
     page = opened(page_file).page
     page.locator("#text").fill("Wo ist der Bahnhof?")
@@ -327,7 +314,6 @@ def test_attention_and_probabilities_are_those_of_the_engine(opened, page_file):
         assert (found[name]["tokens"], found[name]["words"]) == (axis.tokens, axis.words)
 
 
-@pytest.mark.slow
 def test_attention_is_shown_by_head_and_layer(opened, page_file):
     page = opened(page_file).page
     page.locator("#text").fill("Der Hund schläft.")
@@ -338,7 +324,6 @@ def test_attention_is_shown_by_head_and_layer(opened, page_file):
     expect(page.locator("figcaption")).to_have_text("Layer 6, head 3")
 
 
-@pytest.mark.slow
 def test_new_typing_cancels_what_is_being_translated(opened, page_file):
     page = opened(page_file).page
     page.locator("#text").fill(" ".join(GERMAN * 5))
@@ -347,7 +332,6 @@ def test_new_typing_cancels_what_is_being_translated(opened, page_file):
     expect(page.locator("#output .part")).to_have_text(["Thanks."])
 
 
-@pytest.mark.slow
 def test_the_page_can_be_used_by_keyboard(opened, page_file):
     page = opened(page_file).page
     page.locator("#text").fill("Wo ist der Bahnhof?")
@@ -363,7 +347,6 @@ def test_the_page_can_be_used_by_keyboard(opened, page_file):
     expect(page.locator("#others")).to_be_hidden()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1200])
 def test_the_page_is_accessible(opened, page_file, scheme, width):
@@ -379,7 +362,6 @@ def test_the_page_is_accessible(opened, page_file, scheme, width):
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
-@pytest.mark.slow
 def test_the_policy_of_the_page_refuses_requests(browser, page_file):
     watched = Watched(browser)
     watched.page.goto(page_file.as_uri())
@@ -459,7 +441,6 @@ KINDS = [
 ]
 
 
-@pytest.mark.slow(unless=["shipped", "unigram symbols", "word"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_tokenizer_in_javascript_gives_the_same_ids_tokens_and_texts(browser, kind):
     texts = [*ODD, *odd_texts(), *GERMAN, ">>fra<< Hallo", *sentences(WORDS, 20, seed=9)]

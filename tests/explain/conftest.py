@@ -8,7 +8,7 @@ from regard.explain.attention import Attention, Axis
 from regard.explain.report import as_page
 from regard.explain.trace import Alternative, Trace
 from regard.explain.translation_trace import trace_translation
-from tests.browser import Watched, chromium
+from tests.browser import Watched
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
 
@@ -68,12 +68,6 @@ def pointer():
         axes={"source": Axis.from_tokens("points", points), "target": Axis.from_tokens("order", ["4", "1", "2"])},
         attentions=[Attention("pointer", 1, "target", "source", weights)],
     )
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ def test_a_tap_on_a_phone_chooses_the_word_under_the_finger_and_moves_nothing(op
             assert word.bounding_box() == before
 
 
-@pytest.mark.slow
 def test_a_word_that_is_clicked_stays_highlighted_until_it_is_clicked_again(opened):
     page = opened(**DESKTOP).page
     first, second = page.locator(".lines .query .word").nth(0), page.locator(".lines .query .word").nth(1)
@@ -111,7 +110,6 @@ def test_heads_that_another_attention_lacks_are_not_chosen_there(opened, uneven)
 
 
 @SCREENS
-@pytest.mark.slow
 def test_words_are_those_of_a_reader(opened, translator, screen):
     shown = trace_translation(translator, "I didn't see 我们的 book.", alternatives=0)
     page = opened(shown, **screen).page

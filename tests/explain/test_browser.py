@@ -12,6 +12,7 @@ from regard.explain.translation_trace import trace_translation
 from tests.browser import Watched, expect, serious_findings
 
 
+@pytest.mark.quick
 def test_it_opens_from_disk_without_requests_or_messages_in_the_console(opened):
     watched = opened()
     assert watched.complaints == []
@@ -53,7 +54,6 @@ def test_the_output_is_shown_with_the_alternatives_of_each_token(opened, trace):
     assert page.locator("#others").is_hidden()
 
 
-@pytest.mark.slow
 def test_layers_heads_and_views_can_be_chosen(opened, trace):
     watched = opened()
     page = watched.page
@@ -83,7 +83,6 @@ def test_pointing_at_a_token_shows_the_weights_that_were_recorded(opened, trace)
     assert f"looks at {token} {round(100 * float(weights[best]))} %" in said
 
 
-@pytest.mark.slow
 def test_it_can_be_used_with_the_keyboard_alone(opened):
     page = opened().page
     page.locator(".lines .query .word").first.focus()
@@ -94,7 +93,6 @@ def test_it_can_be_used_with_the_keyboard_alone(opened):
     assert page.locator("#others").is_visible()
 
 
-@pytest.mark.slow(unless=["light"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_is_accessible_on_a_phone(opened, scheme):
     page = opened(color_scheme=scheme, viewport={"width": 390, "height": 800}).page
@@ -102,14 +100,12 @@ def test_it_is_accessible_on_a_phone(opened, scheme):
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "it scrolls sideways"
 
 
-@pytest.mark.slow
 def test_the_dark_scheme_has_a_dark_background(opened):
     paper = "getComputedStyle(document.body).backgroundColor"
     light, dark = (opened(color_scheme=scheme).page.evaluate(paper) for scheme in ("light", "dark"))
     assert light == "rgb(251, 250, 247)" and dark == "rgb(21, 22, 26)"
 
 
-@pytest.mark.slow
 def test_five_hundred_tokens_are_drawn(browser, translator, tmp_path):
     path = tmp_path / "long.html"
     text = " ".join(f"The house number {number} is red." for number in range(60))
@@ -127,7 +123,6 @@ def test_five_hundred_tokens_are_drawn(browser, translator, tmp_path):
 # Other tasks
 
 
-@pytest.mark.slow
 def test_the_columns_of_a_translation_are_headed_by_the_labels_of_its_axes(opened):
     page = opened().page
     headings = page.locator(".lines h3")
@@ -155,7 +150,6 @@ def test_a_tagger_is_shown_as_its_input_over_its_input(opened, tagger):
     assert watched.complaints == []
 
 
-@pytest.mark.slow
 def test_a_pointer_network_is_shown_as_its_output_over_its_input(opened, pointer):
     watched = opened(pointer)
     page = watched.page

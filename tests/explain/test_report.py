@@ -9,7 +9,7 @@ import regard
 from regard.cli import app
 from regard.explain.report import as_report, summarize
 from regard.run.folder import RunFolder
-from tests.browser import Watched, chromium, expect, serious_findings
+from tests.browser import Watched, expect, serious_findings
 
 SMALL = [
     *("model.width=16", "model.num_layers=1", "model.hidden=16", "model.num_heads=2", "train.tokens=256"),
@@ -89,13 +89,11 @@ def test_text_in_a_report_is_never_markup(run, monkeypatch):
     assert runs_of(page)[0]["validations"][0]["examples"][0]["output"].startswith("</script>")
 
 
-@pytest.mark.slow(unless=["light"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_opens_in_a_browser_and_is_accessible(run, scheme):
-    with chromium() as browser:
-        watched = Watched(browser, color_scheme=scheme)
-        watched.page.goto((run.path / "report.html").as_uri())
-        expect(watched.page.locator(".chart").first).to_be_visible()
-        assert watched.page.locator(".chart svg").count() >= 9
-        assert watched.complaints == []
-        assert serious_findings(watched.page) == []
+def test_it_opens_in_a_browser_and_is_accessible(browser, run, scheme):
+    watched = Watched(browser, color_scheme=scheme)
+    watched.page.goto((run.path / "report.html").as_uri())
+    expect(watched.page.locator(".chart").first).to_be_visible()
+    assert watched.page.locator(".chart svg").count() >= 9
+    assert watched.complaints == []
+    assert serious_findings(watched.page) == []

@@ -7,16 +7,10 @@ import pytest
 import regard
 from regard.explain.report import as_report, asset, summarize
 from regard.run.folder import RunFolder
-from tests.browser import DESKTOP, PHONE, Watched, chromium, expect, serious_findings
+from tests.browser import DESKTOP, PHONE, Watched, expect, serious_findings
 from tests.explain.test_report import SMALL
 
 SCREENS = pytest.mark.parametrize("screen", [PHONE, DESKTOP], ids=["phone", "desktop"])
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +85,7 @@ def test_a_single_point_is_drawn(opened, runs, screen):
     assert outer["x"] < box["x"] and box["x"] + box["width"] < outer["x"] + outer["width"] and box["width"] > 3
 
 
+@pytest.mark.quick
 def test_runs_are_next_to_each_other(opened, runs):
     page = opened(runs[:2], **DESKTOP)
     for title in ("Examples over training", "Dev sentences", "Attention over training", "Details"):
@@ -186,7 +181,6 @@ def test_any_two_checkpoints_are_compared(opened, runs):
     expect(part.locator("canvas")).to_have_count(2)
 
 
-@pytest.mark.slow(unless=["light-desktop"])
 @SCREENS
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_report_of_two_runs_is_accessible(opened, runs, scheme, screen):

@@ -6,9 +6,7 @@ import pytest
 
 from regard.learn.serving import make_server
 from regard.learn.site import build
-from tests.browser import Watched, chromium
-
-WAITS = 30_000  # milliseconds: a busy machine is not a wrong answer
+from tests.browser import Watched
 
 
 @pytest.fixture(scope="session")
@@ -29,13 +27,6 @@ def address(site, folder):
         server.shutdown()
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as found:
-        pytest.importorskip("playwright.sync_api").expect.set_options(timeout=WAITS)
-        yield found
-
-
 @pytest.fixture
 def opened(browser, address):
     """Pages of the site. Afterwards none has complained or asked for anything outside."""
@@ -44,7 +35,6 @@ def opened(browser, address):
     def opener(url, **options):
         watched = Watched(browser, **options)
         made.append(watched)
-        watched.page.set_default_timeout(WAITS)
         watched.page.goto(f"{address}/{url}")
         return watched
 

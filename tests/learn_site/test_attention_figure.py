@@ -9,7 +9,6 @@ import torch
 import regard
 from regard.nn.attention_log import capture_attention
 from tests.browser import DESKTOP, PHONE, Watched, expect, serious_findings
-from tests.learn_site.conftest import WAITS
 
 CHAPTER = "learn/3-2-attention.html"
 TEXT = "The dog is sleeping because it was tired."
@@ -66,7 +65,6 @@ def ready(page):
 def watched(browser, address):
     """One page for all tests, because the model takes seconds to load."""
     made = Watched(browser, **DESKTOP)
-    made.page.set_default_timeout(WAITS)
     made.page.goto(f"{address}/{CHAPTER}")
     yield made
     assert made.complaints == []
@@ -128,6 +126,7 @@ def test_x_is_what_the_layer_reads(live, recorded):
     assert entries(live, "x of “is”") == pytest.approx(recorded.x[3][2].tolist(), abs=1e-3)
 
 
+@pytest.mark.quick
 def test_a_number_says_how_it_was_computed(live):
     panel = live.locator(".panel")
     height = live.bounding_box()["height"]
@@ -207,7 +206,6 @@ def test_the_model_is_loaded_when_the_figure_is_seen(opened):
     assert len([url for url in watched.requests if "model-" in url]) == 1
 
 
-@pytest.mark.slow
 def test_nothing_in_it_keeps_people_out(opened):
     for options in (DESKTOP, PHONE, {**DESKTOP, "color_scheme": "dark"}):
         live = ready(opened(CHAPTER, **options).page)
@@ -215,7 +213,6 @@ def test_nothing_in_it_keeps_people_out(opened):
         assert serious_findings(live.page) == []
 
 
-@pytest.mark.slow
 def test_it_works_from_disk_and_with_odd_sentences(browser, site, folder):
     watched = Watched(browser, **DESKTOP)
     watched.page.goto((folder / CHAPTER).as_uri())

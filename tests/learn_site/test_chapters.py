@@ -17,7 +17,6 @@ def address_of(chapter):
     return f"learn/{chapter}.html"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_the_first_view_is_small_and_fits_every_window(opened, chapter):
     for options in (DESKTOP, PHONE):
@@ -31,7 +30,6 @@ def test_the_first_view_is_small_and_fits_every_window(opened, chapter):
         assert too_wide <= 0, f"{chapter} is {too_wide} pixels too wide"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_every_figure_computes_and_keeps_nobody_out(opened, chapter):
     for options in ({**DESKTOP, "color_scheme": "dark"}, PHONE):

@@ -28,7 +28,6 @@ def test_the_choice_is_kept_on_the_next_page(opened):
     assert page.locator("html").get_attribute("data-lang") == "zh"
 
 
-@pytest.mark.slow(unless=["learn/glossary.html"])
 @pytest.mark.parametrize("url", PAGES)
 def test_chinese_fits_a_phone_and_keeps_nobody_out(opened, url):
     page = opened(f"{url}?lang=zh", **PHONE, color_scheme="dark").page

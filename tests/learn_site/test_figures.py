@@ -113,7 +113,6 @@ def test_dot_products_depend_on_the_distance_alone(figure):
         assert bold(live, "product") == pytest.approx((table[0] @ table[7]).item(), abs=2e-3)
 
 
-@pytest.mark.slow
 def test_the_scores_of_positions_are_those_of_the_matrices_of_the_model(figure):
     live = figure("3-5-positions", "offsets")
     shown = np.array(json.loads(live.get_attribute("data-values")))
@@ -147,7 +146,6 @@ def test_the_decoder_sees_nothing_after_itself(figure):
     expect(live.locator(".heatmap")).to_have_count(4)
 
 
-@pytest.mark.slow
 def test_a_tap_on_a_heatmap_chooses_the_word(figure):
     live = figure("3-2-2-heads", "heads", **PHONE)
     live.get_by_label("Attention of the").select_option("decoder, to the encoder")

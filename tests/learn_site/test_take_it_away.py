@@ -57,6 +57,7 @@ def bet(page, what):
     return page.locator(".en [data-live=bet]").nth(NAMED.index(what))
 
 
+@pytest.mark.quick
 def test_the_result_is_shown_after_the_bet(opened):
     watched = opened(CHAPTER, **DESKTOP)
     live = bet(watched.page, "mask")

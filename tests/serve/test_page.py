@@ -4,15 +4,9 @@ import re
 
 import pytest
 
-from tests.browser import Watched, chromium, expect, serious_findings
+from tests.browser import Watched, expect, serious_findings
 
 SENTENCE = "My sister says that she likes the dog because it is friendly."
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture
@@ -41,13 +35,13 @@ def translated(watched, text, model="en-de"):
     return page
 
 
+@pytest.mark.quick
 def test_typed_text_is_translated(opened):
     page = opened().page
     page.locator("#text").press_sequentially("Wo ist der Bahnhof?")
     expect(page.locator("#output .part")).to_have_text("Where is the train station?")
 
 
-@pytest.mark.slow
 def test_choosing_an_alternative_changes_the_rest_of_the_sentence(opened):
     page = translated(opened(), SENTENCE)
     before = page.locator("#output").inner_text()
@@ -62,7 +56,6 @@ def test_choosing_an_alternative_changes_the_rest_of_the_sentence(opened):
     assert page.locator("#output").inner_text().startswith("Meine Schwester sagt, dass sie ")
 
 
-@pytest.mark.slow
 def test_attention_is_shown_by_head_and_layer(opened):
     page = translated(opened(), SENTENCE)
     page.locator("#output .part").click()
@@ -74,7 +67,6 @@ def test_attention_is_shown_by_head_and_layer(opened):
     expect(page.locator(".said")).to_contain_text("it looks at dog")
 
 
-@pytest.mark.slow
 def test_a_file_is_translated_line_by_line(opened, tmp_path):
     path = tmp_path / "letter.txt"
     path.write_text("Guten Morgen!\n\n" + "Ja.\n" * 120, encoding="utf-8")
@@ -88,7 +80,6 @@ def test_a_file_is_translated_line_by_line(opened, tmp_path):
     assert lines[:2] == ["Good morning.", ""] and len(lines) == 123
 
 
-@pytest.mark.slow
 def test_the_history_is_kept_in_the_browser(opened):
     watched = opened()
     page = translated(watched, "Where is the station?")
@@ -101,7 +92,6 @@ def test_the_history_is_kept_in_the_browser(opened):
     expect(page.locator("#history li")).to_have_count(0)
 
 
-@pytest.mark.slow
 def test_the_page_can_be_used_by_keyboard(opened):
     page = translated(opened(), "Where is the station?")
     page.locator("#text").focus()
@@ -117,7 +107,6 @@ def test_the_page_can_be_used_by_keyboard(opened):
     expect(page.locator("#others")).to_be_hidden()
 
 
-@pytest.mark.slow(unless=["1200-light"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1200])
 def test_the_page_is_accessible(opened, scheme, width):
@@ -135,7 +124,6 @@ def test_the_docs_page_lists_the_api(opened, server):
     expect(page.locator("dt").first).to_have_text("POST /v1/translate")
 
 
-@pytest.mark.slow
 def test_the_page_asks_for_a_key_if_one_is_required(browser, locked):
     watched = Watched(browser)
     watched.page.on("dialog", lambda dialog: dialog.accept("secret"))
@@ -146,7 +134,6 @@ def test_the_page_asks_for_a_key_if_one_is_required(browser, locked):
     watched.context.close()
 
 
-@pytest.mark.slow
 def test_words_that_the_model_is_unsure_of_are_underlined_and_read_aloud(opened):
     page = translated(opened(), "The gizmo frobnicates quietly.")
     marked = page.locator("#output .unsure, #output .less-sure").first

@@ -2,15 +2,9 @@
 
 import pytest
 
-from tests.browser import DESKTOP, PHONE, Watched, chromium, expect, serious_findings
+from tests.browser import DESKTOP, PHONE, Watched, expect, serious_findings
 
 SCREENS = pytest.mark.parametrize("screen", [PHONE, DESKTOP], ids=["phone", "desktop"])
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture
@@ -31,7 +25,6 @@ def page_of(browser, server):
         watched.context.close()
 
 
-@pytest.mark.slow
 def test_a_text_of_more_than_five_thousand_characters_is_translated(page_of):
     page = page_of()
     lines = [f"The house number {number} is red. Where is the station?" for number in range(150)]
