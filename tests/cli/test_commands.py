@@ -313,6 +313,7 @@ def test_doctor_reports_the_engine(tmp_path):
     assert re.search(r"ok +engine +compiled; uses \w+|engine +not compiled.*install gcc or clang", result.stderr)
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_a_checkpoint_that_can_translate_and_the_same_command_resumes(tmp_path):
     command = [
         "train",

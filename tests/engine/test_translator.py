@@ -61,6 +61,7 @@ def same(found, expected):
             assert one.confidence.sentence == pytest.approx(other.confidence.sentence, abs=2e-3)
 
 
+@pytest.mark.slow(unless=["greedy", "beam", "samples", "never"])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_the_engine_finds_what_pytorch_finds(both, name):
     options = SearchOptions(**OPTIONS[name])

@@ -1,7 +1,7 @@
 """After a crash at any moment, every command can complete its folder, bit-identical to an uninterrupted run.
 
 The file operations of a command are recorded, and recovery is tested from every state that a power failure may leave (see
-tests/faults/replay.py). `make faults` tests all states, `make test` a sample. REGARD_FAULTS_OUT names a JSON file for the
+tests/faults/replay.py). `make faults` tests all states, `make test-slow` a sample. REGARD_FAULTS_OUT names a JSON file for the
 counts.
 """
 
@@ -38,7 +38,7 @@ def publish(report):
             file.write(json.dumps({**reports, report["scenario"]: report}, indent=1) + "\n")
 
 
-@pytest.mark.slow(unless=["export"])
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_crash_is_recovered_from_or_refused_by_name(tmp_path, name):
     recorder = build_recorder(tmp_path)

@@ -34,6 +34,7 @@ def fill(disk, *, leave):
         file.write(b"\0" * (shutil.disk_usage(disk).free - leave))
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_the_run_and_loses_nothing(small_disk, tmp_path):
     overrides = [*SETTINGS, "train.steps=30"]
     regard.train("reverse", out=tmp_path / "uninterrupted", overrides=overrides)

@@ -32,6 +32,7 @@ def is_complete(run):
     return folder.finished and folder.problems() == [] and steps == list(range(1, 21))
 
 
+@pytest.mark.slow
 def test_a_run_with_a_broken_pipe_is_trained_to_its_end(tmp_path):
     done = in_a_shell("2>&1 | head -1", tmp_path / "run", capture_output=True)
     assert is_complete(tmp_path / "run")

@@ -89,6 +89,7 @@ def assert_found_on(device, model, sources, options):
     assert recorded.device_search.by_beams and not recorded._graphs
 
 
+@pytest.mark.slow(unless=["transformer-paper-cpu"])
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("table", tables_of(StaticSeq2Seq))
 def test_trained_models_find_the_same(table, device):

@@ -61,6 +61,7 @@ def run(tmp_path_factory):
     return regard.train("copy", out=folder / "run", overrides=overrides, data=folder, listen=print).run
 
 
+@pytest.mark.slow
 def test_the_language_that_is_asked_for_decides_the_output(run):
     translator = regard.load(run.path)
     sources = [text_in("en", row) for row in ROWS]

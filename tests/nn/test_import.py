@@ -35,7 +35,7 @@ def run(program):
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip()
 
 
-@pytest.mark.slow(unless=["regard"])
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["regard", "regard.nn", "regard.models", "regard.training.trainer", "regard.api"])
 def test_importing_leaves_the_process_as_it_was(module):
     changed = "print([name for name, value in state().items() if value != before[name]])"

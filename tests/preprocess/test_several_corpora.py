@@ -79,6 +79,7 @@ def test_stores_are_made_with_one_tokenizer_and_their_own_tags(stores):
     assert all(not list(store_problems(store)) for store in stores)
 
 
+@pytest.mark.slow(unless=["all"])
 @pytest.mark.parametrize("some", [STORES, STORES[:1], STORES[1:]], ids=["all", "the first", "the others"])
 def test_stores_and_their_text_train_to_equal_weights(folder, stores, some, monkeypatch):
     monkeypatch.setattr(batch_sampler, "EXAMPLES_PER_BLOCK", 300)

@@ -107,7 +107,7 @@ def test_resuming_does_not_need_the_run_it_began_with(masked, tmp_path):
         assert torch.equal(found[name], weight), name
 
 
-@pytest.mark.slow(unless=["damaged"])
+@pytest.mark.slow
 @pytest.mark.parametrize("damaged", [False, True], ids=["none written", "damaged"])
 def test_a_run_without_an_intact_checkpoint_begins_with_the_other_run_again(tmp_path, damaged):
     """As after a crash before the first checkpoint. If the other run has changed meanwhile, this is refused."""
