@@ -1,5 +1,6 @@
 """Locked requirements: they are those of constraints.txt, and the audit fails on what an index knows to be vulnerable."""
 
+import ast
 import json
 import os
 import re
@@ -8,6 +9,7 @@ import sys
 import threading
 import tomllib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,28 @@ def test_the_environment_of_the_demo_has_what_the_readme_uses_next(extra):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     core = {name for name, _ in normalized((ROOT / "requirements" / "core.txt").read_text())}
     assert {re.split(r"[^\w-]", one)[0] for one in project["optional-dependencies"][extra]} <= core
+
+
+def test_what_the_package_imports_is_declared():
+    """At the top of a file or in a function: nothing is there only because another package needs it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    declared = [
+        *project["dependencies"],
+        *(one for extra in project["optional-dependencies"].values() for one in extra),
+    ]
+    names = {re.split(r"[^\w-]", one)[0] for one in declared}
+    modules = {module for module, found in packages_distributions().items() if names & {one.lower() for one in found}}
+    modules |= {"starlette", "pydantic"}  # parts of the interface of FastAPI
+    modules |= {"regard", "triton", "ray", *sys.stdlib_module_names}  # two are not installed everywhere
+    found = {}
+    for path in (ROOT / "src" / "regard").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {one.name.split(".")[0]: path for one in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                found[node.module.split(".")[0]] = path
+    assert {"markdown_it", "pygments", "torch"} <= found.keys()
+    assert {module: path for module, path in found.items() if module not in modules} == {}
 
 
 class Index(BaseHTTPRequestHandler):

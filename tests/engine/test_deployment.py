@@ -5,16 +5,14 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 import urllib.request
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from tests.engine_models import needs_engine
-from tests.exchange.engine_environments import make_environment, run
+from tests.exchange.engine_environments import install_wheel, make_environment, run
 
 pytestmark = [needs_engine, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
@@ -29,18 +27,8 @@ def deployed(tmp_path_factory):
     names = re.findall(r"^([\w.-]+)==", (ROOT / "requirements/deploy.txt").read_text(encoding="utf-8"), flags=re.M)
     assert "torch" not in names and "numpy" in names
     python = make_environment(folder / "env", *(name for name in names if name not in ("colorama", "tzdata")))
-    built = subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "dist")],
-        cwd=ROOT,
-        capture_output=True,
-    )
-    assert built.returncode == 0, built.stderr
-    [wheel] = (folder / "dist").glob("*.whl")
-    assert "-py3-none-linux_" in wheel.name or sys.platform != "linux"
-    packages = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").stdout.strip()
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(packages)
-        kinds = {Path(name).suffix for name in archive.namelist() if name.startswith("regard/engine/")}
+    names = install_wheel(python, folder / "dist")
+    kinds = {Path(name).suffix for name in names if name.startswith("regard/engine/")}
     assert ".c" not in kinds and ".h" not in kinds
     assert "No module named 'torch'" in run(python, "-c", "import torch").stderr
     return python

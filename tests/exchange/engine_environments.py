@@ -1,4 +1,4 @@
-"""Virtual environments with an engine and what it requires, and nothing else: above all without regard.
+"""Virtual environments with some distributions and what they require: without regard, or with a wheel of it.
 
 Nothing is downloaded. The distributions of the current environment are linked into the new one, so that it takes a second.
 """
@@ -7,11 +7,14 @@ import importlib.metadata
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
 
 
 def make_environment(folder, *distributions):
@@ -24,6 +27,19 @@ def make_environment(folder, *distributions):
     for distribution in _with_requirements(distributions):
         _link(distribution, packages)
     return python
+
+
+def install_wheel(python, folder):
+    """Build a wheel of the package in a folder, add it to an environment, and return the names of its files."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True)
+    assert built.returncode == 0, built.stderr
+    [wheel] = folder.glob("*.whl")
+    assert "-py3-none-linux_" in wheel.name or sys.platform != "linux"
+    packages = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").stdout.strip()
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(packages)
+        return archive.namelist()
 
 
 def run(python, *arguments, **options):
