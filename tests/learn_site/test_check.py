@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 
 import pytest
 
@@ -54,6 +55,12 @@ def test_a_program_that_cannot_be_run_says_why(tmp_path, source, message):
     assert check.failed == message
     assert not check.passed
     assert "The program cannot be run:" in check.text()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit the memory of a process")
+def test_a_program_that_asks_for_all_of_the_memory_is_refused_it(tmp_path):
+    check = checked(tmp_path, "much = bytearray(5 * 10**9)\n")
+    assert check.failed == "schedule.py, line 1: much = bytearray(5 * 10**9)\nMemoryError (a program may use 4 GB)"
 
 
 def test_a_missing_function_is_named(tmp_path):
@@ -121,7 +128,7 @@ def test_files_are_written_once_and_kept(tmp_path):
     assert first.returncode == 0, first.stderr
     text = (tmp_path / "mine" / "attention.py").read_text(encoding="utf-8")
     assert text.startswith('"""Scaled dot-product attention\n\nSection 3.2.1.')
-    assert "Check it with:  regard learn check attention mine" in text
+    assert "Check it with:  regard learn check attention --folder mine" in text
     (tmp_path / "mine" / "attention.py").write_text("# my work\n")
     again = regard("learn", "start", "attention", "--out", "mine", cwd=tmp_path)
     assert again.returncode == 1
@@ -163,6 +170,7 @@ def test_the_commands_check_a_folder(tmp_path):
     [
         (("check", "attention"), "exercises/attention.py is not there; write it with: regard learn start attention"),
         (("check", "atention"), "there is no exercise 'atention'; did you mean 'attention'?"),
+        (("check", "--folder", "mine"), "mine has no exercises; write them with: regard learn start --all --out mine"),
         (("check",), "exercises has no exercises; write them with: regard learn start --all"),
         (("start", "masked"), "there is no exercise 'masked'"),
         (("notebook", "atention"), "there is no chapter or exercise 'atention'; did you mean 'attention'?"),

@@ -44,18 +44,19 @@ def start(
     for path in written:
         print_message(f"wrote {path}")
     what = name or "NAME"
-    print_message(f"the task is at the top of each file; check it with: regard learn check {what} {out}")
+    print_message(f"the task is at the top of each file; check it with: regard learn check {what} --folder {out}")
 
 
 def check(
     name: Annotated[
         str | None, typer.Argument(help="The exercise. Default: all in the folder.", show_default=False)
     ] = None,
-    folder: Annotated[Path, typer.Argument(help="The folder of the exercises.")] = FOLDER,
+    folder: Annotated[Path, typer.Option(help="The folder of the exercises.")] = FOLDER,
 ) -> None:
     """Run the hidden tests of an exercise on your file, and say what is right and what is not.
 
-    The file is run in a process of its own, which is stopped after a minute. The exit status is 1 if a test is wrong.
+    The file is run in a process of its own, which is stopped after a minute and may use 4 GB of memory (where the system
+    can limit it). The exit status is 1 if a test is wrong.
 
     Examples:
 
@@ -63,7 +64,7 @@ def check(
 
       regard learn check
 
-      regard learn check attention my-exercises
+      regard learn check attention --folder my-exercises
     """
     from regard.learn.check import check_folder
 

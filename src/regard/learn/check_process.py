@@ -1,7 +1,7 @@
 """The process that runs a learner's program and the hidden tests of an exercise, and reports one event per line.
 
-`regard learn check` starts it: a program that never ends or crashes takes nothing else with it. What the program prints
-becomes events too, up to a limit.
+`regard learn check` starts it: a program that never ends, crashes or asks for all of the memory takes nothing else with it.
+What the program prints becomes events too, up to a limit.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from regard.learn.expecting import Program, Wrong
 
 NOT_WRITTEN = "not written yet"
 MOST_PRINTED = 2000  # characters that a program prints and a report repeats
+MOST_MEMORY = 4 * 10**9  # bytes, with those of PyTorch
 Event = dict[str, Any]
 Test = Callable[[Program], None]
 
@@ -77,6 +78,8 @@ def describe(error: BaseException, names: Mapping[str, Any], title: str) -> str:
     if isinstance(error, SyntaxError) and error.filename and Path(error.filename).name == title:
         return f"{title}, line {error.lineno}: {(error.text or '').strip()}\n{error.msg}"
     message = f"{type(error).__name__}: {error}".strip().removesuffix(":")
+    if isinstance(error, MemoryError):
+        message += f" (a program may use {MOST_MEMORY / 1e9:g} GB)"
     frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_globals is names]
     if not frames:
         return message
@@ -85,8 +88,20 @@ def describe(error: BaseException, names: Mapping[str, Any], title: str) -> str:
     return f"{title}, line {line}: {text}\n{message}"
 
 
+def limit_memory() -> None:
+    """Limit the memory of this process and of those that it starts, where the system can."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    if most == resource.RLIM_INFINITY or most > MOST_MEMORY:
+        resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
+
+
 def main(exercise: str, file: str) -> None:
     """Report the hidden tests of an exercise on a file, as events on the standard output."""
+    limit_memory()
     out = sys.stdout
     sys.dont_write_bytecode = True
     sys.stdout = sys.stderr = Printing(out)

@@ -55,7 +55,7 @@ def find_exercise(name: str) -> Exercise:
 def stub_text(exercise: Exercise, file: str) -> str:
     """Return the file that a learner starts from: the task as its docstring, and what to fill."""
     parts = [exercise.title, *(_plain(block) for block in exercise.blocks[1:])]
-    parts.append(f"Check it with:  regard learn check {exercise.name} {Path(file).parent}")
+    parts.append(f"Check it with:  regard learn check {exercise.name} --folder {Path(file).parent}")
     task = "\n\n".join(part for part in parts if part)
     mark = 'r"""' if "\\" in task else '"""'
     return f'{mark}{task}\n"""\n\n{excerpt(exercise.stub, "*").text}'

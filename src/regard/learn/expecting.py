@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -11,6 +11,9 @@ from torch import Tensor
 
 MOST_NUMBERS = 36  # of a tensor that is shown completely
 LARGEST_TEXT = 400  # characters of a value that is no tensor
+BOS, EOS, A, B = range(4)
+NAMES = {BOS: "bos", EOS: "eos", A: "a", B: "b"}
+Table = dict[str, tuple[float, float, float]]  # probabilities of the end, a and b by the tokens so far
 
 
 class Wrong(Exception):
@@ -100,3 +103,19 @@ def show_list(value: object) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(show_list(one) for one in value) + "]"
     return f"{value:.4g}" if isinstance(value, float) else repr(value)
+
+
+def table_model(
+    table: Table, otherwise: tuple[float, float, float] = (0.8, 0.1, 0.1)
+) -> Callable[[list[int]], list[float]]:
+    """Return the step of a model that is a table of probabilities, for the exercises on search."""
+
+    def step(tokens: list[int]) -> list[float]:
+        if EOS in tokens:
+            raise Wrong(f"found    step({tokens}) is asked what follows an output that has ended ({EOS} is eos)")
+        if tokens[:1] != [BOS]:
+            raise Wrong(f"expected step to be given tokens that begin with bos, {BOS}\nfound    step({tokens})")
+        probabilities = (0.0, *table.get("".join(NAMES[token] for token in tokens[1:]), otherwise))
+        return [math.log(p) if p > 0 else -math.inf for p in probabilities]
+
+    return step

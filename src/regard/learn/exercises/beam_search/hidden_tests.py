@@ -1,28 +1,6 @@
 """The hidden tests of the exercise beam_search, on models that are small tables of probabilities."""
 
-import math
-from collections.abc import Callable
-
-from regard.learn.expecting import Program, Wrong, expect, expect_that
-
-BOS, EOS, A, B = range(4)
-NAMES = {BOS: "bos", EOS: "eos", A: "a", B: "b"}
-Table = dict[str, tuple[float, float, float]]  # probabilities of the end, a and b by the tokens so far
-
-
-def model(table: Table, otherwise: tuple[float, float, float] = (0.8, 0.1, 0.1)) -> Callable[[list[int]], list[float]]:
-    """Return the step of a model with these probabilities."""
-
-    def step(tokens: list[int]) -> list[float]:
-        if EOS in tokens:
-            raise Wrong(f"found    step({tokens}) is asked what follows an output that has ended ({EOS} is eos)")
-        if tokens[:1] != [BOS]:
-            raise Wrong(f"expected step to be given tokens that begin with bos, {BOS}\nfound    step({tokens})")
-        probabilities = (0.0, *table.get("".join(NAMES[token] for token in tokens[1:]), otherwise))
-        return [math.log(p) if p > 0 else -math.inf for p in probabilities]
-
-    return step
-
+from regard.learn.expecting import BOS, EOS, A, B, Program, expect, expect_that, table_model
 
 GARDEN_PATH = {"": (0.0, 0.6, 0.4), "a": (0.5, 0.25, 0.25), "b": (0.95, 0.025, 0.025)}
 TOLD = "p(a) = 0.6, p(b) = 0.4; then p(end | a) = 0.5, p(end | b) = 0.95"
@@ -42,48 +20,48 @@ def test_penalty(own: Program) -> None:
 
 def test_greedy(own: Program) -> None:
     """A beam of 1 takes the likeliest token at each step."""
-    expect(own.beam_search(model(GARDEN_PATH), BOS, EOS, 1, 5, 0.0), [A], given=f"beam = 1, {TOLD} (a is {A})")
+    expect(own.beam_search(table_model(GARDEN_PATH), BOS, EOS, 1, 5, 0.0), [A], given=f"beam = 1, {TOLD} (a is {A})")
 
 
 def test_beam(own: Program) -> None:
     """A beam of 2 finds the likelier output behind a less likely first token."""
-    expect(own.beam_search(model(GARDEN_PATH), BOS, EOS, 2, 5, 0.0), [B], given=f"beam = 2, {TOLD} (b is {B})")
+    expect(own.beam_search(table_model(GARDEN_PATH), BOS, EOS, 2, 5, 0.0), [B], given=f"beam = 2, {TOLD} (b is {B})")
 
 
 def test_empty_output(own: Program) -> None:
     """An output may be empty: if the end is likeliest at once, nothing is left without bos and eos."""
-    expect(own.beam_search(model({}), BOS, EOS, 2, 5, 0.0), [], given="beam = 2, p(end) = 0.8 at every step")
+    expect(own.beam_search(table_model({}), BOS, EOS, 2, 5, 0.0), [], given="beam = 2, p(end) = 0.8 at every step")
 
 
 def test_finished_outputs_wait(own: Program) -> None:
     """An output that has ended is kept while the search continues, and wins if it stays the best."""
     table = {"": (0.5, 0.3, 0.2), "a": (0.1, 0.8, 0.1), "aa": (0.1, 0.8, 0.1)}
-    found = own.beam_search(model(table, (0.1, 0.8, 0.1)), BOS, EOS, 2, 4, 0.0)
+    found = own.beam_search(table_model(table, (0.1, 0.8, 0.1)), BOS, EOS, 2, 4, 0.0)
     expect(found, [], given="beam = 2, p(end) = 0.5 and p(a) = 0.3 at first, and p(a) = 0.8 later")
 
 
 def test_longest(own: Program) -> None:
     """The search stops after `longest` tokens, and then returns the best output even if it has not ended."""
-    found = own.beam_search(model({}, (0.0, 0.7, 0.3)), BOS, EOS, 2, 3, 0.6)
+    found = own.beam_search(table_model({}, (0.0, 0.7, 0.3)), BOS, EOS, 2, 3, 0.6)
     expect(found, [A, A, A], given=f"a model that never ends, p(a) = 0.7, longest = 3 (a is {A})")
 
 
 def test_without_penalty(own: Program) -> None:
     """With alpha = 0 the likeliest output wins, which is often the shorter one."""
-    found = own.beam_search(model(LONGER), BOS, EOS, 3, 6, 0.0)
+    found = own.beam_search(table_model(LONGER), BOS, EOS, 3, 6, 0.0)
     expect(found, [A], given="p(a) = 0.36 and p(b b b) = 0.30 as complete outputs, alpha = 0")
 
 
 def test_with_penalty(own: Program) -> None:
     """Scores are divided by the length penalty: with alpha = 1, ln 0.30 / (9/6) is better than ln 0.36 / (7/6)."""
-    found = own.beam_search(model(LONGER), BOS, EOS, 3, 6, 1.0)
+    found = own.beam_search(table_model(LONGER), BOS, EOS, 3, 6, 1.0)
     expect(found, [B, B, B], given="p(a) = 0.36 and p(b b b) = 0.30 as complete outputs, alpha = 1")
 
 
 def test_width(own: Program) -> None:
     """No step extends more than `beam` outputs: that is what makes it a beam search."""
     asked: dict[int, int] = {}
-    step = model({}, (0.2, 0.5, 0.3))
+    step = table_model({}, (0.2, 0.5, 0.3))
 
     def counted(tokens: list[int]) -> list[float]:
         asked[len(tokens)] = asked.get(len(tokens), 0) + 1
@@ -97,5 +75,5 @@ def test_width(own: Program) -> None:
 def test_sums(own: Program) -> None:
     """An output is as good as all of its tokens together, not as its last one."""
     table = {"": (0.0, 0.9, 0.1), "a": (0.0, 0.6, 0.4), "b": (0.0, 0.01, 0.99)}
-    found = own.beam_search(model(table, (1.0, 0.0, 0.0)), BOS, EOS, 2, 4, 0.0)
+    found = own.beam_search(table_model(table, (1.0, 0.0, 0.0)), BOS, EOS, 2, 4, 0.0)
     expect(found, [A, A], given=f"p(a) = 0.9, p(a | a) = 0.6, p(b) = 0.1, p(b | b) = 0.99, then the end (a is {A})")
