@@ -78,7 +78,9 @@ def main() -> None:
         last = results[what].seeds[-1]
         say(f"{what}: {number(last.with_it.scores.get(results[what].metric))} with, "
             f"{number(last.without_it.scores.get(results[what].metric))} without")  # fmt: skip
-        facts = {"command": f"python benchmarks/ablations.py --seeds {given.seeds}", "machine": machine()}
+        # The command of this call may name some ablations only, and the file has all.
+        here = {name: value for name, value in machine().items() if name != "command"}
+        facts = {"command": f"python benchmarks/ablations.py --seeds {given.seeds}", "machine": here}
         write({name: results[name] for name in ABLATIONS if name in results}, facts, given.out)
 
 

@@ -10,9 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from regard.cli import app
-from regard.errors import ConfigError
+from regard.errors import ConfigError, TrainingError
+from regard.learn import ablation_runs
 from regard.learn.ablated_models import CHANGES
-from regard.learn.ablation_runs import AblationResult, ExampleOutput, SeedResult, Side
+from regard.learn.ablation_runs import AblationResult, ExampleOutput, SeedResult, Side, run_ablation
 from regard.learn.ablation_text import as_text, mean, rows_over_seeds
 from regard.learn.ablations import ABLATIONS, KIND, make_sides
 from regard.recipe_files import differences, load_recipe
@@ -92,6 +93,38 @@ def test_both_runs_are_trained_drawn_and_written(tiny, tmp_path):
     again = call(tiny, "norm", "--steps", 4, "--seeds", 2, "--seed", 3, "--out", out)
     assert again.exit_code == 0 and again.stdout == result.stdout
     assert (out / "with-norm-seed-3" / "log.jsonl").read_bytes() == before
+    # Seconds are those of training, not of finding it done.
+    assert json.loads((out / "ablation.json").read_text()) == written
+
+
+class Ended(subprocess.Popen):
+    """A process that has ended before anything is written to it."""
+
+    def __init__(self, command, **options):
+        program = "import sys; sys.exit('no such thing')"
+        super().__init__([sys.executable, "-c", program], **options)
+        self.wait()
+
+
+def test_a_process_that_ends_at_once_is_reported(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(ablation_runs.subprocess, "Popen", Ended)
+    with pytest.raises(TrainingError, match="with-mask-seed-1 could not be trained: no such thing"):
+        run_ablation("mask", str(tiny), out=tmp_path / "out", seeds=[1])
+
+
+def test_the_first_process_is_ended_if_the_second_cannot_be_started(tiny, tmp_path, monkeypatch):
+    started = []
+
+    def start(*_):
+        if started:
+            raise OSError("no more processes")
+        started.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]))
+        return started[0]
+
+    monkeypatch.setattr(ablation_runs, "_start", start)
+    with pytest.raises(OSError, match="no more processes"):
+        run_ablation("mask", str(tiny), out=tmp_path / "out", seeds=[1])
+    assert started[0].poll() is not None
 
 
 @pytest.mark.slow

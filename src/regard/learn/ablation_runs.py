@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,8 +55,8 @@ class SeedResult(msgspec.Struct, frozen=True):
     """Both runs of one seed."""
 
     seed: int
-    seconds: float  # until both were finished, with the start of the processes
-    cpu_seconds: float  # of both processes together; 0 on Windows
+    seconds: float  # from the start of the processes until both were finished; 0 if unknown
+    cpu_seconds: float  # of both processes together; 0 if unknown, and on Windows
     with_it: Side
     without_it: Side
 
@@ -93,19 +94,31 @@ def run_ablation(
     ablation, folder = find_ablation(what), Folder(out).make()
     if data is None and recipe is not None:
         data = recipe_folder(recipe)
-    found, runs = [], []
+    found, runs, measured = [], [], _measured(folder)
     for seed in seeds:
         sides = make_sides(what, recipe, seed=seed, steps=steps)
         names = [f"with-{what}-seed-{seed}", f"without-{what}-seed-{seed}"]
         begun, cpu, both = time.monotonic(), _cpu_seconds(), [RunFolder(folder.path / name) for name in names]
+        finished = all(run.finished for run in both)
         ends = _train_both([sides.with_it, sides.without_it], both, data, partial(_show_seed, show, seed))
-        seconds, cpu = time.monotonic() - begun, _cpu_seconds() - cpu
+        seconds, cpu = round(time.monotonic() - begun, 1), round(_cpu_seconds() - cpu, 1)
+        if finished:  # nothing was trained, so the time is that of the call that did
+            seconds, cpu = measured.get(seed, (0.0, 0.0))
         labels = (ablation.with_it, ablation.without_it)
         done = [_summarize(*three) for three in zip(both, labels, ends, strict=True)]
-        found.append(SeedResult(seed, round(seconds, 1), round(cpu, 1), *done))
+        found.append(SeedResult(seed, seconds, cpu, *done))
         runs += both
         folder.save_text(PAGE, as_report(runs))
-    return _save(folder, what, recipe, found, sides.with_it)
+        result = _save(folder, what, recipe, found, sides.with_it)
+    return result
+
+
+def _measured(folder: Folder) -> dict[int, tuple[float, float]]:
+    """Return the seconds and the CPU seconds by seed that an earlier call has measured."""
+    if not folder.has_file(JSON):
+        return {}
+    result = folder.load_struct(JSON, AblationResult)
+    return {one.seed: (one.seconds, one.cpu_seconds) for one in result.seeds}
 
 
 def _cpu_seconds() -> float:
@@ -139,8 +152,10 @@ def _train_both(
     """Train two recipes at the same time, and return for each why it could not continue, or an empty text."""
     with tempfile.TemporaryFile() as one, tempfile.TemporaryFile() as other:
         errors = [one, other]
-        processes = [_start(*three, data) for three in zip(recipes, runs, errors, strict=True)]
+        processes: list[subprocess.Popen[bytes]] = []
         try:
+            for three in zip(recipes, runs, errors, strict=True):
+                processes.append(_start(*three, data))
             while any(process.poll() is None for process in processes):
                 show("   ".join(_progress(run) for run in runs))
                 time.sleep(POLL_SECONDS)
@@ -172,8 +187,9 @@ def _start(recipe: Recipe, run: RunFolder, errors: Any, data: Path | None) -> su
         env={**os.environ, "OMP_NUM_THREADS": "1", "MIMALLOC_PURGE_DELAY": "1000"},
     )
     assert process.stdin is not None
-    process.stdin.write(dump_toml(to_table(recipe)).encode())
-    process.stdin.close()
+    # A process that ends at once says why on its standard error.
+    with suppress(BrokenPipeError), process.stdin as given:
+        given.write(dump_toml(to_table(recipe)).encode())
     return process
 
 
