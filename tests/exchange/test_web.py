@@ -332,6 +332,28 @@ def test_new_typing_cancels_what_is_being_translated(opened, page_file):
     expect(page.locator("#output .part")).to_have_text(["Thanks."])
 
 
+def test_typing_on_keeps_the_old_translation_dimmed(opened, page_file):
+    page = opened(page_file).page
+    page.locator("#text").fill("Wo ist der Bahnhof?")
+    expect(page.locator("#output")).to_have_text("Where is the train station?")
+    page.evaluate("""() => {
+        const output = document.querySelector("#output");
+        globalThis.seen = [];
+        new MutationObserver(() => seen.push([output.textContent, output.classList.contains("old")]))
+            .observe(output, { childList: true, subtree: true, characterData: true, attributes: true });
+    }""")
+    page.locator("#text").fill("Wo ist der Bahnhof? Danke!")
+    expect(page.locator("#output")).to_have_text("Where is the train station? Thanks.")
+    page.locator("#text").fill("Wo ist der alte Bahnhof?")
+    expect(page.locator("#output")).to_have_text("Where is the old station?")
+    seen = page.evaluate("seen")
+    # The first sentence is known already, so it and the place of the second are shown at once.
+    assert seen[0] == ["Where is the train station? …", False]
+    assert ["Where is the train station? Thanks.", True] in seen
+    assert all(len(text) > len("Where is the") for text, _ in seen)
+    assert seen[-1] == ["Where is the old station?", False]
+
+
 def test_the_page_can_be_used_by_keyboard(opened, page_file):
     page = opened(page_file).page
     page.locator("#text").fill("Wo ist der Bahnhof?")

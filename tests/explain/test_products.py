@@ -67,6 +67,35 @@ def test_the_product_of_a_cell_is_shown_number_by_number(browser, recorded, tmp_
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
+def test_a_cell_stays_pinned_when_the_window_or_the_head_changes(browser, recorded, tmp_path):
+    path = tmp_path / "look.html"
+    path.write_text(as_page(recorded, products=True), encoding="utf-8")
+    page = Watched(browser, **DESKTOP).page
+    page.goto(path.as_uri())
+    for name in ("heatmap", "tokens"):
+        page.get_by_label(name, exact=True).check()
+    page.get_by_role("button", name="2", exact=True).click()
+    expect(page.locator("figcaption")).to_have_text("Layer 3, head 2")
+    canvas = page.locator("canvas")
+    box = canvas.bounding_box()
+    canvas.click(position={"x": box["width"] - 60, "y": box["height"] - 40})
+    page.mouse.move(0, 0)
+    expect(page.locator(".product")).to_be_visible()
+    said, numbers = page.locator(".said").inner_text(), page.locator(".product").inner_text()
+    page.evaluate("document.querySelector('canvas').dataset.old = 1")
+    page.set_viewport_size({"width": 700, "height": 900})
+    expect(page.locator("canvas[data-old]")).to_have_count(0)  # drawn again
+    expect(page.locator(".product")).to_have_text(page.locator(".product").text_content())
+    assert (page.locator(".said").inner_text(), page.locator(".product").inner_text()) == (said, numbers)
+    page.get_by_role("button", name="3", exact=True).click()
+    page.get_by_role("button", name="2", exact=True).click()
+    expect(page.locator("figcaption")).to_have_text("Layer 3, head 3")
+    words = said.rpartition(": ")[0]
+    expect(page.locator(".said")).to_contain_text(words)
+    expect(page.locator(".product")).to_be_visible()
+    assert page.locator(".product").inner_text() != numbers
+
+
 def test_a_key_that_the_mask_hides_has_no_weight(browser, recorded, tmp_path):
     path = tmp_path / "look.html"
     path.write_text(as_page(recorded, products=True), encoding="utf-8")

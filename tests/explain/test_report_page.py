@@ -168,6 +168,28 @@ def test_pointing_at_a_step_shows_it_in_all_charts(opened, runs):
     expect(page.locator(".chart .cross[visibility=visible]")).to_have_count(0)
 
 
+def test_arrow_keys_move_the_crosshair_of_all_charts(opened, runs):
+    page = opened(runs[:1], **DESKTOP)
+    svg = page.get_by_role("slider", name="Gradient norm over steps")
+    svg.focus()
+    svg.press("Home")
+    visible = page.locator(".chart .cross[visibility=visible]")
+    assert visible.count() == page.locator(".chart .cross").count()
+    first = svg.get_attribute("aria-valuetext")
+    assert first == chart(page, "Gradient norm").locator("[class=said]").inner_text()
+    svg.press("ArrowRight")
+    second = svg.get_attribute("aria-valuetext")
+    steps = [int(text.rpartition(" at ")[2]) for text in (first, second)]
+    assert 0 < steps[0] < steps[1] == int(svg.get_attribute("aria-valuenow"))
+    svg.press("ArrowLeft")
+    assert svg.get_attribute("aria-valuetext") == first
+    svg.press("Escape")
+    expect(visible).to_have_count(0)
+    svg.press("End")
+    svg.press("Tab")
+    expect(visible).to_have_count(0)
+
+
 def test_any_two_checkpoints_are_compared(opened, runs):
     page = opened(runs[:2], **DESKTOP)
     part = page.locator("#checkpoints")

@@ -129,8 +129,8 @@ def test_x_is_what_the_layer_reads(live, recorded):
 @pytest.mark.quick
 def test_a_number_says_how_it_was_computed(live):
     panel = live.locator(".panel")
-    height = live.bounding_box()["height"]
     live.get_by_role("button", name=re.compile("^weight of “dog”")).click()
+    height = live.bounding_box()["height"]
     alpha = number(panel.locator(".title strong").text_content())
     values = [number(text) for text in panel.locator(".value").all_text_contents()]
     assert alpha == pytest.approx(values[0] / values[-1], abs=1e-3)
@@ -140,6 +140,49 @@ def test_a_number_says_how_it_was_computed(live):
         panel.locator("tr").first.get_by_role("button").first.click()
         expect(panel.locator(".title")).to_contain_text(title)
     assert live.bounding_box()["height"] == height  # nothing has moved
+
+
+@pytest.mark.parametrize("device", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_the_panel_is_low_until_a_number_is_chosen_and_then_hides_no_choice(opened, device):
+    live = ready(opened(CHAPTER, **device).page)
+    panel = live.locator(".panel")
+    assert panel.bounding_box()["height"] < 80
+    weight = live.get_by_role("button", name=re.compile("^weight of “animal”"))
+    weight.evaluate("one => one.scrollIntoView({ block: 'end' })")
+    weight.evaluate("one => scrollBy(0, 60)")
+    weight.click()
+    expect(panel.locator(".title")).to_contain_text("α of “animal”")
+    box = weight.bounding_box()
+    assert panel.bounding_box()["height"] > 200
+    assert box["y"] + box["height"] <= panel.bounding_box()["y"] + 1
+    live.get_by_label("Head").select_option("2")
+    assert panel.bounding_box()["height"] > 200  # it does not jump between two choices
+
+
+def test_words_of_the_reader_are_no_formulas(live):
+    live.locator("input").fill("snake_case is x^2.")
+    live.get_by_role("button", name="Compute").click()
+    expect(live.locator(".words")).to_contain_text("_")
+    marks = [text for text in live.locator(".words button").all_text_contents() if "_" in text or "^" in text]
+    for word in marks:
+        live.get_by_role("button", name=re.compile(f"^weight of “{re.escape(word)}”")).click()
+        title = live.locator(".panel .title")
+        expect(title).to_contain_text(f"α of “{word}”")
+        expect(title.locator("sub, sup")).to_have_count(0)
+
+
+def test_a_model_that_could_not_be_loaded_is_loaded_again(browser, address):
+    watched = Watched(browser, **DESKTOP)
+    watched.page.set_default_timeout(WAITS)
+    watched.page.route("**/model-*.js", lambda route: route.abort())
+    watched.page.goto(f"{address}/{CHAPTER}")
+    live = watched.page.locator("[data-live=attention]")
+    live.scroll_into_view_if_needed()
+    expect(live.locator(".state")).to_have_text("The figure cannot be computed: assets/model-en-de.js cannot be loaded")
+    watched.page.unroute("**/model-*.js")
+    live.get_by_role("button", name="Compute").click()
+    ready(watched.page)
+    watched.context.close()
 
 
 def test_terms_of_a_sum_add_up(live):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.browser import DESKTOP, PHONE, expect, serious_findings
+from tests.browser import DESKTOP, PHONE, Watched, expect, serious_findings
 
 PAGES = ["index.html", "learn/family.html", "learn/glossary.html", "learn/training-well.html", "README.html"]
 VISIBLE = "all => all.filter(one => one.offsetParent !== null).length"
@@ -35,10 +35,51 @@ def test_chinese_fits_a_phone_and_keeps_nobody_out(opened, url):
     assert serious_findings(page) == []
 
 
+def test_what_a_screen_reader_says_of_a_chinese_page_is_chinese(opened):
+    page = opened("learn/6-results.html?lang=zh", **DESKTOP).page
+    names = page.locator("[aria-label]").evaluate_all(
+        "all => all.filter(one => one.offsetParent !== null).map(one => one.getAttribute('aria-label'))"
+    )
+    assert {"语言", "浅色或深色", "页面", "本节的链接", "表格", "上一页和下一页"} == set(names)
+    expect(page.get_by_role("searchbox", name="搜索")).to_be_visible()
+    page.get_by_role("button", name="EN", exact=True).click()
+    expect(page.get_by_role("group", name="Language")).to_be_visible()
+    expect(page.get_by_role("searchbox", name="Search")).to_be_visible()
+
+
+def test_a_figure_says_in_chinese_that_it_needs_javascript(browser, address):
+    watched = Watched(browser, **DESKTOP, java_script_enabled=False)
+    watched.page.goto(f"{address}/learn/5-3-schedule.html")
+    found = watched.page.locator("figure.live noscript").first
+    assert found.locator(".en").inner_text() == "This figure needs JavaScript."
+    assert found.locator(".zh").inner_text() == "这幅图需要 JavaScript。"
+    watched.context.close()
+
+
+def test_tables_of_results_have_chinese_cells(opened):
+    page = opened("learn/6-results.html?lang=zh", **DESKTOP).page
+    shown = page.locator(".zh figure.results").all_inner_texts()
+    assert len(shown) == 2
+    assert "循环神经网络，加性注意力" in shown[0] and "attention" not in shown[0]
+    assert "是" in shown[1] and "yes" not in shown[1]
+
+
 def test_a_search_in_chinese_finds_the_term(opened):
     page = opened("index.html?lang=zh", **DESKTOP).page
     page.locator("#site-search").fill("束搜索")
     assert "束搜索" in page.locator("#site-found a").first.inner_text()
+
+
+def test_an_index_that_could_not_be_loaded_is_loaded_with_the_next_key(browser, address):
+    page = Watched(browser, **DESKTOP).page
+    page.route("**/search.js", lambda route: route.abort())
+    page.goto(f"{address}/index.html?lang=zh")
+    page.locator("#site-search").fill("束搜")
+    expect(page.locator("#site-found")).to_have_text("搜索的索引无法载入；继续输入会再试一次。")
+    page.unroute("**/search.js")
+    page.locator("#site-search").fill("束搜索")
+    expect(page.locator("#site-found a").first).to_contain_text("束搜索")
+    page.context.close()
 
 
 def test_drawings_have_colours_in_the_dark(opened):

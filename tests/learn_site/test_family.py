@@ -7,8 +7,8 @@ import pytest
 
 from regard.errors import ConfigError
 from regard.learn.drawing import Drawing
-from regard.learn.drawings import DRAWINGS
 from regard.learn.family import hull
+from regard.learn.html_parts import DRAWINGS
 from regard.learn.numbers import definitions, number_text, with_numbers
 from regard.learn.render import render
 from regard.learn.sources import ASSETS, PAGES

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from regard.errors import ConfigError
-from regard.learn.render import formula_html, render, split_blocks
+from regard.learn.html_parts import formula_html
+from regard.learn.render import render, split_blocks
 from regard.learn.sources import excerpt, read
 
 
@@ -129,6 +130,15 @@ def test_a_table_of_json_has_the_chosen_columns():
     made = page(f"```results benchmarks/results/table1-h200.json\n{options}```\n").html
     assert made.count("<tr>") == 5
     assert "<td>self-attention</td>" in made
+
+
+def test_cells_are_translated_and_must_be_in_the_table():
+    columns = 'list = "rows"\ncolumns = { layer = "层" }\n'
+    start = "```results benchmarks/results/table1-h200.json\n"
+    made = page(f'{start}{columns}cells = {{ "self-attention" = "自注意力" }}\n```\n').html
+    assert "<td>自注意力</td>" in made and "<td>recurrent</td>" in made
+    with pytest.raises(ConfigError, match=r"table1-h200.json has no cell 'self attention'"):
+        page(f'{start}{columns}cells = {{ "self attention" = "自注意力" }}\n```\n')
 
 
 def test_a_column_that_results_do_not_have_is_an_error():

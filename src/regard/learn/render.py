@@ -8,35 +8,24 @@ click opens), and in a translation `same`, which stands for the block of the ori
 from __future__ import annotations
 
 import html
-import json
 import re
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from pygments import highlight
-from pygments.formatters import HtmlFormatter
-from pygments.lexers import get_lexer_by_name
-from pygments.util import ClassNotFound
 
 from regard.errors import ConfigError
-from regard.explain.page_assets import escape_json
-from regard.learn.drawings import DRAWINGS
+from regard.learn.html_parts import code_html, drawing_html, figure_html, formula_html, in_languages, label
 from regard.learn.results_table import results_table
-from regard.learn.sources import excerpt, read
+from regard.learn.sources import excerpt
 
-DIRECTIVES = ("include", "live", "drawing", "run", "output", "results", "formula", "hint", "same")
 NO_TEXT = ("include", "live", "drawing", "results", "same")  # whose lines are options
-LANGUAGES = {"en": "en", "zh": "zh-CN"}
 MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-FORMATTER = HtmlFormatter(nowrap=True, classprefix="c-")
 WIDE = re.compile(
     r"[\u3000-\u9fff\uff00-\uffef]{2}|[\u3000-\u303f\uff00-\uffef].|.[\u3000-\u303f\uff00-\uffef]"
 )  # no space
-FORMULA = re.compile(r"([_^])(?:\{([^{}]*)\}|([\w']+))")
 
 Link = Callable[[str], str]  # what a page writes to the address in the site; raises ConfigError
 
@@ -176,7 +165,7 @@ class _Writer:
         inside = {
             lang: MARKDOWN.renderer.render(self.prepared(one)[1:2], MARKDOWN.options, {}) for lang, one in pair.items()
         }
-        mark = f'<a class="anchor" href="#{anchor}" aria-label="Link to this section">#</a>'
+        mark = f'<a class="anchor" href="#{anchor}" {label("Link to this section", "本节的链接")}>#</a>'
         return f'<{tag} id="{anchor}">{in_languages(inside, "span")} {mark}</{tag}>'
 
     def block(self, pair: dict[str, Block]) -> str:
@@ -193,7 +182,7 @@ class _Writer:
         made = MARKDOWN.renderer.render(self.prepared(block), MARKDOWN.options, {})
         made = re.sub(r' style="text-align:(\w+)"', r' class="\1"', made)  # the policy of a page refuses the attribute
         return (
-            f'<div class="scroll" tabindex="0" role="group" aria-label="Table">{made}</div>'
+            f'<div class="scroll" tabindex="0" role="group" {label("Table", "表格")}>{made}</div>'
             if block.kind == "table"
             else made
         )
@@ -255,68 +244,6 @@ def _with_formulas(token: Token) -> list[Token]:
         one.content = f'<span class="formula">{formula_html(part)}</span>' if number % 2 else part
         made.append(one)
     return made
-
-
-def formula_html(text: str) -> str:
-    """Return a formula with its lower and upper indices: d_k, 10000^{2i/d}."""
-
-    def index(found: re.Match[str]) -> str:
-        tag = "sub" if found[1] == "_" else "sup"
-        return f"<{tag}>{found[2] if found[2] is not None else found[3]}</{tag}>"
-
-    return FORMULA.sub(index, html.escape(text)).replace("\n", "<br>")
-
-
-def code_html(text: str, language: str) -> str:
-    """Return code in colours."""
-    try:
-        lexer = get_lexer_by_name(language or "text")
-    except ClassNotFound:
-        raise ConfigError(
-            f"there is no language {language!r} for code; directives are {', '.join(DIRECTIVES)}"
-        ) from None
-    return f'<pre class="code" tabindex="0"><code>{highlight(text, lexer, FORMATTER)}</code></pre>'
-
-
-def figure_html(name: str, content: str) -> str:
-    """Return the place of a live figure, which its script fills."""
-    try:
-        options = tomllib.loads(content)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"the options of the figure {name} are not TOML: {error}") from None
-    given = json_script(str(options.pop("json"))) if "json" in options else ""
-    data = "".join(f' data-{key}="{html.escape(str(value))}"' for key, value in options.items())
-    without = "<noscript>This figure needs JavaScript.</noscript>"
-    return f'<figure class="live" data-live="{html.escape(name)}"{data}>{given}{without}</figure>'
-
-
-def json_script(name: str) -> str:
-    """Return a part of a JSON file of the repository for a figure: FILE#KEY.KEY."""
-    path, _, keys = name.partition("#")
-    value = json.loads(read(path))
-    for key in keys.split("."):
-        if not isinstance(value, dict) or key not in value:
-            raise ConfigError(f"{path} has no {keys}")
-        value = value[key]
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return f'<script type="application/json">{escape_json(text)}</script>'
-
-
-def drawing_html(name: str, content: str) -> str:
-    """Return a drawing with its caption, which is in TOML by language."""
-    if name not in DRAWINGS:
-        raise ConfigError(f"there is no drawing {name!r}; there are {', '.join(DRAWINGS)}")
-    captions = tomllib.loads(content)
-    texts = {lang: html.escape(text) for lang, text in captions.items()}
-    drawn = DRAWINGS[name]().svg(captions["en"])
-    return f'<figure class="drawn">{drawn}<figcaption>{in_languages(texts, "span")}</figcaption></figure>'
-
-
-def in_languages(texts: dict[str, str], tag: str) -> str:
-    """Return HTML in each language that it is there in; styles show the chosen ones."""
-    if len(texts) == 1:
-        return next(iter(texts.values()))
-    return "".join(f'<{tag} class="{lang}" lang="{LANGUAGES[lang]}">{text}</{tag}>' for lang, text in texts.items())
 
 
 def slug(text: str) -> str:

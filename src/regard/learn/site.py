@@ -15,12 +15,13 @@ from typing import Any
 
 from regard.errors import ConfigError
 from regard.explain.page_assets import asset
+from regard.learn.html_parts import code_html, in_languages, label
 from regard.learn.links import SOURCES, Links, chapter_url, original, relative, translated
 from regard.learn.live_model import live_script, model_script
 from regard.learn.numbers import with_numbers
 from regard.learn.recipe_list import TITLES, recipe_page
 from regard.learn.reference import reference_modules, reference_page
-from regard.learn.render import Heading, Rendered, code_html, in_languages, render
+from regard.learn.render import Heading, Rendered, render
 from regard.learn.search import Section, search_script
 from regard.learn.sources import ASSETS, PAGES, find, read, repository
 
@@ -202,7 +203,9 @@ class Site:
             nav=self.nav_html(page),
             note=note,
             content=page.rendered.html,
-            around=f'<nav class="around" aria-label="Previous and next page">{around}</nav>' if around else "",
+            around=f'<nav class="around" {label("Previous and next page", "上一页和下一页")}>{around}</nav>'
+            if around
+            else "",
         )
 
     def nav_html(self, current: Page) -> str:

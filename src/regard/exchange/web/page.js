@@ -22,7 +22,7 @@ const LISTENERS = {
     $("progress").value = share;
   },
   sentences(found) {
-    if (found.number === translations) show(found);
+    if (found.number === translations) showArriving(found);
   },
   answer({ id, answer, error }) {
     const { done, fail } = open.get(id);
@@ -80,9 +80,16 @@ function showUnchanged() {
   line.textContent = comparable ? (unchanged.target === fullText() ? "All parts together say the same." : `All parts together: ${unchanged.target}`) : "";
 }
 
+/** Show what there is of a new translation once it is as long as the old one, which is dimmed until then: typing does not empty the page. */
+function showArriving(found) {
+  if (found.texts.includes(null) && fullText(found).length < fullText().length) $("output").classList.add("old");
+  else show(found);
+}
+
 function show(found) {
   shownText = found;
   const output = $("output");
+  output.classList.remove("old");
   output.replaceChildren(found.spaces[0] ?? "");
   found.sentences.forEach((sentence, number) => {
     const text = found.texts[number];
@@ -107,7 +114,7 @@ function sentenceButton(text, number) {
   return element("span", { role: "button", tabindex: 0, class: "part", "aria-label": `${text || "nothing"}. Show alternatives and attention`, onclick: look, onkeydown: look }, ...wordSpans(text));
 }
 
-const fullText = () => shownText.spaces[0] + shownText.texts.map((text, number) => (text ?? "") + shownText.spaces[number + 1]).join("");
+const fullText = ({ spaces, texts } = shownText) => spaces[0] + texts.map((text, number) => (text ?? "") + spaces[number + 1]).join("");
 
 // How a sentence is translated
 

@@ -25,7 +25,7 @@ export class AttentionView {
     this.unpacked = new Map();
     this.drawn = [];
     this.latest = 0; // number of the newest choice; pictures of older ones are not drawn
-    this.pinned = null; // the word that stays highlighted: {side, at}, and the axis and the token that it stands for
+    this.pinned = null; // what stays highlighted: a place, the axis and the token that it stands for, and the key of a cell
     this.said = element("p", { class: "said", "aria-hidden": "true" });
     this.aloud = element("p", { class: "aloud", "aria-live": "polite" });
     this.controls = element("div", { class: "controls" });
@@ -105,7 +105,7 @@ export class AttentionView {
     this.sides = { query: { axis: packed.queries, groups: from.groups }, key: { axis: packed.keys, groups: to.groups } };
     const common = { queries: from.texts, keys: to.texts, headings: packed.labels, pointer: this.pointer() };
     this.room = this.pictures.clientWidth;
-    if (this.pinned) this.pinned = this.find(this.pinned.axis, this.pinned.token);
+    if (this.pinned) this.pinned = this.placeOf(this.pinned);
     if (this.choice.view === "overview") this.drawn = [new Overview({ ...common, heads: this.heads, room: this.room, view: this })];
     else if (this.choice.view === "heatmap")
       this.drawn = this.heads.map(({ label, matrix }) => new Heatmap({ ...common, matrix, label, room: this.room }));
@@ -142,6 +142,13 @@ export class AttentionView {
     return null;
   }
 
+  /** Returns a place that was pinned as it is drawn now, a cell in a heatmap with its column and weight; null where it is not drawn. */
+  placeOf({ axis, token, key }) {
+    const place = this.find(axis, token);
+    const column = key === undefined || place?.side !== "query" || this.choice.view !== "heatmap" ? -1 : this.sides.key.groups.findIndex((group) => group.includes(key));
+    return column < 0 ? place : { ...place, key, column, weight: this.weightsOf(place)[column] };
+  }
+
   /** What pictures tell of the pointer, the focus and clicks. A place is a word, {side, at}, or a cell, which has a `column` and a `weight` too. */
   pointer() {
     return {
@@ -150,7 +157,8 @@ export class AttentionView {
       pin: (place) => {
         const same = ["side", "at", "column"].every((name) => this.pinned?.[name] === place[name]);
         const { axis, groups } = this.sides[place.side];
-        this.pinned = same ? null : { axis, token: groups[place.at][0], ...place };
+        const key = place.column === undefined ? {} : { key: this.sides.key.groups[place.column][0] };
+        this.pinned = same ? null : { axis, token: groups[place.at][0], ...key, ...place };
         this.highlight(this.pinned);
         this.showProduct();
       },

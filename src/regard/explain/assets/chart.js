@@ -46,7 +46,7 @@ export function movingAverage(points, weight) {
 }
 
 /** Draws lines: [{name, colour, points: [[x, value]], dots}], with dots for lines of few points. `pointed(x)` is called with where
-    the pointer is, and with null when it leaves. */
+    the pointer is, or where arrow keys have moved, and with null when it leaves. */
 export class Chart {
   constructor(title, lines, { log, smoothing, unit, format, pointed }) {
     Object.assign(this, { title, unit, format });
@@ -58,7 +58,8 @@ export class Chart {
     if (this.empty) return;
     const values = all.map(([, value]) => value), [low, high] = [Math.min(...values), Math.max(...values)];
     this.scale(Math.max(...all.map(([x]) => x)), low, high, log);
-    this.svg = drawn("svg", { viewBox: `0 0 ${CHART.width} ${CHART.height}`, role: "img" });
+    this.places = [...new Set(all.map(([x]) => x))].sort((a, b) => a - b);
+    this.svg = drawn("svg", { viewBox: `0 0 ${CHART.width} ${CHART.height}`, role: "slider", tabindex: 0, "aria-label": `${title} over ${unit}`, "aria-valuemin": 0, "aria-valuemax": this.bounds.most });
     this.axes();
     for (const line of this.lines) this.line(line, line.dots ? 0 : smoothing);
     this.cross = drawn("line", { class: "cross", y1: CHART.top, y2: CHART.height - CHART.bottom, visibility: "hidden" });
@@ -66,9 +67,10 @@ export class Chart {
     this.said = element("p", { class: "said" });
     this.root = element("figure", { class: "chart" }, element("figcaption", {}, title), this.svg, this.said);
     this.point(null);
-    this.svg.setAttribute("aria-label", `${title} over ${unit}; last: ${this.said.textContent}`);
     this.svg.addEventListener("pointermove", (event) => pointed(this.place(event)));
     this.svg.addEventListener("pointerleave", () => pointed(null));
+    this.svg.addEventListener("keydown", (event) => this.key(event, pointed));
+    this.svg.addEventListener("blur", () => pointed(null));
   }
 
   scale(most, low, high, log) {
@@ -104,15 +106,27 @@ export class Chart {
     return Math.max(0, Math.min(this.bounds.most, ((at - this.left) / (CHART.width - this.left - CHART.right)) * this.bounds.most));
   }
 
+  /** Moves the crosshair to the next or the previous point of a line, or to the first or the last. */
+  key(event, pointed) {
+    const { places } = this, here = this.at ?? this.bounds.most, before = places.findLast((x) => x < here), after = places.find((x) => x > here);
+    const moves = { ArrowLeft: before, ArrowDown: before, ArrowRight: after, ArrowUp: after, Home: places[0], End: places.at(-1), Escape: null };
+    if (!(event.key in moves)) return;
+    event.preventDefault();
+    if (moves[event.key] !== undefined) pointed(moves[event.key]);
+  }
+
   /** Shows the values near x, which another chart may have; the last ones with null. */
   point(x) {
     const inside = x !== null && x <= this.bounds.most;
+    this.at = x;
     this.cross.setAttribute("visibility", inside ? "visible" : "hidden");
     if (inside) for (const end of ["x1", "x2"]) this.cross.setAttribute(end, this.x(x).toFixed(1));
     this.said.textContent = this.lines.map(({ name, points }) => {
       const near = x === null ? points.at(-1) : points.reduce((best, one) => (Math.abs(one[0] - x) < Math.abs(best[0] - x) ? one : best));
       return `${name ? `${name}: ` : ""}${short(near[1])} at ${this.format(near[0])}`;
     }).join(" \u00b7 ");
+    this.svg.setAttribute("aria-valuenow", inside ? x : this.bounds.most);
+    this.svg.setAttribute("aria-valuetext", this.said.textContent);
   }
 }
 

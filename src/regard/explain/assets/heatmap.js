@@ -2,7 +2,7 @@
 import { element } from "./elements.js";
 
 const FONT = "system-ui, sans-serif";
-const [LARGEST, LABELLED, SMALLEST] = [26, 8, 2]; // pixels of a cell; with a label beside it; at all
+const [LARGEST, LABELLED, SMALLEST] = [26, 8, 2]; // pixels of a cell; with a label; at all
 const MOST_LABEL = 130; // pixels of a label; longer ones are shortened
 const ANGLE = Math.PI / 3; // of the labels above the columns
 

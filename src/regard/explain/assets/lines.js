@@ -4,7 +4,7 @@ import { SVG, element, walk } from "./elements.js";
 const MIN_WEIGHT = 0.04; // smaller weights get no line, unless one of their words is pointed at
 
 /** Two columns of words with lines between them. `layers` is [{label, colour, matrix}], drawn on top of each other. `pointer`
-    is told what the user does with a word: enter({side, at}, aloud), leave(), pin({side, at}). */
+    is called with what the user does with a word: enter({side, at}, aloud), leave(), pin({side, at}). */
 export class Lines {
   constructor({ queries, keys, layers, headings, pointer }) {
     this.layers = layers;

@@ -11,6 +11,10 @@
     root.lang = lang === "zh" ? "zh-CN" : "en";
     document.title = `${document.querySelector("title").dataset[lang === "zh" ? "zh" : "en"]} · regard`;
     for (const button of document.querySelectorAll("[data-choose]")) button.setAttribute("aria-pressed", button.dataset.choose === lang);
+    for (const one of document.querySelectorAll("[data-label-zh]")) {
+      one.dataset.labelEn ??= one.getAttribute("aria-label");
+      one.setAttribute("aria-label", lang === "zh" ? one.dataset.labelZh : one.dataset.labelEn);
+    }
     document.getElementById("site-search")?.setAttribute("placeholder", lang === "zh" ? "搜索" : "Search");
   }
   root.classList.add("js");
@@ -26,7 +30,11 @@
       globalThis.regardSearch = done;
       const script = document.createElement("script");
       script.src = `${base}/assets/search.js`;
-      script.onerror = () => fail(new Error("the index of the search is missing"));
+      script.onerror = () => {
+        script.remove();
+        index = null; // the next key tries again
+        fail(new Error("assets/search.js cannot be loaded"));
+      };
       document.head.append(script);
     });
     return index;
@@ -53,13 +61,20 @@
     return at < 0 ? text.slice(0, 110) : (at > 40 ? "…" : "") + text.slice(Math.max(0, at - 40), at + 80);
   }
 
+  function note(english, chinese) {
+    const made = document.createElement("p");
+    made.textContent = root.dataset.lang === "zh" ? chinese : english;
+    return made;
+  }
+
   async function search(input, panel) {
     const words = input.value.toLowerCase().split(/\s+/).filter((word) => word);
     if (!words.length) return void (panel.hidden = true);
-    const asked = input.value, rows = await loadIndex();
+    const asked = input.value, rows = await loadIndex().catch(() => null);
     if (asked !== input.value) return; // typed on meanwhile
-    const best = rows.map((row) => [score(row, words), row]).filter(([value]) => value).sort((a, b) => b[0] - a[0]).slice(0, 12);
     panel.hidden = false;
+    if (!rows) return panel.replaceChildren(note("The index of the search cannot be loaded; type on to try again.", "搜索的索引无法载入；继续输入会再试一次。"));
+    const best = rows.map((row) => [score(row, words), row]).filter(([value]) => value).sort((a, b) => b[0] - a[0]).slice(0, 12);
     panel.replaceChildren(...best.map(([, [url, title, heading, text]]) => {
       const link = document.createElement("a"), name = document.createElement("strong"), some = document.createElement("span");
       link.href = `${base}/${url}`;
@@ -68,11 +83,7 @@
       link.append(name, some);
       return link;
     }));
-    if (!best.length) {
-      const nothing = document.createElement("p");
-      nothing.textContent = root.dataset.lang === "zh" ? "没有找到。" : "Nothing found.";
-      panel.append(nothing);
-    }
+    if (!best.length) panel.append(note("Nothing found.", "没有找到。"));
   }
 
   document.addEventListener("DOMContentLoaded", () => {

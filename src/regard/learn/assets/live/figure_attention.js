@@ -1,7 +1,7 @@
 // Section 3.2.1, number by number: one word of the reader's sentence through x, q, k, v, dot products, softmax, and the sum of values.
 import { element, shown } from "./elements.js";
 import { entry } from "./encoder.js";
-import { Panel, Strip, choices, digits, dropDown, numberButton, scaleOf } from "./numbers.js";
+import { Panel, Strip, choices, digits, dropDown, literal, numberButton, scaleOf } from "./numbers.js";
 import { FIGURES } from "./registry.js";
 import { sentenceForm } from "./sentence.js";
 import { redrawn, say } from "./words.js";
@@ -24,12 +24,14 @@ class AttentionView {
   constructor(layer, head, word) {
     Object.assign(this, { layer, head, word, chosen: null });
     this.root = element("div", { class: "attention-steps" });
+    this.panel = new Panel();
   }
 
   load(model, read) {
     Object.assign(this, { model, read, encoder: model.encoder, run: model.encoder.run(read.ids), chosen: null });
     this.word = Math.min(this.word, read.tokens.length - 1);
     this.names = read.tokens.map(shown);
+    this.literals = this.names.map(literal); // for formulas
     this.difference = this.differenceToEngine().toExponential(0);
     this.draw();
   }
@@ -52,7 +54,7 @@ class AttentionView {
   draw() {
     const { encoder, names, now } = this, word = names[this.word], d = encoder.headWidth;
     this.strips = [];
-    this.panel = new Panel();
+    this.panel.clear();
     const numbered = (list) => Array.from({ length: list }, (_, at) => String(at + 1));
     const move = (change) => {
       Object.assign(this, change);
@@ -115,7 +117,7 @@ class AttentionView {
   }
 
   how_x({ token, at }) {
-    const { encoder, layer, run, names } = this, { x } = run.layers[layer], number = at + 1, title = say("x_{number} of “{word}”", { number, word: names[token] });
+    const { encoder, layer, run, literals } = this, { x } = run.layers[layer], number = at + 1, title = say("x_{number} of “{word}”", { number, word: literals[token] });
     if (layer === 0) {
       const { position, token: scaled } = run.embedded[token], root = Math.sqrt(encoder.width);
       return {
@@ -146,7 +148,7 @@ class AttentionView {
       name: `x_{${i + 1}} · W^{${capital}}_{${i + 1},${number}}`, value: value * entry(matrix, row, i),
       parts: [this.link(value, { kind: "x", token, at: i }), { text: "×" }, { value: entry(matrix, row, i) }],
     }));
-    return { title: say("{kind}_{number} of “{word}”", { kind, number: `{${number}}`, word: this.names[token] }), rule: `${kind}_{${number}} = Σ_i x_i · W^{${capital}}_{i,${number}}`, terms, result: now[kind][token][at] };
+    return { title: say("{kind}_{number} of “{word}”", { kind, number: `{${number}}`, word: this.literals[token] }), rule: `${kind}_{${number}} = Σ_i x_i · W^{${capital}}_{i,${number}}`, terms, result: now[kind][token][at] };
   }
 
   how_dot({ at }) {
@@ -155,32 +157,32 @@ class AttentionView {
       name: `q_{${i + 1}} · k_{${i + 1}}`, value: value * now.k[at][i],
       parts: [this.link(value, { kind: "q", token: word, at: i }), { text: "×" }, this.link(now.k[at][i], { kind: "k", token: at, at: i })],
     }));
-    return { title: say("q of “{word}” · k of “{other}”", { word: this.names[word], other: this.names[at] }), rule: "q·k = Σ_i q_i · k_i", terms, result: now.dots[at] };
+    return { title: say("q of “{word}” · k of “{other}”", { word: this.literals[word], other: this.literals[at] }), rule: "q·k = Σ_i q_i · k_i", terms, result: now.dots[at] };
   }
 
   how_score({ at }) {
     const { now, encoder } = this, root = Math.sqrt(encoder.headWidth);
     return {
-      title: say("score of “{word}”", { word: this.names[at] }), result: now.scores[at], rule: say("Each of the {count} products has a variance near 1, so their sum has one near {count}. Dividing by √{count} brings it back.", { count: encoder.headWidth }),
+      title: say("score of “{word}”", { word: this.literals[at] }), result: now.scores[at], rule: say("Each of the {count} products has a variance near 1, so their sum has one near {count}. Dividing by √{count} brings it back.", { count: encoder.headWidth }),
       terms: [{ name: `q·k / √d_k`, parts: [this.link(now.dots[at], { kind: "dot", at }), { text: "÷" }, { value: root }], value: now.scores[at] }], sum: false,
     };
   }
 
   how_alpha({ at }) {
-    const { now, names } = this, powers = now.scores.map(Math.exp), sum = powers.reduce((a, b) => a + b, 0);
+    const { now, literals } = this, powers = now.scores.map(Math.exp), sum = powers.reduce((a, b) => a + b, 0);
     return {
-      title: say("α of “{word}”", { word: names[at] }), result: now.alpha[at], sum: false, rule: "α_j = e^{s(j)} / Σ_i e^{s(i)}",
+      title: say("α of “{word}”", { word: literals[at] }), result: now.alpha[at], sum: false, rule: "α_j = e^{s(j)} / Σ_i e^{s(i)}",
       terms: [
         { name: say("of this word"), parts: [{ text: "e ^" }, this.link(now.scores[at], { kind: "score", at })], value: powers[at] },
-        ...names.map((name, other) => ({ name: say("in the sum: {word}", { word: name }), parts: [{ text: "e ^" }, this.link(now.scores[other], { kind: "score", at: other })], value: powers[other] })),
+        ...literals.map((name, other) => ({ name: say("in the sum: {word}", { word: name }), parts: [{ text: "e ^" }, this.link(now.scores[other], { kind: "score", at: other })], value: powers[other] })),
         { name: "Σ", parts: [], value: sum },
       ],
     };
   }
 
   how_z({ at }) {
-    const { now, names } = this, number = at + 1;
-    const terms = names.map((name, token) => ({
+    const { now, literals } = this, number = at + 1;
+    const terms = literals.map((name, token) => ({
       name, value: now.alpha[token] * now.v[token][at],
       parts: [this.link(now.alpha[token], { kind: "alpha", at: token }), { text: "×" }, this.link(now.v[token][at], { kind: "v", token, at })],
     }));

@@ -7,15 +7,18 @@ const SCRIPT = "assets/model-en-de.js";
 
 let loading = null;
 
-/** The model, loaded once for all figures of a page. */
+/** The model, loaded once for all figures of a page; again if that has failed. */
 export function loadModel() {
   loading ??= new Promise((done, fail) => {
     globalThis.regardModel = done;
     const script = document.createElement("script");
     script.src = `${document.documentElement.dataset.root}/${SCRIPT}`;
-    script.onerror = () => fail(new Error(`${SCRIPT} is missing`));
+    script.onerror = () => (script.remove(), fail(new Error(`${SCRIPT} cannot be loaded`)));
     document.head.append(script);
-  }).then(Model.make);
+  }).then(Model.make).catch((problem) => {
+    loading = null;
+    throw problem;
+  });
   return loading;
 }
 

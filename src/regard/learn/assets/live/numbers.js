@@ -10,9 +10,16 @@ export function digits(value, places = 3) {
   return value.toFixed(places).replace("-", "\u2212").replace(/^\u2212(0\.0+)$/, "$1");
 }
 
+const LITERAL = "\ue000"; // of the private use area: in front of a mark that is none of an index
+
+/** A text, such as a word of the reader, as a formula displays it: its own _ and ^ begin no index. */
+export function literal(text) {
+  return text.replace(/[_^]/g, `${LITERAL}$&`);
+}
+
 /** A formula with indices, as the pages write it: x_i, W^Q_{i,5}. */
 export function formula(text) {
-  const parts = text.split(/([_^])(?:\{([^{}]*)\}|([\w\u2032]+))/);
+  const parts = text.split(/(?<!\ue000)([_^])(?:\{([^{}]*)\}|([\w\u2032]+))/).map((part) => part?.replaceAll(LITERAL, ""));
   const made = element("span", { class: "formula" });
   for (let at = 0; at < parts.length; at += 4) {
     made.append(parts[at]);
@@ -109,15 +116,16 @@ export function dropDown(label, options, chosen, choose) {
   return element("label", { class: "choice" }, label, " ", select);
 }
 
-/** How a number was computed. Its height is fixed, so that nothing moves when another number is chosen. */
+/** How a number was computed. Its height is fixed from the first number on, so that nothing moves when another one is chosen. */
 export class Panel {
   constructor() {
-    this.inside = element("div", { class: "inside", tabindex: 0, role: "group", "aria-label": say("How this number was computed") });
-    this.root = element("div", { class: "panel", "aria-live": "polite" }, this.inside);
+    this.inside = element("div", { class: "inside", tabindex: 0, role: "group" });
+    this.root = element("div", { class: "panel unused", "aria-live": "polite" }, this.inside);
     this.clear();
   }
 
   clear() {
+    this.inside.setAttribute("aria-label", say("How this number was computed"));
     this.inside.replaceChildren(element("p", { class: "note" }, say("Choose any number or coloured cell: how it was computed is shown here.")));
   }
 
@@ -134,6 +142,14 @@ export class Panel {
       element("table", {}, element("tbody", {}, ...rows)),
     );
     this.inside.scrollTop = 0;
+    if (this.root.classList.contains("unused")) this.grow();
+  }
+
+  /** Takes the height of a computation, and scrolls if what was chosen would be behind it. */
+  grow() {
+    this.root.classList.remove("unused");
+    const chosen = document.activeElement, behind = chosen.getBoundingClientRect().bottom - this.root.getBoundingClientRect().top;
+    if (behind > 0 && this.root.parentElement?.contains(chosen) && !this.root.contains(chosen)) scrollBy(0, behind + 8);
   }
 }
 
