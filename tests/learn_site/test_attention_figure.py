@@ -173,7 +173,6 @@ def test_words_of_the_reader_are_no_formulas(live):
 
 def test_a_model_that_could_not_be_loaded_is_loaded_again(browser, address):
     watched = Watched(browser, **DESKTOP)
-    watched.page.set_default_timeout(WAITS)
     watched.page.route("**/model-*.js", lambda route: route.abort())
     watched.page.goto(f"{address}/{CHAPTER}")
     live = watched.page.locator("[data-live=attention]")
