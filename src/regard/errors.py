@@ -8,6 +8,7 @@ RegardError
 │   ├── Cancelled          a search that was cancelled
 │   └── DeadlineExceeded   a search that exceeded its time limit
 ├── TrainingError      training that cannot continue
+│   └── Diverged           training whose gradients are not finite
 └── MissingExtra       an optional package that is not installed
 
 The functions make parts of messages: what was probably meant, a count with its noun, the command that installs an extra.
@@ -64,6 +65,10 @@ class DeadlineExceeded(DecodeError):
 
 class TrainingError(RegardError):
     """Training that cannot continue."""
+
+
+class Diverged(TrainingError):
+    """Training whose gradients are not finite."""
 
 
 class MissingExtra(RegardError):

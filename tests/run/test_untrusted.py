@@ -13,7 +13,7 @@ import regard
 from regard import api, evaluating
 from regard.cli.doctor import check_run
 from regard.distilling import distill
-from regard.errors import CheckpointError, ConfigError, DataError, RegardError, TrainingError
+from regard.errors import CheckpointError, ConfigError, DataError, Diverged, RegardError, TrainingError
 from regard.explain.report import as_report, write_report
 from regard.recipe_files import load_recipe
 from regard.run.checkpoint import Checkpoint, write_checkpoint
@@ -284,7 +284,7 @@ def test_weights_that_are_not_finite_are_neither_written_nor_loaded(run):
     found = RunFolder(run).weights()[0]
     name = next(iter(found.weights))
     bad = {**found.weights, name: torch.full_like(found.weights[name], float("nan"))}
-    with pytest.raises(CheckpointError, match=r"was not written: .* not finite, so training has diverged"):
+    with pytest.raises(Diverged, match=r"was not written: .* not finite, so training has diverged"):
         write_checkpoint(Folder(run), "final", Checkpoint(bad))
     assert RunFolder(run).finished, "the earlier weights were removed"
     from regard.run.torch_tensors import write_tensors
@@ -307,7 +307,7 @@ def test_a_run_whose_weights_are_not_finite_ends_with_an_error(tmp_path, monkeyp
     monkeypatch.setattr(
         TrainingState, "weights", lambda self: {name: one * torch.inf for name, one in weights(self).items()}
     )
-    with pytest.raises(CheckpointError, match="not finite, so training has diverged"):
+    with pytest.raises(Diverged, match="not finite, so training has diverged"):
         regard.train("reverse", out=tmp_path / "run", overrides=SETTINGS)
     assert not RunFolder(tmp_path / "run").finished and not RunFolder(tmp_path / "run").steps()
 

@@ -28,6 +28,7 @@ from regard.cli import (
     report,
     score,
     serve,
+    study,
     train,
     translate,
     verify,
@@ -84,3 +85,4 @@ app.add_typer(data.app, name="data")
 app.add_typer(bench.app, name="bench")
 app.add_typer(learn.app, name="learn")
 app.add_typer(probe.app, name="probe")
+app.add_typer(study.app, name="study")

@@ -12,7 +12,7 @@ from types import FrameType
 
 from regard import api
 from regard.config import Recipe
-from regard.errors import RegardError, TrainingError
+from regard.errors import Diverged, RegardError
 from regard.learn.ablated_models import register
 from regard.learn.ablations import KIND
 from regard.signals import STOPPING
@@ -46,7 +46,7 @@ def main() -> int:
         )
     except RegardError as error:
         print(error, file=sys.stderr)
-        return DIVERGED if isinstance(error, TrainingError) else FAILED
+        return DIVERGED if isinstance(error, Diverged) else FAILED
     return 0 if done.finished else STOPPED
 
 

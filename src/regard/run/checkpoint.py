@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.errors import CheckpointError
+from regard.errors import CheckpointError, Diverged
 from regard.run.tensor_file import WeightKind
 from regard.run.torch_tensors import dequantize, quantize, read_tensors, write_tensors
 from regard.run.weights import COUNTERS, TRAINING, WEIGHTS, Shapes, check_weights, refuse_other_shapes
@@ -27,9 +27,9 @@ class Checkpoint:
 
 
 def write_checkpoint(parent: Folder, name: str, checkpoint: Checkpoint, *, kind: WeightKind = "float32") -> None:
-    """Write the folder in one step, with weights stored as `kind`. Raise CheckpointError if a weight is not finite."""
+    """Write the folder in one step, with weights stored as `kind`. Raise Diverged if a weight is not finite."""
     if bad := first_not_finite(checkpoint.weights):
-        raise CheckpointError(
+        raise Diverged(
             f"{parent.path / name} was not written: {bad} contains values that are not finite, so training has diverged; "
             "start a new run (--out) with a lower train.lr, or with train.clip_norm=1"
         )

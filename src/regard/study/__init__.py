@@ -2,5 +2,12 @@
 
 study_file.py   the study as a TOML file: rows, seeds, candidates, and the recipe of each cell
 cells.py        the cells of a study, their records on disk, and the choice of candidates on the dev set
+checks.py       what is refused before anything is trained
+train_cell.py   the process that trains one cell
+score_cell.py   its scores on the dev set and the test sets
+state.py        how far a study is, as its folder says
+workers.py      processes of cells on this machine
+running.py      all cells, several at a time
+grid_page.py    the page of the grid
 testing.py      significance over seeds and over sentences
 """

@@ -205,9 +205,15 @@ def cells_of(study: Study, records: Sequence[CellRecord]) -> list[Cell]:
     return [cell for row in study.rows for cell in cells_of_row(study, row, records)]
 
 
-def count_cells(study: Study) -> int:
-    """Return how many cells the study has when all candidates are chosen."""
-    return sum(len(candidates_of(study, row)) + len(study.seeds) - 1 for row in study.rows)
+def count_cells(study: Study, records: Sequence[CellRecord] = ()) -> int:
+    """Return how many cells the study has when all candidates are chosen. A row of which none finishes has no others."""
+    count = len(cells_of(study, records))
+    for row in study.rows:
+        first = [Cell(row, candidate, study.seeds[0]) for candidate in candidates_of(study, row)]
+        ended = all(find_record(records, cell) is not None for cell in first)
+        if choose_candidate(study, row, records) is None and not ended:
+            count += len(study.seeds) - 1
+    return count
 
 
 def choose_candidate(study: Study, row: str, records: Sequence[CellRecord]) -> Settings | None:

@@ -10,7 +10,7 @@ import msgspec
 from torch import Tensor
 
 from regard.config import TrainConfig
-from regard.errors import TrainingError
+from regard.errors import Diverged
 from regard.messages import counted
 from regard.run.folder import RunFolder
 from regard.training.events import Listener, Noted, Progress
@@ -81,7 +81,7 @@ class StepStats:
         self.listen(Noted(step, "the gradient is not finite; this step was skipped"))
         if counters.bad_steps >= self.config.max_bad_steps:
             where = self.run.write_batch(step, batches) if self.writes else "the run's folder"
-            raise TrainingError(
+            raise Diverged(
                 f"{counted(counters.bad_steps, 'step')} in a row had a gradient that is not finite; "
                 f"the last checkpoint is kept: look at the batch in {where}, "
                 "or begin a new run (--out) with a lower train.lr or train.clip_norm=1"

@@ -19,7 +19,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from regard.config import TrainConfig
 from regard.data.batch_sampler import Loader, Position
 from regard.data.packing import PackedLoader
-from regard.errors import TrainingError
+from regard.errors import Diverged, TrainingError
 from regard.messages import counted
 from regard.models.base import Model
 from regard.nn.device import describe_machine, pick_precision
@@ -293,7 +293,7 @@ class Trainer:
             self.listen(Noted(counters.step, text))
         self.checkpoints.wait()
         if 2 * counters.skipped > counters.step:
-            raise TrainingError(
+            raise Diverged(
                 f"{counters.skipped:,} of {counted(counters.step, 'step')} had a gradient that is not finite; "
                 "begin a new run (--out) with a lower train.lr, or with train.clip_norm=1"
             )

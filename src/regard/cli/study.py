@@ -1,0 +1,115 @@
+"""regard study"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.terminal import StopRequest, command_name, print_message, print_warning
+
+UNFINISHED = 3  # exit status: the time is up and cells remain
+
+app = typer.Typer(
+    help="Answer a question by training: rows of settings, several seeds, significance against a baseline.",
+    no_args_is_help=True,
+)
+
+
+@app.callback()
+def study() -> None:
+    """Answer a question by training: rows of settings, several seeds, significance against a baseline."""
+
+
+@app.command()
+def run(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The study, a .toml file.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Its folder. Default: runs/NAME of the file.", show_default=False)
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of data files. Default: REGARD_DATA.")] = None,
+    at_once: Annotated[
+        int | None,
+        typer.Option(help="Cells to train at the same time. Default: one per GPU.", min=1, show_default=False),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(help="Save and stop after so many seconds; the same command resumes.", min=1, show_default=False),
+    ] = None,
+) -> None:
+    r"""Train and score all cells of a study that are missing: every row with every seed.
+
+    A study is a .toml file:
+
+      question = "Do more layers help?"
+
+      recipe = "reverse"             a shipped recipe, or a .toml file
+
+      metric = "exact"               what is tested; others are reported
+
+      seeds = \[1, 2, 3]
+
+      \[settings]                     of every row, as in regard train
+
+      "train.steps" = 400
+
+      \[choose]                       tried for each row with one seed
+
+      "train.lr" = \[1e-3, 3e-3]      the best on the dev set is kept
+
+      \[rows.base]                    the first row is the baseline
+
+      \[rows."1 layer"]
+
+      settings = { "model.num_layers" = 1 }
+
+    In place of rows, \[grid] lists values, and every combination is a row. More keys: docs/study.md.
+
+    Each cell is trained in a process of its own, resumed where it was stopped, scored on the dev set and all test sets, and
+    never trained again once it has finished. A cell that diverges or fails does not stop the others. Any number of these
+    commands may share a folder, also on several machines. FOLDER/study.html shows the grid while it fills.
+
+    Examples:
+
+      regard study run layers.toml
+
+      regard study run studies/table3.toml --data ~/data --out runs/table3 --at-once 4
+
+      regard study run layers.toml --seconds 540        in pieces of nine minutes
+
+    Exit status: 0 if all cells have ended, diverged ones included; 1 if some failed; 3 if --seconds were over first; if
+    stopped, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
+    """
+    from regard.study.study_file import read_study
+
+    found = read_study(file)  # refuses mistakes before the import of torch, which takes seconds
+    from regard.cli.display import StatusLine
+    from regard.study.grid_page import PAGE
+    from regard.study.running import run_study
+
+    folder = out or Path("runs") / file.stem
+    with StopRequest() as stop, StatusLine("starting ...") as status:
+        state = run_study(
+            found,
+            out=folder,
+            data=data,
+            at_once=at_once,
+            seconds=seconds,
+            show=status.show,
+            warn=print_warning,
+            stop=stop,
+        )
+    for record in state.records:
+        if record.state != "finished":
+            print_message(f"{record.state}: {record.row}, seed {record.seed}: {record.problem}")
+    remaining = len(state.open_cells())
+    if remaining:
+        again = f"{command_name()} {shlex.join(sys.argv[1:])}"
+        print_message(f"{len(state.records)} of {state.total} cells have ended; resume with: {again}")
+        raise typer.Exit(stop.status if stop() else UNFINISHED)
+    print_message(f"all {state.total} cells have ended: {folder / PAGE}")
+    if state.count("failed"):
+        raise typer.Exit(1)

@@ -1,0 +1,129 @@
+"""The grid of a study as one HTML page without scripts. It reloads itself while cells remain."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from string import Template
+
+from regard.explain.page_assets import asset
+from regard.messages import format_duration
+from regard.metrics import describe_score
+from regard.study.cells import Cell, choose_candidate
+from regard.study.state import CellProgress, StudyState
+from regard.study.study_file import Settings, candidates_of, describe_settings
+
+PAGE = "study.html"
+REFRESH_SECONDS = 10
+STAGES = {
+    "waiting": "waiting",
+    "training": "training",
+    "elsewhere": "another process",
+    "scoring": "scoring",
+    "finished": "finished",
+    "diverged": "diverged",
+    "failed": "failed",
+}
+
+
+def as_page(state: StudyState, progress: Sequence[CellProgress], *, left: float | None) -> str:
+    """Return the page: the question, how far the study is, and the dev score and progress of every cell."""
+    study, remaining = state.study, state.open_cells()
+    body = [
+        f'<p class="question">{html.escape(study.question)}</p>',
+        _facts(state, left if remaining else None),
+        _bar(len(state.records), state.total, f"{len(state.records)} of {state.total} cells", kind="overall"),
+        _grid(state, progress),
+        f'<p class="note">{html.escape(_explanation(state))}</p>',
+        _problems(progress),
+    ]
+    return Template(asset("study.html")).substitute(
+        title=html.escape(f"{len(state.records)}/{state.total} · {study.question[:80]}"),
+        refresh=f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}">' if remaining else "",
+        style=asset("look.css") + asset("report.css") + asset("study.css"),
+        body="\n".join(body),
+    )
+
+
+def _facts(state: StudyState, left: float | None) -> str:
+    study = state.study
+    facts = {
+        "recipe": study.recipe,
+        "metric": study.metric,
+        "baseline": study.baseline,
+        "cells": f"{len(state.records)} of {state.total}",
+        "diverged": str(state.count("diverged") or ""),
+        "failed": str(state.count("failed") or ""),
+        "time of training": format_duration(sum(record.seconds for record in state.records)),
+        "time left": "" if left is None else f"about {format_duration(left)}",
+    }
+    items = "".join(f"<div><dt>{name}</dt><dd>{html.escape(text)}</dd></div>" for name, text in facts.items() if text)
+    return f'<dl class="facts">{items}</dl>'
+
+
+def _grid(state: StudyState, progress: Sequence[CellProgress]) -> str:
+    """Return the table: one line per row and candidate, one column per seed."""
+    study = state.study
+    by_key = {one.cell.key: one for one in progress}
+    chooses = any(len(candidates_of(study, row)) > 1 for row in study.rows)
+    head = ["row", *(["candidate"] if chooses else []), *(f"seed {seed}" for seed in study.seeds)]
+    lines = ["".join(f'<th scope="col">{html.escape(text)}</th>' for text in head)]
+    for row in study.rows:
+        candidates = candidates_of(study, row)
+        chosen = choose_candidate(study, row, state.records) if len(candidates) > 1 else None
+        for number, candidate in enumerate(candidates):
+            cells = [_row_head(state, row, count=len(candidates))] if number == 0 else []
+            cells += [_candidate(candidate, chosen=candidate == chosen)] if chooses else []
+            cells += [_cell(study.metric, by_key.get(Cell(row, candidate, seed).key)) for seed in study.seeds]
+            lines.append("".join(cells))
+    top, *body = (f"<tr>{line}</tr>" for line in lines)
+    return (
+        '<div class="scroll" tabindex="0" role="region" aria-label="Cells by row and seed">'
+        f'<table class="grid-of-cells"><thead>{top}</thead><tbody>{"".join(body)}</tbody></table></div>'
+    )
+
+
+def _row_head(state: StudyState, row: str, *, count: int) -> str:
+    study = state.study
+    group = study.rows[row].group
+    kind = ' class="baseline"' if row == study.baseline else ""
+    name = html.escape(f"{group} · {row}" if group and group != row else row)
+    baseline = '<span class="stage">baseline</span>' if row == study.baseline else ""
+    return f'<th scope="row" rowspan="{count}"{kind}>{name}{baseline}</th>'
+
+
+def _candidate(candidate: Settings, *, chosen: bool) -> str:
+    text = html.escape(describe_settings(candidate))
+    return f'<td class="chosen">{text}<span class="stage">chosen</span></td>' if chosen else f"<td>{text}</td>"
+
+
+def _cell(metric: str, one: CellProgress | None) -> str:
+    if one is None:  # a seed that only the chosen candidate is trained with
+        return "<td></td>"
+    score = "" if one.score is None else f'<span class="score">{html.escape(describe_score(metric, one.score))}</span>'
+    stage = f'<span class="stage {one.stage}">{STAGES[one.stage]}</span>'
+    begun = one.stage not in ("finished", "diverged", "failed") and one.step
+    bar = _bar(one.step, one.steps, f"step {one.step:,} of {one.steps:,}") if begun else ""
+    return f"<td>{score}{stage}{bar}</td>"
+
+
+def _bar(done: int, total: int, label: str, *, kind: str = "") -> str:
+    attributes = f' class="{kind}"' if kind else ""
+    return (
+        f'<progress{attributes} max="{max(total, 1)}" value="{done}" aria-label="{label}" title="{label}"></progress>'
+    )
+
+
+def _explanation(state: StudyState) -> str:
+    chooses = any(len(candidates_of(state.study, row)) > 1 for row in state.study.rows)
+    text = "Scores are on the dev set: of the final weights where a cell has finished, else of its last validation."
+    if chooses:
+        first = state.study.seeds[0]
+        text += f" Candidates are trained with seed {first}; the best on the dev set is trained with the other seeds."
+    return text
+
+
+def _problems(progress: Sequence[CellProgress]) -> str:
+    found = [one for one in progress if one.problem]
+    items = "".join(f"<dt>{html.escape(one.cell.key)}</dt><dd>{html.escape(one.problem)}</dd>" for one in found)
+    return f'<section><h2>Problems</h2><dl class="problems">{items}</dl></section>' if found else ""

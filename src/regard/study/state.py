@@ -1,0 +1,117 @@
+"""How far a study is, as its folder says: which cells have ended, which remain, and how far each run is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from regard.run.folder import RunFolder
+from regard.study.cells import RUN, Cell, CellRecord, cells_of, count_cells, read_record, recipe_of_cell
+from regard.study.study_file import VALID, Study
+
+Stage = Literal["waiting", "training", "elsewhere", "scoring", "finished", "diverged", "failed"]
+
+
+@dataclass(frozen=True)
+class CellProgress:
+    """How far a cell is."""
+
+    cell: Cell
+    stage: Stage
+    step: int
+    steps: int
+    seconds: float  # of training
+    score: float | None  # on the dev set: of the final weights, or of the last validation
+    problem: str = ""
+
+
+class StudyState:
+    """What is on disk of a study. Failures of earlier calls do not count: those cells are tried again."""
+
+    def __init__(self, study: Study, out: Path | str) -> None:
+        self.study, self.out = study, Path(out)
+        self._records: dict[str, CellRecord] = {}
+        self._steps: dict[str, int] = {}
+        self._retried: set[str] = set()
+        self.refresh()
+        self._retried = {key for key, record in self._records.items() if record.state == "failed"}
+        for key in self._retried:
+            del self._records[key]
+
+    @property
+    def records(self) -> list[CellRecord]:
+        """The records of the cells that have ended."""
+        return list(self._records.values())
+
+    def refresh(self) -> None:
+        """Read the records that have been written since the last call."""
+        while True:
+            found = {}
+            for cell in self.open_cells():
+                record = read_record(self.study, cell, self.out)
+                if record is not None and not (record.state == "failed" and cell.key in self._retried):
+                    found[cell.key] = record
+            self._records |= found
+            if not found:
+                return  # else the choice of a candidate may have added cells
+
+    def give_up(self, cell: Cell) -> None:
+        """Count the failure of a cell from now on."""
+        self._retried.discard(cell.key)
+        self.refresh()
+
+    def cells(self) -> list[Cell]:
+        """Return all cells that are known by now."""
+        return cells_of(self.study, self.records)
+
+    def open_cells(self) -> list[Cell]:
+        """Return the cells that have not ended."""
+        return [cell for cell in self.cells() if cell.key not in self._records]
+
+    def count(self, state: str) -> int:
+        """Return how many cells have ended in a state."""
+        return sum(record.state == state for record in self.records)
+
+    @property
+    def total(self) -> int:
+        """The number of cells when all candidates are chosen."""
+        return count_cells(self.study, self.records)
+
+    def steps_of(self, cell: Cell) -> int:
+        """Return how many steps a cell is trained for."""
+        if cell.key not in self._steps:
+            self._steps[cell.key] = recipe_of_cell(self.study, cell).train.steps
+        return self._steps[cell.key]
+
+    def progress(self, training: Collection[str] = (), elsewhere: Collection[str] = ()) -> list[CellProgress]:
+        """Return how far each cell is. `training` are the keys of those that this runner trains, `elsewhere` another one."""
+        return [self._progress_of(cell, training, elsewhere) for cell in self.cells()]
+
+    def _progress_of(self, cell: Cell, training: Collection[str], elsewhere: Collection[str]) -> CellProgress:
+        record, steps = self._records.get(cell.key), self.steps_of(cell)
+        if record is not None:
+            score = record.score(VALID, self.study.metric)
+            return CellProgress(cell, record.state, record.steps, steps, record.seconds, score, record.problem)
+        run = RunFolder(cell.folder(self.out).path / RUN)
+        log = run.read_log() if run.exists else []
+        last: dict[str, Any] = next((event for event in reversed(log) if event["event"] == "progress"), {})
+        scored = [event for event in log if event["event"] == "validated"]
+        score = scored[-1].get(self.study.metric) if scored else None
+        stage: Stage = "training" if cell.key in training else "elsewhere" if cell.key in elsewhere else "waiting"
+        if stage == "training" and run.finished:
+            stage = "scoring"
+        return CellProgress(cell, stage, last.get("step", 0), steps, last.get("seconds") or 0.0, score)
+
+
+def seconds_left(state: StudyState, progress: list[CellProgress], at_once: int) -> float | None:
+    """Return about how long the study still takes: all steps that remain, at the mean time per step so far."""
+    steps, seconds = sum(one.step for one in progress), sum(one.seconds for one in progress)
+    if not steps or not seconds:
+        return None
+    ended = ("finished", "diverged", "failed")
+    left = sum(one.steps - one.step for one in progress if one.stage not in ended)
+    unknown = state.total - len(progress)  # the other seeds of candidates that are not chosen yet
+    mean = sum(one.steps for one in progress) / len(progress)
+    return (left + unknown * mean) * seconds / steps / max(at_once, 1)

@@ -1,0 +1,107 @@
+"""Processes that train cells on this machine: their start, their environment, and their end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import IO, Protocol
+
+import msgspec
+
+from regard.cores import usable_cores
+from regard.study.train_cell import Job
+
+END_SECONDS = 120.0  # for a process to save its last step
+MAX_ERROR = 20_000  # characters that are kept of the errors of a process
+
+
+class Worker(Protocol):
+    """A process that trains a cell, here or on another machine."""
+
+    job: Job
+
+    def poll(self) -> int | None:
+        """Return the exit status, or None while it runs; below 0 if a signal ended it."""
+
+    def ask_to_stop(self) -> None:
+        """Ask it to save and stop."""
+
+    def end(self) -> None:
+        """Wait until it has ended; kill it if that takes too long."""
+
+    def errors(self) -> str:
+        """Return what it has printed, when it has ended."""
+
+
+Start = Callable[[Job, Iterable[Worker]], Worker]  # starts a worker, given those that run already
+
+
+class LocalWorker:
+    """A process on this machine."""
+
+    def __init__(self, job: Job, *, gpu: str | None = None) -> None:
+        self.job, self.gpu = job, gpu
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `errors`
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "regard.study.train_cell"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+            env=environment(os.environ, at_once=job.at_once, gpu=gpu),
+        )
+        assert self._process.stdin is not None
+        self._process.stdin.write(msgspec.json.encode(job))
+        self._process.stdin.close()
+
+    def poll(self) -> int | None:
+        return self._process.poll()
+
+    def ask_to_stop(self) -> None:
+        if self._process.poll() is None:
+            self._process.terminate()
+
+    def end(self) -> None:
+        try:
+            self._process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def errors(self) -> str:
+        self._errors.seek(0)
+        text = self._errors.read().decode(errors="replace").strip()
+        self._errors.close()
+        return text[-MAX_ERROR:]
+
+
+def environment(given: Mapping[str, str], *, at_once: int, gpu: str | None) -> dict[str, str]:
+    """Return the environment of a process: its share of the cores, and one GPU if there are several."""
+    found = {"MIMALLOC_PURGE_DELAY": "1000", **given}
+    if at_once > 1:
+        found.setdefault("OMP_NUM_THREADS", str(max(1, usable_cores() // at_once)))
+    if gpu is not None:
+        found["CUDA_VISIBLE_DEVICES"] = gpu
+    return found
+
+
+def visible_gpus(given: Mapping[str, str] = os.environ, devices: Path = Path("/dev")) -> list[str]:
+    """Return the names of the GPUs that processes may use, without asking PyTorch; an empty list if none is known."""
+    named = given.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return [name.strip() for name in named.split(",") if name.strip() and name.strip() != "-1"]
+    found = (path.name.removeprefix("nvidia") for path in devices.glob("nvidia[0-9]*"))
+    return sorted((name for name in found if name.isdecimal()), key=int)
+
+
+def start_here(job: Job, running: Iterable[Worker]) -> Worker:
+    """Start a process on this machine, on the GPU with the fewest others."""
+    gpus = visible_gpus()
+    if len(gpus) < 2:
+        return LocalWorker(job)
+    used = Counter(one.gpu for one in running if isinstance(one, LocalWorker))
+    return LocalWorker(job, gpu=min(gpus, key=lambda gpu: used[gpu]))

@@ -1,0 +1,256 @@
+"""All cells of a study are trained once, whatever ends in between; here in this process, to be quick."""
+
+import hashlib
+import math
+import re
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from regard.errors import ConfigError, DataError
+from regard.run.folder import RunFolder
+from regard.study.cells import Cell, SetScores, chosen_records, read_records
+from regard.study.grid_page import PAGE
+from regard.study.running import MAX_ATTEMPTS, run_study
+from regard.study.state import StudyState, seconds_left
+from regard.study.train_cell import BUSY, ENDED, FAILED, REFUSED, make_record, train_cell
+from regard.study.workers import environment, visible_gpus
+
+
+class Finished:
+    """A worker that has ended with a status."""
+
+    def __init__(self, job, status, errors=""):
+        self.job, self.status, self.text = job, status, errors
+
+    def poll(self):
+        return self.status
+
+    def ask_to_stop(self):
+        pass
+
+    def end(self):
+        pass
+
+    def errors(self):
+        return self.text
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr("regard.study.running.POLL_SECONDS", 0)
+    monkeypatch.setattr("regard.study.running.BUSY_SECONDS", 0)
+
+
+@pytest.fixture
+def started():
+    return []
+
+
+@pytest.fixture
+def pretend(started):
+    """Starts a worker that writes a record without training. Its perplexity is 1 + the learning rate."""
+
+    def start(job, running):
+        started.append(job.cell.key)
+        perplexity = 1 + job.candidate.get("train.lr", 0)
+        sets = [SetScores(name, 1, "", "", {"perplexity": perplexity}, {}, "") for name in ("valid", "test")]
+        folder = job.cell.folder(job.out).make()
+        record = replace(make_record(job, RunFolder(folder.path / "run"), "finished", sets), steps=12, seconds=6.0)
+        folder.save_bytes("cell.json", msgspec.json.encode(record))
+        return Finished(job, ENDED)
+
+    return start
+
+
+@pytest.fixture
+def train_here(started):
+    """Starts a worker that trains in this process."""
+
+    def start(job, running):
+        started.append(job.cell.key)
+        return Finished(job, train_cell(job, stop=lambda: False))
+
+    return start
+
+
+def test_every_row_is_trained_with_every_seed_and_scored_on_all_sets(make_study, tmp_path, train_here, started):
+    study, out = make_study(), tmp_path / "out"
+    state = run_study(study, out=out, start=train_here)
+    records = read_records(study, out)
+    assert [(one.row, one.seed, one.state, one.steps) for one in records] == [
+        ("two layers", 1, "finished", 12),
+        ("two layers", 2, "finished", 12),
+        ("one layer", 1, "finished", 12),
+        ("one layer", 2, "finished", 12),
+    ]
+    first, second, third, _ = records
+    assert first.parameters == second.parameters > third.parameters
+    assert first.tests[0].outputs_sha256 != second.tests[0].outputs_sha256, "seeds make a difference"
+    assert [one.step for one in first.dev] == [6, 12]
+    assert [(one.name, one.pairs) for one in first.tests] == [("valid", 20), ("test", 20)]
+    assert {"perplexity", "bleu", "token_errors"} <= first.tests[1].scores.keys()
+    # The last validation is of the final weights.
+    assert first.tests[0].scores["perplexity"] == pytest.approx(math.exp(first.dev[-1].scores["loss"]))
+    folder = Cell("two layers", {}, 1).folder(out)
+    outputs = (folder / "outputs").load_bytes("test.txt")
+    assert hashlib.sha256(outputs).hexdigest() == first.tests[1].outputs_sha256 and outputs.count(b"\n") == 20
+    run = RunFolder(folder.path / "run")
+    assert run.finished and not run.steps() and run.card()["results"][0]["name"] == "test"
+    # A second call finds nothing to do, and a page that is finished does not reload.
+    assert len(started) == 4 and not state.open_cells()
+    assert run_study(study, out=out, start=train_here).count("finished") == 4 and len(started) == 4
+    assert "refresh" not in (out / PAGE).read_text()
+
+
+def test_candidates_are_chosen_on_the_dev_set_and_only_the_best_is_repeated(make_study, tmp_path, pretend, started):
+    choose = '[choose]\n"train.lr" = [2e-3, 1e-3]\n[rows."two layers"]'
+    metric = ('metric = "token_errors"', 'metric = "perplexity"')
+    study, out = make_study(('[rows."two layers"]', choose), metric), tmp_path / "out"
+    state = run_study(study, out=out, start=pretend)
+    assert state.total == len(started) == 6
+    chosen = chosen_records(study, state.records)
+    assert {row: [one.candidate for one in found.values()] for row, found in chosen.items()} == {
+        "two layers": [{"train.lr": 1e-3}, {"train.lr": 1e-3}],
+        "one layer": [{"train.lr": 1e-3}, {"train.lr": 1e-3}],
+    }
+    page = (out / PAGE).read_text()
+    assert page.count("chosen</span>") == 2 and "lr 0.001" in page
+
+
+def test_a_cell_that_diverges_is_recorded_and_the_others_are_trained(make_study, tmp_path, train_here):
+    row = 'settings = { "model.num_layers" = 1 }'
+    worse = 'settings = { "train.lr" = 1e30, "train.max_bad_steps" = 2, "model.norm_order" = "post" }'
+    study, out = make_study((row, worse), ("seeds = [1, 2]", "seeds = [1]")), tmp_path / "out"
+    state = run_study(study, out=out, start=train_here)
+    assert [one.state for one in read_records(study, out)] == ["finished", "diverged"]
+    problem = state.records[-1].problem
+    assert "2 steps in a row had a gradient that is not finite" in problem and str(out) not in problem
+    page = (out / PAGE).read_text()
+    assert "2 steps in a row" in page and page.count(">diverged</span>") == 1
+
+
+def test_a_process_that_crashes_is_started_again_a_few_times(make_study, tmp_path, pretend, started):
+    study, out = make_study(), tmp_path / "out"
+    crashes = []
+
+    def start(job, running):
+        if job.row == "one layer" and job.seed == 2 and len(crashes) < MAX_ATTEMPTS:
+            crashes.append(job)
+            return Finished(job, -9 if len(crashes) < MAX_ATTEMPTS else FAILED, "a traceback\nthe last line")
+        return pretend(job, running)
+
+    state = run_study(study, out=out, start=start)
+    assert len(crashes) == MAX_ATTEMPTS and len(started) == 3
+    failed = read_records(study, out)[-1]
+    assert (failed.state, failed.problem) == ("failed", "the last line") and state.count("failed") == 1
+    assert "a traceback" in Cell("one layer", {}, 2).folder(out).load_text("errors.txt")
+    # The next call tries it again.
+    assert StudyState(study, out).open_cells() == [Cell("one layer", {}, 2)]
+    assert run_study(study, out=out, start=start).count("finished") == 4
+
+
+def test_a_cell_that_is_refused_is_not_tried_twice(make_study, tmp_path):
+    study, tried = make_study(), []
+
+    def start(job, running):
+        tried.append(job.cell.key)
+        return Finished(job, REFUSED, "there is no such file")
+
+    state = run_study(study, out=tmp_path / "out", start=start)
+    assert len(tried) == 4 and {one.problem for one in state.records} == {"there is no such file"}
+
+
+def test_a_cell_of_another_process_is_left_to_it(make_study, tmp_path, pretend, started):
+    study, out = make_study(), tmp_path / "out"
+    held = Cell("two layers", {}, 1).folder(out)
+    statuses = []
+
+    def start(job, running):
+        if job.cell.key.startswith("two") and job.seed == 1 and not statuses:
+            with held.locked(busy=""):
+                statuses.append(train_cell(job, stop=lambda: False))
+            return Finished(job, statuses[0])
+        return pretend(job, running)
+
+    assert run_study(study, out=out, start=start).count("finished") == 4
+    assert statuses == [BUSY] and len(started) == 4
+
+
+def test_stopping_leaves_the_rest_for_the_next_call(make_study, tmp_path, pretend, started):
+    study, out = make_study(), tmp_path / "out"
+    state = run_study(study, out=out, start=pretend, stop=lambda: len(started) == 2)
+    assert len(state.open_cells()) == 2
+    assert 'http-equiv="refresh"' in (out / PAGE).read_text()
+    run_study(study, out=out, start=pretend)
+    assert len(set(started)) == len(started) == 4
+
+
+def test_a_stopped_cell_resumes_to_the_same_record(make_study, tmp_path, train_here):
+    rows = '[rows."one layer"]\nsettings = { "model.num_layers" = 1 }\n'
+    study = make_study(("seeds = [1, 2]", "seeds = [1]"), (rows, ""))
+    answers = iter([False] * 8)
+    run_study(study, out=tmp_path / "whole", start=train_here)
+
+    def start(job, running):
+        return Finished(job, train_cell(job, stop=lambda: next(answers, True)))
+
+    run_study(study, out=tmp_path / "parts", start=start, stop=lambda: next(answers, None) is None)
+    begun = RunFolder(Cell("two layers", {}, 1).folder(tmp_path / "parts").path / "run")
+    assert begun.exists and not begun.finished
+    run_study(study, out=tmp_path / "parts", start=train_here)
+    assert without_times(read_records(study, tmp_path / "parts")) == without_times(
+        read_records(study, tmp_path / "whole")
+    )
+
+
+def without_times(records):
+    return [replace(record, seconds=0.0, tokens_per_second=None) for record in records]
+
+
+def test_other_settings_than_those_of_finished_cells_are_refused(make_study, tmp_path, pretend):
+    run_study(make_study(), out=tmp_path / "out", start=pretend)
+    with pytest.raises(ConfigError, match="was trained with other settings than the study has now; remove this folder"):
+        run_study(make_study(('"train.steps" = 12', '"train.steps" = 13')), out=tmp_path / "out", start=pretend)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        (('metric = "token_errors"', 'metric = "blue"'), ConfigError, "which is not computed; did you mean 'bleu'?"),
+        (("seeds =", 'tests = ["tests"]\nseeds ='), ConfigError, "the recipe has not; did you mean 'test'?"),
+        (('"model.hidden"', '"model.hiden"'), ConfigError, "the row 'two layers': model has no field 'hiden'"),
+        (('"model.width" = 16', '"model.width" = 15'), ConfigError, "the row 'two layers'"),
+        (('"train.threads" = 1', '"data.train.pairs" = "no.tsv"'), DataError, "no file 'no.tsv' in"),
+    ],
+)
+def test_mistakes_are_found_before_anything_is_trained(make_study, tmp_path, change, kind, message):
+    with pytest.raises(kind, match=re.escape(message)):
+        run_study(make_study((change[0], change[1])), out=tmp_path / "out", start=None)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_time_that_is_left_follows_from_the_steps_that_are(make_study, tmp_path, pretend, started):
+    study, out = make_study(), tmp_path / "out"
+    state = run_study(study, out=out, start=pretend, stop=lambda: len(started) == 3)
+    assert len(state.open_cells()) == 1
+    # Three cells of 12 steps took 6 seconds each, and one remains.
+    assert seconds_left(state, state.progress(), 1) == 6
+    assert seconds_left(state, state.progress(), 2) == 3
+
+
+def test_processes_share_cores_and_gpus(tmp_path):
+    assert environment({}, at_once=1, gpu=None).get("OMP_NUM_THREADS") is None
+    assert environment({}, at_once=1000, gpu="1")["OMP_NUM_THREADS"] == "1"
+    assert environment({"OMP_NUM_THREADS": "3"}, at_once=2, gpu="1")["OMP_NUM_THREADS"] == "3"
+    assert environment({}, at_once=2, gpu="1")["CUDA_VISIBLE_DEVICES"] == "1"
+    for name in ("nvidia0", "nvidia1", "nvidiactl"):
+        (tmp_path / name).touch()
+    assert visible_gpus({}, tmp_path) == ["0", "1"]
+    assert visible_gpus({"CUDA_VISIBLE_DEVICES": "2, 5"}, tmp_path) == ["2", "5"]
+    assert visible_gpus({"CUDA_VISIBLE_DEVICES": ""}, tmp_path) == []
+
+
+def test_statuses_of_processes_are_different():
+    assert len({ENDED, FAILED, REFUSED, BUSY}) == 4
