@@ -82,12 +82,16 @@ def test_a_mistake_is_one_sentence(run, text, message, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_file_that_is_no_picture_is_not_replaced(data, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "what"), [("pruning.svg", "a picture (svg)"), ("heads.json", "a result of regard probe")]
+)
+def test_a_file_of_another_kind_is_not_replaced(data, tmp_path, name, what):
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "pruning.svg").write_text("my notes")
+    (tmp_path / "out" / name).write_text('{"my": "notes"}')
     result = call("probe", "heads", RUN, "--data", data, "--out", tmp_path / "out")
     assert result.returncode == 1
-    assert (tmp_path / "out" / "pruning.svg").read_text() == "my notes"
+    assert f"{name} is there already and is not {what}" in result.stderr.replace("\n", " ")
+    assert (tmp_path / "out" / name).read_text() == '{"my": "notes"}'
 
 
 def test_a_grid_has_layers_and_heads():

@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 import warnings
 
 import pytest
@@ -163,6 +164,23 @@ def test_the_list_of_recipes_has_each_with_the_scores_of_its_cards():
     assert "n200 hull accuracy 63.20 |" in page
     assert "test2016 BLEU 41.67, test2017 BLEU 34.40 |" in page
     assert recipes()["hull-50"] == "The convex hull of 50 points (Vinyals et al. 2015), by a Transformer."
+
+
+def test_the_list_of_recipes_is_in_chinese_too():
+    english, chinese = (recipe_page(lang) for lang in ("en", "zh"))
+    number = re.compile(r"\d[\d,.]*\d|\d")
+    sections = [page.split("\n### ")[1:] for page in (english, chinese)]
+    assert len(sections[0]) == len(sections[1]) == len(recipes()) > 50
+    for ours, theirs in zip(*sections, strict=True):
+        assert ours.splitlines()[0] == theirs.splitlines()[0]
+        assert re.search("[\u4e00-\u9fff]", theirs), ours
+        assert re.findall(r"\]\(.*?\)", ours) == re.findall(r"\]\(.*?\)", theirs)
+    known = tomllib.loads((PAGES / "zh" / "recipes.toml").read_text(encoding="utf-8"))
+    assert known.keys() == recipes().keys()
+    # Numbers of a description are the same, if those spelled as words are left out.
+    for name, words in recipes().items():
+        assert {one for one in number.findall(words) if len(one) > 2} <= set(number.findall(known[name])), name
+    assert "n200 凸包准确率 63.20 |" in chinese
 
 
 def test_a_port_that_is_in_use_is_named(tmp_path):

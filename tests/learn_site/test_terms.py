@@ -84,7 +84,8 @@ def chinese_texts():
     """Name and text of everything in Chinese."""
     found = {f"zh/{path.name}": path.read_text(encoding="utf-8") for path in sorted((PAGES / "zh").glob("*.md"))}
     found |= {path.name: path.read_text(encoding="utf-8") for path in sorted(repository().glob("*.zh.md"))}
-    return found | {"words.js": (ASSETS / "live" / "words.js").read_text(encoding="utf-8")}
+    others = (ASSETS / "live" / "words.js", PAGES / "zh" / "recipes.toml")
+    return found | {path.name: path.read_text(encoding="utf-8") for path in others}
 
 
 def glossary(lang):

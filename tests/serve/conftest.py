@@ -14,6 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.browser import Watched, expect
+
 
 @dataclass
 class Server:
@@ -84,3 +86,24 @@ def locked(tmp_path_factory):
     path.write_text("secret\nother\n")
     with serving("de-en", "--api-key-file", str(path), REGARD_API_KEYS="third") as found:
         yield found
+
+
+@pytest.fixture
+def opened(browser, server):
+    """The page of the server, with a model chosen. Afterwards none has complained or asked for anything outside."""
+    made = []
+
+    def opener(model=None, **options):
+        watched = Watched(browser, **options)
+        made.append(watched)
+        watched.page.goto(server.url + "/")
+        expect(watched.page.locator("#model option")).to_have_count(2)
+        if model is not None:
+            watched.page.select_option("#model", model)
+        return watched
+
+    yield opener
+    for watched in made:
+        assert watched.complaints == []
+        assert [url for url in watched.requests if not url.startswith((server.url, "data:", "blob:"))] == []
+        watched.context.close()

@@ -9,24 +9,6 @@ from tests.browser import Watched, expect, serious_findings
 SENTENCE = "My sister says that she likes the dog because it is friendly."
 
 
-@pytest.fixture
-def opened(browser, server):
-    made = []
-
-    def opener(**options):
-        watched = Watched(browser, **options)
-        made.append(watched)
-        watched.page.goto(server.url + "/")
-        expect(watched.page.locator("#model option")).to_have_count(2)
-        return watched
-
-    yield opener
-    for watched in made:
-        assert watched.complaints == []
-        assert [url for url in watched.requests if not url.startswith((server.url, "data:", "blob:"))] == []
-        watched.context.close()
-
-
 def translated(watched, text, model="en-de"):
     page = watched.page
     page.select_option("#model", model)

@@ -2,31 +2,13 @@
 
 import pytest
 
-from tests.browser import DESKTOP, PHONE, Watched, expect, serious_findings
+from tests.browser import DESKTOP, PHONE, expect, serious_findings
 
 SCREENS = pytest.mark.parametrize("screen", [PHONE, DESKTOP], ids=["phone", "desktop"])
 
 
-@pytest.fixture
-def page_of(browser, server):
-    made = []
-
-    def opener(model="en-de", **options):
-        watched = Watched(browser, **options)
-        made.append(watched)
-        watched.page.goto(server.url + "/")
-        expect(watched.page.locator("#model option")).to_have_count(2)
-        watched.page.select_option("#model", model)
-        return watched.page
-
-    yield opener
-    for watched in made:
-        assert watched.complaints == []
-        watched.context.close()
-
-
-def test_a_text_of_more_than_five_thousand_characters_is_translated(page_of):
-    page = page_of()
+def test_a_text_of_more_than_five_thousand_characters_is_translated(opened):
+    page = opened("en-de").page
     lines = [f"The house number {number} is red. Where is the station?" for number in range(150)]
     text = "\n".join(lines)
     assert 5_000 < len(text) < 10_000
@@ -38,8 +20,8 @@ def test_a_text_of_more_than_five_thousand_characters_is_translated(page_of):
     expect(page.locator("#output .part").nth(149)).to_have_text("Wo ist der Bahnhof?")
 
 
-def test_a_text_that_is_too_long_is_refused_in_words_that_help(page_of):
-    page = page_of()
+def test_a_text_that_is_too_long_is_refused_in_words_that_help(opened):
+    page = opened("en-de").page
     page.locator("#text").fill("No. " * 25_001)
     expect(page.locator("#state")).to_contain_text(
         "The text has 100,004 characters; the page translates up to 100,000."
@@ -48,8 +30,8 @@ def test_a_text_that_is_too_long_is_refused_in_words_that_help(page_of):
 
 
 @SCREENS
-def test_one_click_on_a_word_shows_its_alternatives(page_of, screen):
-    page = page_of(**screen)
+def test_one_click_on_a_word_shows_its_alternatives(opened, screen):
+    page = opened("en-de", **screen).page
     page.locator("#text").fill("Where is the station?")
     expect(page.locator("#output .part")).to_have_text("Wo ist der Bahnhof?")
     word = page.get_by_text("Bahnhof", exact=True)
@@ -59,8 +41,8 @@ def test_one_click_on_a_word_shows_its_alternatives(page_of, screen):
     expect(page.locator(".lines")).to_be_visible()
 
 
-def test_the_old_translation_stays_until_the_new_one_is_as_long(page_of):
-    page = page_of()
+def test_the_old_translation_stays_until_the_new_one_is_as_long(opened):
+    page = opened("en-de").page
     page.locator("#text").fill("My sister says that she likes the dog")
     expect(page.locator("#output .part")).to_be_visible()
     old = page.locator("#output").inner_text()
@@ -78,8 +60,8 @@ def test_the_old_translation_stays_until_the_new_one_is_as_long(page_of):
     assert [old, True] in seen and seen[-1][1] is False
 
 
-def test_a_text_of_the_other_language_is_noticed_and_the_models_can_be_swapped(page_of):
-    page = page_of("en-de")
+def test_a_text_of_the_other_language_is_noticed_and_the_models_can_be_swapped(opened):
+    page = opened("en-de").page
     page.locator("#text").fill("Ich mag den Hund, weil er freundlich ist.")
     expect(page.locator("#advice")).to_contain_text("This looks like German, but the model translates from English.")
     assert serious_findings(page) == []
@@ -89,16 +71,16 @@ def test_a_text_of_the_other_language_is_noticed_and_the_models_can_be_swapped(p
     expect(page.locator("#advice")).to_be_empty()
 
 
-def test_a_text_of_the_right_language_gets_no_advice(page_of):
-    page = page_of("en-de")
+def test_a_text_of_the_right_language_gets_no_advice(opened):
+    page = opened("en-de").page
     with page.expect_response("**/detect"):
         page.locator("#text").fill("My sister says that she likes the dog.")
     expect(page.locator("#output .part")).to_be_visible()
     expect(page.locator("#advice")).to_be_empty()
 
 
-def test_characters_that_the_model_does_not_know_are_mentioned(page_of):
-    page = page_of("en-de")
+def test_characters_that_the_model_does_not_know_are_mentioned(opened):
+    page = opened("en-de").page
     page.locator("#text").fill("我们的书在哪里？")
     expect(page.locator("#advice")).to_contain_text("The model does not know 100 % of these characters")
 

@@ -52,9 +52,9 @@ def heads(
 
     # Fail before the measurement, not after it.
     require("matplotlib", extra="plots")
-    pictures = out / "importance.svg", out / "pruning.svg"
-    for path in pictures:
-        refuse_to_replace(path, "svg")
+    numbers, *pictures = (out / name for name in ("heads.json", "importance.svg", "pruning.svg"))
+    for path in (numbers, *pictures):
+        refuse_to_replace(path, path.suffix.removeprefix("."))
     from regard.explain.head_figures import draw_importance, draw_pruning
     from regard.probing import probe_heads
 
@@ -68,7 +68,7 @@ def heads(
 
     found = probe_heads(run, data, sentences=sentences, points=points, report=report, warn=print_warning)
     out.mkdir(parents=True, exist_ok=True)
-    (out / "heads.json").write_text(json.dumps(found.as_data(), indent=1) + "\n", encoding="utf-8")
+    numbers.write_text(json.dumps(found.as_data(), indent=1) + "\n", encoding="utf-8")
     draw_importance(pictures[0], {"loss without the head": found.removal, "mean |gradient|": found.gradient})
     draw_pruning(pictures[1], found.curves)
     print(found.as_text())

@@ -11,8 +11,8 @@ from regard.cli.terminal import print_message
 from regard.errors import ConfigError
 
 BEGINNING = 1000  # bytes that are compared
-# What the beginning of our pages, and of pictures of each kind, contains.
-MARKS = {"html": b"default-src 'none'", "svg": b"<svg", "png": b"\x89PNG"}
+# What the beginning of our pages, of pictures of each kind, and of the numbers of `regard probe` contains.
+MARKS = {"html": b"default-src 'none'", "svg": b"<svg", "png": b"\x89PNG", "json": b'"random_seed": '}
 
 
 def report(
@@ -47,11 +47,11 @@ def report(
 
 
 def refuse_to_replace(path: Path, kind: str, *, option: str = "--out") -> None:
-    """Raise ConfigError if there is a file that a page or picture of this kind would replace, and it is not one."""
+    """Raise ConfigError if there is a file that a page, picture or result of this kind would replace, and it is not one."""
     if not path.is_file():
         return
     with path.open("rb") as file:
         beginning = file.read(BEGINNING)
     if beginning and MARKS[kind] not in beginning:
-        what = "a page of regard" if kind == "html" else f"a picture ({kind})"
+        what = {"html": "a page of regard", "json": "a result of regard probe"}.get(kind, f"a picture ({kind})")
         raise ConfigError(f"{path} is there already and is not {what}; name another file with {option}, or remove it")

@@ -19,7 +19,7 @@ from regard.learn.html_parts import code_html, in_languages, label
 from regard.learn.links import SOURCES, Links, chapter_url, original, relative, translated
 from regard.learn.live_model import live_script, model_script
 from regard.learn.numbers import with_numbers
-from regard.learn.recipe_list import TITLES, recipe_page
+from regard.learn.recipe_list import recipe_page
 from regard.learn.reference import reference_modules, reference_page
 from regard.learn.render import Heading, Rendered, render
 from regard.learn.search import Section, search_script
@@ -82,9 +82,8 @@ class Site:
         for path in [*section.get("files", []), *sorted(path for path in others - named if path == original(path))]:
             yield self.add_document(path)
         if section.get("recipes"):
-            page = self.add_page("recipes.html", recipe_page(), name="the list of recipes", folder="")
-            page.titles = TITLES
-            yield page
+            english, chinese = (recipe_page(lang) for lang in ("en", "zh"))
+            yield self.add_page("recipes.html", english, name="the list of recipes", folder="", translation=chinese)
         for module in reference_modules() if section.get("reference") else []:
             yield self.add_page(
                 f"api/{module}.html", reference_page(module), name=f"the reference of {module}", folder="docs"
