@@ -119,6 +119,17 @@ def test_candidates_are_chosen_on_the_dev_set_and_only_the_best_is_repeated(make
     assert page.count("chosen</span>") == 2 and "lr 0.001" in page
 
 
+def test_a_row_like_another_waits_for_its_choice(make_study, tmp_path, pretend, started):
+    choose = '[choose]\n"train.lr" = [2e-3, 1e-3]\n[rows."two layers"]'
+    like = ('settings = { "model.num_layers" = 1 }', 'settings = { "model.num_layers" = 1 }\nlike = "two layers"')
+    metric = ('metric = "token_errors"', 'metric = "perplexity"')
+    study, out = make_study(('[rows."two layers"]', choose), like, metric), tmp_path / "out"
+    state = run_study(study, out=out, start=pretend)
+    assert state.total == len(started) == 5
+    assert [(one.row, one.candidate["train.lr"]) for one in read_records(study, out)][3:] == [("one layer", 1e-3)] * 2
+    assert "as two layers</span>" in (out / PAGE).read_text()
+
+
 def test_a_cell_that_diverges_is_recorded_and_the_others_are_trained(make_study, tmp_path, train_here):
     row = 'settings = { "model.num_layers" = 1 }'
     worse = 'settings = { "train.lr" = 1e30, "train.max_bad_steps" = 2, "model.norm_order" = "post" }'
@@ -205,8 +216,9 @@ def test_a_stopped_cell_resumes_to_the_same_record(make_study, tmp_path, train_h
     )
 
 
-def without_times(records):
-    return [replace(record, seconds=0.0, tokens_per_second=None) for record in records]
+def without_times(records, **changes):
+    """Return records without what differs between machines and moments."""
+    return [replace(record, seconds=0.0, tokens_per_second=None, **changes) for record in records]
 
 
 def test_other_settings_than_those_of_finished_cells_are_refused(make_study, tmp_path, pretend):

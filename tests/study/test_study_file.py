@@ -105,6 +105,20 @@ def test_a_row_may_choose_among_values_of_its_own(tmp_path):
     assert (len(candidates_of(study, "base")), len(candidates_of(study, "N 1"))) == (1, 3)
 
 
+def test_a_row_may_be_trained_with_the_choice_of_another(tmp_path):
+    text = ROWS.replace("published", 'like = "base"\npublished')
+    study = study_of(tmp_path, text.replace("[rows.base]", '[choose]\n"train.lr" = [1e-3, 1e-2]\n[rows.base]'))
+    assert {cell.row for cell in cells_of(study, [])} == {"base"}
+    assert count_cells(study) == 2 + 1 + 2  # candidates and the second seed of the base; both seeds of the other row
+    records = [record("base", {"train.lr": rate}, 1, score) for rate, score in ((1e-3, 1.0), (1e-2, 2.0))]
+    assert [cell for cell in cells_of(study, records) if cell.row == "N 1"] == [
+        Cell("N 1", {"train.lr": 1e-2}, seed) for seed in (1, 2)
+    ]
+    assert count_cells(study, records) == 5
+    failed = [record("base", {"train.lr": rate}, 1, None, state="diverged") for rate in (1e-3, 1e-2)]
+    assert count_cells(study, failed) == 2
+
+
 def test_names_of_rows_become_different_names_of_folders():
     assert slug("base") == "base"
     assert slug("a b") != slug("a/b")
@@ -131,6 +145,7 @@ def test_the_hash_of_settings_ignores_the_machine_and_sees_the_seed(tmp_path):
         (("[rows.base]", '[grid]\n"model.width" = [1]\n[rows.base]'), "one of the two"),
         (("[rows.base]", '[choose]\n"model.num_layers" = [1, 2]\n[rows.base]'), "the study chooses it"),
         (("[rows.base]", '[choose]\n"train.lr" = []\n[rows.base]'), "name at least one value"),
+        (("published", 'like = "bass"\npublished'), "the row 'N 1' has like = 'bass'; name a row above it"),
         (("published", "publish"), "did you mean 'published'?"),
         (("[rows.base]", "[rows.base]\n[rows.Base]"), "upper and lower case"),
     ],

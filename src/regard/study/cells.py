@@ -170,7 +170,9 @@ def read_records(study: Study, out: Path | str) -> list[CellRecord]:
         own: list[CellRecord] = []
         # The seeds of the chosen candidate are known when those of the first seed are read.
         for _ in range(2):
-            cells = [cell for cell in cells_of_row(study, name, own) if not any(_same(cell, one) for one in own)]
+            cells = [
+                cell for cell in cells_of_row(study, name, [*records, *own]) if not any(_same(cell, one) for one in own)
+            ]
             own += [record for cell in cells if (record := read_record(study, cell, out)) is not None]
         records += own
     return records
@@ -191,11 +193,14 @@ def find_record(records: Iterable[CellRecord], cell: Cell) -> CellRecord | None:
 def cells_of_row(study: Study, row: str, records: Sequence[CellRecord]) -> list[Cell]:
     """Return the cells of a row that are known by now.
 
-    Candidates are trained with the first seed, and the best of them with the others.
+    Candidates are trained with the first seed, and the best of them with the others. A row that is like another one is
+    trained when that one has its choice.
     """
     first, *others = study.seeds
-    candidates = candidates_of(study, row)
     chosen = choose_candidate(study, row, records)
+    if study.rows[row].like:
+        return [] if chosen is None else [Cell(row, chosen, seed) for seed in study.seeds]
+    candidates = candidates_of(study, row)
     cells = [Cell(row, candidate, first) for candidate in candidates]
     return cells + ([] if chosen is None else [Cell(row, chosen, seed) for seed in others])
 
@@ -208,11 +213,12 @@ def cells_of(study: Study, records: Sequence[CellRecord]) -> list[Cell]:
 def count_cells(study: Study, records: Sequence[CellRecord] = ()) -> int:
     """Return how many cells the study has when all candidates are chosen. A row of which none finishes has no others."""
     count = len(cells_of(study, records))
-    for row in study.rows:
-        first = [Cell(row, candidate, study.seeds[0]) for candidate in candidates_of(study, row)]
+    for row, table in study.rows.items():
+        deciding = table.like or row
+        first = [Cell(deciding, candidate, study.seeds[0]) for candidate in candidates_of(study, deciding)]
         ended = all(find_record(records, cell) is not None for cell in first)
         if choose_candidate(study, row, records) is None and not ended:
-            count += len(study.seeds) - 1
+            count += len(study.seeds) - (0 if table.like else 1)
     return count
 
 
@@ -221,6 +227,7 @@ def choose_candidate(study: Study, row: str, records: Sequence[CellRecord]) -> S
 
     Of equal scores the first in the file is taken.
     """
+    row = study.rows[row].like or row
     candidates = candidates_of(study, row)
     if len(candidates) == 1:
         return candidates[0]

@@ -22,20 +22,28 @@ def check_study(
 
     `warn` receives each sentence about settings that are probably not meant once.
     """
-    warnings: dict[str, None] = {}
+    recipes = check_recipes(study, warn=warn)
     folders = data_folders(data, recipe_folder(study.recipe))
+    for recipe in recipes.values():
+        _find_files(recipe, folders)
+
+
+def check_recipes(study: Study, *, warn: Callable[[str], None] = lambda text: None) -> dict[str, Recipe]:
+    """Return a recipe of each row. Raise ConfigError for the first of all recipes that does not fit."""
+    warnings: dict[str, None] = {}
+    found = {}
     for row in study.rows:
-        candidates = candidates_of(study, row)
+        candidates = candidates_of(study, study.rows[row].like or row)
         for candidate in candidates:
             recipe = recipe_of(study, row, candidate, study.seeds[0], warn=lambda text: warnings.setdefault(text))
             try:
                 _check_recipe(study, resolve(recipe), chooses=len(candidates) > 1)
             except ConfigError as error:
                 raise ConfigError(f"the row {row!r}: {error}") from error
-        # Rows may read other files; candidates hardly do.
-        _find_files(recipe, folders)
+            found[row] = recipe
     for text in warnings:
         warn(text)
+    return found
 
 
 def _check_recipe(study: Study, recipe: Recipe, *, chooses: bool) -> None:

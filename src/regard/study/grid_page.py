@@ -70,10 +70,13 @@ def _grid(state: StudyState, progress: Sequence[CellProgress]) -> str:
     lines = ["".join(f'<th scope="col">{html.escape(text)}</th>' for text in head)]
     for row in study.rows:
         candidates = candidates_of(study, row)
-        chosen = choose_candidate(study, row, state.records) if len(candidates) > 1 else None
+        like = study.rows[row].like
+        chosen = choose_candidate(study, row, state.records) if like or len(candidates) > 1 else None
+        candidates = [chosen] if like and chosen is not None else candidates
         for number, candidate in enumerate(candidates):
             cells = [_row_head(state, row, count=len(candidates))] if number == 0 else []
-            cells += [_candidate(candidate, chosen=candidate == chosen)] if chooses else []
+            note = f"as {like}" if like else "chosen" if candidate == chosen else ""
+            cells += [_candidate(candidate, note)] if chooses else []
             cells += [_cell(study.metric, by_key.get(Cell(row, candidate, seed).key)) for seed in study.seeds]
             lines.append("".join(cells))
     top, *body = (f"<tr>{line}</tr>" for line in lines)
@@ -92,9 +95,11 @@ def _row_head(state: StudyState, row: str, *, count: int) -> str:
     return f'<th scope="row" rowspan="{count}"{kind}>{name}{baseline}</th>'
 
 
-def _candidate(candidate: Settings, *, chosen: bool) -> str:
+def _candidate(candidate: Settings, note: str) -> str:
     text = html.escape(describe_settings(candidate))
-    return f'<td class="chosen">{text}<span class="stage">chosen</span></td>' if chosen else f"<td>{text}</td>"
+    return (
+        f'<td class="chosen">{text}<span class="stage">{html.escape(note)}</span></td>' if note else f"<td>{text}</td>"
+    )
 
 
 def _cell(metric: str, one: CellProgress | None) -> str:

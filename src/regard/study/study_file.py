@@ -27,6 +27,7 @@ class Row(Struct, frozen=True):
     group: str = ""  # rows of one group stand together
     settings: Settings = msgspec.field(default_factory=dict)  # in addition to those of the study
     choose: dict[str, list[Any]] | None = None  # in place of the study's
+    like: str = ""  # another row above, whose choice this one is trained with
     published: dict[str, float] = msgspec.field(default_factory=dict)  # scores of a paper, by metric
 
 
@@ -85,7 +86,7 @@ def read_study(path: Path | str) -> Study:
     study = msgspec.structs.replace(study, recipe=_recipe_beside(path, study.recipe), baseline=_baseline(study))
     for name in study.rows:
         _refuse_wrong_settings(study, name)
-        for candidate in candidates_of(study, name):
+        for candidate in candidates_of(study, study.rows[name].like or name):
             recipe_of(study, name, candidate, study.seeds[0])
     return study
 
@@ -144,7 +145,12 @@ def _baseline(study: Study) -> str:
 def _refuse_wrong_settings(study: Study, name: str) -> None:
     """Raise ConfigError if a row sets what the study itself decides."""
     row = study.rows[name]
-    choose = study.choose if row.choose is None else row.choose
+    above = study.row_names[: study.row_names.index(name)]
+    if row.like and (row.choose is not None or row.like not in above or study.rows[row.like].like):
+        raise ConfigError(
+            f"the row {name!r} has like = {row.like!r}; name a row above it that has no like itself, and leave out choose"
+        )
+    choose = _choose(study, row.like or name)
     for key in (*study.settings, *row.settings, *choose):
         if key == "train.seed":
             raise ConfigError("a study sets train.seed itself; name the seeds in seeds = [1, 2, 3]")
@@ -156,10 +162,14 @@ def _refuse_wrong_settings(study: Study, name: str) -> None:
             )
 
 
-def candidates_of(study: Study, row: str) -> list[Settings]:
-    """Return the settings to choose from for a row; one empty table if there is nothing to choose."""
+def _choose(study: Study, row: str) -> dict[str, list[Any]]:
     own = study.rows[row].choose
-    choose = study.choose if own is None else own
+    return study.choose if own is None else own
+
+
+def candidates_of(study: Study, row: str) -> list[Settings]:
+    """Return the settings to choose from for a row; one empty table if there is nothing, or if another row decides."""
+    choose = {} if study.rows[row].like else _choose(study, row)
     count = 1
     for values in choose.values():
         count *= len(values)
