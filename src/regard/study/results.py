@@ -1,0 +1,310 @@
+"""The result of a study: all numbers that tables and figures show, derived from records and sentence statistics alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from regard.metrics import METRICS
+from regard.metrics.corpus_metrics import CorpusMetric, Statistics
+from regard.metrics.significance import Sampling
+from regard.study.cells import Cell, CellRecord, cells_of_row, chosen_records, find_record
+from regard.study.study_file import VALID, Settings, Study, candidates_of, describe_settings
+from regard.study.testing import SeedTest, holm, seed_tests, sentence_p, verdict
+
+DIGITS = 6  # that are kept of a number
+FINISHED = "finished"
+Place = tuple[str, int, str]  # row, seed and test set
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """The mean of a score over seeds, and its standard deviation between them; of one seed there is none."""
+
+    mean: float
+    deviation: float | None
+    seeds: int
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """A row against the baseline on one test set, by the metric that is tested."""
+
+    change: float
+    low: float | None  # bounds of the 95 % interval over seeds
+    high: float | None
+    p_seeds: float | None
+    p_seeds_corrected: float | None  # for the number of rows
+    freedom: int | None  # degrees of freedom of the test over seeds
+    pooled: bool | None  # whether its noise is estimated from all rows
+    p_sentences: float | None
+    p_sentences_corrected: float | None
+    verdict: str
+
+
+class Published(msgspec.Struct, frozen=True):
+    """A published score, its change from the published baseline, and whether ours has the same direction."""
+
+    score: float
+    change: float | None
+    same_direction: bool | None
+
+
+class SetResult(msgspec.Struct, frozen=True):
+    """The scores of a row on one test set."""
+
+    test: str
+    scores: dict[str, Spread]  # by metric
+    by_seed: dict[str, dict[str, float]]  # by seed and metric
+    compared: Comparison | None  # of the baseline: None
+    published: dict[str, Published]  # by metric
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A candidate of a row, and its score on the dev set with the first seed."""
+
+    settings: Settings
+    state: str
+    score: float | None
+    chosen: bool
+
+
+class RowResult(msgspec.Struct, frozen=True):
+    """A row of the study."""
+
+    name: str
+    group: str
+    settings: Settings
+    candidates: list[Candidate]  # that were tried; empty if there was nothing to choose
+    parameters: int | None
+    seconds: float | None  # of training, mean over seeds
+    tokens_per_second: float | None
+    sets: list[SetResult]
+    problems: list[str]  # cells that are missing, diverged or failed
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """What training has cost, candidates included."""
+
+    cells: int
+    hours: float  # of all cells, one after the other
+    device_hours: float  # of the machine or GPU: hours of cells that shared it are divided among them
+    devices: list[str]
+
+
+class StudyResult(msgspec.Struct, frozen=True):
+    """Everything that a study has found."""
+
+    question: str
+    recipe: str
+    metric: str
+    higher_is_better: bool
+    baseline: str
+    seeds: list[int]
+    tests: list[str]
+    settings: Settings  # of every row
+    signatures: dict[str, str]  # by metric
+    trials: int  # of approximate randomization, and its seed
+    trials_seed: int
+    rows: list[RowResult]
+    cost: Cost
+
+    @property
+    def complete(self) -> bool:
+        """Whether every cell has finished."""
+        return not any(row.problems for row in self.rows)
+
+    def row(self, name: str) -> RowResult:
+        """Return a row by its name."""
+        return next(row for row in self.rows if row.name == name)
+
+
+def derive(
+    study: Study,
+    records: Sequence[CellRecord],
+    statistics: Mapping[Place, Statistics],
+    *,
+    tests: Sequence[str],
+    metric: CorpusMetric | None,
+    sampling: Sampling | None = None,
+) -> StudyResult:
+    """Return the result of a study, complete or not.
+
+    `statistics` are those of the sentences of every output, by the metric of the study; `metric` scores their sums. Without
+    either, differences are tested over seeds alone.
+    """
+    sampling = Sampling() if sampling is None else sampling
+    chosen = {row: _finished(own) for row, own in chosen_records(study, records).items()}
+    compared = {test: _compare(study, chosen, statistics, test, metric, sampling) for test in tests}
+    rows = []
+    for name, row in study.rows.items():
+        own = list(chosen[name].values())
+        rows.append(
+            RowResult(
+                name=name,
+                group=row.group,
+                settings=dict(row.settings),
+                candidates=_candidates(study, name, records, own),
+                parameters=own[0].parameters if own else None,
+                seconds=_mean([one.seconds for one in own]),
+                tokens_per_second=_mean([one.tokens_per_second for one in own if one.tokens_per_second is not None]),
+                sets=[_set_result(study, name, chosen, test, compared[test].get(name)) for test in tests],
+                problems=_problems(study, name, records),
+            )
+        )
+    finished = [one for own in chosen.values() for one in own.values()]
+    found = StudyResult(
+        question=study.question,
+        recipe=Path(study.recipe).name,
+        metric=study.metric,
+        higher_is_better=METRICS.get(study.metric, where="study.metric").higher_is_better,
+        baseline=study.baseline,
+        seeds=list(study.seeds),
+        tests=list(tests),
+        settings=dict(study.settings),
+        signatures=dict(finished[0].tests[0].signatures) if finished and finished[0].tests else {},
+        trials=sampling.trials,
+        trials_seed=sampling.seed,
+        rows=rows,
+        cost=_cost(records),
+    )
+    return msgspec.convert(rounded(msgspec.to_builtins(found)), StudyResult)
+
+
+def _finished(records: Mapping[int, CellRecord]) -> dict[int, CellRecord]:
+    return {seed: record for seed, record in records.items() if record.state == FINISHED}
+
+
+def _compare(
+    study: Study,
+    chosen: Mapping[str, Mapping[int, CellRecord]],
+    statistics: Mapping[Place, Statistics],
+    test: str,
+    metric: CorpusMetric | None,
+    sampling: Sampling,
+) -> dict[str, Comparison]:
+    """Return the comparison of every row with the baseline that has a seed in common with it."""
+    scores = {
+        row: {seed: score for seed, one in own.items() if (score := one.score(test, study.metric)) is not None}
+        for row, own in chosen.items()
+    }
+    over_seeds = seed_tests(scores, study.baseline)
+    counted = {
+        row: {seed: statistics[row, seed, test] for seed in scores[row] if (row, seed, test) in statistics}
+        for row in scores
+    }
+    others = [row for row in scores if row != study.baseline and set(scores[row]) & set(scores[study.baseline])]
+    over_sentences: dict[str, float] = {}
+    for row in others:
+        p = None if metric is None else sentence_p(metric, counted[study.baseline], counted[row], sampling)
+        if p is not None:
+            over_sentences[row] = p
+    corrected = holm({row: one.p for row, one in over_seeds.items()}), holm(over_sentences)
+    higher = METRICS.get(study.metric, where="study.metric").higher_is_better
+    found = {}
+    for row in others:
+        one: SeedTest | None = over_seeds.get(row)
+        shared = [seed for seed in scores[row] if seed in scores[study.baseline]]
+        change = float(np.mean([scores[row][seed] - scores[study.baseline][seed] for seed in shared]))
+        tests = (corrected[0].get(row), corrected[1].get(row))
+        found[row] = Comparison(
+            change=change,
+            low=None if one is None else one.low,
+            high=None if one is None else one.high,
+            p_seeds=None if one is None else one.p,
+            p_seeds_corrected=tests[0],
+            freedom=None if one is None else one.freedom,
+            pooled=None if one is None else one.pooled,
+            p_sentences=over_sentences.get(row),
+            p_sentences_corrected=tests[1],
+            verdict=verdict(change, tests, higher_is_better=higher),
+        )
+    return found
+
+
+def _set_result(
+    study: Study, name: str, chosen: Mapping[str, Mapping[int, CellRecord]], test: str, compared: Comparison | None
+) -> SetResult:
+    scores = {row: _spreads(chosen[row], test) for row in (name, study.baseline)}
+    by_seed = {
+        str(seed): {metric: value for metric, value in found.scores.items() if value is not None}
+        for seed, record in chosen[name].items()
+        if (found := record.test(test)) is not None
+    }
+    return SetResult(test, scores[name], by_seed, compared, _published(study, name, scores))
+
+
+def _spreads(records: Mapping[int, CellRecord], test: str) -> dict[str, Spread]:
+    """Return the mean of every metric over seeds."""
+    found = [scored.scores for record in records.values() if (scored := record.test(test)) is not None]
+    values = {metric: [own[metric] for own in found if own.get(metric) is not None] for own in found for metric in own}
+    return {metric: spread([one for one in own if one is not None]) for metric, own in values.items() if own}
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Return the mean and the standard deviation (of a sample: divided by one less than the number)."""
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return Spread(float(np.mean(values)), deviation, len(values))
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
+
+
+def _candidates(study: Study, row: str, records: Sequence[CellRecord], chosen: Sequence[CellRecord]) -> list[Candidate]:
+    options = candidates_of(study, row)
+    if len(options) == 1:
+        return []
+    found = []
+    for option in options:
+        record = find_record(records, Cell(row, option, study.seeds[0]))
+        state = "missing" if record is None else record.state
+        score = None if record is None else record.score(VALID, study.metric)
+        found.append(Candidate(option, state, score, bool(chosen) and chosen[0].candidate == option))
+    return found
+
+
+def _published(study: Study, name: str, scores: Mapping[str, Mapping[str, Spread]]) -> dict[str, Published]:
+    """Return the published scores of a row, and whether our change on a test set has their direction."""
+    base, found = study.rows[study.baseline].published, {}
+    for metric, score in study.rows[name].published.items():
+        change = score - base[metric] if metric in base and name != study.baseline else None
+        ours = [scores[row].get(metric) for row in (name, study.baseline)]
+        same = None
+        if change is not None and ours[0] is not None and ours[1] is not None:
+            same = bool(np.sign(change) == np.sign(ours[0].mean - ours[1].mean))
+        found[metric] = Published(score, change, same)
+    return found
+
+
+def _problems(study: Study, row: str, records: Sequence[CellRecord]) -> list[str]:
+    """Return a few words about every cell of a row that has not finished."""
+    found = []
+    for cell in cells_of_row(study, row, records):
+        record = find_record(records, cell)
+        name = f"seed {cell.seed}{f' with {describe_settings(cell.candidate)}' if cell.candidate else ''}"
+        if record is None:
+            found.append(f"{name} is missing")
+        elif record.state != FINISHED:
+            found.append(f"{name} {record.state}{f': {record.problem}' if record.problem else ''}")
+    return found
+
+
+def _cost(records: Sequence[CellRecord]) -> Cost:
+    return Cost(
+        cells=len(records),
+        hours=sum(record.seconds for record in records) / 3600,
+        device_hours=sum(record.seconds / record.at_once for record in records) / 3600,
+        devices=sorted({record.machine["device"] for record in records if "device" in record.machine}),
+    )
+
+
+def rounded(value: Any) -> Any:
+    """Return plain values with so few digits of each number that any machine derives the same."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, dict):
+        return {key: rounded(one) for key, one in value.items()}
+    return [rounded(one) for one in value] if isinstance(value, list) else value

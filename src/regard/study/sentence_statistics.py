@@ -1,0 +1,101 @@
+"""Statistics of every sentence of an output: counts whose sums give the score of a test set, or of any part of it.
+
+They make the test over sentences possible without the references, which are not ours to give away.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from regard.config import EvaluateConfig
+from regard.errors import DataError
+from regard.metrics.corpus_metrics import CorpusMetric, Statistics, bleu_metric, chrf_metric, mean_metric
+from regard.metrics.text import edit_distance
+
+MOST_BYTES = 2**28  # of an unpacked file
+References = Sequence[Sequence[str]]  # each list has one reference of every sentence
+
+
+def _exact_metric(references: References, config: EvaluateConfig) -> CorpusMetric:
+    def scores(outputs: Sequence[str]) -> list[float]:
+        return [100.0 * (output == reference) for output, reference in zip(outputs, references[0], strict=True)]
+
+    return mean_metric("exact", "letter for letter", scores, decimals=2)
+
+
+def _token_error_metric(references: References, config: EvaluateConfig) -> CorpusMetric:
+    def statistics(outputs: Sequence[str]) -> Statistics:
+        pairs = [(output.split(), reference.split()) for output, reference in zip(outputs, references[0], strict=True)]
+        return np.array([[edit_distance(output, reference), len(reference)] for output, reference in pairs])
+
+    return CorpusMetric(
+        "token_errors",
+        False,
+        2,
+        statistics,
+        lambda sums: 100 * sums[0] / max(sums[1], 1),
+        lambda **tested: "Levenshtein over tokens split at spaces",
+    )
+
+
+# Of text. Other metrics are tested over seeds alone.
+SENTENCE_METRICS: dict[str, Callable[[References, EvaluateConfig], CorpusMetric]] = {
+    "bleu": bleu_metric,
+    "chrf": chrf_metric,
+    "exact": _exact_metric,
+    "token_errors": _token_error_metric,
+}
+
+
+def sentence_metric(
+    name: str, references: References = ((),), config: EvaluateConfig | None = None
+) -> CorpusMetric | None:
+    """Return the metric as sums over sentences; None if it is no such metric. Sums need no references to be scored."""
+    make = SENTENCE_METRICS.get(name)
+    return None if make is None else make(references, EvaluateConfig() if config is None else config)
+
+
+# Files: one line per sentence, compressed
+
+
+def pack(text: str) -> bytes:
+    """Return text compressed, the same bytes whenever it is written."""
+    return gzip.compress(text.encode(), mtime=0)
+
+
+def unpack(content: bytes, *, origin: object) -> str:
+    """Return compressed text. Raise DataError if it is damaged, or larger than it may be."""
+    inflating = zlib.decompressobj(wbits=31)
+    try:
+        text = inflating.decompress(content, MOST_BYTES)
+        if not inflating.eof or inflating.unused_data:
+            raise DataError(f"{origin} is damaged: it is cut, too long, or has more after its end")
+        return text.decode()
+    except (zlib.error, UnicodeDecodeError) as error:
+        raise DataError(f"{origin} is damaged: {error}") from error
+
+
+def statistics_text(statistics: Statistics) -> str:
+    """Return the statistics of each sentence as a line of numbers."""
+    rows = statistics.tolist()
+    return "".join("\t".join(map(_number, row)) + "\n" for row in rows)
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() else repr(float(value))
+
+
+def parse_statistics(text: str, *, sentences: int, origin: object) -> Statistics:
+    """Return the statistics in a text. Raise DataError unless it has equally many finite numbers per sentence."""
+    try:
+        rows = [[float(number) for number in line.split("\t")] for line in text.splitlines()]
+        found = np.array(rows, dtype=np.float64)
+    except ValueError as error:
+        raise DataError(f"{origin} is damaged: {error}") from error
+    if found.ndim != 2 or len(found) != sentences or not np.isfinite(found).all() or (found < 0).any():
+        raise DataError(f"{origin} is damaged: it must have {sentences:,} lines of equally many numbers")
+    return found

@@ -1,0 +1,262 @@
+"""The result of a study as tables: Markdown, LaTeX, and text for a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from regard.comparing.text import aligned
+from regard.messages import counted
+from regard.metrics import METRICS
+from regard.metrics.significance import ALPHA
+from regard.study.results import Comparison, RowResult, SetResult, Spread, StudyResult
+from regard.study.study_file import describe_settings
+
+VERDICTS = {"better": "better", "worse": "worse", "unclear": "unclear", "same": "no difference found"}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of text. The first cell of a row names it; a rule stands above rows that begin a group."""
+
+    title: str
+    head: list[str]
+    rows: list[list[str]]
+    groups: list[int]  # numbers of rows that begin a group
+
+
+def score_tables(result: StudyResult) -> list[Table]:
+    """Return the tables of a study: two per test set, the tested metric and the others; size and cost; what was chosen."""
+    by_set = [
+        table for number in range(len(result.tests)) for table in (_tested(result, number), _others(result, number))
+    ]
+    found = [*by_set, _details(result), *_choices(result)]
+    return [_filled(table) for table in found if len(table.head) > 1]
+
+
+def _filled(table: Table) -> Table:
+    """Return the table without columns that are empty in all rows."""
+    kept = [number for number in range(len(table.head)) if number == 0 or any(row[number] for row in table.rows)]
+    return Table(
+        table.title, [table.head[n] for n in kept], [[row[n] for n in kept] for row in table.rows], table.groups
+    )
+
+
+# Cells
+
+
+def label_of(metric: str) -> str:
+    """Return what a reader calls a metric, with its unit."""
+    if metric not in METRICS.names():
+        return metric
+    found = METRICS.get(metric, where="metric")
+    return f"{found.label} ({found.unit})" if found.unit else found.label
+
+
+def decimals_of(metric: str) -> int:
+    """Return how many decimals of a mean are shown: one more than of a single score."""
+    return METRICS.get(metric, where="metric").decimals + 1 if metric in METRICS.names() else 2
+
+
+def show_spread(spread: Spread | None, metric: str) -> str:
+    """Return a mean and its deviation, as in "51.23 ± 0.31"."""
+    if spread is None:
+        return ""
+    digits = decimals_of(metric)
+    return f"{spread.mean:.{digits}f}" + ("" if spread.deviation is None else f" ± {spread.deviation:.{digits}f}")
+
+
+def show_p(p: float | None) -> str:
+    """Return a p-value; the smallest ones as a bound."""
+    return "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _tested(result: StudyResult, number: int) -> Table:
+    metric, test = result.metric, result.tests[number]
+    published = list(dict.fromkeys(name for row in result.rows for name in row.sets[number].published))
+    head = ["row", label_of(metric), "change", "95 % interval", "p, seeds", "p, sentences", "verdict"]
+    head += [f"{label_of(name)}, published" for name in published]
+    rows = []
+    for row in result.rows:
+        cells = [row.name, show_spread(row.sets[number].scores.get(metric), metric) or "-"]
+        cells += _compared(row.sets[number].compared, metric, baseline=row.name == result.baseline)
+        rows.append([*cells, *(_published(row.sets[number], name) for name in published)])
+    return Table(f"{label_of(metric)} on {test}", head, rows, _groups(result.rows))
+
+
+def _others(result: StudyResult, number: int) -> Table:
+    names = [name for name in _metrics(result, number) if name != result.metric]
+    rows = [
+        [row.name, *(show_spread(row.sets[number].scores.get(name), name) for name in names)] for row in result.rows
+    ]
+    return Table(f"Other scores on {result.tests[number]}", ["row", *map(label_of, names)], rows, _groups(result.rows))
+
+
+def _metrics(result: StudyResult, number: int) -> list[str]:
+    return list(dict.fromkeys(name for row in result.rows for name in row.sets[number].scores))
+
+
+def _compared(compared: Comparison | None, metric: str, *, baseline: bool) -> list[str]:
+    if compared is None:
+        return ["", "", "", "", "baseline" if baseline else ""]
+    digits = decimals_of(metric)
+    has_interval = compared.low is not None and compared.high is not None
+    return [
+        f"{compared.change:+.{digits}f}",
+        f"{compared.low:+.{digits}f} to {compared.high:+.{digits}f}" if has_interval else "",
+        show_p(compared.p_seeds_corrected),
+        show_p(compared.p_sentences_corrected),
+        VERDICTS[compared.verdict],
+    ]
+
+
+def _published(scored: SetResult, metric: str) -> str:
+    """Return a published score with its change, and whether ours has another direction."""
+    found = scored.published.get(metric)
+    if found is None:
+        return ""
+    change = "" if found.change is None else f" ({found.change:+.{decimals_of(metric)}f})"
+    opposite = " opposite" if found.same_direction is False else ""
+    return f"{found.score:g}{change}{opposite}"
+
+
+def _groups(rows: Sequence[RowResult]) -> list[int]:
+    return [number for number in range(1, len(rows)) if rows[number].group != rows[number - 1].group]
+
+
+def _details(result: StudyResult) -> Table:
+    head = ["row", "seeds", "parameters", "chosen", "minutes per seed", "labels per second"]
+    rows = []
+    for row in result.rows:
+        chosen = [one.settings for one in row.candidates if one.chosen]
+        rows.append(
+            [
+                row.name,
+                f"{max((spread.seeds for one in row.sets for spread in one.scores.values()), default=0)}",
+                "" if row.parameters is None else f"{row.parameters:,}",
+                describe_settings(chosen[0]) if chosen else "",
+                "" if row.seconds is None else f"{row.seconds / 60:.1f}",
+                "" if row.tokens_per_second is None else f"{row.tokens_per_second:,.0f}",
+            ]
+        )
+    return Table("Size and cost", head, rows, _groups(result.rows))
+
+
+def _choices(result: StudyResult) -> list[Table]:
+    """Return the table of all candidates, if there was something to choose."""
+    rows, groups = [], []
+    for row in result.rows:
+        if row.candidates and rows:
+            groups.append(len(rows))
+        for one in row.candidates:
+            score = one.state if one.score is None else f"{one.score:.{decimals_of(result.metric)}f}"
+            rows.append([row.name, describe_settings(one.settings), score, "chosen" if one.chosen else ""])
+    head = ["row", "candidate", f"{label_of(result.metric)} on the dev set", ""]
+    return [Table(f"Candidates, seed {result.seeds[0]}", head, rows, groups)] if rows else []
+
+
+def notes(result: StudyResult) -> list[str]:
+    """Return what a reader needs to know to read the tables: tests, settings, cost, and cells that did not finish."""
+    direction = "higher" if result.higher_is_better else "lower"
+    found = [
+        f"Means ± standard deviations over {counted(len(result.seeds), 'seed')} "
+        f"({', '.join(map(str, result.seeds))}); {label_of(result.metric)}: {direction} is better.",
+        f"Changes are against {result.baseline}. p, seeds: row + seed, with the noise of all rows together; a row that "
+        "varies significantly more is compared by a paired t-test of its own. p, sentences: approximate randomization of "
+        f"the mean over seeds, {result.trials:,} trials, seed {result.trials_seed}. Both are corrected for the number of "
+        f"rows of a table (Holm); a verdict needs both below {ALPHA:g}, and is unclear with one.",
+    ]
+    if any(one.published for row in result.rows for one in row.sets):
+        found.append("Published scores are of other data: only their direction is compared.")
+    if result.settings:
+        found.append(f"Recipe {result.recipe}, with {describe_settings(result.settings)}.")
+    if result.metric in result.signatures:
+        found.append(f"{label_of(result.metric)}: {result.signatures[result.metric]}.")
+    cost, devices = result.cost, f" ({', '.join(result.cost.devices)})" if result.cost.devices else ""
+    found.append(
+        f"Cost: {counted(cost.cells, 'cell')} of {cost.hours:.2f} hours together, {cost.device_hours:.2f} device hours"
+        f"{devices}."
+    )
+    found += [f"{row.name}: {problem}." for row in result.rows for problem in row.problems]
+    return found
+
+
+# Formats
+
+
+def as_text(result: StudyResult) -> str:
+    """Return the tables for a terminal."""
+    lines = [result.question]
+    for table in score_tables(result):
+        lines += ["", table.title, "", *aligned([table.head, *table.rows])]
+    return "\n".join([*lines, "", *notes(result)]) + "\n"
+
+
+def as_markdown(result: StudyResult) -> str:
+    """Return the tables as Markdown."""
+    lines = [f"# {_markdown(result.question)}"]
+    for table in score_tables(result):
+        lines += ["", f"## {_markdown(table.title)}", "", _markdown_row(table.head)]
+        lines.append("|---|" + "---:|" * (len(table.head) - 1))
+        lines += [_markdown_row(row) for row in table.rows]
+    return "\n".join([*lines, "", *(f"- {_markdown(note)}" for note in notes(result))]) + "\n"
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(_markdown, cells))} |"
+
+
+def _markdown(text: str) -> str:
+    """Return untrusted text so that it stays in its place and means nothing else."""
+    return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", re.sub(r"\s+", " ", text))
+
+
+def as_latex(result: StudyResult) -> str:
+    """Return the tables as a LaTeX document that needs no packages; its tables can be copied into a paper."""
+    lines = [r"\documentclass[a4paper]{article}", r"\addtolength{\textwidth}{5cm}\addtolength{\hoffset}{-2.5cm}"]
+    lines += [r"\begin{document}", latex(result.question)]
+    for table in score_tables(result):
+        lines += ["", r"\begin{table}[p]", r"\centering\scriptsize\setlength{\tabcolsep}{3pt}"]
+        lines += [rf"\caption{{{latex(table.title)}}}", rf"\begin{{tabular}}{{l{'r' * (len(table.head) - 1)}}}"]
+        lines += [r"\hline", _latex_row(table.head), r"\hline"]
+        for number, row in enumerate(table.rows):
+            lines += [r"\hline"] if number in table.groups else []
+            lines.append(_latex_row(row))
+        lines += [r"\hline", r"\end{tabular}", r"\end{table}"]
+    lines += ["", *(f"{latex(note)}\n" for note in notes(result)), r"\end{document}"]
+    return "\n".join(lines) + "\n"
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    return " & ".join(map(latex, cells)) + r" \\"
+
+
+_LATEX = {
+    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "|": "$|$",
+    "±": r"$\pm$", "×": r"$\times$", "→": r"$\rightarrow$", "≥": r"$\geq$", "≤": r"$\leq$", "µ": r"$\mu$", "β": r"$\beta$",
+    "α": r"$\alpha$", "ε": r"$\epsilon$", "λ": r"$\lambda$", "…": r"\ldots{}", "–": "--", "—": "---", "−": "$-$",
+    "“": "``", "”": "''", "‘": "`", "’": "'", "\"": "''", "[": "{[}", "]": "{]}", "`": "{`}",
+}  # fmt: skip
+
+
+def latex(text: str) -> str:
+    """Return text for LaTeX. Letters that pdfLaTeX may not have are written as their code points."""
+    found = []
+    for letter in re.sub(r"\s+", " ", text):
+        if letter in _LATEX:
+            found.append(_LATEX[letter])
+        elif _is_plain(letter):
+            found.append(letter)
+        else:
+            found.append(f"[U+{ord(letter):04X}]")
+    # A minus before a number, unlike a hyphen between words.
+    return re.sub(r"(?<![\w-])-(?=\d)", "$-$", "".join(found))
+
+
+def _is_plain(letter: str) -> bool:
+    """Return whether pdfLaTeX sets a letter as it is: ASCII, and Latin letters with accents."""
+    return (letter.isascii() and letter.isprintable()) or (
+        "À" <= letter <= "ÿ" and letter.isalpha() and letter not in "ÐÞðþ"
+    )
