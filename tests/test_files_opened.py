@@ -52,6 +52,7 @@ ALLOWED = {
     "explain/figures.py": {"savefig": "the picture that the user named"},
     "explain/head_figures.py": {"savefig": "the picture that the user named"},
     "explain/paper_figures.py": {"savefig": "the picture that the user named"},
+    "study/figure.py": {"savefig": "a buffer in memory"},
     "cli/exercises.py": {"write_text": "the file that the user named"},
     "learn/exercise_files.py": dict.fromkeys(
         ("read_text", "mkdir", "write_text"), "a page of the package, and the folder that the user named"

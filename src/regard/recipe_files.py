@@ -55,7 +55,7 @@ def load_recipe(name: str, overrides: Sequence[str] = (), *, warn: Callable[[str
     `warn` receives one sentence about each setting that is valid but probably not meant.
     """
     refuse_no_list("overrides", overrides, example="train.steps=500")
-    table = _merged_table(find_recipe(name))
+    table = merged_table(find_recipe(name))
     before = table.get("model")
     # `model.kind` first: another kind empties the table that the other overrides fill.
     for override in sorted(overrides, key=lambda one: not one.startswith("model.kind=")):
@@ -116,7 +116,7 @@ def warn_of_long_warmup(recipe: Recipe, warn: Callable[[str], None]) -> None:
         )
 
 
-def _merged_table(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+def merged_table(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     """Return the table of a recipe file, merged into that of the recipe that its `base` names."""
     path = path.resolve()
     own = {"name": path.stem, **read_toml(path)}
@@ -128,7 +128,7 @@ def _merged_table(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
             f"base of {path.name} is {base!r}; it must name another recipe, and not lead back to this one"
         )
     neighbour = path.parent / base
-    table = _merged_table(neighbour if neighbour.is_file() else find_recipe(base), (*above, path))
+    table = merged_table(neighbour if neighbour.is_file() else find_recipe(base), (*above, path))
     for key, value in own.items():
         below = table.get(key)
         if not isinstance(value, dict) or not isinstance(below, dict):

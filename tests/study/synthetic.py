@@ -7,8 +7,18 @@ from pathlib import Path
 import msgspec
 
 from regard.metrics import score_all
-from regard.study.cells import OUTPUTS, RECORD, Cell, CellRecord, SetScores, outputs_name
-from regard.study.cells import recipe_of_cell, settings_digest, settings_of, tests_of
+from regard.study.cells import (
+    OUTPUTS,
+    RECORD,
+    Cell,
+    CellRecord,
+    SetScores,
+    outputs_name,
+    recipe_of_cell,
+    settings_digest,
+    settings_of,
+    tests_of,
+)
 from regard.study.study_file import VALID, candidates_of, read_study
 from regard.tasks import task_of
 from regard.text.bitext import load_bitext, pairs_fingerprint
@@ -66,7 +76,7 @@ def write_study(folder, text=STUDY):
 
 
 def make_cells(study, out, *, errors=ERRORS, states=None):
-    """Write all cells of a study as if they had been trained. `states` are those of cells by row and seed, if not finished."""
+    """Write all cells of a study as if they had been trained. `states` has those that did not finish, by row and seed."""
     sets = {}
     for row in study.rows:
         options = candidates_of(study, row)

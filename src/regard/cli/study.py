@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.terminal import StopRequest, command_name, print_message, print_warning
+from regard.cli.terminal import StopRequest, command_name, print_error, print_message, print_warning, printable
+from regard.messages import counted
 
 UNFINISHED = 3  # exit status: the time is up and cells remain
 
@@ -113,3 +114,94 @@ def run(
     print_message(f"all {state.total} cells have ended: {folder / PAGE}")
     if state.count("failed"):
         raise typer.Exit(1)
+
+
+@app.command()
+def show(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The study, a .toml file.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Its folder. Default: runs/NAME of the file.", show_default=False)
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of data files. Default: REGARD_DATA.")] = None,
+    bundle: Annotated[
+        Path | None,
+        typer.Option(help="Write a bundle to this new folder, which others can check.", show_default=False),
+    ] = None,
+    trials: Annotated[int, typer.Option(help="Of approximate randomization.")] = 10_000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print what a study has found so far: scores of all rows over seeds, and which of them differ from the baseline.
+
+    Writes the same as study.json, table.md, table.tex, table.txt, figure.svg and figure.pdf into the folder of the study. A
+    row is called better or worse if two tests find a difference: one over seeds and one over sentences, each corrected for
+    the number of rows.
+
+    A bundle has this and all that it was derived from, but for the test sets: records, outputs, statistics of each sentence,
+    run cards, and the hash of every file. It is small enough to publish; regard study check derives its numbers again.
+
+    Examples:
+
+      regard study show layers.toml
+
+      regard study show studies/table3.toml --data ~/data --out runs/table3 --bundle table3
+    """
+    from regard.errors import ConfigError
+    from regard.metrics.significance import Sampling
+    from regard.study.bundle import result_files, save_result, write_bundle
+    from regard.study.collecting import collect
+    from regard.study.study_file import read_study
+    from regard.study.tables import as_text
+
+    sampling = Sampling(trials=trials)
+    sampling.check()
+    folder = out or Path("runs") / file.stem
+    collected = collect(read_study(file), folder, data=data, tell=print_message)
+    if not collected.records:
+        raise ConfigError(f"no cell has ended in {folder}; train with: regard study run {file} --out {folder}")
+    print_message("deriving the result ...")
+    result = collected.result(sampling)
+    files = result_files(result, print_warning)
+    save_result(folder, files)
+    print(files["study.json"].decode() if as_json else printable(as_text(result)), end="")
+    print_message(f"wrote {', '.join(files)} to {folder}")
+    if not result.complete:
+        print_warning("the study is not complete: some cells are missing, diverged or failed")
+    if bundle is not None:
+        hashes = write_bundle(bundle, collected, folder, files)
+        print_message(f"wrote {len(hashes) + 1:,} files to {bundle}; check them with: regard study check {bundle}")
+
+
+@app.command()
+def check(
+    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="The folder of a bundle.", show_default=False)],
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the test sets: scores are computed again from outputs too.", show_default=False),
+    ] = None,
+) -> None:
+    """Derive every number of a bundle again, without training, and name each that differs.
+
+    Checks the hash of every file, the records against the outputs and the statistics of each sentence, and the result and
+    the tables against the records. With --data also all scores of outputs against the references.
+
+    Examples:
+
+      regard study check table3
+
+      regard study check table3 --data ~/data
+
+    Exit status: 0 if all is right, 1 if something differs.
+    """
+    from regard.study.bundle_check import check_bundle
+
+    found = check_bundle(bundle, data=data, tell=print_message)
+    for note in found.notes:
+        print_message(f"note: {note}")
+    for problem in found.problems:
+        print_error(problem)
+    if found.problems:
+        raise typer.Exit(1)
+    print(
+        f"{bundle}: {counted(found.files, 'file')}, {counted(found.cells, 'cell')} and {counted(found.values, 'value')} "
+        "of the result are right"
+    )

@@ -9,5 +9,12 @@ state.py        how far a study is, as its folder says
 workers.py      processes of cells on this machine
 running.py      all cells, several at a time
 grid_page.py    the page of the grid
-testing.py      significance over seeds and over sentences
+
+collecting.py            records and statistics of sentences, read for the result
+sentence_statistics.py   counts of every sentence, whose sums give a score
+testing.py               significance over seeds and over sentences
+results.py               all numbers of a study
+tables.py, figure.py     the result for readers
+bundle.py                the result with all that it is derived from
+bundle_check.py          every number of a bundle derived again
 """

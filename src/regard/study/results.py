@@ -29,7 +29,7 @@ class Spread(msgspec.Struct, frozen=True):
     seeds: int
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class RowComparison(msgspec.Struct, frozen=True):
     """A row against the baseline on one test set, by the metric that is tested."""
 
     change: float
@@ -58,7 +58,7 @@ class SetResult(msgspec.Struct, frozen=True):
     test: str
     scores: dict[str, Spread]  # by metric
     by_seed: dict[str, dict[str, float]]  # by seed and metric
-    compared: Comparison | None  # of the baseline: None
+    compared: RowComparison | None  # of the baseline: None
     published: dict[str, Published]  # by metric
 
 
@@ -184,7 +184,7 @@ def _compare(
     test: str,
     metric: CorpusMetric | None,
     sampling: Sampling,
-) -> dict[str, Comparison]:
+) -> dict[str, RowComparison]:
     """Return the comparison of every row with the baseline that has a seed in common with it."""
     scores = {
         row: {seed: score for seed, one in own.items() if (score := one.score(test, study.metric)) is not None}
@@ -209,7 +209,7 @@ def _compare(
         shared = [seed for seed in scores[row] if seed in scores[study.baseline]]
         change = float(np.mean([scores[row][seed] - scores[study.baseline][seed] for seed in shared]))
         tests = (corrected[0].get(row), corrected[1].get(row))
-        found[row] = Comparison(
+        found[row] = RowComparison(
             change=change,
             low=None if one is None else one.low,
             high=None if one is None else one.high,
@@ -225,7 +225,7 @@ def _compare(
 
 
 def _set_result(
-    study: Study, name: str, chosen: Mapping[str, Mapping[int, CellRecord]], test: str, compared: Comparison | None
+    study: Study, name: str, chosen: Mapping[str, Mapping[int, CellRecord]], test: str, compared: RowComparison | None
 ) -> SetResult:
     scores = {row: _spreads(chosen[row], test) for row in (name, study.baseline)}
     by_seed = {

@@ -51,6 +51,10 @@ SENTENCE_METRICS: dict[str, Callable[[References, EvaluateConfig], CorpusMetric]
 }
 
 
+# Numbers per sentence: matches and n-grams of 4 orders and 2 lengths; 3 counts of 6 orders.
+WIDTHS = {"bleu": 10, "chrf": 18, "exact": 2, "token_errors": 2}
+
+
 def sentence_metric(
     name: str, references: References = ((),), config: EvaluateConfig | None = None
 ) -> CorpusMetric | None:
@@ -89,13 +93,13 @@ def _number(value: float) -> str:
     return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
-def parse_statistics(text: str, *, sentences: int, origin: object) -> Statistics:
-    """Return the statistics in a text. Raise DataError unless it has equally many finite numbers per sentence."""
+def parse_statistics(text: str, metric: str, *, sentences: int, origin: object) -> Statistics:
+    """Return the statistics in a text. Raise DataError unless it has as many counts per sentence as the metric."""
     try:
         rows = [[float(number) for number in line.split("\t")] for line in text.splitlines()]
         found = np.array(rows, dtype=np.float64)
     except ValueError as error:
         raise DataError(f"{origin} is damaged: {error}") from error
-    if found.ndim != 2 or len(found) != sentences or not np.isfinite(found).all() or (found < 0).any():
-        raise DataError(f"{origin} is damaged: it must have {sentences:,} lines of equally many numbers")
+    if found.shape != (sentences, WIDTHS[metric]) or not np.isfinite(found).all() or (found < 0).any():
+        raise DataError(f"{origin} is damaged: it must have {sentences:,} lines of {WIDTHS[metric]} counts")
     return found

@@ -10,7 +10,7 @@ from regard.comparing.text import aligned
 from regard.messages import counted
 from regard.metrics import METRICS
 from regard.metrics.significance import ALPHA
-from regard.study.results import Comparison, RowResult, SetResult, Spread, StudyResult
+from regard.study.results import RowComparison, RowResult, SetResult, Spread, StudyResult
 from regard.study.study_file import describe_settings
 
 VERDICTS = {"better": "better", "worse": "worse", "unclear": "unclear", "same": "no difference found"}
@@ -97,7 +97,7 @@ def _metrics(result: StudyResult, number: int) -> list[str]:
     return list(dict.fromkeys(name for row in result.rows for name in row.sets[number].scores))
 
 
-def _compared(compared: Comparison | None, metric: str, *, baseline: bool) -> list[str]:
+def _compared(compared: RowComparison | None, metric: str, *, baseline: bool) -> list[str]:
     if compared is None:
         return ["", "", "", "", "baseline" if baseline else ""]
     digits = decimals_of(metric)
@@ -145,7 +145,8 @@ def _details(result: StudyResult) -> Table:
 
 def _choices(result: StudyResult) -> list[Table]:
     """Return the table of all candidates, if there was something to choose."""
-    rows, groups = [], []
+    rows: list[list[str]] = []
+    groups: list[int] = []
     for row in result.rows:
         if row.candidates and rows:
             groups.append(len(rows))

@@ -1,0 +1,156 @@
+"""A bundle: what a study has found, and all that it takes to derive every number again without training.
+
+BUNDLE/
+  MANIFEST                       the SHA-256 of every other file, as `sha256sum -c` reads it
+  study.toml                     the study, with its grid spelled out
+  recipe/NAME.toml               its recipe, unless it is a shipped one; that of `base` is merged
+  study.json                     the result
+  table.md, table.tex, table.txt, figure.svg, figure.pdf
+  cells/ROW/CANDIDATE/SEED/      cell.json, card.md, outputs/TEST.txt.gz, statistics/TEST.METRIC.tsv.gz
+
+References are not in it: the data are not ours. Their hashes are in the records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+
+from regard.errors import CheckpointError, ConfigError
+from regard.recipe_files import merged_table, shipped_recipes
+from regard.run.folder import CARD_PAGE
+from regard.storage.folder import Folder
+from regard.study.cells import CELLS, OUTPUTS, RECORD, RUN, CellRecord, outputs_name
+from regard.study.collecting import STATISTICS, Collected, cell_of, statistics_name
+from regard.study.figure import draw_study
+from regard.study.results import StudyResult
+from regard.study.sentence_statistics import pack, statistics_text
+from regard.study.study_file import VALID, Study, candidates_of
+from regard.study.tables import as_latex, as_markdown, as_text
+from regard.toml import dump_toml, from_table, parse_toml, to_table
+
+MANIFEST, STUDY, RECIPE, RESULT = "MANIFEST", "study.toml", "recipe", "study.json"
+FIGURE = "figure"
+MOST_FILES, MOST_LEVELS, MOST_MANIFEST = 100_000, 8, 2**25
+Tables = dict[str, Callable[[StudyResult], str]]
+TABLES: Tables = {"table.md": as_markdown, "table.tex": as_latex, "table.txt": as_text}
+
+
+def result_json(result: StudyResult) -> bytes:
+    """Return the result as JSON for people: indented, in a fixed order."""
+    return msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n"
+
+
+def result_files(result: StudyResult, warn: Callable[[str], None]) -> dict[str, bytes]:
+    """Return the files of a result: JSON, tables, and the figure if matplotlib is installed."""
+    files = {RESULT: result_json(result)} | {name: make(result).encode() for name, make in TABLES.items()}
+    if find_spec("matplotlib") is None:
+        warn("there is no figure, because matplotlib is not installed: pip install 'regard[plots]'")
+        return files
+    return files | {f"{FIGURE}.{kind}": content for kind, content in draw_study(result, warn=warn).items()}
+
+
+def save_result(folder: Path | str, files: Mapping[str, bytes]) -> None:
+    """Write the files of a result into a folder."""
+    place = Folder(folder).make()
+    for name, content in files.items():
+        place.save_bytes(name, content)
+
+
+# Writing
+
+
+def write_bundle(
+    bundle: Path | str, collected: Collected, out: Path | str, files: Mapping[str, bytes]
+) -> dict[str, str]:
+    """Write a bundle of a study whose folder is `out`, and return the hash of each file. `files` are `result_files`."""
+    if Folder(bundle).names():
+        raise ConfigError(f"{bundle} is not empty; name a new folder for the bundle")
+    contents: dict[str, bytes] = dict(_study_files(collected)) | dict(files)
+    for record in collected.records:
+        contents |= _cell_files(collected, record, out)
+    for path, content in contents.items():
+        *below, name = path.split("/")
+        Folder(bundle, *below).make().save_bytes(name, content)
+    hashes = {path: hashlib.sha256(content).hexdigest() for path, content in sorted(contents.items())}
+    text = "".join(f"{digest}  {path}\n" for path, digest in hashes.items())
+    Folder(bundle).save_text(MANIFEST, text)
+    return hashes
+
+
+def _study_files(collected: Collected) -> Iterator[tuple[str, bytes]]:
+    study = msgspec.structs.replace(collected.study, tests=collected.tests)
+    if study.recipe not in shipped_recipes():
+        file = Path(study.recipe)
+        study = msgspec.structs.replace(study, recipe=f"{RECIPE}/{file.name}")
+        yield study.recipe, f"{dump_toml(merged_table(file))}\n".encode()
+    yield STUDY, f"{dump_toml(to_table(study))}\n".encode()
+
+
+def _cell_files(collected: Collected, record: CellRecord, out: Path | str) -> dict[str, bytes]:
+    cell = cell_of(record)
+    source, place = cell.folder(out), f"{CELLS}/{cell.key}"
+    found = {f"{place}/{RECORD}": source.load_bytes(RECORD)}
+    if (source / RUN).has_file(CARD_PAGE):
+        found[f"{place}/{CARD_PAGE}"] = (source / RUN).load_bytes(CARD_PAGE)
+    chosen = collected.is_chosen(record)
+    wanted = {*(collected.tests if chosen else ()), *([VALID] if has_choice(collected.study, record.row) else ())}
+    for scored in [one for one in record.tests if one.name in wanted and one.outputs_sha256]:
+        name = outputs_name(scored.name)
+        content = (source / OUTPUTS).load_bytes(name)
+        if hashlib.sha256(content).hexdigest() != scored.outputs_sha256:
+            raise CheckpointError(f"{source.path / OUTPUTS / name} is damaged: it is not what was scored")
+        found[f"{place}/{OUTPUTS}/{name}.gz"] = pack(content.decode())
+        counted = collected.statistics.get((record.row, record.seed, scored.name))
+        if counted is not None and chosen:
+            statistics = statistics_name(scored.name, collected.study.metric)
+            found[f"{place}/{STATISTICS}/{statistics}"] = pack(statistics_text(counted))
+    return found
+
+
+def has_choice(study: Study, row: str) -> bool:
+    """Return whether a row has several candidates, whose scores on the dev set decide."""
+    return len(candidates_of(study, row)) > 1
+
+
+# Reading
+
+
+def read_manifest(bundle: Path | str) -> dict[str, str]:
+    """Return the hash of each file that the manifest of a bundle lists, by path."""
+    text = Folder(bundle).load_text(MANIFEST, limit=MOST_MANIFEST)
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        parts = re.fullmatch(r"([0-9a-f]{64})  ([^\\\s][^\\]*)", line)
+        if parts is None or parts[2] in found or number > MOST_FILES:
+            raise CheckpointError(f"line {number:,} of {MANIFEST} is damaged: {line[:100]!r}")
+        found[parts[2]] = parts[1]
+    return found
+
+
+def load_member(bundle: Path | str, path: str) -> bytes:
+    """Return the content of a file of a bundle."""
+    *below, name = path.split("/")
+    return Folder(bundle, *below).load_bytes(name)
+
+
+def list_files(folder: Folder, above: str = "") -> Iterator[str]:
+    """Yield the paths of all files in a bundle."""
+    for name in folder.names():
+        if folder.has_folder(name) and above.count("/") < MOST_LEVELS:
+            yield from list_files(folder / name, f"{above}{name}/")
+        else:
+            yield f"{above}{name}"
+
+
+def read_bundled_study(bundle: Path | str) -> Study:
+    """Return the study of a bundle. Unlike `read_study`, it builds no recipes, which other versions may read otherwise."""
+    study = from_table(Study, parse_toml(load_member(bundle, STUDY), origin=STUDY), where="study")
+    if study.baseline not in study.rows or study.tests is None:
+        raise CheckpointError(f"{STUDY} is damaged: it must name its test sets, and a baseline that is a row")
+    return study

@@ -1,0 +1,258 @@
+"""Derive every number of a bundle again (`regard study check`), and name each that differs.
+
+Three layers, so that neither an accident nor a careful hand goes unnoticed: every file must have the hash that the manifest
+lists; records must agree with the study, with their outputs and with the statistics of their sentences; and the result and
+its tables must be those that are derived from them. With the data, sentences are counted again from outputs and references.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from regard.errors import CheckpointError, DataError, RegardError
+from regard.metrics import METRICS, TEXT, score_all
+from regard.metrics.significance import Sampling
+from regard.storage.folder import Folder, parse_json
+from regard.study.bundle import (
+    MANIFEST,
+    RECIPE,
+    RESULT,
+    TABLES,
+    has_choice,
+    list_files,
+    load_member,
+    read_bundled_study,
+    read_manifest,
+)
+from regard.study.cells import CELLS, OUTPUTS, RECORD, CellRecord, SetScores, cells_of_row, outputs_name, settings_of
+from regard.study.collecting import (
+    STATISTICS,
+    Collected,
+    cell_of,
+    count_sentences,
+    read_outputs,
+    same_score,
+    statistics_name,
+    test_sets,
+)
+from regard.study.results import Place, StudyResult
+from regard.study.sentence_statistics import parse_statistics, sentence_metric, statistics_text, unpack
+from regard.study.study_file import VALID, Study
+
+MOST_PROBLEMS = 100  # that are listed
+
+
+@dataclass
+class BundleCheck:
+    """What a check has found. A bundle without problems is right, as far as the notes say."""
+
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    files: int = 0
+    cells: int = 0
+    values: int = 0  # of the result that were derived again
+
+    def add(self, problem: str) -> None:
+        """Note a problem, unless it is known."""
+        if problem not in self.problems and len(self.problems) < MOST_PROBLEMS:
+            self.problems.append(problem)
+
+
+def check_bundle(
+    bundle: Path | str, *, data: Path | str | None = None, tell: Callable[[str], None] = lambda text: None
+) -> BundleCheck:
+    """Check a bundle. With `data`, the folder of the test sets, scores are computed again from outputs and references."""
+    found = BundleCheck()
+    _check_hashes(bundle, found)
+    try:
+        study = read_bundled_study(bundle)
+        records = _read_records(bundle, study, found)
+        collected = _collect(bundle, study, records, found)
+        if data is not None:
+            tell("scoring all outputs again ...")
+            _check_scores(bundle, collected, data, found)
+        tell("deriving all numbers again ...")
+        _check_result(bundle, collected, found)
+    except RegardError as error:
+        found.add(str(error))
+    if data is None:
+        found.notes.append(
+            "scores are derived from the statistics of each sentence; with --data, from the outputs and the references"
+        )
+    found.notes.append("perplexity, parameters, times and speeds are as recorded: only training could give them again")
+    return found
+
+
+def _check_hashes(bundle: Path | str, found: BundleCheck) -> None:
+    try:
+        hashes = read_manifest(bundle)
+    except CheckpointError as error:
+        found.add(str(error))
+        return
+    found.files = len(hashes)
+    for path, digest in hashes.items():
+        try:
+            if hashlib.sha256(load_member(bundle, path)).hexdigest() != digest:
+                found.add(f"{path} is not the file that {MANIFEST} lists: its SHA-256 differs")
+        except CheckpointError as error:
+            found.add(str(error))
+    for path in list_files(Folder(bundle)):
+        if path not in hashes and path != MANIFEST:
+            found.add(f"{path} is not listed in {MANIFEST}")
+
+
+# Records
+
+
+def _read_records(bundle: Path | str, study: Study, found: BundleCheck) -> list[CellRecord]:
+    """Return the records of all cells of the study that are in the bundle."""
+    records: list[CellRecord] = []
+    expected: set[str] = set()
+    for row in study.rows:
+        own: list[CellRecord] = []
+        # The seeds of the chosen candidate are known when those of the first seed are read.
+        for _ in range(2):
+            for cell in cells_of_row(study, row, own):
+                folder = Folder(bundle, CELLS, *cell.parts)
+                if cell.key in expected or not folder.has_file(RECORD):
+                    continue
+                expected.add(cell.key)
+                record = folder.load_struct(RECORD, CellRecord)
+                place = f"{CELLS}/{cell.key}/{RECORD}"
+                if cell_of(record) != cell:
+                    found.add(f"{place}: row, candidate or seed are not those of its folder")
+                    continue
+                if record.settings != settings_of(study, cell):
+                    found.add(f"{place}: settings are not those of the study")
+                own.append(record)
+        records += own
+    for path in list_files(Folder(bundle, CELLS)):
+        if path.endswith(f"/{RECORD}") and path.removesuffix(f"/{RECORD}") not in expected:
+            found.add(f"{CELLS}/{path} is not a cell of the study")
+    found.cells = len(records)
+    return records
+
+
+def _collect(bundle: Path | str, study: Study, records: list[CellRecord], found: BundleCheck) -> Collected:
+    """Return what the result is derived from, after comparing it with itself."""
+    assert study.tests is not None
+    metric = sentence_metric(study.metric)
+    collected = Collected(study, study.tests, records, metric, {})
+    statistics: dict[Place, Any] = collected.statistics
+    for record, scored, place in _outputs(collected):
+        _bundled_outputs(bundle, place, scored)
+        name = f"{place}/{STATISTICS}/{statistics_name(scored.name, study.metric)}"
+        *below, file = name.split("/")
+        if metric is None or not collected.is_chosen(record) or not Folder(bundle, *below).has_file(file):
+            continue
+        text = unpack(load_member(bundle, name), origin=name)
+        counted = parse_statistics(text, study.metric, sentences=scored.pairs, origin=name)
+        score, recorded = metric.score(counted), scored.scores.get(study.metric)
+        if not same_score(score, recorded):
+            found.add(f"{place}/{RECORD}: {study.metric} on {scored.name} is {recorded}, but {name} gives {score}")
+        if scored.name in study.tests:
+            statistics[record.row, record.seed, scored.name] = counted
+    return collected
+
+
+def _outputs(collected: Collected) -> Iterator[tuple[CellRecord, SetScores, str]]:
+    """Yield the records, test sets and folders whose outputs must be in a bundle."""
+    for record in collected.records:
+        chosen = collected.is_chosen(record)
+        for scored in record.tests:
+            decides = scored.name == VALID and has_choice(collected.study, record.row)
+            if scored.outputs_sha256 and ((chosen and scored.name in collected.tests) or decides):
+                yield record, scored, f"{CELLS}/{cell_of(record).key}"
+
+
+def _bundled_outputs(bundle: Path | str, place: str, scored: SetScores) -> list[str]:
+    """Return outputs. Raise DataError if they are not those that were scored."""
+    name = f"{place}/{OUTPUTS}/{outputs_name(scored.name)}.gz"
+    outputs = read_outputs(unpack(load_member(bundle, name), origin=name).encode(), scored, Path(place))
+    if len(outputs) != scored.pairs:
+        raise DataError(f"{name} has {len(outputs):,} lines, but {place}/{RECORD} says {scored.pairs:,} pairs")
+    return outputs
+
+
+# Scores from outputs and references
+
+
+def _check_scores(bundle: Path | str, collected: Collected, data: Path | str, found: BundleCheck) -> None:
+    """Compute scores and statistics of all outputs again."""
+    study = collected.study
+    if study.recipe.startswith(f"{RECIPE}/"):
+        study = msgspec.structs.replace(study, recipe=str(Path(bundle) / study.recipe))
+    task: Any = None
+    sets: dict[str, Any] = {}
+    for record, scored, place in _outputs(collected):
+        if task is None:
+            task, sets = test_sets(study, record, data)
+        outputs = _bundled_outputs(bundle, place, scored)
+        key = (record.row, record.seed, scored.name)
+        if key in collected.statistics and collected.is_chosen(record) and task.compares == TEXT:
+            again = statistics_text(count_sentences(study, scored, outputs, sets, task)).splitlines()
+            kept = statistics_text(collected.statistics[key]).splitlines()
+            line = _first_difference(again, kept)
+            if line is not None:
+                name = f"{place}/{STATISTICS}/{statistics_name(scored.name, study.metric)}"
+                found.add(f"line {line:,} of {name} is not what the output and the reference give")
+        pairs = sets[scored.name]
+        references, inputs = [pair.target for pair in pairs], [pair.source for pair in pairs]
+        for score in score_all(outputs, references, inputs, task.recipe.evaluate, compares=task.compares):
+            recorded = scored.scores.get(score.name)
+            if not same_score(score.value, recorded):
+                found.add(
+                    f"{place}/{RECORD}: {score.name} on {scored.name} is {recorded}, but the outputs give {score.value}"
+                )
+
+
+def _first_difference(one: Sequence[str], other: Sequence[str]) -> int | None:
+    pairs = enumerate(zip_longest(one, other), start=1)
+    return next((number for number, (left, right) in pairs if left != right), None)
+
+
+# The result
+
+
+def _check_result(bundle: Path | str, collected: Collected, found: BundleCheck) -> None:
+    stored = Folder(bundle).load_struct(RESULT, StudyResult)
+    if stored.metric not in METRICS.names():
+        raise CheckpointError(f"{RESULT}: there is no metric {stored.metric!r}")
+    sampling = Sampling(seed=stored.trials_seed, trials=stored.trials)
+    sampling.check()
+    result = collected.result(sampling)
+    written = parse_json(load_member(bundle, RESULT), origin=RESULT)
+    for problem in _differences(written, msgspec.to_builtins(result), "", found):
+        found.add(f"{RESULT}: {problem}")
+    for name, make in TABLES.items():
+        lines = load_member(bundle, name).decode(errors="replace").split("\n")
+        again = make(result).split("\n")
+        for number, (line, right) in enumerate(zip_longest(lines, again, fillvalue=""), start=1):
+            if line != right:
+                found.add(f"{name}, line {number:,} is {line[:200]!r}, but the records give {right[:200]!r}")
+
+
+def _differences(written: Any, derived: Any, place: str, found: BundleCheck) -> Iterator[str]:
+    """Yield a few words about every value that differs, with its place, as in `rows.N 2.sets.test.scores.bleu.mean`."""
+    if isinstance(written, dict) and isinstance(derived, dict):
+        for key in dict.fromkeys([*written, *derived]):
+            if key in written and key in derived:
+                yield from _differences(written[key], derived[key], f"{place}.{key}".strip("."), found)
+            else:
+                missing = "is missing" if key in derived else "does not follow from the records"
+                yield f"{f'{place}.{key}'.strip('.')} {missing}"
+    elif isinstance(written, list) and isinstance(derived, list) and len(written) == len(derived):
+        for number, (one, other) in enumerate(zip(written, derived, strict=True)):
+            name = other.get("name") or other.get("test") if isinstance(other, dict) else None
+            yield from _differences(one, other, f"{place}.{name or number}", found)
+    else:
+        found.values += 1
+        if written != derived or isinstance(written, bool) != isinstance(derived, bool):
+            yield f"{place} is {written!r}, derived {derived!r}"

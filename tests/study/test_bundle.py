@@ -1,0 +1,178 @@
+"""Bundles: every number is derived again, and any changed digit is found."""
+
+import gzip
+import hashlib
+import re
+import shutil
+
+import msgspec
+import pytest
+
+from regard.errors import ConfigError
+from regard.metrics.significance import Sampling
+from regard.study.bundle import MANIFEST, result_files, write_bundle
+from regard.study.bundle_check import check_bundle
+from regard.study.collecting import collect
+from tests.study.synthetic import make_cells, write_study
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bundle")
+    _, study = write_study(folder)
+    make_cells(study, folder / "out")
+    collected = collect(study, folder / "out")
+    files = result_files(collected.result(Sampling(trials=100)), lambda text: None)
+    write_bundle(folder / "bundle", collected, folder / "out", files)
+    return folder
+
+
+@pytest.fixture
+def bundle(original, tmp_path):
+    return shutil.copytree(original / "bundle", tmp_path / "bundle")
+
+
+def kinds(bundle):
+    """One file of each kind, by a pattern of its path."""
+    found = {}
+    for path in sorted(bundle.rglob("*")):
+        name = path.relative_to(bundle).as_posix()
+        if path.is_file():
+            found.setdefault(re.sub(r"cells/.*/", "cells/", name), path)
+    return found
+
+
+def change_a_digit(path):
+    """Change the last digit of a file: of its text, if it is compressed."""
+    packed = path.suffix == ".gz"
+    content = gzip.decompress(path.read_bytes()) if packed else path.read_bytes()
+    digits = [place for place, byte in enumerate(content) if chr(byte).isdigit()]
+    place = digits[-1]
+    other = b"1" if content[place : place + 1] != b"1" else b"2"
+    content = content[:place] + other + content[place + 1 :]
+    path.write_bytes(gzip.compress(content, mtime=0) if packed else content)
+
+
+def seal(bundle):
+    """Write the manifest of what is there now, as someone would who changes a bundle on purpose."""
+    lines = []
+    for path in sorted(bundle.rglob("*")):
+        if path.is_file() and path.name != MANIFEST:
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            lines.append(f"{digest}  {path.relative_to(bundle).as_posix()}\n")
+    (bundle / MANIFEST).write_text("".join(lines), encoding="utf-8")
+
+
+def test_a_bundle_as_written_has_no_problems(original):
+    found = check_bundle(original / "bundle")
+    assert found.problems == []
+    assert found.cells == 10
+    assert found.values > 250
+    assert any("--data" in note for note in found.notes)
+
+
+def test_with_the_data_all_scores_are_computed_again(original):
+    found = check_bundle(original / "bundle", data=original)
+    assert found.problems == []
+    assert not any("--data" in note for note in found.notes)
+
+
+def test_the_test_sets_are_not_in_it_and_no_folder_of_this_machine(original):
+    pairs = (original / "test.tsv").read_text(encoding="utf-8").splitlines()
+    for path in (original / "bundle").rglob("*"):
+        if path.is_file():
+            content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+            assert str(original).encode() not in content, path
+            sources = sum(line.split("\t")[0].encode() in content for line in pairs)
+            assert sources == 0, path
+
+
+def test_a_changed_digit_of_any_file_is_found_and_the_file_is_named(bundle):
+    for kind, path in kinds(bundle).items():
+        before = path.read_bytes()
+        change_a_digit(path)
+        problems = check_bundle(bundle).problems
+        if kind == MANIFEST:
+            # The hash of the last file.
+            assert len(problems) == 1 and "SHA-256 differs" in problems[0]
+        else:
+            assert any(path.name in problem for problem in problems), kind
+        path.write_bytes(before)
+    assert check_bundle(bundle).problems == []
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "expected"),
+    [
+        ("study.json", r'"mean": (\d)', r'"mean": 9\1', r"study.json: rows.base.sets.valid.scores.perplexity.mean is "),
+        ("table.md", r"24\.1", "24.2", r"table.md, line \d+ is "),
+        ("table.tex", r"24\.1", "24.2", r"table.tex, line \d+ is "),
+        ("table.txt", r"24\.1", "24.2", r"table.txt, line \d+ is "),
+        ("cells/base/-/1/cell.json", r'"bleu": (\d)\d', r'"bleu": \g<1>1', r"cells/base/-/1/cell.json: bleu on valid is "),
+        ("cells/base/-/1/cell.json", r'"seconds": 90', '"seconds": 80', r"study.json: rows.base.seconds is 90.0, derived "),
+        ("cells/base/-/1/cell.json", r"smoothing\": 0.1", 'smoothing": 0.2', r"base/-/1/cell.json: settings are not those"),
+        ("study.toml", r"bleu = 24.1", "bleu = 24.3", r"study.json: rows.N.* is 24.1, derived 24.3"),
+    ],
+)  # fmt: skip
+def test_who_changes_the_manifest_too_is_found_by_the_numbers(bundle, file, old, new, expected):
+    path = bundle / file
+    text, changes = re.subn(old, new, path.read_text(encoding="utf-8"), count=1)
+    assert changes == 1
+    path.write_text(text, encoding="utf-8")
+    seal(bundle)
+    problems = check_bundle(bundle).problems
+    assert any(re.search(expected, problem) for problem in problems), problems
+
+
+def test_changed_outputs_and_statistics_are_found_behind_a_new_manifest(bundle, original):
+    outputs = bundle / "cells/base/-/1/outputs/test.txt.gz"
+    statistics = bundle / "cells/base/-/2/statistics/test.bleu.tsv.gz"
+    change_a_digit(statistics)
+    seal(bundle)
+    assert any("cells/base/-/2/cell.json: bleu on test is" in one for one in check_bundle(bundle).problems)
+    change_a_digit(outputs)
+    seal(bundle)
+    assert any("are not those that were scored" in one for one in check_bundle(bundle).problems)
+
+
+def test_statistics_that_give_the_right_score_but_not_of_these_outputs_are_found_with_the_data(bundle, original):
+    path = bundle / "cells/base/-/2/statistics/test.bleu.tsv.gz"
+    first, second, *others = gzip.decompress(path.read_bytes()).decode().splitlines()
+    assert first != second
+    path.write_bytes(gzip.compress(("\n".join([second, first, *others]) + "\n").encode(), mtime=0))
+    seal(bundle)
+    found = check_bundle(bundle, data=original).problems
+    assert any("line 1 of cells/base/-/2/statistics/test.bleu.tsv.gz" in one for one in found)
+
+
+def test_other_scores_are_found_with_the_data(bundle, original):
+    path = bundle / "cells/base/-/1/cell.json"
+    record = msgspec.json.decode(path.read_bytes())
+    record["tests"][1]["scores"]["chrf"] += 1
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1))
+    seal(bundle)
+    found = check_bundle(bundle, data=original).problems
+    assert any("cells/base/-/1/cell.json: chrf on test is" in one for one in found)
+
+
+def test_files_that_are_missing_or_too_many_are_named(bundle):
+    (bundle / "table.md").unlink()
+    (bundle / "more.txt").write_text("1", encoding="utf-8")
+    problems = " ".join(check_bundle(bundle).problems)
+    assert "table.md is missing" in problems
+    assert f"more.txt is not listed in {MANIFEST}" in problems
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff", b'{"rows": 1}'])
+def test_damaged_files_are_a_problem_and_no_crash(bundle, content):
+    for kind, path in kinds(bundle).items():
+        before = path.read_bytes()
+        path.write_bytes(content)
+        assert check_bundle(bundle).problems, kind
+        path.write_bytes(before)
+
+
+def test_a_bundle_is_not_written_over_another(original, bundle):
+    collected = collect(write_study(original)[1], original / "out")
+    with pytest.raises(ConfigError, match="not empty"):
+        write_bundle(bundle, collected, original / "out", {})

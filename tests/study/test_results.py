@@ -1,0 +1,232 @@
+"""The result of a study whose cells are made up, its tables and its figure."""
+
+import shutil
+import subprocess
+
+import msgspec
+import numpy as np
+import pytest
+
+from regard.explain.figures import pyplot
+from regard.metrics.significance import Sampling
+from regard.study.cells import Cell, read_records
+from regard.study.collecting import collect
+from regard.study.figure import draw_study, make_figure
+from regard.study.results import rounded, spread
+from regard.study.sentence_statistics import SENTENCE_METRICS, WIDTHS, sentence_metric
+from regard.study.tables import as_latex, as_markdown, as_text, latex, show_p
+from tests.study.synthetic import STUDY, make_cells, write_study
+
+QUICK = Sampling(trials=200)
+ODD = "N_{1} & <x> 100 % ~^# \\\\"
+
+
+@pytest.fixture(scope="module")
+def collected(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    _, study = write_study(folder)
+    make_cells(study, folder / "out")
+    return collect(study, folder / "out")
+
+
+@pytest.fixture(scope="module")
+def result(collected):
+    return collected.result(QUICK)
+
+
+# Numbers
+
+
+def test_the_deviation_is_that_of_a_sample():
+    assert spread([1.0, 2.0, 3.0]).deviation == 1.0
+    assert spread([5.0]).deviation is None
+
+
+def test_a_row_is_the_mean_of_its_seeds_and_is_compared_with_the_baseline(collected, result):
+    records = {(one.row, one.seed): one for one in collected.records if collected.is_chosen(one)}
+    scores = {row: [records[row, seed].score("test", "bleu") for seed in (1, 2, 3)] for row in ("base", ODD)}
+    found = result.row(ODD).sets[1]
+    assert found.test == "test"
+    assert found.scores["bleu"].mean == pytest.approx(np.mean(scores[ODD]), rel=1e-5)
+    assert found.compared.change == pytest.approx(np.mean(scores[ODD]) - np.mean(scores["base"]), rel=1e-5)
+    assert result.row("base").sets[1].compared is None
+
+
+def test_many_wrong_tokens_are_significant_and_a_second_try_is_not(result):
+    assert [one.compared.verdict for one in result.row(ODD).sets] == ["worse", "worse"]
+    assert [one.compared.verdict for one in result.row("same | again").sets] == ["same", "same"]
+    worse = result.row(ODD).sets[1].compared
+    assert worse.p_sentences == pytest.approx(1 / 201, rel=1e-4)
+    assert worse.p_sentences_corrected == pytest.approx(2 / 201, rel=1e-4)  # Holm: the smaller of two
+
+
+def test_candidates_are_shown_with_their_scores_on_the_dev_set(result):
+    first, second = result.row("same | again").candidates
+    assert (first.settings, first.chosen) == ({"train.lr": 0.001}, False)
+    assert (second.settings, second.chosen) == ({"train.lr": 0.002}, True)
+    assert second.score > first.score
+    assert result.row("base").candidates == []
+
+
+def test_the_direction_of_published_scores_is_compared(result):
+    found = result.row(ODD).sets[1].published["bleu"]
+    assert found.change == pytest.approx(24.1 - 25.8)
+    assert found.same_direction
+    assert result.row("base").sets[1].published["perplexity"].change is None
+
+
+def test_the_cost_counts_all_cells_and_divides_what_they_shared(result):
+    assert result.cost.cells == 10
+    assert result.cost.hours == pytest.approx(10 * 90 / 3600)
+    assert result.cost.device_hours == pytest.approx(10 * 45 / 3600)
+
+
+def test_an_unfinished_study_shows_what_there_is(tmp_path):
+    _, study = write_study(tmp_path)
+    make_cells(study, tmp_path / "out", states={(ODD, 2): "diverged"})
+    lost = Cell("base", {}, 3).folder(tmp_path / "out")
+    shutil.rmtree(lost.path)
+    found = collect(study, tmp_path / "out").result(QUICK)
+    assert not found.complete
+    assert found.row(ODD).sets[1].scores["bleu"].seeds == 2
+    # The baseline has seeds 1 and 2, the row 1 and 3: one in common is too few for a test over seeds.
+    assert found.row(ODD).sets[1].compared.p_seeds is None
+    assert found.row(ODD).sets[1].compared.verdict == "unclear"
+    text = as_text(found)
+    assert "seed 2 diverged: the loss is not finite" in text
+    assert "base: seed 3 is missing" in text
+
+
+def test_statistics_are_kept_and_counted_again_if_they_are_damaged(tmp_path):
+    _, study = write_study(tmp_path)
+    make_cells(study, tmp_path / "out")
+    told = []
+    first = collect(study, tmp_path / "out", tell=told.append)
+    assert collect(study, tmp_path / "out", tell=told.append).statistics.keys() == first.statistics.keys()
+    assert len(told) == 1
+    kept = Cell("base", {}, 1).folder(tmp_path / "out") / "statistics"
+    kept.save_bytes("test.bleu.tsv.gz", b"nothing")
+    again = collect(study, tmp_path / "out", tell=told.append)
+    assert len(told) == 2
+    assert (again.statistics["base", 1, "test"] == first.statistics["base", 1, "test"]).all()
+
+
+@pytest.mark.parametrize("name", SENTENCE_METRICS)
+def test_sums_over_sentences_give_the_score_of_the_record(name, tmp_path):
+    _, study = write_study(tmp_path, STUDY.replace('metric = "bleu"', f'metric = "{name}"'))
+    make_cells(study, tmp_path / "out")
+    found = collect(study, tmp_path / "out")
+    metric = sentence_metric(name)
+    record = next(one for one in read_records(study, tmp_path / "out") if (one.row, one.seed) == ("base", 2))
+    statistics = found.statistics["base", 2, "test"]
+    assert metric.score(statistics) == pytest.approx(record.score("test", name))
+    assert statistics.shape == (80, WIDTHS[name])
+    assert metric.higher_is_better == found.result(Sampling(trials=1)).higher_is_better
+
+
+def test_a_metric_without_sentences_is_tested_over_seeds_alone(tmp_path):
+    _, study = write_study(tmp_path, STUDY.replace('metric = "bleu"', 'metric = "perplexity"'))
+    make_cells(study, tmp_path / "out")
+    found = collect(study, tmp_path / "out").result(QUICK)
+    compared = found.row(ODD).sets[1].compared
+    assert compared.p_sentences is None
+    assert compared.verdict == "worse"  # a higher perplexity
+
+
+def test_numbers_keep_six_digits():
+    assert rounded({"a": [1 / 3, 1e-9 / 3], "b": "x", "c": 1234567}) == {
+        "a": [0.333333, 3.33333e-10],
+        "b": "x",
+        "c": 1234567,
+    }
+
+
+# Tables
+
+
+def test_the_tables_show_means_changes_and_verdicts(result):
+    text = as_text(result)
+    base = result.row("base").sets[1].scores["bleu"]
+    assert f"{base.mean:.2f} ± {base.deviation:.2f}" in text
+    assert "no difference found" in text
+    assert "24.1 (-1.70)" in text
+    assert "lr 0.002" in text
+    assert "0.25 hours" in text
+
+
+def test_a_name_cannot_break_out_of_a_cell_of_markdown(result):
+    lines = as_markdown(result).splitlines()
+    [row] = [line for line in lines if line.startswith("| same")][:1]
+    head = lines[lines.index(next(line for line in lines if line.startswith("|---"))) - 1]
+    assert row.replace("\\|", "").count("|") == head.count("|")
+
+
+def test_small_p_values_are_bounds():
+    assert [show_p(p) for p in (None, 0.0004, 0.05, 1.0)] == ["", "< 0.001", "0.050", "1.000"]
+
+
+def test_latex_escapes_what_means_something_to_it():
+    assert latex("a_b & 5 % -1.5 to-do {x}") == r"a\_b \& 5 \% $-$1.5 to-do \{x\}"
+    assert latex("Ünü 中") == "Ünü [U+4E2D]"
+    assert latex("\\input") == r"\textbackslash{}input"
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed (Debian: texlive-latex-base)")
+def test_the_latex_compiles(result, tmp_path):
+    everything = "".join(map(chr, [*range(32, 127), *range(0xA0, 0x180), 0x4E2D, 0x2212, 0x1F600]))
+    odd = msgspec.structs.replace(result, question=everything)
+    (tmp_path / "table.tex").write_text(as_latex(odd), encoding="utf-8")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert (tmp_path / "table.pdf").stat().st_size > 10_000
+
+
+# Figure
+
+
+def pixels(result):
+    """The figure as an array [height, width, 3] of bytes."""
+    plt = pyplot()
+    figure = make_figure(plt, result)
+    figure.canvas.draw()
+    found = np.asarray(figure.canvas.buffer_rgba())[..., :3].copy()
+    plt.close(figure)
+    return found
+
+
+def with_verdict(result, verdict):
+    """The result with another verdict of the second row on every test set."""
+    first, second, *others = result.rows
+    sets = [
+        msgspec.structs.replace(one, compared=msgspec.structs.replace(one.compared, verdict=verdict))
+        for one in second.sets
+    ]
+    return msgspec.structs.replace(result, rows=[first, msgspec.structs.replace(second, sets=sets), *others])
+
+
+def test_the_figure_says_nothing_by_colour(result):
+    pytest.importorskip("matplotlib")
+    drawn = pixels(result).astype(int)
+    assert (drawn.max(axis=2) == drawn.min(axis=2)).all()
+
+
+def test_verdicts_differ_in_a_grey_figure(result):
+    pytest.importorskip("matplotlib")
+    # The mark alone, without the legend, which has other words.
+    greys = {}
+    for verdict in ("better", "worse", "unclear", "same"):
+        drawn = pixels(with_verdict(result, verdict)).mean(axis=2)
+        greys[verdict] = drawn[: len(drawn) // 2]
+    for one in greys:
+        for other in greys:
+            # At least a few pixels differ by more than half the range from black to white.
+            differ = (np.abs(greys[one] - greys[other]) > 127).sum() if greys[one].shape == greys[other].shape else 0
+            assert one == other or differ > 10, (one, other)
+
+
+def test_the_figure_is_the_same_bytes_each_time_and_has_both_formats(result):
+    pytest.importorskip("matplotlib")
+    found = draw_study(result)
+    assert found["svg"].startswith(b"<?xml") and found["pdf"].startswith(b"%PDF")
+    assert draw_study(result) == found

@@ -1,0 +1,64 @@
+"""`regard study show` and `regard study check`."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from regard.cli.commands import app
+from regard.errors import ConfigError
+from tests.study.synthetic import make_cells, write_study
+
+
+@pytest.fixture
+def shown(tmp_path):
+    """Calls a command with arguments."""
+    file, study = write_study(tmp_path)
+
+    def call(*arguments):
+        return CliRunner().invoke(app, ["study", *map(str, arguments)])
+
+    return call, file, study
+
+
+def test_show_prints_the_table_and_writes_files_and_a_bundle_that_check_accepts(shown, tmp_path):
+    call, file, study = shown
+    make_cells(study, tmp_path / "out")
+    bundle = tmp_path / "bundle"
+    done = call("show", file, "--out", tmp_path / "out", "--trials", 50, "--bundle", bundle)
+    assert done.exit_code == 0, done.output
+    assert "no difference found" in done.stdout
+    written = json.loads((tmp_path / "out" / "study.json").read_bytes())
+    assert written["trials"] == 50
+    assert (tmp_path / "out" / "table.tex").read_text(encoding="utf-8").startswith("\\documentclass")
+    done = call("check", bundle)
+    assert done.exit_code == 0, done.output
+    assert "are right" in done.stdout
+
+    table = bundle / "table.md"
+    table.write_text(table.read_text(encoding="utf-8").replace("worse", "better", 1), encoding="utf-8")
+    done = call("check", bundle)
+    assert done.exit_code == 1
+    assert "table.md" in done.stderr
+    assert "are right" not in done.stdout
+
+
+def test_show_prints_json(shown, tmp_path):
+    call, file, study = shown
+    make_cells(study, tmp_path / "out")
+    done = call("show", file, "--out", tmp_path / "out", "--trials", 1, "--json")
+    assert json.loads(done.stdout)["baseline"] == "base"
+
+
+def test_a_study_without_cells_is_refused(shown, tmp_path):
+    call, file, _ = shown
+    done = call("show", file, "--out", tmp_path / "out")
+    assert isinstance(done.exception, ConfigError)
+    assert "regard study run" in str(done.exception)
+
+
+def test_what_is_no_bundle_is_named(shown, tmp_path):
+    call, *_ = shown
+    done = call("check", tmp_path)
+    assert done.exit_code == 1
+    assert "MANIFEST is missing" in done.stderr
