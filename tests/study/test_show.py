@@ -25,11 +25,11 @@ def test_show_prints_the_table_and_writes_files_and_a_bundle_that_check_accepts(
     call, file, study = shown
     make_cells(study, tmp_path / "out")
     bundle = tmp_path / "bundle"
-    done = call("show", file, "--out", tmp_path / "out", "--trials", 50, "--bundle", bundle)
+    done = call("show", file, "--out", tmp_path / "out", "--trials", 100, "--bundle", bundle)
     assert done.exit_code == 0, done.output
     assert "no difference found" in done.stdout
     written = json.loads((tmp_path / "out" / "study.json").read_bytes())
-    assert written["trials"] == 50
+    assert written["trials"] == 100
     assert (tmp_path / "out" / "table.tex").read_text(encoding="utf-8").startswith("\\documentclass")
     done = call("check", bundle)
     assert done.exit_code == 0, done.output

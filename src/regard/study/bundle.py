@@ -28,9 +28,9 @@ from regard.storage.folder import Folder
 from regard.study.cells import CELLS, OUTPUTS, RECORD, RUN, CellRecord, outputs_name
 from regard.study.collecting import STATISTICS, Collected, cell_of, statistics_name
 from regard.study.figure import draw_study
-from regard.study.results import StudyResult
+from regard.study.results import StudyResult, has_choice
 from regard.study.sentence_statistics import pack, statistics_text
-from regard.study.study_file import VALID, Study, candidates_of
+from regard.study.study_file import VALID, Study
 from regard.study.tables import as_latex, as_markdown, as_text
 from regard.toml import dump_toml, from_table, parse_toml, to_table
 
@@ -111,11 +111,6 @@ def _cell_files(collected: Collected, record: CellRecord, out: Path | str) -> di
             statistics = statistics_name(scored.name, collected.study.metric)
             found[f"{place}/{STATISTICS}/{statistics}"] = pack(statistics_text(counted))
     return found
-
-
-def has_choice(study: Study, row: str) -> bool:
-    """Return whether a row has several candidates, whose scores on the dev set decide."""
-    return len(candidates_of(study, row)) > 1
 
 
 # Reading

@@ -25,7 +25,6 @@ from regard.study.bundle import (
     RECIPE,
     RESULT,
     TABLES,
-    has_choice,
     list_files,
     load_member,
     read_bundled_study,
@@ -42,7 +41,7 @@ from regard.study.collecting import (
     statistics_name,
     test_sets,
 )
-from regard.study.results import Place, StudyResult
+from regard.study.results import Place, StudyResult, has_choice
 from regard.study.sentence_statistics import parse_statistics, sentence_metric, statistics_text, unpack
 from regard.study.study_file import VALID, Study
 
@@ -119,7 +118,7 @@ def _read_records(bundle: Path | str, study: Study, found: BundleCheck) -> list[
         own: list[CellRecord] = []
         # The seeds of the chosen candidate are known when those of the first seed are read.
         for _ in range(2):
-            for cell in cells_of_row(study, row, own):
+            for cell in cells_of_row(study, row, [*records, *own]):
                 folder = Folder(bundle, CELLS, *cell.parts)
                 if cell.key in expected or not folder.has_file(RECORD):
                     continue

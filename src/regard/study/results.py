@@ -12,7 +12,7 @@ import numpy as np
 from regard.metrics import METRICS
 from regard.metrics.corpus_metrics import CorpusMetric, Statistics
 from regard.metrics.significance import Sampling
-from regard.study.cells import Cell, CellRecord, cells_of_row, chosen_records, find_record
+from regard.study.cells import Cell, CellRecord, cells_of_row, choose_candidate, chosen_records, find_record
 from regard.study.study_file import VALID, Settings, Study, candidates_of, describe_settings
 from regard.study.testing import SeedTest, holm, seed_tests, sentence_p, verdict
 
@@ -77,7 +77,8 @@ class RowResult(msgspec.Struct, frozen=True):
     name: str
     group: str
     settings: Settings
-    candidates: list[Candidate]  # that were tried; empty if there was nothing to choose
+    candidates: list[Candidate]  # that were tried; empty if there was nothing to choose, or another row decides
+    chosen: Settings  # the values of the candidate that was trained with all seeds
     parameters: int | None
     seconds: float | None  # of training, mean over seeds
     tokens_per_second: float | None
@@ -147,6 +148,7 @@ def derive(
                 group=row.group,
                 settings=dict(row.settings),
                 candidates=_candidates(study, name, records, own),
+                chosen=dict(own[0].candidate) if own else {},
                 parameters=own[0].parameters if own else None,
                 seconds=_mean([one.seconds for one in own]),
                 tokens_per_second=_mean([one.tokens_per_second for one in own if one.tokens_per_second is not None]),
@@ -254,11 +256,10 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _candidates(study: Study, row: str, records: Sequence[CellRecord], chosen: Sequence[CellRecord]) -> list[Candidate]:
-    options = candidates_of(study, row)
-    if len(options) == 1:
+    if not has_choice(study, row):
         return []
     found = []
-    for option in options:
+    for option in candidates_of(study, row):
         record = find_record(records, Cell(row, option, study.seeds[0]))
         state = "missing" if record is None else record.state
         score = None if record is None else record.score(VALID, study.metric)
@@ -279,6 +280,11 @@ def _published(study: Study, name: str, scores: Mapping[str, Mapping[str, Spread
     return found
 
 
+def has_choice(study: Study, row: str) -> bool:
+    """Return whether a row has several candidates of its own, whose scores on the dev set decide."""
+    return not study.rows[row].like and len(candidates_of(study, row)) > 1
+
+
 def _problems(study: Study, row: str, records: Sequence[CellRecord]) -> list[str]:
     """Return a few words about every cell of a row that has not finished."""
     found = []
@@ -289,6 +295,8 @@ def _problems(study: Study, row: str, records: Sequence[CellRecord]) -> list[str
             found.append(f"{name} is missing")
         elif record.state != FINISHED:
             found.append(f"{name} {record.state}{f': {record.problem}' if record.problem else ''}")
+    if choose_candidate(study, row, records) is None:
+        found.append("no candidate is chosen yet")
     return found
 
 

@@ -129,13 +129,12 @@ def _details(result: StudyResult) -> Table:
     head = ["row", "seeds", "parameters", "chosen", "minutes per seed", "labels per second"]
     rows = []
     for row in result.rows:
-        chosen = [one.settings for one in row.candidates if one.chosen]
         rows.append(
             [
                 row.name,
                 f"{max((spread.seeds for one in row.sets for spread in one.scores.values()), default=0)}",
                 "" if row.parameters is None else f"{row.parameters:,}",
-                describe_settings(chosen[0]) if chosen else "",
+                describe_settings(row.chosen),
                 "" if row.seconds is None else f"{row.seconds / 60:.1f}",
                 "" if row.tokens_per_second is None else f"{row.tokens_per_second:,.0f}",
             ]
