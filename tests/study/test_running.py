@@ -48,17 +48,22 @@ def started():
     return []
 
 
+def write_pretended(job):
+    """Write the record of a cell without training. Its perplexity is 1 + the learning rate."""
+    perplexity = 1 + job.candidate.get("train.lr", 0)
+    sets = [SetScores(name, 1, "", "", {"perplexity": perplexity}, {}, "") for name in ("valid", "test")]
+    folder = job.cell.folder(job.out).make()
+    record = replace(make_record(job, RunFolder(folder.path / "run"), "finished", sets), steps=12, seconds=6.0)
+    folder.save_bytes("cell.json", msgspec.json.encode(record))
+
+
 @pytest.fixture
 def pretend(started):
-    """Starts a worker that writes a record without training. Its perplexity is 1 + the learning rate."""
+    """Starts a worker that writes a record without training."""
 
     def start(job, running):
         started.append(job.cell.key)
-        perplexity = 1 + job.candidate.get("train.lr", 0)
-        sets = [SetScores(name, 1, "", "", {"perplexity": perplexity}, {}, "") for name in ("valid", "test")]
-        folder = job.cell.folder(job.out).make()
-        record = replace(make_record(job, RunFolder(folder.path / "run"), "finished", sets), steps=12, seconds=6.0)
-        folder.save_bytes("cell.json", msgspec.json.encode(record))
+        write_pretended(job)
         return Finished(job, ENDED)
 
     return start

@@ -11,8 +11,11 @@ from regard.cli.terminal import print_message
 from regard.errors import ConfigError
 
 BEGINNING = 1000  # bytes that are compared
-# What the beginning of our pages, of pictures of each kind, and of the numbers of `regard probe` contains.
-MARKS = {"html": b"default-src 'none'", "svg": b"<svg", "png": b"\x89PNG", "json": b'"random_seed": '}
+# What the beginning of our pages, pictures of each kind, numbers of `regard probe`, and scripts for Slurm contains.
+MARKS = {
+    "html": b"default-src 'none'", "svg": b"<svg", "png": b"\x89PNG", "json": b'"random_seed": ', "sbatch": b"#SBATCH"
+}  # fmt: skip
+KINDS = {"html": "a page of regard", "json": "a result of regard probe", "sbatch": "a batch script for Slurm"}
 
 
 def report(
@@ -53,5 +56,5 @@ def refuse_to_replace(path: Path, kind: str, *, option: str = "--out") -> None:
     with path.open("rb") as file:
         beginning = file.read(BEGINNING)
     if beginning and MARKS[kind] not in beginning:
-        what = {"html": "a page of regard", "json": "a result of regard probe"}.get(kind, f"a picture ({kind})")
+        what = KINDS.get(kind, f"a picture ({kind})")
         raise ConfigError(f"{path} is there already and is not {what}; name another file with {option}, or remove it")

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.report import refuse_to_replace
 from regard.cli.terminal import StopRequest, command_name, print_error, print_message, print_warning, printable
+from regard.errors import ConfigError
 from regard.messages import counted
+
+if TYPE_CHECKING:
+    from regard.study.study_file import Study
 
 UNFINISHED = 3  # exit status: the time is up and cells remain
 
@@ -40,6 +46,13 @@ def run(
         float | None,
         typer.Option(help="Save and stop after so many seconds; the same command resumes.", min=1, show_default=False),
     ] = None,
+    slurm: Annotated[
+        Path | None,
+        typer.Option(metavar="SCRIPT", help="Write a batch script for Slurm, and train nothing.", show_default=False),
+    ] = None,
+    ray: Annotated[
+        bool, typer.Option("--ray", help="Train on a Ray cluster that shares the folder and the data.")
+    ] = False,
 ) -> None:
     r"""Train and score all cells of a study that are missing: every row with every seed.
 
@@ -81,18 +94,35 @@ def run(
 
       regard study run layers.toml --seconds 540        in pieces of nine minutes
 
+      regard study run layers.toml --slurm job.sh && sbatch job.sh      as an array of jobs
+
+      regard study run layers.toml --ray --at-once 2    two cells per GPU of a cluster
+
     Exit status: 0 if all cells have ended, diverged ones included; 1 if some failed; 3 if --seconds were over first; if
     stopped, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
     """
     from regard.study.study_file import read_study
 
     found = read_study(file)  # refuses mistakes before the import of torch, which takes seconds
+    folder = out or Path("runs") / file.stem
+    if slurm is not None:
+        if ray or seconds is not None:
+            raise ConfigError("--slurm only writes a script; leave out --ray and --seconds")
+        write_script(slurm, found, file, folder, data, at_once)
+        return
     from regard.cli.display import StatusLine
     from regard.study.grid_page import PAGE
     from regard.study.running import run_study
 
-    folder = out or Path("runs") / file.stem
-    with StopRequest() as stop, StatusLine("starting ...") as status:
+    with ExitStack() as stack:
+        start = None
+        if ray:
+            from regard.cluster.pool import connected
+            from regard.study.ray_cells import ray_start
+
+            start, at_once = ray_start(stack.enter_context(connected()), per_gpu=at_once or 1)
+        # After Ray, which has handlers of its own.
+        stop, status = stack.enter_context(StopRequest()), stack.enter_context(StatusLine("starting ..."))
         state = run_study(
             found,
             out=folder,
@@ -102,6 +132,7 @@ def run(
             show=status.show,
             warn=print_warning,
             stop=stop,
+            start=start,
         )
     for record in state.records:
         if record.state != "finished":
@@ -114,6 +145,17 @@ def run(
     print_message(f"all {state.total} cells have ended: {folder / PAGE}")
     if state.count("failed"):
         raise typer.Exit(1)
+
+
+def write_script(path: Path, study: Study, file: Path, out: Path, data: Path | None, at_once: int | None) -> None:
+    """Write a batch script for Slurm, after all that it would refuse has been checked."""
+    from regard.study.checks import check_study
+    from regard.study.slurm import slurm_script
+
+    refuse_to_replace(path, "sbatch", option="--slurm")
+    check_study(study, data=data, warn=print_warning)
+    path.write_text(slurm_script(study, file, out=out, data=data, at_once=at_once), encoding="utf-8")
+    print_message(f"wrote {path}; adapt its first lines to your cluster, then: sbatch {path}")
 
 
 @app.command()

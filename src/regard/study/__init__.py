@@ -7,6 +7,8 @@ train_cell.py   the process that trains one cell
 score_cell.py   its scores on the dev set and the test sets
 state.py        how far a study is, as its folder says
 workers.py      processes of cells on this machine
+ray_cells.py    cells on a Ray cluster
+slurm.py        a batch script for Slurm
 running.py      all cells, several at a time
 grid_page.py    the page of the grid
 

@@ -69,7 +69,7 @@ class CellRecord(msgspec.Struct, frozen=True, kw_only=True):
     tests: list[SetScores] = []  # of the final weights; the dev set is called "valid"
     seconds: float = 0.0  # of training
     tokens_per_second: float | None = None  # labels
-    at_once: int = 1  # cells that shared the machine or its GPU
+    at_once: int = 1  # cells that shared the GPU, or the machine if it has none
     how: str = ""  # device, precision and number of processes
     machine: dict[str, str] = {}  # device, and versions
 

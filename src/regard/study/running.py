@@ -38,19 +38,20 @@ def run_study(
     show: Callable[[str], None] = lambda text: None,
     warn: Callable[[str], None] = lambda text: None,
     stop: Callable[[], bool] = lambda: False,
-    start: Start = start_here,
+    start: Start | None = None,
 ) -> StudyState:
     """Train and score every cell of a study that has not ended, and return its state.
 
     Cells train `at_once` at a time; without it, one per GPU. After `seconds`, or when `stop` returns True, the cells that
     are training save and stop, and a later call resumes them. A cell that diverges or fails does not stop the others.
-    `show` receives progress, and a page in the folder shows the grid.
+    `show` receives progress, and a page in the folder shows the grid. `start` starts the process
+    of a cell, by default on this machine.
     """
     if (at_once is not None and at_once < 1) or (seconds is not None and seconds <= 0):
         raise ConfigError("at_once must be at least 1, and seconds above 0")
     check_study(study, data=data, warn=warn)
     Folder(out).make()
-    runner = _Runner(study, Path(out), data, at_once or max(1, len(visible_gpus())), show, start)
+    runner = _Runner(study, Path(out), data, at_once or max(1, len(visible_gpus())), show, start or start_here)
     deadline = None if seconds is None else time.monotonic() + seconds
     try:
         while runner.advance():
@@ -115,7 +116,17 @@ class _Runner:
         self._show()
 
     def _job(self, cell: Cell) -> Job:
-        return Job(self.study, str(self.out), self.data, cell.row, cell.candidate, cell.seed, self.at_once)
+        shared = -(-self.at_once // max(1, len(visible_gpus())))
+        return Job(
+            study=self.study,
+            out=str(self.out),
+            data=self.data,
+            row=cell.row,
+            candidate=cell.candidate,
+            seed=cell.seed,
+            at_once=self.at_once,
+            per_gpu=shared,
+        )
 
     def _collect(self, worker: Worker) -> None:
         """Note how a process has ended. A crash is tried again a few times, a refusal is not."""

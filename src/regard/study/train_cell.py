@@ -49,7 +49,8 @@ class Job(msgspec.Struct, frozen=True):
     row: str
     candidate: Settings
     seed: int
-    at_once: int = 1  # cells that share the machine or its GPU
+    at_once: int = 1  # cells that share the cores of the machine
+    per_gpu: int = 1  # of them, those that share a GPU, or the machine if it has none
 
     @property
     def cell(self) -> Cell:
@@ -131,7 +132,7 @@ def make_record(
         tests=sets or [],
         seconds=round(progress[-1]["seconds"] or 0.0, 1) if progress else 0.0,
         tokens_per_second=round(speeds[len(speeds) // 2]) if speeds else None,
-        at_once=job.at_once,
+        at_once=job.per_gpu,
         how=started[-1].get("how", "") if started else "",
         machine=started[-1].get("machine", {}) if started else {},
     )

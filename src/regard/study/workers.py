@@ -61,6 +61,10 @@ class LocalWorker:
     def poll(self) -> int | None:
         return self._process.poll()
 
+    def wait(self) -> int:
+        """Wait until it has ended, and return the exit status."""
+        return self._process.wait()
+
     def ask_to_stop(self) -> None:
         if self._process.poll() is None:
             self._process.terminate()
