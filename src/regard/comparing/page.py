@@ -45,7 +45,7 @@ def _introduction(comparison: Compared) -> str:
         for number, one in enumerate(comparison.systems)
     ]
     head = ["system", "", "path", "outputs"]
-    table = _table("Systems", [Cell(text) for text in head], [[Cell(text) for text in row] for row in rows])
+    table = _table("Systems", [TableCell(text) for text in head], [[TableCell(text) for text in row] for row in rows])
     return f'<section><h2>Systems</h2>{table}<p class="note">{html.escape(explain_tests(comparison))}</p></section>'
 
 
@@ -77,20 +77,22 @@ def _scores(metric: MetricComparison, label: str) -> str:
         verdict = "" if one.paired is None else metric.verdict(one.paired)
         # The change has a colour, and the list above says the same in words.
         coloured = f"number {verdict}" if verdict in ("better", "worse") else "number"
-        cells = [Cell(text, coloured if column == 2 else "number") for column, text in enumerate(numbers)]
-        rows.append([Cell(name), *cells])
-    return _table(label, [Cell(HEAD[0]), *(Cell(text, "number") for text in HEAD[1:])], rows)
+        cells = [TableCell(text, coloured if column == 2 else "number") for column, text in enumerate(numbers)]
+        rows.append([TableCell(name), *cells])
+    return _table(label, [TableCell(HEAD[0]), *(TableCell(text, "number") for text in HEAD[1:])], rows)
 
 
 def _by_length(compared: ComparedSet) -> str:
     metrics, rows = compared.metrics, []
-    head = [Cell(compared.by_length.unit), Cell("sentences", "number"), Cell("system")]
+    head = [TableCell(compared.by_length.unit), TableCell("sentences", "number"), TableCell("system")]
     for group in compared.by_length.groups:
-        names = [Cell(describe_range(group)), Cell(f"{group.num_sentences:,}", "number")]
+        names = [TableCell(describe_range(group)), TableCell(f"{group.num_sentences:,}", "number")]
         for number, system in enumerate(metrics[0].systems):
             scores = [f"{group.scores[one.metric][number]:.{one.decimals}f}" for one in metrics]
-            rows.append([*names, Cell(system.system), *(Cell(text, "number") for text in scores)])
-    return _table(f"{compared.name}, scores by length", [*head, *(Cell(one.metric, "number") for one in metrics)], rows)
+            rows.append([*names, TableCell(system.system), *(TableCell(text, "number") for text in scores)])
+    return _table(
+        f"{compared.name}, scores by length", [*head, *(TableCell(one.metric, "number") for one in metrics)], rows
+    )
 
 
 def _chart(metric: MetricComparison) -> str:
@@ -149,14 +151,14 @@ def mark_differences(one: str, other: str) -> tuple[str, str]:
     return " ".join(parts[0]) or "(empty)", " ".join(parts[1]) or "(empty)"
 
 
-class Cell(NamedTuple):
+class TableCell(NamedTuple):
     """A cell of a table."""
 
     text: str
     kind: str = ""  # of the style
 
 
-def _table(label: str, head: Sequence[Cell], rows: Sequence[Sequence[Cell]]) -> str:
+def _table(label: str, head: Sequence[TableCell], rows: Sequence[Sequence[TableCell]]) -> str:
     """Return a table. The first cell of a row names it."""
     lines = ["".join(_cell("th", one, 'scope="col"') if one.text else "<td></td>" for one in head)]
     for first, *others in rows:
@@ -168,6 +170,6 @@ def _table(label: str, head: Sequence[Cell], rows: Sequence[Sequence[Cell]]) -> 
     )
 
 
-def _cell(tag: str, cell: Cell, attributes: str = "") -> str:
+def _cell(tag: str, cell: TableCell, attributes: str = "") -> str:
     kind = f'class="{cell.kind}"' if cell.kind else ""
     return f"<{' '.join(filter(None, [tag, attributes, kind]))}>{html.escape(cell.text)}</{tag}>"

@@ -46,7 +46,7 @@ class SetScores(msgspec.Struct, frozen=True):
     outputs_sha256: str  # of the file of outputs; empty for tasks without outputs
 
 
-class DevScores(msgspec.Struct, frozen=True):
+class ValidationScores(msgspec.Struct, frozen=True):
     """What a validation during training measured: greedy search, on at most `train.validate_pairs` pairs."""
 
     step: int
@@ -65,7 +65,7 @@ class CellRecord(msgspec.Struct, frozen=True, kw_only=True):
     settings_sha256: str  # of the complete recipe
     parameters: int = 0
     steps: int = 0  # taken
-    dev: list[DevScores] = []  # by step of training
+    dev: list[ValidationScores] = []  # by step of training
     tests: list[SetScores] = []  # of the final weights; the dev set is called "valid"
     seconds: float = 0.0  # of training
     tokens_per_second: float | None = None  # labels

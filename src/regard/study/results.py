@@ -62,7 +62,7 @@ class SetResult(msgspec.Struct, frozen=True):
     published: dict[str, Published]  # by metric
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class TriedCandidate(msgspec.Struct, frozen=True):
     """A candidate of a row, and its score on the dev set with the first seed."""
 
     settings: Settings
@@ -77,7 +77,7 @@ class RowResult(msgspec.Struct, frozen=True):
     name: str
     group: str
     settings: Settings
-    candidates: list[Candidate]  # that were tried; empty if there was nothing to choose, or another row decides
+    candidates: list[TriedCandidate]  # that were tried; empty if there was nothing to choose, or another row decides
     chosen: Settings  # the values of the candidate that was trained with all seeds
     parameters: int | None
     seconds: float | None  # of training, mean over seeds
@@ -255,7 +255,9 @@ def _mean(values: Sequence[float]) -> float | None:
     return float(np.mean(values)) if values else None
 
 
-def _candidates(study: Study, row: str, records: Sequence[CellRecord], chosen: Sequence[CellRecord]) -> list[Candidate]:
+def _candidates(
+    study: Study, row: str, records: Sequence[CellRecord], chosen: Sequence[CellRecord]
+) -> list[TriedCandidate]:
     if not has_choice(study, row):
         return []
     found = []
@@ -263,7 +265,7 @@ def _candidates(study: Study, row: str, records: Sequence[CellRecord], chosen: S
         record = find_record(records, Cell(row, option, study.seeds[0]))
         state = "missing" if record is None else record.state
         score = None if record is None else record.score(VALID, study.metric)
-        found.append(Candidate(option, state, score, bool(chosen) and chosen[0].candidate == option))
+        found.append(TriedCandidate(option, state, score, bool(chosen) and chosen[0].candidate == option))
     return found
 
 

@@ -21,7 +21,7 @@ MAX_ROWS, MAX_SEEDS, MAX_CANDIDATES, MAX_NAME = 500, 100, 200, 100
 Settings = dict[str, Any]  # values of a recipe by dotted key, such as {"model.width": 128}
 
 
-class Row(Struct, frozen=True):
+class StudyRow(Struct, frozen=True):
     """One row of the table: what it changes, and what was published about the same change."""
 
     group: str = ""  # rows of one group stand together
@@ -44,7 +44,7 @@ class Study(Struct, frozen=True):
     choose: dict[str, list[Any]] = msgspec.field(
         default_factory=dict
     )  # values to try for every row with the first seed; the best on the dev set stay
-    rows: dict[str, Row] = msgspec.field(default_factory=dict)
+    rows: dict[str, StudyRow] = msgspec.field(default_factory=dict)
     grid: dict[str, list[Any]] = msgspec.field(
         default_factory=dict
     )  # in place of rows: every combination of these values is a row
@@ -107,7 +107,7 @@ def _refuse_wrong_lists(study: Study) -> None:
                 raise ConfigError(f"{where} has {key} = {values!r}; name at least one value, each once")
 
 
-def _rows_of_grid(grid: Mapping[str, list[Any]]) -> dict[str, Row]:
+def _rows_of_grid(grid: Mapping[str, list[Any]]) -> dict[str, StudyRow]:
     """Return one row for every combination of values, named by them."""
     count = 1
     for values in grid.values():
@@ -117,7 +117,7 @@ def _rows_of_grid(grid: Mapping[str, list[Any]]) -> dict[str, Row]:
     found = {}
     for combination in itertools.product(*grid.values()):
         settings = dict(zip(grid, combination, strict=True))
-        found[describe_settings(settings)] = Row(settings=settings)
+        found[describe_settings(settings)] = StudyRow(settings=settings)
     if len(found) < count:
         raise ConfigError("study.grid has values that are written alike; write them differently, or use rows")
     return found

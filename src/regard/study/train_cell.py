@@ -25,9 +25,9 @@ from regard.study.cells import (
     RUN,
     Cell,
     CellRecord,
-    DevScores,
     SetScores,
     State,
+    ValidationScores,
     read_record,
     recipe_of_cell,
     settings_digest,
@@ -125,7 +125,7 @@ def make_record(
         parameters=started[-1]["parameters"] if started else 0,
         steps=progress[-1]["step"] if progress else 0,
         dev=[
-            DevScores(event["step"], {key: event[key] for key in event if _is_score(key, event[key])})
+            ValidationScores(event["step"], {key: event[key] for key in event if _is_score(key, event[key])})
             for event in log
             if event["event"] == "validated"
         ],
