@@ -151,7 +151,7 @@ def test_the_tables_show_means_changes_and_verdicts(result):
     base = result.row("base").sets[1].scores["bleu"]
     assert f"{base.mean:.2f} ± {base.deviation:.2f}" in text
     assert "no difference found" in text
-    assert "24.1 (-1.70)" in text
+    assert "24.1 (-1.7)" in text
     assert "lr 0.002" in text
     assert "0.33 hours" in text
 

@@ -276,7 +276,7 @@ def _published(study: Study, name: str, scores: Mapping[str, Mapping[str, Spread
         change = score - base[metric] if metric in base and name != study.baseline else None
         ours = [scores[row].get(metric) for row in (name, study.baseline)]
         same = None
-        if change is not None and ours[0] is not None and ours[1] is not None:
+        if change and ours[0] is not None and ours[1] is not None:
             same = bool(np.sign(change) == np.sign(ours[0].mean - ours[1].mean))
         found[metric] = Published(score, change, same)
     return found

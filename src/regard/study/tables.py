@@ -116,9 +116,10 @@ def _published(scored: SetResult, metric: str) -> str:
     found = scored.published.get(metric)
     if found is None:
         return ""
-    change = "" if found.change is None else f" ({found.change:+.{decimals_of(metric)}f})"
+    digits = decimals_of(metric) - 1
+    change = "" if found.change is None else f" ({found.change:+.{digits}f})"
     opposite = " opposite" if found.same_direction is False else ""
-    return f"{found.score:g}{change}{opposite}"
+    return f"{found.score:.{digits}f}{change}{opposite}"
 
 
 def _groups(rows: Sequence[RowResult]) -> list[int]:
