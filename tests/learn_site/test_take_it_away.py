@@ -99,6 +99,12 @@ def test_the_bet_and_its_result_are_in_chinese(opened):
     live.get_by_role("button", name="损失一样低，却毫无用处").click()
     expect(live.locator(".verdict")).to_have_text("你押对了：损失一样低，却毫无用处。")
     expect(live.locator("thead")).to_contain_text("开发集损失：有因果掩码")
+    last = RESULTS["mask"].steps
+    expect(live.locator(".chart [class=said]").first).to_contain_text(f"（第 {last} 步）")
+    chart = live.get_by_role("slider", name="训练损失（纳特/词元），按步数")
+    chart.press("Home")
+    expect(chart).to_have_attribute("aria-valuetext", re.compile(r"有因果掩码: [\d.]+（第 1 步）"))
+    assert chart.locator(".cross").evaluate("one => getComputedStyle(one).stroke") != "none"
 
 
 def test_the_translation_has_the_same_answers():

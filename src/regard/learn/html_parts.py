@@ -88,7 +88,7 @@ def label(english: str, chinese: str) -> str:
 
 
 def in_languages(texts: dict[str, str], tag: str) -> str:
-    """Return HTML in each language that it is there in; styles show the chosen ones."""
-    if len(texts) == 1:
+    """Return HTML in each language that it is there in, once if it is the same; styles show the chosen ones."""
+    if len(set(texts.values())) == 1:
         return next(iter(texts.values()))
     return "".join(f'<{tag} class="{lang}" lang="{LANGUAGES[lang]}">{text}</{tag}>' for lang, text in texts.items())

@@ -171,7 +171,8 @@ class _Writer:
     def block(self, pair: dict[str, Block]) -> str:
         if "zh" not in pair or pair["zh"] is pair["en"]:
             return self.one(pair["en"])
-        return f'<div class="pair">{in_languages({lang: self.one(one) for lang, one in pair.items()}, "div")}</div>'
+        made = {lang: self.one(one) for lang, one in pair.items()}
+        return made["en"] if made["en"] == made["zh"] else f'<div class="pair">{in_languages(made, "div")}</div>'
 
     def one(self, block: Block) -> str:
         token = block.tokens[0]

@@ -18,6 +18,9 @@ export function short(number) {
   return size !== 0 && size < 1e-3 ? number.toExponential(1).replace(".0e", "e") : String(+number.toPrecision(4));
 }
 
+/** Returns a text with values in it. */
+const fill = (text, values) => text.replace(/\{(\w+)\}/g, (_, name) => values[name]);
+
 /** Returns round numbers from `low` to `high`, about `count` of them. */
 export function roundTicks(low, high, count = 4) {
   if (!(high > low)) return [low];
@@ -46,10 +49,10 @@ export function movingAverage(points, weight) {
 }
 
 /** Draws lines: [{name, colour, points: [[x, value]], dots}], with dots for lines of few points. `pointed(x)` is called with where
-    the pointer is, or where arrow keys have moved, and with null when it leaves. */
+    the pointer is, or where arrow keys have moved, and with null when it leaves. `say` translates what a chart says. */
 export class Chart {
-  constructor(title, lines, { log, smoothing, unit, format, pointed }) {
-    Object.assign(this, { title, unit, format });
+  constructor(title, lines, { log, smoothing, unit, format, pointed, say = fill }) {
+    Object.assign(this, { title, unit, format, say });
     this.lines = lines
       .map((line) => ({ ...line, points: line.points.filter(([, value]) => Number.isFinite(value) && (!log || value > 0)) }))
       .filter((line) => line.points.length);
@@ -59,7 +62,7 @@ export class Chart {
     const values = all.map(([, value]) => value), [low, high] = [Math.min(...values), Math.max(...values)];
     this.scale(Math.max(...all.map(([x]) => x)), low, high, log);
     this.places = [...new Set(all.map(([x]) => x))].sort((a, b) => a - b);
-    this.svg = drawn("svg", { viewBox: `0 0 ${CHART.width} ${CHART.height}`, role: "slider", tabindex: 0, "aria-label": `${title} over ${unit}`, "aria-valuemin": 0, "aria-valuemax": this.bounds.most });
+    this.svg = drawn("svg", { viewBox: `0 0 ${CHART.width} ${CHART.height}`, role: "slider", tabindex: 0, "aria-label": say("{title} over {unit}", { title, unit }), "aria-valuemin": 0, "aria-valuemax": this.bounds.most });
     this.axes();
     for (const line of this.lines) this.line(line, line.dots ? 0 : smoothing);
     this.cross = drawn("line", { class: "cross", y1: CHART.top, y2: CHART.height - CHART.bottom, visibility: "hidden" });
@@ -123,7 +126,7 @@ export class Chart {
     if (inside) for (const end of ["x1", "x2"]) this.cross.setAttribute(end, this.x(x).toFixed(1));
     this.said.textContent = this.lines.map(({ name, points }) => {
       const near = x === null ? points.at(-1) : points.reduce((best, one) => (Math.abs(one[0] - x) < Math.abs(best[0] - x) ? one : best));
-      return `${name ? `${name}: ` : ""}${short(near[1])} at ${this.format(near[0])}`;
+      return `${name ? `${name}: ` : ""}${this.say("{value} at {place}", { value: short(near[1]), place: this.format(near[0]) })}`;
     }).join(" \u00b7 ");
     this.svg.setAttribute("aria-valuenow", inside ? x : this.bounds.most);
     this.svg.setAttribute("aria-valuetext", this.said.textContent);
@@ -133,7 +136,7 @@ export class Chart {
 const OVER_STEPS = { log: false, smoothing: 0, unit: "steps", format: (step) => short(Math.round(step)) };
 
 /** Draws one chart of lines over steps, [{name, colour, points: [[step, value]]}], in a figure; null if there is nothing to draw. */
-export function chart(title, lines) {
-  const made = new Chart(title, lines, { ...OVER_STEPS, pointed: (x) => made.point(x) });
+export function chart(title, lines, say) {
+  const made = new Chart(title, lines, { ...OVER_STEPS, say, pointed: (x) => made.point(x) });
   return made.empty ? null : made.root;
 }

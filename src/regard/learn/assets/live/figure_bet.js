@@ -41,8 +41,8 @@ function outcome({ answer, lesson }, result, bets, chosen) {
 function curves(result) {
   const [first] = result.seeds, { metric } = result;
   const lines = (points) => SIDES.map((side, at) => ({ name: say(first[side].name), colour: colourOf(at), points: points(first[side]) }));
-  const made = [chart(say("Training loss, nats per token"), lines((side) => side.losses))];
-  if (metric !== "loss") made.push(chart(say("Right on the dev set, %"), lines((side) => side.dev.map(([step, found]) => [step, found[metric]]))));
+  const made = [chart(say("Training loss, nats per token"), lines((side) => side.losses), say)];
+  if (metric !== "loss") made.push(chart(say("Right on the dev set, %"), lines((side) => side.dev.map(([step, found]) => [step, found[metric]])), say));
   const keys = SIDES.map((side, at) => element("span", {}, element("span", { class: "dot", style: `background: ${colourOf(at)}` }), say(first[side].name)));
   return element("div", {}, element("p", { class: "keys" }, ...keys), element("div", { class: "charts" }, ...made.filter(Boolean)));
 }

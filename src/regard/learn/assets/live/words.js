@@ -115,6 +115,8 @@ const CHINESE = {
   "Right on the dev set, %": "开发集上的正确率（%）",
   "dev loss": "开发集损失",
   "right, %": "正确率（%）",
+  "{title} over {unit}": "{title}，按步数",
+  "{value} at {place}": "{value}（第 {place} 步）",
   "{score}: {model}": "{score}：{model}",
   seed: "随机种子",
   Scores: "分数",
