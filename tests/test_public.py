@@ -39,11 +39,11 @@ PUBLIC = [
         "register_model",
         "register_task",
     ),
-    *("register_tokenizer", "search", "train", "train_tokenizer", "train_tokenizers", "verify"),
+    *("register_tokenizer", "run_study", "search", "train", "train_tokenizer", "train_tokenizers", "verify"),
 ]
 VERBS = [
     *("train", "load", "evaluate", "compare", "look", "card", "calibrate", "align", "make_shortlist", "adapt"),
-    *("export", "import_model"),
+    *("run_study", "export", "import_model"),
     *("export_model", "export_page", "verify", "load_model", "search"),
 ]
 TEXT = {"source_size": 20, "target_size": 20}

@@ -18,6 +18,7 @@ The verbs, each explained by help(regard.train) and so on; docs/library.md has e
     align       Return the words of each pair and the links between them, learnt from these pairs alone.
     make_shortlist  Learn the likely translations of each token, and write them to shortlist.json in the run folder.
     adapt       Adapt a translation run to text of one domain, and measure what it gains and loses.
+    run_study   Train and score every cell of a study that has not ended, and return its state.
     export      Copy what prediction needs, and the card, to a new folder.
     import_model  Read a model of another toolkit, and write it as a run folder.
     export_model  Write a run's model as a folder of another engine, and return its certificate.
@@ -100,6 +101,7 @@ if TYPE_CHECKING:
     from regard.models.tagger import Tagger as Tagger
     from regard.models.transformer import Transformer as Transformer
     from regard.storage.folder import Folder as Folder
+    from regard.study.running import run_study as run_study
     from regard.tasks import register_task as register_task
     from regard.tasks.base import Task as Task
     from regard.tasks.corpus import TrainingData as TrainingData
@@ -152,6 +154,7 @@ _PUBLIC = {
     "regard.models.tagger": ("Classifier", "Tagger"),
     "regard.models.transformer": ("Transformer",),
     "regard.storage.folder": ("Folder",),
+    "regard.study.running": ("run_study",),
     "regard.tasks": ("register_task",),
     "regard.tasks.base": ("Task",),
     "regard.tasks.corpus": ("TrainingData",),

@@ -106,7 +106,10 @@ def test_every_row_is_trained_with_every_seed_and_scored_on_all_sets(make_study,
     # A second call finds nothing to do, and a page that is finished does not reload.
     assert len(started) == 4 and not state.open_cells()
     assert run_study(study, out=out, start=train_here).count("finished") == 4 and len(started) == 4
-    assert "refresh" not in (out / PAGE).read_text()
+    page = (out / PAGE).read_text()
+    assert "refresh" not in page
+    links = re.findall(r'href="(cells/[^"]*)"', page)
+    assert len(links) == 4 and all((out / link).is_file() for link in links)
 
 
 def test_candidates_are_chosen_on_the_dev_set_and_only_the_best_is_repeated(make_study, tmp_path, pretend, started):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from pathlib import Path
 from string import Template
+from urllib.parse import quote
 
 from regard.explain.page_assets import asset
 from regard.messages import format_duration
 from regard.metrics import describe_score
-from regard.study.cells import Cell, choose_candidate
+from regard.run.folder import REPORT
+from regard.study.cells import CELLS, RUN, Cell, choose_candidate
 from regard.study.state import CellProgress, StudyState
 from regard.study.study_file import Settings, candidates_of, describe_settings
 
@@ -48,7 +51,7 @@ def as_page(state: StudyState, progress: Sequence[CellProgress], *, left: float 
 def _facts(state: StudyState, left: float | None) -> str:
     study = state.study
     facts = {
-        "recipe": study.recipe,
+        "recipe": Path(study.recipe).name.removesuffix(".toml"),
         "metric": study.metric,
         "baseline": study.baseline,
         "cells": f"{len(state.records)} of {state.total}",
@@ -107,6 +110,9 @@ def _cell(metric: str, one: CellProgress | None) -> str:
         return "<td></td>"
     score = "" if one.score is None else f'<span class="score">{html.escape(describe_score(metric, one.score))}</span>'
     stage = f'<span class="stage {one.stage}">{STAGES[one.stage]}</span>'
+    if one.step:
+        place = "/".join([CELLS, *map(quote, one.cell.parts), RUN, REPORT])
+        score = f'<a href="{place}" title="The report of this run">{score or "report"}</a>'
     begun = one.stage not in ("finished", "diverged", "failed") and one.step
     bar = _bar(one.step, one.steps, f"step {one.step:,} of {one.steps:,}") if begun else ""
     return f"<td>{score}{stage}{bar}</td>"

@@ -17,7 +17,7 @@ from regard.study.cells import Cell
 from regard.study.checks import check_study
 from regard.study.grid_page import PAGE, as_page
 from regard.study.state import CellProgress, StudyState, seconds_left
-from regard.study.study_file import Study
+from regard.study.study_file import Study, read_study
 from regard.study.train_cell import BUSY, ENDED, REFUSED, Job, write_failure
 from regard.study.workers import Start, Worker, start_here, visible_gpus
 
@@ -29,7 +29,7 @@ ERRORS = "errors.txt"  # in the folder of a cell that failed: all that its proce
 
 
 def run_study(
-    study: Study,
+    study: Study | Path | str,
     *,
     out: Path | str,
     data: Path | str | None = None,
@@ -42,13 +42,14 @@ def run_study(
 ) -> StudyState:
     """Train and score every cell of a study that has not ended, and return its state.
 
-    Cells train `at_once` at a time; without it, one per GPU. After `seconds`, or when `stop` returns True, the cells that
-    are training save and stop, and a later call resumes them. A cell that diverges or fails does not stop the others.
-    `show` receives progress, and a page in the folder shows the grid. `start` starts the process
-    of a cell, by default on this machine.
+    The study is a .toml file, or what `read_study` returns. Cells train `at_once` at a time; without it, one per GPU. After
+    `seconds`, or when `stop` returns True, the cells that are training save and stop, and a later call resumes them. A cell
+    that diverges or fails does not stop the others. `show` receives progress, and a page in the folder shows the grid.
+    `start` starts the process of a cell, by default on this machine.
     """
     if (at_once is not None and at_once < 1) or (seconds is not None and seconds <= 0):
         raise ConfigError("at_once must be at least 1, and seconds above 0")
+    study = study if isinstance(study, Study) else read_study(study)
     check_study(study, data=data, warn=warn)
     Folder(out).make()
     runner = _Runner(study, Path(out), data, at_once or max(1, len(visible_gpus())), show, start or start_here)

@@ -1,0 +1,115 @@
+"""Studies in processes of their own: killed, stopped, and shared between runners."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from regard.errors import CheckpointError
+from regard.run.folder import RunFolder
+from regard.study.cells import Cell, read_records
+from regard.study.study_file import read_study
+from tests.study.test_running import without_times
+
+pytestmark = pytest.mark.slow
+KILLS = 20
+
+
+def command(file, out, *options):
+    return [sys.executable, "-m", "regard", "study", "run", str(file), "--out", str(out), *options]
+
+
+def run(file, out, *options):
+    return subprocess.run(command(file, out, *options), capture_output=True, text=True, timeout=280, check=False)
+
+
+def events(out, kind):
+    """Return the events of one kind in the logs of all runs, by cell."""
+    found = {}
+    for log in sorted(out.glob("cells/*/*/*/run/log.jsonl")):
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        found[str(log.relative_to(out).parents[1])] = [line for line in lines if line["event"] == kind]
+    return found
+
+
+def steps_saved(out):
+    """Return the sum of the newest checkpoints of all cells."""
+    runs = [RunFolder(path) for path in out.glob("cells/*/*/*/run")]
+    return sum(run.recipe().train.steps if run.finished else max(run.steps(), default=0) for run in runs if run.exists)
+
+
+def test_a_study_that_is_killed_twenty_times_has_the_same_records_in_the_end(write_study, tmp_path):
+    file = write_study(('"train.steps" = 12', '"train.steps" = 150'))
+    whole, killed, generator = tmp_path / "whole", tmp_path / "killed", random.Random(1)
+    assert run(file, whole).returncode == 0
+    kills = 0
+    while kills < KILLS:
+        process = subprocess.Popen(command(file, killed), stderr=subprocess.DEVNULL, start_new_session=True)
+        if kills % 4 == 3:  # in the first seconds, whatever happens then
+            time.sleep(generator.uniform(0, 4))
+        else:  # after a few more checkpoints
+            enough = steps_saved(killed) + 3 * generator.randint(1, 12)
+            while process.poll() is None and steps_saved(killed) < enough:
+                time.sleep(0.02)
+        assert process.poll() is None, f"the study ended after {kills} kills"
+        # The runner and the processes of its cells, at once.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        kills += 1
+        print(f"kill {kills}: {steps_saved(killed)} steps saved", flush=True)
+    assert run(file, killed).returncode == 0
+    study = read_study(file)
+    assert without_times(read_records(study, killed)) == without_times(read_records(study, whole))
+    assert len(read_records(study, killed)) == 4
+
+
+def test_two_runners_share_a_folder_and_train_each_cell_once(write_study, tmp_path):
+    file, out = write_study(), tmp_path / "out"
+    runners = [subprocess.Popen(command(file, out), stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    printed = [runner.communicate(timeout=280)[1] for runner in runners]
+    assert [runner.returncode for runner in runners] == [0, 0], printed
+    assert [len(found) for found in events(out, "started").values()] == [1, 1, 1, 1]
+    assert [one.state for one in read_records(read_study(file), out)] == ["finished"] * 4
+
+
+def test_a_study_in_pieces_of_time_resumes_where_it_was(write_study, tmp_path):
+    file, out = write_study(('"train.steps" = 12', '"train.steps" = 4000')), tmp_path / "out"
+    first = run(file, out, "--seconds", "20")
+    assert first.returncode == 3 and "resume with:" in first.stderr
+    begun = RunFolder(Cell("two layers", {}, 1).folder(out).path / "run")
+    assert begun.steps() and not begun.finished
+    step = max(begun.steps())
+    assert run(file, out, "--seconds", "20").returncode == 3
+    assert max(begun.steps()) > step
+    [started] = [found for cell, found in events(out, "started").items() if str(begun.path.parent).endswith(cell)]
+    assert [event["step"] for event in started] == [0, step]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_cells_save_and_stop_when_their_runner_is_ended(write_study, tmp_path, number):
+    file, out = write_study(('"train.steps" = 12', '"train.steps" = 4000')), tmp_path / "out"
+    process = subprocess.Popen(command(file, out), stderr=subprocess.DEVNULL)
+    cell = RunFolder(Cell("two layers", {}, 1).folder(out).path / "run")
+    while process.poll() is None and not (cell.exists and cell.steps()):
+        time.sleep(0.1)
+    process.send_signal(number)
+    process.wait(60)
+    assert process.returncode == (143 if number == signal.SIGTERM else -signal.SIGKILL)
+    # The process of the cell holds this lock until it has saved.
+    held = Cell("two layers", {}, 1).folder(out)
+    for _ in range(600):
+        try:
+            with held.locked(busy=""):
+                break
+        except CheckpointError:
+            time.sleep(0.1)
+    else:
+        raise AssertionError("the process of the cell did not stop")
+    saved = max(cell.steps())
+    progress = [event["step"] for event in cell.read_log() if event["event"] == "progress"]
+    assert saved >= progress[-1] and not cell.finished
