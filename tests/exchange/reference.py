@@ -4,6 +4,7 @@ It is written without regard's layers, and reads tensors by the names that a too
 """
 
 import math
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -31,19 +32,23 @@ class Reference:
         scale,
         start,
     ):
-        self.linear, self.norm_of, self.names, self.layers, self.heads = linear, norm, names, layers, heads
+        self.linear, self.norm_of = (
+            cache(lambda module: doubled(linear(module))),
+            cache(lambda module: doubled(norm(module))),
+        )
+        self.names, self.layers, self.heads = names, layers, heads
         self.source_table, self.target_table = (one.double() for one in embeddings)
         self.output_weight, self.output_bias = output[0].double(), None if output[1] is None else output[1].double()
         self.positions, self.pre_norm, self.eps, self.scale = positions.double(), pre_norm, eps, scale
         self.activation, self.start = ACTIVATIONS[activation], start  # start: the first vector of an output
 
     def norm(self, module, x):
-        weight, bias = (one.double() for one in self.norm_of(module))
+        weight, bias = self.norm_of(module)
         return F.layer_norm(x, weight.shape, weight, bias, self.eps)
 
     def project(self, module, x):
         weight, bias = self.linear(module)
-        return x @ weight.double().t() + (0 if bias is None else bias.double())
+        return F.linear(x, weight, bias)
 
     def attend(self, modules, queries, keys, *, causal):
         q, k, v = (
@@ -113,6 +118,10 @@ class Reference:
             if len(ended) < beam:
                 ended += [(score / limit**alpha, ids) for ids, score in rows]
             return max(ended)[1]
+
+
+def doubled(pair):
+    return [None if one is None else one.double() for one in pair]
 
 
 def sinusoids(count, width, *, log, halves, first=0):
