@@ -174,6 +174,22 @@ def tables_of(contract):
     ]
 
 
+def tables_with(contract, values, *, every):
+    """Tables with values: those of `every` with each table, others with the first of a family and with those that copy."""
+
+    def is_chosen(kind, name):
+        return name in (f"{kind}-{next(iter(VARIANTS[kind]))}", f"{kind}-copy")
+
+    return [
+        pytest.param(
+            *one.values, value, id=f"{one.id}-{value}", marks=one.marks if value in every else pytest.mark.slow
+        )
+        for one in tables_of(contract)
+        for value in values
+        if value in every or is_chosen(one.values[0]["kind"], one.id)
+    ]
+
+
 VOCABULARY = 11
 LABELS = 5
 SIZES = {

@@ -15,9 +15,9 @@ from regard.decoding.cuda_graph_model import CudaGraphModel, with_cuda_graphs
 from regard.decoding.next_tokens import NextTokens
 from regard.decoding.search import refine, search, search_each
 from regard.decoding.torch_scores import TorchStepModel
-from regard.models.base import StaticSeq2Seq, TextSeq2Seq
+from regard.models.base import Seq2Seq, StaticSeq2Seq, TextSeq2Seq
 from regard.text.tokenizer import BOS, EOS
-from tests.laws.conftest import fitting
+from tests.laws.conftest import fitting, tables_with
 
 SOURCES = [[5, 6, 7, 8, 2], [9, 2], [3, 4, 5, 2], [10, 10, 2], [7, 2], [4, 4, 4, 4, 4, 4, 2]]
 NEVER = float("-inf")
@@ -34,9 +34,19 @@ def test_output_does_not_depend_on_batch_size_or_order(model, beam):
         assert one.score == pytest.approx(other.score, abs=1e-4)
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-@pytest.mark.parametrize("extra", [2, 8])  # with two there is room for the placeholders and little else
-def test_each_output_has_the_placeholders_of_its_source_exactly_once(model, beam, extra):
+BEAM_AND_EXTRA = [
+    (3, 2),
+    (1, 2),
+    (1, 8),
+    (3, 8),
+]  # with two extra tokens there is room for the placeholders and little else
+
+
+@pytest.mark.parametrize(
+    ("model", "beam_and_extra"), tables_with(Seq2Seq, BEAM_AND_EXTRA, every=BEAM_AND_EXTRA[:1]), indirect=["model"]
+)
+def test_each_output_has_the_placeholders_of_its_source_exactly_once(model, beam_and_extra):
+    beam, extra = beam_and_extra
     if not isinstance(model, TextSeq2Seq) or model.max_length is not None:
         pytest.skip("its outputs are not text, or not longer than its longest source")
     ids = (9, 10, 8)

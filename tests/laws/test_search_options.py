@@ -10,8 +10,8 @@ from regard.decoding.constraints import Demands
 from regard.decoding.forced_decoding import forced_scores
 from regard.decoding.hypothesis import length_penalty
 from regard.decoding.search import search
-from regard.models.base import TextSeq2Seq
-from tests.laws.conftest import fitting
+from regard.models.base import Seq2Seq, TextSeq2Seq
+from tests.laws.conftest import fitting, tables_with
 from tests.laws.test_search import SOURCES
 
 OPTIONS = {
@@ -43,10 +43,9 @@ def assert_neighbours_change_nothing(model, options, automata=None):
 
 
 QUICK = ("sampling", "diverse")
-NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in OPTIONS]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("model", "name"), tables_with(Seq2Seq, OPTIONS, every=QUICK), indirect=["model"])
 def test_neighbours_change_nothing(model, name):
     assert_neighbours_change_nothing(model, SearchOptions(max_extra=8, **OPTIONS[name]))
 
