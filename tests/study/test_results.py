@@ -153,7 +153,7 @@ def test_the_tables_show_means_changes_and_verdicts(result):
     assert "no difference found" in text
     assert "24.1 (-1.7)" in text
     assert "lr 0.002" in text
-    assert "0.33 hours" in text
+    assert "0.325 hours" in text
 
 
 def test_a_name_cannot_break_out_of_a_cell_of_markdown(result):

@@ -31,6 +31,7 @@ from regard.cli import (
     study,
     train,
     translate,
+    tune,
     verify,
 )
 
@@ -75,6 +76,7 @@ for module in (
     adapt,
     distill,
     ablate,
+    tune,
     export,
     verify,
     doctor,

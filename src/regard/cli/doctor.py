@@ -31,7 +31,9 @@ class Extra:
 EXTRAS = {
     "serve": Extra(("fastapi", "uvicorn", "httptools"), "regard serve"),
     "rouge": Extra(("rouge-score",), "ROUGE, where evaluate.metrics of a recipe names it"),
-    "plots": Extra(("matplotlib",), "pictures (regard look --png and --svg, regard bench table1 --out)"),
+    "plots": Extra(
+        ("matplotlib",), "pictures (regard look --png and --svg, regard bench table1 --out, regard study show)"
+    ),
     "images": Extra(("pillow",), "images of others as inputs (captioning)"),
     "track": Extra(("tensorboard",), "TensorBoard curves (train.tensorboard=true)"),
     "ray": Extra(("ray", "pyarrow"), "regard translate --ray"),
@@ -40,6 +42,7 @@ EXTRAS = {
     "onnx": Extra(("onnx", "onnxruntime"), "regard export --to onnx"),
     "parquet": Extra(("pyarrow",), "corpora in Parquet files"),
     "zstd": Extra(("zstandard",), "text compressed with zstd"),
+    "tune": Extra(("optuna",), "regard tune"),
 }
 MODULES = {"pillow": "PIL", "rouge-score": "rouge_score"}  # packages that are imported under another name
 

@@ -19,4 +19,6 @@ results.py               all numbers of a study
 tables.py, figure.py     the result for readers
 bundle.py                the result with all that it is derived from
 bundle_check.py          every number of a bundle derived again
+
+tuning.py                a search whose trials are rows of a study (`regard tune`)
 """

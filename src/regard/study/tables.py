@@ -136,7 +136,7 @@ def _details(result: StudyResult) -> Table:
                 f"{max((spread.seeds for one in row.sets for spread in one.scores.values()), default=0)}",
                 "" if row.parameters is None else f"{row.parameters:,}",
                 describe_settings(row.chosen),
-                "" if row.seconds is None else f"{row.seconds / 60:.1f}",
+                "" if row.seconds is None else f"{row.seconds / 60:.3g}",
                 "" if row.tokens_per_second is None else f"{row.tokens_per_second:,.0f}",
             ]
         )
@@ -176,7 +176,7 @@ def notes(result: StudyResult) -> list[str]:
         found.append(f"{label_of(result.metric)}: {result.signatures[result.metric]}.")
     cost, devices = result.cost, f" ({', '.join(result.cost.devices)})" if result.cost.devices else ""
     found.append(
-        f"Cost: {counted(cost.cells, 'cell')} of {cost.hours:.2f} hours together, {cost.device_hours:.2f} device hours"
+        f"Cost: {counted(cost.cells, 'cell')} of {cost.hours:.3g} hours together, {cost.device_hours:.3g} device hours"
         f"{devices}."
     )
     found += [f"{row.name}: {problem}." for row in result.rows for problem in row.problems]

@@ -1,0 +1,90 @@
+"""regard tune"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.study import UNFINISHED
+from regard.cli.terminal import StopRequest, command_name, print_message
+
+
+def tune(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The search, a .toml file.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Its folder. Default: runs/NAME of the file.", show_default=False)
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of data files. Default: REGARD_DATA.")] = None,
+    at_once: Annotated[
+        int | None, typer.Option(help="Trials to train at the same time.", min=1, show_default=False)
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(help="Save and stop after so many seconds; the same command resumes.", min=1, show_default=False),
+    ] = None,
+) -> None:
+    r"""Search for better settings of a recipe, and compare the best with the recipe over several seeds.
+
+    A search is a .toml file:
+
+      recipe = "reverse"             a shipped recipe, or a .toml file
+
+      metric = "exact"               on the dev set
+
+      trials = 20                    that are trained, one seed each
+
+      seeds = \[1, 2, 3]              of the final comparison
+
+      \[settings]                     of every trial, as in regard train
+
+      "train.steps" = 400
+
+      \[search]                       a range, or a list of values
+
+      "train.lr" = { low = 1e-4, high = 1e-2, log = true }
+
+      "model.norm_order" = \["pre", "post"]
+
+    Optuna proposes the trials (pip install 'regard\[tune]'). Each is a row of the study FOLDER/study.toml. The best one on
+    the dev set is then trained with all seeds, as the recipe is, and both are compared on the test sets: FOLDER/best.toml.
+
+    Examples:
+
+      regard tune search.toml
+
+      regard tune search.toml --data ~/data --out runs/search --at-once 4 --seconds 3000
+
+      regard study show runs/search/study.toml --out runs/search        all trials
+
+    Exit status: 0 if the search has ended, 3 if --seconds were over first; if stopped, 130 after Ctrl-C, 143 after SIGTERM.
+    """
+    from regard.study.tuning import BEST_STUDY, TRIALS_STUDY, read_tuning
+
+    found = read_tuning(file)  # refuses mistakes before the import of torch, which takes seconds
+    from regard.cli.display import StatusLine
+    from regard.study.collecting import collect
+    from regard.study.tables import as_text
+    from regard.study.tuning import tune as run_tune
+
+    folder = out or Path("runs") / file.stem
+    with StopRequest() as stop, StatusLine("starting ...") as status:
+        done = run_tune(
+            found,
+            out=folder,
+            data=data,
+            at_once=at_once,
+            seconds=seconds,
+            show=status.show,
+            tell=print_message,
+            stop=stop,
+        )
+    if not done.ended:
+        print_message(f"resume with: {command_name()} {shlex.join(sys.argv[1:])}")
+        raise typer.Exit(stop.status if stop() else UNFINISHED)
+    if done.best is not None:
+        print(as_text(collect(done.best, folder, data=data).result()), end="")
+    print_message(f"studies: {folder / TRIALS_STUDY}{'' if done.best is None else f' and {folder / BEST_STUDY}'}")
