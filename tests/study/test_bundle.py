@@ -172,6 +172,31 @@ def test_damaged_files_are_a_problem_and_no_crash(bundle, content):
         path.write_bytes(before)
 
 
+def test_a_study_that_leads_nowhere_is_a_problem_and_no_crash(bundle):
+    path = bundle / "study.toml"
+    text = path.read_text(encoding="utf-8")
+    for old, new in (
+        ('like = "same | again"', 'like = "none"'),
+        ("[0.001, 0.002]", "[]"),
+        ('metric = "bleu"', 'metric = "x"'),
+    ):
+        assert old in text
+        path.write_text(text.replace(old, new), encoding="utf-8")
+        seal(bundle)
+        assert check_bundle(bundle).problems, new
+
+
+def test_a_recipe_of_a_bundle_cannot_name_files_elsewhere(bundle, original, tmp_path):
+    secret = tmp_path / "secret.tsv"
+    secret.write_text((original / "test.tsv").read_text(encoding="utf-8"), encoding="utf-8")
+    path = bundle / "recipe" / "toy.toml"
+    text = path.read_text(encoding="utf-8")
+    assert '"test.tsv"' in text
+    path.write_text(text.replace('"test.tsv"', f'"{secret}"'), encoding="utf-8")
+    seal(bundle)
+    assert any("outside of the folders" in one for one in check_bundle(bundle, data=original).problems)
+
+
 def test_a_bundle_is_not_written_over_another(original, bundle):
     collected = collect(write_study(original)[1], original / "out")
     with pytest.raises(ConfigError, match="not empty"):

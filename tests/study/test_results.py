@@ -153,6 +153,7 @@ def test_the_tables_show_means_changes_and_verdicts(result):
     assert "no difference found" in text
     assert "24.1 (-1.7)" in text
     assert "lr 0.002" in text
+    assert "which are therefore optimistic" in text
     assert "0.325 hours" in text
 
 

@@ -30,7 +30,17 @@ from regard.study.bundle import (
     read_bundled_study,
     read_manifest,
 )
-from regard.study.cells import CELLS, OUTPUTS, RECORD, CellRecord, SetScores, cells_of_row, outputs_name, settings_of
+from regard.study.cells import (
+    CELLS,
+    OUTPUTS,
+    RECORD,
+    CellRecord,
+    SetScores,
+    cells_of_row,
+    outputs_name,
+    recipe_of_cell,
+    settings_of,
+)
 from regard.study.collecting import (
     STATISTICS,
     Collected,
@@ -44,6 +54,7 @@ from regard.study.collecting import (
 from regard.study.results import Place, StudyResult, has_choice
 from regard.study.sentence_statistics import parse_statistics, sentence_metric, statistics_text, unpack
 from regard.study.study_file import VALID, Study
+from regard.text.bitext import data_folders, refuse_outside
 
 MOST_PROBLEMS = 100  # that are listed
 
@@ -81,6 +92,9 @@ def check_bundle(
         _check_result(bundle, collected, found)
     except RegardError as error:
         found.add(str(error))
+    # A study that `read_study` would refuse, or counts that no text has.
+    except (LookupError, ValueError, TypeError, ArithmeticError) as error:
+        found.add(f"{bundle} is damaged: {type(error).__name__}: {error}")
     if data is None:
         found.notes.append(
             "scores are derived from the statistics of each sentence; with --data, from the outputs and the references"
@@ -192,6 +206,10 @@ def _check_scores(bundle: Path | str, collected: Collected, data: Path | str, fo
     sets: dict[str, Any] = {}
     for record, scored, place in _outputs(collected):
         if task is None:
+            # The recipe comes with the bundle, so it may not name files elsewhere.
+            table = recipe_of_cell(study, cell_of(record)).data
+            for text in (*table.corpora, *table.dev_sets, *table.test.values()):
+                refuse_outside(text, data_folders(data, None), recipe_of=str(bundle))
             task, sets = test_sets(study, record, data)
         outputs = _bundled_outputs(bundle, place, scored)
         key = (record.row, record.seed, scored.name)

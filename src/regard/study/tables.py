@@ -11,7 +11,7 @@ from regard.messages import counted
 from regard.metrics import METRICS
 from regard.metrics.significance import ALPHA
 from regard.study.results import RowComparison, RowResult, SetResult, Spread, StudyResult
-from regard.study.study_file import describe_settings
+from regard.study.study_file import VALID, describe_settings
 
 VERDICTS = {"better": "better", "worse": "worse", "unclear": "unclear", "same": "no difference found"}
 
@@ -168,6 +168,8 @@ def notes(result: StudyResult) -> list[str]:
         f"the mean over seeds, {result.trials:,} trials, seed {result.trials_seed}. Both are corrected for the number of "
         f"rows of a table (Holm); a verdict needs both below {ALPHA:g}, and is unclear with one.",
     ]
+    if VALID in result.tests and any(row.candidates for row in result.rows):
+        found.append(f"Candidates were chosen by their scores on {VALID}, which are therefore optimistic.")
     if any(one.published for row in result.rows for one in row.sets):
         found.append("Published scores are of other data: only their direction is compared.")
     if result.settings:
