@@ -32,6 +32,7 @@ def short_rows(recipe, folder):
     return [*files, "train.tokens=512"]
 
 
+MUON = ["train.optimizer=muon", "train.lr=4e-3"]  # learns in half the steps
 TOYS = {  # other families learn to copy, below
     "reverse": "exact",
     "runs": "accuracy",
@@ -46,9 +47,12 @@ TOYS = {  # other families learn to copy, below
 @pytest.mark.parametrize("recipe", TOYS)
 def test_toy_task_is_learned_to_99_percent(recipe, tmp_path):
     rows = [*short_rows(recipe, tmp_path), "train.steps=400"] if recipe in CHANGES else []
-    fewer = ["train.tokens=512", "train.steps=200"] if recipe == "majority" else []
+    fewer = {
+        "majority": ["train.tokens=512", "train.steps=200"],
+        "sort-numbers": ["train.optimizer=muon", "train.lr=6e-3", "train.steps=600"],
+    }
     data = tmp_path if rows else None
-    assert score_after(recipe, tmp_path / "run", *rows, *fewer, metric=TOYS[recipe], data=data) > 99
+    assert score_after(recipe, tmp_path / "run", *rows, *fewer.get(recipe, []), metric=TOYS[recipe], data=data) > 99
 
 
 STACKS = "model.width=64 model.num_layers=2 model.num_heads=4 model.hidden=256 model.norm_order=pre"
@@ -92,13 +96,13 @@ def test_every_family_learns_a_toy_task(kind, tmp_path):
 
 @pytest.mark.slow
 def test_a_transformer_learns_to_parse(tmp_path):
-    assert score_after("expressions", tmp_path / "run", metric="bracket_f1") > 90
+    assert score_after("expressions", tmp_path / "run", *MUON, "train.steps=400", metric="bracket_f1") > 90
 
 
 TINY_CAPTIONER = [
     *("model.width=64", "model.num_layers=2", "model.decoder_layers=1", "model.num_heads=4", "model.hidden=128"),
-    *("model.dropout=0.0", "train.tokens=1024", "train.warmup_steps=40", "train.lr=1e-2", "train.steps=600"),
-    *("train.validate_every=600", "train.checkpoint_every=600"),
+    *("model.dropout=0.0", "train.tokens=1024", "train.warmup_steps=40", "train.checkpoint_every=400"),
+    *("train.optimizer=muon", "train.lr=5e-3", "train.steps=400"),
 ]
 
 
