@@ -144,6 +144,9 @@ def test_the_decoder_sees_nothing_after_itself(figure):
         assert shown.locator("li").first.text_content() == "<s> 100 %"
     live.get_by_label("Layer").select_option("3")
     expect(live.locator(".heatmap")).to_have_count(4)
+    expect(live.get_by_role("img", name="Head 1: output down, decoder input across")).to_be_visible()
+    live.page.get_by_role("button", name="中文", exact=True).click()
+    expect(live.get_by_role("img", name="第 1 个头：自上而下是输出，从左到右是解码器的输入")).to_be_visible()
 
 
 def test_a_tap_on_a_heatmap_chooses_the_word(figure):

@@ -1,5 +1,5 @@
 // A chart of lines over steps or time, for reports and the pages of `regard learn`.
-import { SVG, element } from "./elements.js";
+import { SVG, element, fill } from "./elements.js";
 
 const CHART = { width: 420, height: 220, right: 16, top: 10, bottom: 28, character: 6.6 }; // pixels; a character of a label is that wide
 
@@ -17,9 +17,6 @@ export function short(number) {
   if (size >= 1e4) return `${+(number / 1e3).toPrecision(3)}k`;
   return size !== 0 && size < 1e-3 ? number.toExponential(1).replace(".0e", "e") : String(+number.toPrecision(4));
 }
-
-/** Returns a text with values in it. */
-const fill = (text, values) => text.replace(/\{(\w+)\}/g, (_, name) => values[name]);
 
 /** Returns round numbers from `low` to `high`, about `count` of them. */
 export function roundTicks(low, high, count = 4) {

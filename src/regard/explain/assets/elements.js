@@ -43,6 +43,11 @@ function spellBytes(text) {
   }
 }
 
+/** Returns a text with values in it: fill("layer {number}", { number: 1 }). Pages in several languages translate it first. */
+export function fill(text, values = {}) {
+  return text.replace(/\{(\w+)\}/g, (all, name) => values[name] ?? all);
+}
+
 export function percent(weight) {
   return weight > 0 && weight < 0.01 ? "<1 %" : `${Math.round(100 * weight)} %`;
 }

@@ -1,5 +1,5 @@
 // Attention as a matrix of shades.
-import { element } from "./elements.js";
+import { element, fill } from "./elements.js";
 
 const FONT = "system-ui, sans-serif";
 const [LARGEST, LABELLED, SMALLEST] = [26, 8, 2]; // pixels of a cell; with a label; at all
@@ -8,15 +8,15 @@ const ANGLE = Math.PI / 3; // of the labels above the columns
 
 /** A matrix with queries down and keys across, at most `room` pixels wide if its cells can be as small as that. */
 export class Heatmap {
-  constructor({ queries, keys, matrix, headings, label, room = 900, pointer }) {
+  constructor({ queries, keys, matrix, headings, label, room = 900, pointer, say = fill }) {
     Object.assign(this, { queries, keys, matrix, headings, pointer });
-    this.canvas = element("canvas", { role: "img", "aria-label": `${label}: ${headings[0]} down, ${headings[1]} across` });
+    this.canvas = element("canvas", { role: "img", "aria-label": say("{label}: {rows} down, {columns} across", { label, rows: headings[0], columns: headings[1] }) });
     this.frame = element("span", { class: "frame", hidden: true }); // around the row or the column of a word
     this.pen = this.canvas.getContext("2d");
     this.measure(room);
     const cropped = this.width > room;
     this.root = element("figure", { class: "heatmap", style: `width: ${Math.min(this.width, room)}px` },
-      element("figcaption", {}, label, ...(cropped ? [element("strong", {}, " Wider than the page: scroll sideways.")] : [])),
+      element("figcaption", {}, label, ...(cropped ? [element("strong", {}, ` ${say("Wider than the page: scroll sideways.")}`)] : [])),
       element("div", { class: "scroll", ...(cropped ? { tabindex: 0, role: "group", "aria-label": label } : {}) }, this.canvas, this.frame),
       element("p", { class: "scale" }, "0 %", element("span", { class: "shades" }), "100 %"),
     );

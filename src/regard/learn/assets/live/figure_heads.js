@@ -28,7 +28,7 @@ FIGURES.heads = (host) => {
     const pictures = matrices.map((matrix, head) => {
       const label = say("Head {number}", { number: head + 1 });
       const map = new Heatmap({
-        queries: down, keys: across, matrix, label, room, headings: labels.map((one) => say(one)),
+        queries: down, keys: across, matrix, label, room, say, headings: labels.map((one) => say(one)),
         pointer: { enter: () => {}, leave: () => {}, pin: ({ at }) => move({ word: at }) },
       });
       if (now.stack === "decoder") shadeMasked(map);

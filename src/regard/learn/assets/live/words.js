@@ -1,4 +1,5 @@
 // What the figures say, in the language of the page. English is the key; what is missing in Chinese stays English.
+import { fill } from "./elements.js";
 
 const CHINESE = {
   // The sentence of a reader
@@ -50,6 +51,8 @@ const CHINESE = {
 
   // 3.2.2 Heads
   "Head {number}": "第 {number} 个头",
+  "{label}: {rows} down, {columns} across": "{label}：自上而下是{rows}，从左到右是{columns}",
+  "Wider than the page: scroll sideways.": "比页面宽：请左右滚动。",
   "Attention of the": "注意力：",
   "encoder, to itself": "编码器对自己",
   "decoder, to itself (masked)": "解码器对自己（带掩码）",
@@ -144,7 +147,7 @@ const CHINESE = {
 /** A text with values in it: say("layer {number}", { number: 1 }). */
 export function say(text, values = {}) {
   const found = document.documentElement.dataset.lang === "zh" ? (CHINESE[text] ?? text) : text;
-  return found.replace(/\{(\w+)\}/g, (all, name) => values[name] ?? all);
+  return fill(found, values);
 }
 
 /** Calls `draw` again when another language or other colours are chosen, or a window becomes narrow. */
