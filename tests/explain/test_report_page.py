@@ -133,7 +133,9 @@ def test_the_axis_of_values_can_be_logarithmic(opened, runs, monkeypatch):
 
 
 def test_smoothing_is_a_moving_average(browser):
-    code = b64encode(asset("chart.js").replace('import { SVG, element, fill } from "./elements.js";', "").encode()).decode()
+    code = b64encode(
+        asset("chart.js").replace('import { SVG, element, fill } from "./elements.js";', "").encode()
+    ).decode()
     found = Watched(browser).page.evaluate(
         """async (code) => {
             const { movingAverage, roundTicks, logTicks } = await import(`data:text/javascript;base64,${code}`);

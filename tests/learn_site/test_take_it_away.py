@@ -44,7 +44,8 @@ def test_the_model_is_useless_without_it_for_every_seed(what):
 
 def test_without_the_scale_every_seed_is_worse_and_most_learn_nothing():
     pairs = [(one.with_it.scores, one.without_it.scores) for one in RESULTS["scale"].seeds]
-    assert all(without["loss"] > 2 * usual["loss"] and without["exact"] < usual["exact"] for usual, without in pairs)
+    assert all(usual["exact"] > 90 and without["exact"] < LEARNED for usual, without in pairs)
+    assert all(without["loss"] > 2 * usual["loss"] for usual, without in pairs)
     assert sum(without["exact"] < USELESS for _, without in pairs) >= 2
 
 

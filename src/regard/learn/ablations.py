@@ -28,12 +28,17 @@ class Ablation:
 # There is no encoder, and no clipping, which would hide what happens.
 DEEP = "model.decoder_layers=6 model.norm_order=post train.clip_norm=0 train.lr=2e-3 train.tokens=512 train.steps=250"
 # One decoder layer that looks one letter up.
-ONE_LAYER = "model.width=128 model.num_layers=0 model.decoder_layers=1 train.lr=1e-3 train.tokens=512 train.steps=300"
+LOOK_UP = "model.num_layers=0 model.decoder_layers=1 train.lr=1e-3 train.tokens=512 train.steps=300"
+ONE_LAYER = f"model.width=128 {LOOK_UP}"
 ABLATIONS: dict[str, Ablation] = {
     "mask": Ablation("the causal mask", "causal mask", "no mask", "copy", ONE_LAYER),
     "positions": Ablation("positions", "sinusoids", "no positions", "copy", ONE_LAYER, "model.positions=none"),
     "scale": Ablation(
-        "the division by √d", "scores / √d", "scores as they are", "copy", f"model.num_heads=1 {ONE_LAYER}"
+        "the division by √d",
+        "scores / √d",
+        "scores as they are",
+        "copy",
+        f"model.num_heads=1 model.width=192 {LOOK_UP}",
     ),
     "residual": Ablation("the residual connections", "x + f(x)", "f(x)", "join", DEEP),
     "heads": Ablation("all heads but one", "4 heads", "1 head", "join", "train.steps=300", "model.num_heads=1"),
