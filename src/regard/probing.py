@@ -1,8 +1,8 @@
-"""Probe a run: how important each attention head is, and how well it translates when heads are removed."""
+"""Probe a run: how important each attention head is, where it attends, and how well the run translates without heads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -25,6 +25,7 @@ from regard.explain.head_importance import (
     removal_importance,
     removal_order,
 )
+from regard.explain.head_patterns import attention_patterns
 from regard.loading import load_translator
 from regard.messages import counted, warn_caller
 from regard.metrics.text import bleu
@@ -47,25 +48,38 @@ class HeadProbe:
     loss: float  # per target token, of the complete model
     removal: Importance  # by how much the loss grows without a head
     gradient: Importance  # mean |∂ loss / ∂ gate|
+    entropy: dict[Head, float]  # of its attention weights, in nats; the mean over queries
+    distance: dict[Head, float]  # mean positions between query and key; of self-attention only
     curves: dict[str, list[PruningPoint]]  # by the order in which heads are removed
 
     def as_data(self) -> dict[str, Any]:
         """Return what is written as JSON."""
         heads = [
-            {**head._asdict(), "removal": value, "gradient": self.gradient[head]}
+            {
+                **head._asdict(),
+                "removal": value,
+                "gradient": self.gradient[head],
+                "entropy": self.entropy[head],
+                "distance": self.distance.get(head),
+            }
             for head, value in self.removal.items()
         ]
         curves = {name: [point._asdict() for point in points] for name, points in self.curves.items()}
         plain = {key: value for key, value in asdict(self).items() if key in ("run", "sentences", "tokens", "loss")}
-        return {**plain, "random_seed": SEED, "heads": heads, "curves": curves}
+        return {"probe": "heads", **plain, "random_seed": SEED, "heads": heads, "curves": curves}
 
     def as_text(self) -> str:
-        """Return a summary: the most and the least important heads, and the curves as a table."""
+        """Return a summary: heads with the largest and smallest values of each measure, and the curves as a table."""
         order = removal_order(self.removal)
+        by_entropy, by_distance = (sorted(one, key=lambda head: one[head]) for one in (self.entropy, self.distance))
         lines = [
             f"{len(order)} heads; loss per target token {self.loss:.3f} on {counted(self.sentences, 'sentence')}",
-            f"most important   {self._named(order[:-6:-1])}",
-            f"least important  {self._named(order[:5])}",
+            f"most important   {named(order[:-6:-1], self.removal, '+.3f')}",
+            f"least important  {named(order[:5], self.removal, '+.3f')}",
+            f"lowest entropy   {named(by_entropy[:5], self.entropy, '.2f')}",
+            f"highest entropy  {named(by_entropy[:-6:-1], self.entropy, '.2f')}",
+            f"nearest          {named(by_distance[:5], self.distance, '.1f')}",
+            f"farthest         {named(by_distance[:-6:-1], self.distance, '.1f')}",
             "",
             "heads removed" + "".join(f"{f'by {name}':>22}" for name in self.curves),
             " " * 13 + f"{'loss':>14}{'BLEU':>8}" * len(self.curves),
@@ -75,8 +89,10 @@ class HeadProbe:
             lines.append(f"{row[0].removed:13}{cells}")
         return "\n".join(lines)
 
-    def _named(self, heads: list[Head]) -> str:
-        return ", ".join(f"{head} ({self.removal[head]:+.3f})" for head in heads)
+
+def named(heads: list[Head], values: Mapping[Head, float], form: str) -> str:
+    """Return heads with their values: "encoder 1.2 (0.31), decoder 3.4 (0.52)"."""
+    return ", ".join(f"{head} ({values[head]:{form}})" for head in heads)
 
 
 def probe_heads(
@@ -103,6 +119,7 @@ def probe_heads(
     examples, heads = Examples(encoded, outputs), all_heads(model)
     removal = removal_importance(model, examples, report)
     gradient = gradient_importance(model, examples, report)
+    entropy, distance = attention_patterns(model, examples, report)
     orders = {
         "removal": removal_order(removal),
         "gradient": removal_order(by_layer(gradient)),
@@ -121,4 +138,4 @@ def probe_heads(
             curves[name].append(point)
             report(f"removing heads by {name}", len(curves[name]), len(at))
     base = loss_per_token(model, examples)
-    return HeadProbe(str(run), len(pairs), examples.num_tokens, base, removal, gradient, curves)
+    return HeadProbe(str(run), len(pairs), examples.num_tokens, base, removal, gradient, entropy, distance, curves)

@@ -1,6 +1,7 @@
 """regard probe heads"""
 
 import json
+import math
 import xml.etree.ElementTree
 from pathlib import Path
 
@@ -24,12 +25,12 @@ def data(tmp_path):
     return tmp_path / "data.tsv"
 
 
-def test_it_writes_numbers_and_two_pictures(data, tmp_path):
+def test_it_writes_numbers_and_three_pictures(data, tmp_path):
     pytest.importorskip("matplotlib")
     result = call("probe", "heads", RUN, "--data", data, "--out", tmp_path / "out", "--points", "3")
     assert result.returncode == 0, result.stderr
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "heads.json", "importance.svg", "pruning.svg",
+        "heads.json", "importance.svg", "patterns.svg", "pruning.svg",
     ]  # fmt: skip
     found = json.loads((tmp_path / "out" / "heads.json").read_text())
     assert found["sentences"] == 3
@@ -43,7 +44,12 @@ def test_it_writes_numbers_and_two_pictures(data, tmp_path):
         assert 0 <= curve[0]["bleu"] <= 100
         # Without any head, the order in which they were removed makes no difference.
         assert curve[-1]["loss"] == pytest.approx(found["curves"]["random"][-1]["loss"])
-    for name in ("importance.svg", "pruning.svg"):
+    for head in found["heads"]:
+        # A source has at most 3 words and EOS: uniform attention to 4 positions is the highest entropy.
+        assert 0 <= head["entropy"] <= math.log(4) + 1e-6
+        assert (head["distance"] is None) == (head["attention"] == "encoder-decoder")
+        assert head["distance"] is None or 0 <= head["distance"] <= 3
+    for name in ("importance.svg", "patterns.svg", "pruning.svg"):
         assert xml.etree.ElementTree.parse(tmp_path / "out" / name).getroot().tag.endswith("svg")
 
 

@@ -36,11 +36,16 @@ def heads(
     sentences: Annotated[int, typer.Option(help="As many pairs of the file are used.", min=1)] = 200,
     points: Annotated[int, typer.Option(help="As many points has a curve.", min=2)] = 9,
 ) -> None:
-    """Measure how important each attention head is, and remove heads in that order.
+    """Measure how important each attention head is and where it attends, and remove heads in the order of importance.
 
     Importance is measured twice: by how much the loss per token grows without the head, and by the mean gradient of the loss
     with respect to a gate behind it (Michel et al. 2019). Then heads are removed from the least important on, in both orders
-    and at random (Voita et al. 2019). Writes heads.json, importance.svg and pruning.svg, and prints a summary.
+    and at random (Voita et al. 2019).
+
+    Where a head attends is described by two means over all queries: the entropy of its weights (0: one position; ln n: n
+    positions equally) and, for self-attention, the distance between query and key in positions (1: the token before).
+
+    Writes heads.json, importance.svg, patterns.svg and pruning.svg, and prints a summary.
 
     Examples:
 
@@ -52,10 +57,10 @@ def heads(
 
     # Fail before the measurement, not after it.
     require("matplotlib", extra="plots")
-    numbers, *pictures = (out / name for name in ("heads.json", "importance.svg", "pruning.svg"))
+    numbers, *pictures = (out / name for name in ("heads.json", "importance.svg", "patterns.svg", "pruning.svg"))
     for path in (numbers, *pictures):
         refuse_to_replace(path, path.suffix.removeprefix("."))
-    from regard.explain.head_figures import draw_importance, draw_pruning
+    from regard.explain.head_figures import draw_heads, draw_pruning
     from regard.probing import probe_heads
 
     last = 0.0
@@ -69,7 +74,8 @@ def heads(
     found = probe_heads(run, data, sentences=sentences, points=points, report=report, warn=print_warning)
     out.mkdir(parents=True, exist_ok=True)
     numbers.write_text(json.dumps(found.as_data(), indent=1) + "\n", encoding="utf-8")
-    draw_importance(pictures[0], {"loss without the head": found.removal, "mean |gradient|": found.gradient})
-    draw_pruning(pictures[1], found.curves)
+    draw_heads(pictures[0], {"loss without the head": found.removal, "mean |gradient|": found.gradient})
+    draw_heads(pictures[1], {"entropy (nats)": found.entropy, "distance (positions)": found.distance})
+    draw_pruning(pictures[2], found.curves)
     print(found.as_text())
-    print_message(f"wrote heads.json, importance.svg and pruning.svg to {out}")
+    print_message(f"wrote heads.json, importance.svg, patterns.svg and pruning.svg to {out}")

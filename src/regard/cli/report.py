@@ -13,7 +13,7 @@ from regard.errors import ConfigError
 BEGINNING = 1000  # bytes that are compared
 # What the beginning of our pages, pictures of each kind, numbers of `regard probe`, and scripts for Slurm contains.
 MARKS = {
-    "html": b"default-src 'none'", "svg": b"<svg", "png": b"\x89PNG", "json": b'"random_seed": ', "sbatch": b"#SBATCH"
+    "html": b"default-src 'none'", "svg": b"<svg", "png": b"\x89PNG", "json": b'"probe": "', "sbatch": b"#SBATCH"
 }  # fmt: skip
 KINDS = {"html": "a page of regard", "json": "a result of regard probe", "sbatch": "a batch script for Slurm"}
 

@@ -1,4 +1,4 @@
-"""Pictures of head importance: a grid of layers and heads per kind of attention, and curves of pruning."""
+"""Pictures of heads: a grid of layers and heads per kind of attention, and curves of pruning."""
 
 from __future__ import annotations
 
@@ -8,25 +8,39 @@ from pathlib import Path
 import numpy as np
 
 from regard.explain.figures import COLOURS, GREY, pyplot
-from regard.explain.head_gates import KINDS
-from regard.explain.head_importance import Importance, PruningPoint
+from regard.explain.head_gates import KINDS, Head
+from regard.explain.head_importance import PruningPoint
 
 
-def draw_importance(path: Path, importances: Mapping[str, Importance]) -> None:
-    """Draw one row of grids per way of measuring: a grid per kind of attention, layers from top to bottom."""
+def draw_heads(path: Path, measures: Mapping[str, Mapping[Head, float]]) -> None:
+    """Draw one row of grids per measure: a grid per kind of attention, layers from top to bottom.
+
+    A measure with negative values has colours of two hues, with white at 0; one without has shades of grey.
+    """
     plt = pyplot()
-    first = next(iter(importances.values()))
-    kinds = [kind for kind in KINDS if any(head.attention == kind for head in first)]
-    size = (3.2 * len(kinds) + 1, 3.2 * len(importances))
-    figure, panels = plt.subplots(len(importances), len(kinds), figsize=size, squeeze=False, layout="constrained")
-    for row, (title, importance) in zip(panels, importances.items(), strict=True):
-        largest = max(map(abs, importance.values())) or 1.0
+    kinds = [kind for kind in KINDS if any(head.attention == kind for measure in measures.values() for head in measure)]
+    size = (3.2 * len(kinds) + 1, 3.2 * len(measures))
+    figure, panels = plt.subplots(len(measures), len(kinds), figsize=size, squeeze=False, layout="constrained")
+    for row, (title, measure) in zip(panels, measures.items(), strict=True):
+        largest, signed = max(map(abs, measure.values())) or 1.0, min(measure.values()) < 0
+        shades = {"cmap": "RdBu_r", "vmin": -largest} if signed else {"cmap": "Greys", "vmin": 0.0}
         for axes, kind in zip(row, kinds, strict=True):
-            grid = grid_of(importance, kind)
-            image = axes.imshow(grid, cmap="RdBu_r", vmin=-largest, vmax=largest, aspect="auto")
+            if not any(head.attention == kind for head in measure):
+                axes.axis("off")
+                continue
+            grid = grid_of(measure, kind)
+            image = axes.imshow(grid, vmax=largest, aspect="auto", **shades)
             for (layer, head), value in np.ndenumerate(grid):
                 colour = "white" if abs(value) > 0.6 * largest else "black"
-                axes.text(head, layer, f"{value:.3f}", ha="center", va="center", fontsize=8, color=colour)
+                axes.text(
+                    head,
+                    layer,
+                    f"{value:.{3 if largest < 1 else 2}f}",
+                    ha="center",
+                    va="center",
+                    fontsize=8,
+                    color=colour,
+                )
             axes.set(title=kind, xlabel="head", ylabel="layer")
             axes.set_xticks(range(grid.shape[1]), range(1, grid.shape[1] + 1))
             axes.set_yticks(range(grid.shape[0]), range(1, grid.shape[0] + 1))
@@ -35,12 +49,12 @@ def draw_importance(path: Path, importances: Mapping[str, Importance]) -> None:
     plt.close(figure)
 
 
-def grid_of(importance: Importance, kind: str) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """Return the importances of a kind of attention: [layers, heads]; NaN where there is no head."""
-    heads = [head for head in importance if head.attention == kind]
+def grid_of(measure: Mapping[Head, float], kind: str) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """Return the values of a kind of attention: [layers, heads]; NaN where there is no head."""
+    heads = [head for head in measure if head.attention == kind]
     grid = np.full((max(head.layer for head in heads), max(head.head for head in heads)), np.nan)
     for head in heads:
-        grid[head.layer - 1, head.head - 1] = importance[head]
+        grid[head.layer - 1, head.head - 1] = measure[head]
     return grid
 
 
