@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from regard.exchange.to_web import page_source
+from regard.explain.page_assets import asset
 from regard.learn.render import split_blocks
 from regard.learn.sources import ASSETS, PAGES, repository
 
@@ -133,13 +134,14 @@ def test_a_term_of_the_english_chapter_is_in_the_chinese(name):
 
 
 SIDES = ("with_it", "without_it")
+SHARED = ("chart.js", "heatmap.js")  # pictures of other pages that figures use
 LITERAL = r'"((?:[^"\\]|\\.)*)"'
 
 
 def live_strings(*names):
     """What figures say: the literals handed to `say`, in the figure and in what figures share."""
     texts = [(ASSETS / "live" / f"{name}.js").read_text(encoding="utf-8") for name in names]
-    return {text for one in texts for text in re.findall(rf"\bsay\({LITERAL}", one)}
+    return {text for one in [*texts, *map(asset, SHARED)] for text in re.findall(rf"\bsay\({LITERAL}", one)}
 
 
 def chinese_strings():
@@ -172,6 +174,7 @@ def test_a_chinese_string_has_the_values_of_the_english_and_is_used():
         path.read_text(encoding="utf-8") for path in (ASSETS / "live").glob("*.js") if path.stem != "words"
     )
     scripts += page_source("translator.js")  # names the two sides of an attention
+    scripts += "".join(map(asset, SHARED))
     scripts += json.dumps(sorted(ablated()), ensure_ascii=False)
     for english, chinese in chinese_strings().items():
         assert sorted(set(re.findall(r"\{\w+\}", english))) == sorted(set(re.findall(r"\{\w+\}", chinese))), english

@@ -59,7 +59,7 @@ export class Chart {
     const values = all.map(([, value]) => value), [low, high] = [Math.min(...values), Math.max(...values)];
     this.scale(Math.max(...all.map(([x]) => x)), low, high, log);
     this.places = [...new Set(all.map(([x]) => x))].sort((a, b) => a - b);
-    this.svg = drawn("svg", { viewBox: `0 0 ${CHART.width} ${CHART.height}`, role: "slider", tabindex: 0, "aria-label": say("{title} over {unit}", { title, unit }), "aria-valuemin": 0, "aria-valuemax": this.bounds.most });
+    this.svg = drawn("svg", { viewBox: `0 0 ${CHART.width} ${CHART.height}`, role: "slider", tabindex: 0, "aria-label": say("{title} over {unit}", { title, unit: say(unit) }), "aria-valuemin": 0, "aria-valuemax": this.bounds.most });
     this.axes();
     for (const line of this.lines) this.line(line, line.dots ? 0 : smoothing);
     this.cross = drawn("line", { class: "cross", y1: CHART.top, y2: CHART.height - CHART.bottom, visibility: "hidden" });
