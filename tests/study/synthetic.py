@@ -69,7 +69,7 @@ ERRORS = {"base": 0.10, "same | again": 0.10, "alike": 0.10}  # share of tokens 
 def write_study(folder, text=STUDY):
     """Write the file of a study, its recipe and its data, and return the file and the study."""
     generator = random.Random(1)
-    for name, size in (("train", 9), ("valid", 60), ("test", 80)):
+    for name, size in (("train", 9), ("valid", 30), ("test", 40)):
         lines = [generator.choices(WORDS, k=generator.randint(4, 15)) for _ in range(size)]
         pairs = "".join(f"{' '.join(line)}\t{' '.join(reversed(line))}\n" for line in lines)
         (folder / f"{name}.tsv").write_text(pairs, encoding="utf-8")

@@ -9,7 +9,7 @@ import pytest
 
 from regard.explain.figures import pyplot
 from regard.metrics.significance import Sampling
-from regard.study.cells import Cell, read_records
+from regard.study.cells import Cell
 from regard.study.collecting import collect
 from regard.study.figure import draw_study, make_figure
 from regard.study.results import rounded, spread
@@ -22,11 +22,21 @@ ODD = "N_{1} & <x> 100 % ~^# \\\\"
 
 
 @pytest.fixture(scope="module")
-def collected(tmp_path_factory):
+def folder(tmp_path_factory):
+    """A folder with a study and its cells, whose records have all metrics."""
     folder = tmp_path_factory.mktemp("study")
-    _, study = write_study(folder)
-    make_cells(study, folder / "out")
-    return collect(study, folder / "out")
+    make_cells(write_study(folder)[1], folder / "out")
+    return folder
+
+
+def with_metric(folder, metric):
+    """What there is of the study if another metric is tested."""
+    return collect(write_study(folder, STUDY.replace('metric = "bleu"', f'metric = "{metric}"'))[1], folder / "out")
+
+
+@pytest.fixture(scope="module")
+def collected(folder):
+    return with_metric(folder, "bleu")
 
 
 @pytest.fixture(scope="module")
@@ -114,22 +124,18 @@ def test_statistics_are_kept_and_counted_again_if_they_are_damaged(tmp_path):
 
 
 @pytest.mark.parametrize("name", SENTENCE_METRICS)
-def test_sums_over_sentences_give_the_score_of_the_record(name, tmp_path):
-    _, study = write_study(tmp_path, STUDY.replace('metric = "bleu"', f'metric = "{name}"'))
-    make_cells(study, tmp_path / "out")
-    found = collect(study, tmp_path / "out")
+def test_sums_over_sentences_give_the_score_of_the_record(name, folder):
+    found = with_metric(folder, name)
     metric = sentence_metric(name)
-    record = next(one for one in read_records(study, tmp_path / "out") if (one.row, one.seed) == ("base", 2))
+    record = next(one for one in found.records if (one.row, one.seed) == ("base", 2))
     statistics = found.statistics["base", 2, "test"]
     assert metric.score(statistics) == pytest.approx(record.score("test", name))
-    assert statistics.shape == (80, WIDTHS[name])
+    assert statistics.shape == (40, WIDTHS[name])
     assert metric.higher_is_better == found.result(Sampling(trials=1)).higher_is_better
 
 
-def test_a_metric_without_sentences_is_tested_over_seeds_alone(tmp_path):
-    _, study = write_study(tmp_path, STUDY.replace('metric = "bleu"', 'metric = "perplexity"'))
-    make_cells(study, tmp_path / "out")
-    found = collect(study, tmp_path / "out").result(QUICK)
+def test_a_metric_without_sentences_is_tested_over_seeds_alone(folder):
+    found = with_metric(folder, "perplexity").result(QUICK)
     compared = found.row(ODD).sets[1].compared
     assert compared.p_sentences is None
     assert compared.verdict == "worse"  # a higher perplexity

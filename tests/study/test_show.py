@@ -21,7 +21,7 @@ def shown(tmp_path):
     return call, file, study
 
 
-def test_show_prints_the_table_and_writes_files_and_a_bundle_that_check_accepts(shown, tmp_path):
+def test_show_prints_tables_or_json_and_writes_files_and_a_bundle_that_check_accepts(shown, tmp_path):
     call, file, study = shown
     make_cells(study, tmp_path / "out")
     bundle = tmp_path / "bundle"
@@ -35,19 +35,15 @@ def test_show_prints_the_table_and_writes_files_and_a_bundle_that_check_accepts(
     assert done.exit_code == 0, done.output
     assert "are right" in done.stdout
 
+    done = call("show", file, "--out", tmp_path / "out", "--trials", 1, "--json")
+    assert json.loads(done.stdout)["baseline"] == "base"
+
     table = bundle / "table.md"
     table.write_text(table.read_text(encoding="utf-8").replace("worse", "better", 1), encoding="utf-8")
     done = call("check", bundle)
     assert done.exit_code == 1
     assert "table.md" in done.stderr
     assert "are right" not in done.stdout
-
-
-def test_show_prints_json(shown, tmp_path):
-    call, file, study = shown
-    make_cells(study, tmp_path / "out")
-    done = call("show", file, "--out", tmp_path / "out", "--trials", 1, "--json")
-    assert json.loads(done.stdout)["baseline"] == "base"
 
 
 def test_a_study_without_cells_is_refused(shown, tmp_path):
