@@ -127,6 +127,17 @@ def test_candidates_are_chosen_on_the_dev_set_and_only_the_best_is_repeated(make
     assert page.count("chosen</span>") == 2 and "lr 0.001" in page
 
 
+def test_candidates_come_first_and_then_long_cells(make_study, tmp_path, pretend, started):
+    row = 'settings = { "model.num_layers" = 1 }'
+    changes = [
+        (row, f'{row[:-2]}, "train.steps" = 24 }}\n[rows.chooses]\nchoose = {{ "train.lr" = [1e-3, 2e-3] }}'),
+        ("seeds = [1, 2]", "seeds = [1]"),
+        ('metric = "token_errors"', 'metric = "perplexity"'),
+    ]
+    run_study(make_study(*changes), out=tmp_path / "out", start=pretend)
+    assert [key.split("-")[0] for key in started] == ["chooses/lr=0.001", "chooses/lr=0.002", "one", "two"]
+
+
 def test_a_row_like_another_waits_for_its_choice(make_study, tmp_path, pretend, started):
     choose = '[choose]\n"train.lr" = [2e-3, 1e-3]\n[rows."two layers"]'
     like = ('settings = { "model.num_layers" = 1 }', 'settings = { "model.num_layers" = 1 }\nlike = "two layers"')

@@ -17,7 +17,7 @@ from regard.study.cells import Cell
 from regard.study.checks import check_study
 from regard.study.grid_page import PAGE, as_page
 from regard.study.state import CellProgress, StudyState, seconds_left
-from regard.study.study_file import Study, read_study
+from regard.study.study_file import Study, candidates_of, read_study
 from regard.study.train_cell import BUSY, ENDED, REFUSED, Job, write_failure
 from regard.study.workers import Start, Worker, start_here, visible_gpus
 
@@ -90,7 +90,7 @@ class _Runner:
             self._collect(self.workers.pop(key))
         self.state.refresh()
         now, remaining = time.monotonic(), self.state.open_cells()
-        for cell in remaining:
+        for cell in sorted(remaining, key=self._priority):
             if len(self.workers) >= self.at_once:
                 break
             if cell.key not in self.workers and now >= self.elsewhere.get(cell.key, 0.0):
@@ -115,6 +115,11 @@ class _Runner:
         self.workers.clear()
         self.state.refresh()
         self._show()
+
+    def _priority(self, cell: Cell) -> tuple[bool, int]:
+        """Return a key to sort cells by: candidates first, because others wait for a choice, and long ones before short."""
+        candidate = cell.seed == self.study.seeds[0] and len(candidates_of(self.study, cell.row)) > 1
+        return not candidate, -self.state.steps_of(cell)
 
     def _job(self, cell: Cell) -> Job:
         shared = -(-self.at_once // max(1, len(visible_gpus())))
