@@ -1,5 +1,6 @@
 """The result of a study whose cells are made up, its tables and its figure."""
 
+import re
 import shutil
 import subprocess
 
@@ -159,6 +160,7 @@ def test_the_tables_show_means_changes_and_verdicts(result):
     assert "no difference found" in text
     assert "24.1 (-1.7)" in text
     assert "lr 0.002" in text
+    assert re.search(r"alike +dropout 0.3\n", text)
     assert "which are therefore optimistic" in text
     assert "0.325 hours" in text
 

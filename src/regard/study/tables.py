@@ -27,11 +27,11 @@ class Table:
 
 
 def score_tables(result: StudyResult) -> list[Table]:
-    """Return the tables of a study: two per test set, the tested metric and the others; size and cost; what was chosen."""
+    """Return the tables of a study: the tested metric and the others per test set, size and cost, settings, candidates."""
     by_set = [
         table for number in range(len(result.tests)) for table in (_tested(result, number), _others(result, number))
     ]
-    found = [*by_set, _details(result), *_choices(result)]
+    found = [*by_set, _details(result), *_settings(result), *_choices(result)]
     return [_filled(table) for table in found if len(table.head) > 1]
 
 
@@ -141,6 +141,12 @@ def _details(result: StudyResult) -> Table:
             ]
         )
     return Table("Size and cost", head, rows, _groups(result.rows))
+
+
+def _settings(result: StudyResult) -> list[Table]:
+    """Return the table of what each row changes, unless the names of the rows say the same."""
+    rows = [[row.name, describe_settings(row.settings)] for row in result.rows if row.settings]
+    return [Table("Settings", ["row", "changes"], rows, [])] if any(name != text for name, text in rows) else []
 
 
 def _choices(result: StudyResult) -> list[Table]:
