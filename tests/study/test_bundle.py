@@ -111,6 +111,7 @@ def test_a_changed_digit_of_any_file_is_found_and_the_file_is_named(bundle):
         ("cells/base/-/1/cell.json", r'"bleu": (\d)\d', r'"bleu": \g<1>1', r"cells/base/-/1/cell.json: bleu on valid is "),
         ("cells/base/-/1/cell.json", r'"seconds": 90', '"seconds": 80', r"study.json: rows.base.seconds is 90.0, derived "),
         ("cells/base/-/1/cell.json", r"smoothing\": 0.1", 'smoothing": 0.2', r"base/-/1/cell.json: settings are not those"),
+        ("study.json", r'"trials": 100', '"trials": 1000000', r"study.json: trials is 1,000,000; at most 100,000"),
         ("study.toml", r"bleu = 24.1", "bleu = 24.3", r"study.json: rows.N.* is 24.1, derived 24.3"),
     ],
 )  # fmt: skip

@@ -169,7 +169,7 @@ def show(
         Path | None,
         typer.Option(help="Write a bundle to this new folder, which others can check.", show_default=False),
     ] = None,
-    trials: Annotated[int, typer.Option(help="Of approximate randomization.")] = 10_000,
+    trials: Annotated[int, typer.Option(help="Of approximate randomization.", min=1, max=100_000)] = 10_000,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print what a study has found so far: scores of all rows over seeds, and which of them differ from the baseline.

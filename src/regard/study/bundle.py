@@ -37,6 +37,7 @@ from regard.toml import dump_toml, from_table, parse_toml, to_table
 MANIFEST, STUDY, RECIPE, RESULT = "MANIFEST", "study.toml", "recipe", "study.json"
 FIGURE = "figure"
 MOST_FILES, MOST_LEVELS, MOST_MANIFEST = 100_000, 8, 2**25
+MOST_TRIALS = 100_000  # of approximate randomization, which a check repeats
 Tables = dict[str, Callable[[StudyResult], str]]
 TABLES: Tables = {"table.md": as_markdown, "table.tex": as_latex, "table.txt": as_text}
 

@@ -22,6 +22,7 @@ from regard.metrics.significance import Sampling
 from regard.storage.folder import Folder, parse_json
 from regard.study.bundle import (
     MANIFEST,
+    MOST_TRIALS,
     RECIPE,
     RESULT,
     TABLES,
@@ -242,6 +243,8 @@ def _check_result(bundle: Path | str, collected: Collected, found: BundleCheck) 
     stored = Folder(bundle).load_struct(RESULT, StudyResult)
     if stored.metric not in METRICS.names():
         raise CheckpointError(f"{RESULT}: there is no metric {stored.metric!r}")
+    if stored.trials > MOST_TRIALS:
+        raise CheckpointError(f"{RESULT}: trials is {stored.trials:,}; at most {MOST_TRIALS:,} are repeated")
     sampling = Sampling(seed=stored.trials_seed, trials=stored.trials)
     sampling.check()
     result = collected.result(sampling)

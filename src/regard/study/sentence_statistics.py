@@ -16,7 +16,7 @@ from regard.errors import DataError
 from regard.metrics.corpus_metrics import CorpusMetric, Statistics, bleu_metric, chrf_metric, mean_metric
 from regard.metrics.text import edit_distance
 
-MOST_BYTES = 2**28  # of an unpacked file
+MOST_BYTES = 2**26  # of an unpacked file
 References = Sequence[Sequence[str]]  # each list has one reference of every sentence
 
 
