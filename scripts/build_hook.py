@@ -20,7 +20,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 FOLDER = Path("src/regard/engine")
 PAGES = (
     *("README.md", "README.zh.md", "CHANGELOG.md", "CONTRIBUTING.md", "LOG.md", "SECURITY.md"),
-    *("docs", "examples", "benchmarks/README.md", "benchmarks/results", "requirements/core.txt"),
+    *("docs", "examples", "studies", "benchmarks/README.md", "benchmarks/results", "requirements/core.txt"),
 )
 
 
