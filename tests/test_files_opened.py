@@ -52,6 +52,7 @@ ALLOWED = {
     "explain/page_assets.py": {"read_text": "a part of the page, in the package"},
     "explain/figures.py": {"savefig": "the picture that the user named"},
     "explain/head_figures.py": {"savefig": "the picture that the user named"},
+    "explain/layer_figures.py": {"savefig": "the picture that the user named"},
     "explain/paper_figures.py": {"savefig": "the picture that the user named"},
     "study/figure.py": {"savefig": "a buffer in memory"},
     "cli/exercises.py": {"write_text": "the file that the user named"},

@@ -1,4 +1,4 @@
-"""Probe a run: how important each attention head is, where it attends, and how well the run translates without heads."""
+"""Probe runs: how important each attention head is and where it attends, and how similar layers represent tokens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import EvaluateConfig, SearchOptions
-from regard.errors import ConfigError
+from regard.decoding.translator import Translator
+from regard.errors import ConfigError, DataError
 from regard.explain.head_gates import Head, all_heads
 from regard.explain.head_importance import (
     Examples,
@@ -26,10 +27,12 @@ from regard.explain.head_importance import (
     removal_order,
 )
 from regard.explain.head_patterns import attention_patterns
+from regard.explain.layer_similarity import STACKS, layer_states, noise_similarity, similarities
 from regard.loading import load_translator
 from regard.messages import counted, warn_caller
 from regard.metrics.text import bleu
 from regard.models.base import Seq2Seq
+from regard.models.transformer import Transformer
 from regard.run.finding import find_run
 from regard.text.corpus import stream_pairs
 from regard.text.languages import languages_of
@@ -95,6 +98,13 @@ def named(heads: list[Head], values: Mapping[Head, float], form: str) -> str:
     return ", ".join(f"{head} ({values[head]:{form}})" for head in heads)
 
 
+def read_texts(run: Path | str, data: Path, sentences: int) -> tuple[list[str], list[str]]:
+    """Return the sources and references of the first pairs of a file, in the languages of a run."""
+    languages = languages_of(find_run(run).recipe().data, Path(run).name)
+    pairs = list(islice(stream_pairs(data, languages=languages, report=TextReport()), sentences))
+    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+
+
 def probe_heads(
     run: Path | str,
     data: Path,
@@ -112,9 +122,7 @@ def probe_heads(
     model = translator.model
     if not isinstance(model, Seq2Seq) or not all_heads(model):
         raise ConfigError(f"{run} is no Transformer with an encoder and a decoder; only these have heads to probe")
-    languages = languages_of(find_run(run).recipe().data, Path(run).name)
-    pairs = list(islice(stream_pairs(data, languages=languages, report=TextReport()), sentences))
-    texts, references = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    texts, references = read_texts(run, data, sentences)
     encoded, outputs, _ = translator.encode_pairs(texts, references, SearchOptions())
     examples, heads = Examples(encoded, outputs), all_heads(model)
     removal = removal_importance(model, examples, report)
@@ -138,4 +146,93 @@ def probe_heads(
             curves[name].append(point)
             report(f"removing heads by {name}", len(curves[name]), len(at))
     base = loss_per_token(model, examples)
-    return HeadProbe(str(run), len(pairs), examples.num_tokens, base, removal, gradient, entropy, distance, curves)
+    return HeadProbe(str(run), len(texts), examples.num_tokens, base, removal, gradient, entropy, distance, curves)
+
+
+@dataclass(frozen=True)
+class LayerProbe:
+    """The linear CKA of every layer of a run with every layer of the same or another run, by stack."""
+
+    runs: tuple[str, str]  # rows, columns
+    sentences: int
+    tokens: dict[str, int]
+    similarity: dict[str, list[list[float]]]  # layer 0 is the input of the first layer
+    noise: dict[str, float]  # the similarity that independent noise of these sizes would have
+
+    def as_data(self) -> dict[str, Any]:
+        """Return what is written as JSON."""
+        return {"probe": "layers", "measure": "linear CKA", **asdict(self)}
+
+    def as_text(self) -> str:
+        """Return a table per stack."""
+        lines = [f"linear CKA on {counted(self.sentences, 'sentence')}; layer 0 is the input of the first layer"]
+        for stack, grid in self.similarity.items():
+            size = f"{counted(self.tokens[stack], 'token')}; independent noise would have {self.noise[stack]:.3f}"
+            lines += ["", f"{stack}: {self.runs[0]} down, {self.runs[1]} across ({size})"]
+            lines.append("     " + "".join(f"{number:7}" for number in range(len(grid[0]))))
+            lines += [f"{number:5}" + "".join(f"{one:7.3f}" for one in row) for number, row in enumerate(grid)]
+        return "\n".join(lines)
+
+
+def probe_layers(
+    run: Path | str,
+    data: Path,
+    *,
+    other: Path | str | None = None,
+    sentences: int = 200,
+    report: Report = lambda *_: None,
+    warn: Callable[[str], None] = warn_caller,
+) -> LayerProbe:
+    """Compare the layers of a translation run with each other, or with those of another run, on the first pairs of a file.
+
+    Both runs must split the text into the same tokens: a sentence that they split differently is left out, with a warning.
+    """
+    runs = [run] if other is None else [run, other]
+    translators = [
+        load_translator(one, "probe layers", device="cpu", engine="torch", precision="float32", warn=warn)
+        for one in runs
+    ]
+    for name, translator in zip(runs, translators, strict=True):
+        if not isinstance(translator.model, Transformer):
+            raise ConfigError(
+                f"{name} is no Transformer with an encoder and a decoder; only these have layers to probe"
+            )
+    pairs = list(zip(*read_texts(run, data, sentences), strict=True))
+    same = [pair for pair in pairs if len({_split(translator, *pair) for translator in translators}) == 1]
+    if not same:
+        raise DataError(
+            f"{run} and {other} split every sentence of {data} into different tokens; give runs that share a tokenizer"
+        )
+    if len(same) < len(pairs):
+        warn(
+            f"{run} and {other} split {len(pairs) - len(same):,} of {len(pairs):,} sentences differently; these are left out"
+        )
+    every = []
+    for translator in translators:
+        assert isinstance(translator.model, Transformer), "was checked above"
+        encoded, outputs, _ = translator.encode_pairs(
+            [one for one, _ in same], [one for _, one in same], SearchOptions()
+        )
+        every.append(layer_states(translator.model, Examples(encoded, outputs), report))
+    first, second = every[0], every[-1]
+    sizes = {stack: [(*one[stack][0].shape,) for one in (first, second)] for stack in STACKS}
+    for stack, ((tokens, _), (others, _)) in sizes.items():
+        if tokens != others:
+            raise ConfigError(
+                f"the {stack} of {run} reads {counted(tokens, 'token')}, and that of {other} {others:,}; both must read "
+                "the same: compare runs with equal tags, source_eos and max_positions"
+            )
+    report("similarity", 0, len(STACKS))
+    return LayerProbe(
+        (str(runs[0]), str(runs[-1])),
+        len(same),
+        {stack: sizes[stack][0][0] for stack in STACKS},
+        {stack: similarities(first[stack], second[stack]) for stack in STACKS},
+        {stack: noise_similarity(sizes[stack][0][0], sizes[stack][0][1], sizes[stack][1][1]) for stack in STACKS},
+    )
+
+
+def _split(translator: Translator, source: str, target: str) -> tuple[tuple[str, ...], ...]:
+    """Return the tokens of a pair."""
+    sides = zip((translator.tokenizers.source, translator.tokenizers.target), (source, target), strict=True)
+    return tuple(tuple(tokenizer.tokens(tokenizer.encode(text))) for tokenizer, text in sides)
