@@ -77,6 +77,7 @@ def test_the_language_that_is_asked_for_decides_the_output(run):
         assert next(score.value for score in scores if score.name == "exact") >= 95
 
 
+@pytest.mark.slow
 def test_only_test_sets_in_a_language_are_scored_if_it_is_named(run):
     (result,) = regard.evaluate(run.path, data=run.path.parent, to="xb")
     assert result.name == "en-xb"

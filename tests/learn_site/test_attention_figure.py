@@ -126,7 +126,6 @@ def test_x_is_what_the_layer_reads(live, recorded):
     assert entries(live, "x of “is”") == pytest.approx(recorded.x[3][2].tolist(), abs=1e-3)
 
 
-@pytest.mark.quick
 def test_a_number_says_how_it_was_computed(live):
     panel = live.locator(".panel")
     live.get_by_role("button", name=re.compile("^weight of “dog”")).click()

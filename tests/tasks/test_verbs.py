@@ -101,7 +101,7 @@ def trained(request, tmp_path_factory):
     return Trained(request.param, tmp_path_factory.mktemp(request.param))
 
 
-@pytest.mark.slow(unless=["translation", "pointing", "question-answering", "language-modelling"])
+@pytest.mark.slow(unless=["translation"])
 def test_a_stopped_run_resumes_to_the_same_bits(trained, tmp_path):
     recipe, *overrides, _, data = arguments_of(trained.task, trained.folder)
     asked = iter(range(100))

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any, TextIO
 
 from regard.learn.expecting import Program, Wrong
+from regard.storage.memory import limit_memory
 
 NOT_WRITTEN = "not written yet"
 MOST_PRINTED = 2000  # characters that a program prints and a report repeats
@@ -88,20 +89,9 @@ def describe(error: BaseException, names: Mapping[str, Any], title: str) -> str:
     return f"{title}, line {line}: {text}\n{message}"
 
 
-def limit_memory() -> None:
-    """Limit the memory of this process and of those that it starts, where the system can."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return
-    _, most = resource.getrlimit(resource.RLIMIT_DATA)
-    if most == resource.RLIM_INFINITY or most > MOST_MEMORY:
-        resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
-
-
 def main(exercise: str, file: str) -> None:
     """Report the hidden tests of an exercise on a file, as events on the standard output."""
-    limit_memory()
+    limit_memory(MOST_MEMORY)
     out = sys.stdout
     sys.dont_write_bytecode = True
     sys.stdout = sys.stderr = Printing(out)

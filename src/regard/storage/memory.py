@@ -39,3 +39,12 @@ def address_space_limit() -> int | None:
         return None
     limit: int = resource.getrlimit(resource.RLIMIT_AS)[0]
     return None if limit == resource.RLIM_INFINITY else limit
+
+
+def limit_memory(most: int) -> None:
+    """Limit the bytes of this process, and of those that it starts, where the system can; a lower limit stays."""
+    if resource is None:
+        return
+    _, limit = resource.getrlimit(resource.RLIMIT_DATA)
+    if limit == resource.RLIM_INFINITY or limit > most:
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
