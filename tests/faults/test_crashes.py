@@ -1,8 +1,8 @@
 """After a crash at any moment, every command can complete its folder, bit-identical to an uninterrupted run.
 
 The file operations of a command are recorded, and recovery is tested from every state that a power failure may leave (see
-tests/faults/replay.py). `make faults` tests all states, `make test-slow` a sample. REGARD_FAULTS_OUT names a JSON file for the
-counts.
+tests/faults/replay.py). `make faults` tests all states, `make test-slow` a sample. REGARD_FAULTS_OUT names a JSON file for
+the counts.
 """
 
 import fcntl
