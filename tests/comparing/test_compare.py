@@ -119,6 +119,19 @@ class Lengths(msgspec.Struct, forbid_unknown_fields=True):
     groups: list[Group]
 
 
+class FrequencyGroup(msgspec.Struct, forbid_unknown_fields=True):
+    least: int
+    most: int | None
+    num_words: int
+    recall: list[float]
+    f1: list[float]
+
+
+class Frequencies(msgspec.Struct, forbid_unknown_fields=True):
+    training: str
+    groups: list[FrequencyGroup]
+
+
 class Sentence(msgspec.Struct, forbid_unknown_fields=True):
     line: int
     source: str | None
@@ -140,6 +153,7 @@ class Set(msgspec.Struct, forbid_unknown_fields=True):
     num_references: int
     metrics: list[Metric]
     by_length: Lengths
+    by_frequency: Frequencies | None
     changes: dict[str, Changes]
 
 
@@ -176,6 +190,12 @@ def test_json_has_these_fields(folder):
     assert "bs:40|ar:50|seed:3" in only.metrics[0].signature
     assert sum(group.num_sentences for group in only.by_length.groups) == 25
     assert len(only.changes["b.txt"].improved) == 5
+    assert only.by_frequency is None
+    printed = few(*files, "--reference", folder / "ref.txt", "--training", folder / "ref2.txt", "--json")
+    [only] = msgspec.json.decode(printed.stdout, type=Schema).sets
+    words = len((folder / "ref.txt").read_text().split())
+    assert only.by_frequency.training == "ref2.txt"
+    assert sum(group.num_words for group in only.by_frequency.groups) == words
 
 
 def test_the_text_has_all_numbers_and_the_sentences(folder):

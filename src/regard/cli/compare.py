@@ -59,6 +59,14 @@ def compare(
         Path | None,
         typer.Option(help="A checkpoint of COMET on disk, scored too; needs its package.", show_default=False),
     ] = None,
+    training: Annotated[
+        Path | None,
+        typer.Option(
+            help="Training text in the language of the references, one sentence per line: adds recall and F1 of words by "
+            "how often they occur in it.",
+            show_default=False,
+        ),
+    ] = None,
     resamples: Annotated[int, typer.Option(help="Of the bootstrap.")] = 1_000,
     trials: Annotated[int, typer.Option(help="Of approximate randomization.")] = 10_000,
     seed: Annotated[int, typer.Option(help="Of both.")] = 12345,
@@ -79,6 +87,8 @@ def compare(
 
       regard compare theirs.txt runs/mine --pairs test.tsv --html comparison.html
 
+      regard compare runs/small runs/large --pairs test.tsv --training train.de      are rare words translated?
+
       regard compare a.txt b.txt c.txt --reference ref1.txt --reference ref2.txt --json
     """
     from regard.comparing.compare import compare as run_compare
@@ -98,6 +108,7 @@ def compare(
         tokenize=tokenize,
         lowercase=lowercase,
         comet=comet,
+        training=training,
         sentences=sentences,
         seed=seed,
         resamples=resamples,

@@ -14,6 +14,7 @@ from regard.comparing.report import Comparison
 from regard.comparing.result import ComparedSystem
 from regard.comparing.systems import System, find_systems, read_outputs, search_of, translate_sets
 from regard.comparing.test_sets import SourcesAndReferences, read_test_sets
+from regard.comparing.word_frequency import count_words
 from regard.config import EvaluateConfig, SearchOptions
 from regard.errors import ConfigError
 from regard.messages import warn_caller
@@ -35,6 +36,7 @@ def compare(
     tokenize: str | None = None,
     lowercase: bool | None = None,
     comet: Path | str | None = None,
+    training: Path | str | None = None,
     sentences: int = 5,
     seed: int = SEED,
     resamples: int = RESAMPLES,
@@ -47,8 +49,9 @@ def compare(
     A system is a translation run, or a file with one translation per line. They are compared on `reference`, one file or
     several, with the sources in `source`; on `pairs`, one table with both; or else on the test sets of the first run's
     recipe. Runs need sources. `tokenize` (that of BLEU) and `lowercase` are by default those of the first run's recipe.
-    `comet` names a checkpoint of COMET on disk. `sentences` is how many that differ most are kept in each direction. `to` is
-    the language to translate into, of models that have several. `tell` receives a sentence about each step.
+    `comet` names a checkpoint of COMET on disk, and `training` a text whose words are counted for scores by frequency.
+    `sentences` is how many that differ most are kept in each direction. `to` is the language to translate into, of models
+    that have several. `tell` receives a sentence about each step.
     """
     sampling = Sampling(seed, resamples, trials)
     sampling.check()
@@ -74,6 +77,7 @@ def compare(
     # What can be refused is refused before models translate.
     files = {one.name: read_outputs(one, sets) for one in found if one.run is None}
     checkpoint = None if comet is None else Path(comet)
+    words = None if training is None else count_words(Path(training), config)
     scorer = None if checkpoint is None else load_comet(checkpoint)
     metrics = [
         [
@@ -101,6 +105,7 @@ def compare(
                 sources=one.sources,
                 sampling=sampling,
                 most_sentences=sentences,
+                training=words,
             )
         )
     kinds = [ComparedSystem(one.name, one.path, search_of(one, options)) for one in found]

@@ -1,4 +1,4 @@
-"""Outputs of several systems for one test set: scores with intervals and paired tests, and scores by length."""
+"""Outputs of several systems for one test set: scores with intervals and paired tests, scores by length and by frequency."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard.comparing.sentences import Changes, find_changes
+from regard.comparing.word_frequency import ByFrequency, TrainingWords, scores_by_frequency
 from regard.metrics.corpus_metrics import CorpusMetric, Statistics
 from regard.metrics.significance import ALPHA, PairedResult, Sampling, bootstrap_scores, interval, paired_result
 
@@ -75,6 +76,7 @@ class ComparedSet:
     num_references: int
     metrics: list[MetricComparison]
     by_length: ByLength
+    by_frequency: ByFrequency | None  # if a training text was given
     changes: dict[str, Changes]  # by system, without the baseline
 
 
@@ -87,6 +89,7 @@ def compare_outputs(
     sources: Sequence[str] | None,
     sampling: Sampling,
     most_sentences: int,
+    training: TrainingWords | None = None,
 ) -> ComparedSet:
     """Compare the outputs of systems, of which the first is the baseline.
 
@@ -103,6 +106,7 @@ def compare_outputs(
         len(references),
         [_compare_scores(metric, names, counted[metric.name], sampling) for metric in metrics],
         scores_by_length(metrics, counted, references[0], sources),
+        None if training is None else scores_by_frequency(list(outputs.values()), references[0], training),
         {
             one: find_changes(chrf, before, (outputs[one], statistics), references, sources, most=most_sentences)
             for one, statistics in zip(names[1:], counted["chrF"][1:], strict=True)

@@ -17,10 +17,12 @@ from regard.comparing.result import (
     describe_range,
     describe_set,
     explain_tests,
+    frequency_rows,
     score_row,
     verdicts,
 )
 from regard.comparing.sentences import ChangedSentence
+from regard.comparing.word_frequency import ByFrequency
 from regard.explain.page_assets import asset
 
 COLOURS = 8  # of the style
@@ -59,6 +61,8 @@ def _set(comparison: Compared, number: int) -> str:
         parts += [f"<h3>{html.escape(describe_metric(metric))}</h3>", _scores(metric, label), _chart(metric)]
         parts.append(f'<p class="signature">{html.escape(metric.signature)}</p>')
     parts += [f"<h3>Scores by length ({html.escape(describe_lengths(compared.by_length))})</h3>", _by_length(compared)]
+    if compared.by_frequency is not None:
+        parts += ["<h3>Words by frequency in the training text</h3>", _by_frequency(comparison, compared.by_frequency)]
     for system, changes in compared.changes.items():
         parts.append(f"<h3>{html.escape(system)}: sentences that differ most, by chrF</h3>")
         parts.append(f'<p class="note">{changes.equal:,} of {compared.num_sentences:,} outputs are the same.</p>')
@@ -93,6 +97,14 @@ def _by_length(compared: ComparedSet) -> str:
     return _table(
         f"{compared.name}, scores by length", [*head, *(TableCell(one.metric, "number") for one in metrics)], rows
     )
+
+
+def _by_frequency(comparison: Compared, by_frequency: ByFrequency) -> str:
+    head, *rows = (
+        [TableCell(text, "" if column in (0, 2) else "number") for column, text in enumerate(row)]
+        for row in frequency_rows(by_frequency, [one.name for one in comparison.systems])
+    )
+    return _table("words by frequency", head, rows)
 
 
 def _chart(metric: MetricComparison) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from regard.comparing.outputs import ByLength, ComparedSet, LengthGroup, MetricComparison, SystemScore
+from regard.comparing.word_frequency import ByFrequency, FrequencyGroup
 from regard.messages import counted
 from regard.metrics.significance import ALPHA, Sampling
 
@@ -87,6 +88,24 @@ def describe_range(group: LengthGroup) -> str:
 def describe_lengths(by_length: ByLength) -> str:
     """Return what lengths are counted in."""
     return f"{by_length.unit} of the {by_length.side}"
+
+
+def frequency_rows(by_frequency: ByFrequency, systems: list[str]) -> list[list[str]]:
+    """Return the cells of a table: its head, then a row per group and system."""
+    rows = [[f"times in {by_frequency.training}", "words", "system", "recall", "F1"]]
+    for group in by_frequency.groups:
+        names = [_describe_times(group), f"{group.num_words:,}"]
+        rows += [
+            [*names, system, f"{recall:.1f}", f"{f1:.1f}"]
+            for system, recall, f1 in zip(systems, group.recall, group.f1, strict=True)
+        ]
+    return rows
+
+
+def _describe_times(group: FrequencyGroup) -> str:
+    if group.most is None:
+        return f"{group.least:,} or more"
+    return f"{group.least}" if group.least == group.most else f"{group.least} to {group.most}"
 
 
 def describe_set(compared: ComparedSet) -> str:

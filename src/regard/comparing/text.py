@@ -13,6 +13,7 @@ from regard.comparing.result import (
     describe_range,
     describe_set,
     explain_tests,
+    frequency_rows,
     score_row,
     verdicts,
 )
@@ -26,6 +27,9 @@ def as_text(comparison: Compared) -> str:
         lines += [f"{compared.name} ({describe_set(compared)})", *_scores(compared)]
         lines += ["", *(verdicts(compared, system) for system in compared.changes)]
         lines += ["", *_by_length(compared)]
+        if compared.by_frequency is not None:
+            systems = [one.name for one in comparison.systems]
+            lines += ["", *aligned(frequency_rows(compared.by_frequency, systems))]
         for system, changes in compared.changes.items():
             same = f"{changes.equal:,} of {compared.num_sentences:,} outputs are the same"
             for title, found in (("better", changes.improved), ("worse", changes.worsened)):
