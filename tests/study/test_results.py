@@ -8,10 +8,11 @@ import msgspec
 import numpy as np
 import pytest
 
+from regard.errors import DataError
 from regard.explain.figures import pyplot
 from regard.metrics.significance import Sampling
 from regard.study.cells import Cell
-from regard.study.collecting import collect
+from regard.study.collecting import collect, refuse_other_sets
 from regard.study.figure import draw_study, make_figure
 from regard.study.results import rounded, spread
 from regard.study.sentence_statistics import SENTENCE_METRICS, WIDTHS, sentence_metric
@@ -178,14 +179,18 @@ def test_small_p_values_are_bounds():
 
 def test_latex_escapes_what_means_something_to_it():
     assert latex("a_b & 5 % -1.5 to-do {x}") == r"a\_b \& 5 \% $-$1.5 to-do \{x\}"
-    assert latex("Ünü 中") == "Ünü [U+4E2D]"
+    assert latex("Ünü 中") == "Ünü {[}U+4E2D{]}"
     assert latex("\\input") == r"\textbackslash{}input"
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed (Debian: texlive-latex-base)")
 def test_the_latex_compiles(result, tmp_path):
     everything = "".join(map(chr, [*range(32, 127), *range(0xA0, 0x180), 0x4E2D, 0x2212, 0x1F600]))
-    odd = msgspec.structs.replace(result, question=everything)
+    rows = [
+        msgspec.structs.replace(row, name=f"{start}{row.name}")
+        for start, row in zip("中*[", result.rows[:3], strict=True)
+    ]
+    odd = msgspec.structs.replace(result, question=everything, rows=rows, baseline=rows[0].name)
     (tmp_path / "table.tex").write_text(as_latex(odd), encoding="utf-8")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
@@ -241,3 +246,13 @@ def test_the_figure_is_the_same_bytes_each_time_and_has_both_formats(result):
     found = draw_study(result)
     assert found["svg"].startswith(b"<?xml") and found["pdf"].startswith(b"%PDF")
     assert draw_study(result) == found
+
+
+def test_cells_that_were_scored_on_other_pairs_are_refused(folder):
+    collected = with_metric(folder, "bleu")
+    first, *others = collected.records
+    [one, *rest] = first.tests
+    changed = msgspec.structs.replace(first, tests=[msgspec.structs.replace(one, sha256="0" * 64), *rest])
+    refuse_other_sets(collected.records)
+    with pytest.raises(DataError, match=f"was scored on other pairs of {one.name} than"):
+        refuse_other_sets([changed, *others])

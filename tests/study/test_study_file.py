@@ -99,6 +99,13 @@ def test_a_candidate_that_diverged_is_not_chosen(tmp_path):
     assert choose_candidate(study, "base", neither) is None
 
 
+def test_nothing_is_chosen_while_a_candidate_has_failed(tmp_path):
+    """A later command tries it again, and it may be the best."""
+    study = study_of(tmp_path, ROWS.replace("[rows.base]", '[choose]\n"train.lr" = [1e-3, 1e-2]\n[rows.base]'))
+    ended = [record("base", {"train.lr": 1e-3}, 1, 1.0), record("base", {"train.lr": 1e-2}, 1, 9.0, state="failed")]
+    assert choose_candidate(study, "base", ended) is None
+
+
 def test_a_row_may_choose_among_values_of_its_own(tmp_path):
     text = ROWS.replace("published", 'choose = { "train.lr" = [1, 2, 3] }\npublished')
     study = study_of(tmp_path, text)

@@ -155,6 +155,8 @@ def read_record(study: Study, cell: Cell, out: Path | str) -> CellRecord | None:
     if not folder.has_file(RECORD):
         return None
     record = folder.load_struct(RECORD, CellRecord)
+    if record.state == "failed" and record.settings_sha256 != settings_digest(recipe_of_cell(study, cell)):
+        return None  # nothing is lost: it is tried again with the settings of now
     if record.settings_sha256 != settings_digest(recipe_of_cell(study, cell)):
         raise ConfigError(
             f"{folder} was trained with other settings than the study has now; remove this folder to train it again, "
@@ -223,7 +225,7 @@ def count_cells(study: Study, records: Sequence[CellRecord] = ()) -> int:
 
 
 def choose_candidate(study: Study, row: str, records: Sequence[CellRecord]) -> Settings | None:
-    """Return the candidate of a row with the best score on the dev set; None until all have ended, or if none finished.
+    """Return the candidate of a row with the best score on the dev set; None until all have finished or diverged.
 
     Of equal scores the first in the file is taken.
     """
@@ -235,7 +237,7 @@ def choose_candidate(study: Study, row: str, records: Sequence[CellRecord]) -> S
     sign = 1 if is_higher_better(study.metric) else -1
     best, chosen = -math.inf, None
     for record in ended:
-        if record is None:
+        if record is None or record.state == "failed":  # a later command tries it again
             return None
         score = record.score(VALID, study.metric)
         if record.state == "finished" and score is not None and sign * score > best:

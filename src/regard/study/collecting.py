@@ -76,6 +76,7 @@ def collect(
     Counting needs the test sets, whose folder is `data`; what is counted is kept in the folder of the cell.
     """
     records, tests = read_records(study, out), tests_of(study)
+    refuse_other_sets(records)
     metric = sentence_metric(study.metric)
     found: dict[Place, Statistics] = {}
     references: _References | None = None
@@ -92,6 +93,19 @@ def collect(
                 if counted is not None and record.state == FINISHED:
                     found[row, seed, scored.name] = counted
     return Collected(study, tests, records, metric, found)
+
+
+def refuse_other_sets(records: Sequence[CellRecord]) -> None:
+    """Raise DataError if cells were scored on different pairs under one name."""
+    seen: dict[str, tuple[str, str]] = {}
+    for record in records:
+        for scored in record.tests:
+            first = seen.setdefault(scored.name, (scored.sha256, cell_of(record).key))
+            if first[0] != scored.sha256:
+                raise DataError(
+                    f"{cell_of(record).key} was scored on other pairs of {scored.name} than {first[1]}; "
+                    "remove the folder of the one with the wrong data, and run the study again"
+                )
 
 
 def _kept(

@@ -24,6 +24,7 @@ MARKERS = {
     "worse": ("v", BLACK, "significantly worse"),
     "unclear": ("D", "white", "significant by one test only"),
     "same": ("o", "white", "no difference found"),
+    "untested": ("o", GREY, "not tested"),
 }
 FORMATS = ("svg", "pdf")
 
@@ -93,7 +94,7 @@ def _draw_row(axes: Any, place: int, row: RowResult, scored: SetResult, result: 
         ends = [spread.mean + bound - compared.change for bound in (compared.low, compared.high)]
         line = axes.plot(ends, [place, place], color=BLACK, linewidth=1.6, solid_capstyle="butt", zorder=3)
         used["95 % interval of the change"] = line[0]
-    kind = "baseline" if row.name == result.baseline else "same" if compared is None else compared.verdict
+    kind = "baseline" if row.name == result.baseline else "untested" if compared is None else compared.verdict
     marker, fill, name = MARKERS[kind]
     style = {"linestyle": "none", "marker": marker, "markersize": 7, "markeredgecolor": BLACK, "markerfacecolor": fill}
     used[name] = axes.plot([spread.mean], [place], zorder=4, **style)[0]

@@ -13,7 +13,7 @@ from pathlib import Path
 from regard.errors import ConfigError
 from regard.messages import counted, format_duration
 from regard.storage.folder import Folder
-from regard.study.cells import Cell
+from regard.study.cells import Cell, read_record
 from regard.study.checks import check_study
 from regard.study.grid_page import PAGE, as_page
 from regard.study.state import CellProgress, StudyState, seconds_left
@@ -52,7 +52,11 @@ def run_study(
     study = study if isinstance(study, Study) else read_study(study)
     check_study(study, data=data, warn=warn)
     Folder(out).make()
-    runner = _Runner(study, Path(out), data, at_once or max(1, len(visible_gpus())), show, start or start_here)
+    # Absolute paths, because a worker on another machine may be in another folder.
+    data = None if data is None else Path(data).absolute()
+    runner = _Runner(
+        study, Path(out).absolute(), data, at_once or max(1, len(visible_gpus())), show, start or start_here
+    )
     deadline = None if seconds is None else time.monotonic() + seconds
     try:
         while runner.advance():
@@ -137,7 +141,7 @@ class _Runner:
     def _collect(self, worker: Worker) -> None:
         """Note how a process has ended. A crash is tried again a few times, a refusal is not."""
         status, errors, cell = worker.poll(), worker.errors(), worker.job.cell
-        if status == ENDED:
+        if status == ENDED and read_record(self.study, cell, self.out) is not None:
             return
         if status == BUSY:
             self.elsewhere[cell.key] = time.monotonic() + BUSY_SECONDS

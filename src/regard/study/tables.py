@@ -13,7 +13,13 @@ from regard.metrics.significance import ALPHA
 from regard.study.results import RowComparison, RowResult, SetResult, Spread, StudyResult
 from regard.study.study_file import VALID, describe_settings
 
-VERDICTS = {"better": "better", "worse": "worse", "unclear": "unclear", "same": "no difference found"}
+VERDICTS = {
+    "better": "better",
+    "worse": "worse",
+    "unclear": "unclear",
+    "same": "no difference found",
+    "untested": "not tested",
+}
 
 
 @dataclass(frozen=True)
@@ -172,7 +178,8 @@ def notes(result: StudyResult) -> list[str]:
         f"Changes are against {result.baseline}. p, seeds: row + seed, with the noise of all rows together; a row that "
         "varies significantly more is compared by a paired t-test of its own. p, sentences: approximate randomization of "
         f"the mean over seeds, {result.trials:,} trials, seed {result.trials_seed}. Both are corrected for the number of "
-        f"rows of a table (Holm); a verdict needs both below {ALPHA:g}, and is unclear with one.",
+        f"rows of a table (Holm), unlike the intervals; a verdict needs all tests that there are below {ALPHA:g}, and is "
+        "unclear with one of two.",
     ]
     if VALID in result.tests and any(row.candidates for row in result.rows):
         found.append(f"Candidates were chosen by their scores on {VALID}, which are therefore optimistic.")
@@ -238,7 +245,8 @@ def as_latex(result: StudyResult) -> str:
 
 
 def _latex_row(cells: Sequence[str]) -> str:
-    return " & ".join(map(latex, cells)) + r" \\"
+    # The braces keep a cell that begins with a star or a bracket from being an argument of the row before.
+    return "{}" + " & ".join(map(latex, cells)) + r" \\"
 
 
 _LATEX = {
@@ -259,7 +267,7 @@ def latex(text: str) -> str:
         elif _is_plain(letter):
             found.append(letter)
         else:
-            found.append(f"[U+{ord(letter):04X}]")
+            found.append(f"{{[}}U+{ord(letter):04X}{{]}}")
     # A minus before a number, unlike a hyphen between words.
     return re.sub(r"(?<![\w-])-(?=\d)", "$-$", "".join(found))
 

@@ -52,7 +52,7 @@ class _Fit(msgspec.Struct, frozen=True):
 
 
 def seed_tests(scores: Mapping[str, SeedScores], baseline: str) -> dict[str, SeedTest]:
-    """Return the test of every row that has two seeds or more in common with the baseline."""
+    """Return the test of every row that has two seeds or more in common with the baseline, and scores that vary."""
     own = scores.get(baseline, {})
     shared = {row: {seed: score for seed, score in found.items() if seed in own} for row, found in scores.items()}
     usable = {row: found for row, found in shared.items() if len(found) > 1}
@@ -64,7 +64,8 @@ def seed_tests(scores: Mapping[str, SeedScores], baseline: str) -> dict[str, See
             continue
         pooled = noise is not None and noise.freedom > 0 and {row, baseline} <= set(pool)
         fit = noise if pooled and noise is not None else _fit({baseline: _only(own, found), row: found})
-        tests[row] = _seed_test(found, _only(own, found), fit, pooled=pooled and len(pool) > 2)
+        if fit.squares:  # without any noise there is nothing to compare a change with
+            tests[row] = _seed_test(found, _only(own, found), fit, pooled=pooled and len(pool) > 2)
     return tests
 
 
@@ -75,8 +76,6 @@ def _only(scores: SeedScores, seeds: SeedScores) -> SeedScores:
 def _seed_test(row: SeedScores, baseline: SeedScores, fit: _Fit, *, pooled: bool) -> SeedTest:
     change = float(np.mean([row[seed] - baseline[seed] for seed in row]))
     error = (2 * fit.variance / len(row)) ** 0.5
-    if error == 0.0:
-        return SeedTest(change, change, change, float(change == 0.0), fit.freedom, pooled)
     reach = t_bound(ALPHA, fit.freedom) * error
     p = t_probability(change / error, fit.freedom)
     return SeedTest(change, change - reach, change + reach, p, fit.freedom, pooled)
@@ -143,13 +142,16 @@ def holm(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def verdict(change: float, tests: Sequence[float | None], *, higher_is_better: bool) -> str:
-    """Return "better" or "worse" if every test that there is finds a difference, "unclear" if one of two does, else "same".
+    """Return "better" or "worse" if every test that there is finds a difference, "unclear" if one of two does, else "same";
+    "untested" if there is none.
 
     The tests are corrected p-values, over seeds and over sentences. Without the first nothing is known of the settings, so
     what the second finds alone is unclear.
     """
     over_seeds, over_sentences = tests
     found = [p < ALPHA for p in (over_seeds, over_sentences) if p is not None]
+    if not found:
+        return "untested"
     if not any(found):
         return "same"
     if not all(found) or over_seeds is None:
