@@ -18,7 +18,7 @@ from regard.decoding.search import search
 from regard.exchange.held_out import OWN_SENTENCES
 from regard.models.base import StaticSeq2Seq
 from regard.text.tokenizer import EOS
-from tests.laws.conftest import VOCABULARY, small, tables_of, train_to_copy
+from tests.laws.conftest import VOCABULARY, small, tables_of, tables_with, train_to_copy
 
 SOURCES = [[5, 6, 7, 8, 2], [9, 2], [3, 4, 5, 2], [10, 10, 2], [7, 2], [4, 4, 4, 4, 4, 4, 2], [6, 3, 2]]
 OPTIONS = {
@@ -56,7 +56,9 @@ def same(found, expected):
                 assert one.token_scores == pytest.approx(other.token_scores, abs=1e-4)
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize(
+    ("model", "name"), tables_with(StaticSeq2Seq, OPTIONS, every=("greedy", "beam", "long enough")), indirect=["model"]
+)
 @pytest.mark.parametrize("steps", [2, 64])  # with two, search has to make room on the way
 def test_the_device_finds_what_the_host_finds(model, name, steps, monkeypatch):
     monkeypatch.setattr(device_search, "FIRST_STEPS", steps)
