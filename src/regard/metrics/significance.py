@@ -105,7 +105,7 @@ def bootstrap_p(difference: float, baseline: Scores, system: Scores) -> float:
 
 def randomization_p(metric: CorpusMetric, baseline: Statistics, system: Statistics, sampling: Sampling) -> float:
     """Return how probable so large a difference is if each output is equally likely to be of either system."""
-    return randomization_p_of_means(metric, [baseline], [system], sampling)
+    return _share_larger(*_randomized(metric, [baseline], [system], sampling))
 
 
 def randomization_p_of_means(
@@ -114,8 +114,17 @@ def randomization_p_of_means(
     """Return how probable so large a difference of mean scores is if the outputs of a sentence are of either side.
 
     Each side has the outputs of several models, such as those trained with other seeds, and equally many of them. Those of
-    a sentence are exchanged together.
+    a sentence are exchanged together. Draws that are exactly as large count, unlike in sacreBLEU: where few sentences
+    differ, most draws are.
     """
+    sizes, difference = _randomized(metric, baselines, systems, sampling)
+    return (int((sizes >= abs(difference) - TIE).sum()) + 1) / (len(sizes) + 1)
+
+
+def _randomized(
+    metric: CorpusMetric, baselines: Sequence[Statistics], systems: Sequence[Statistics], sampling: Sampling
+) -> tuple[Scores, float]:
+    """Return the sizes of the difference of mean scores under exchanges, and the real difference."""
     assert len(baselines) == len(systems), (len(baselines), len(systems))
 
     def mean_difference(ones: Sequence[Any], others: Sequence[Any]) -> float:
@@ -131,8 +140,7 @@ def randomization_p_of_means(
         first_BSK = (kept_BN @ one_SNK + exchanged_BN @ other_SNK).swapaxes(0, 1).tolist()
         second_BSK = (exchanged_BN @ one_SNK + kept_BN @ other_SNK).swapaxes(0, 1).tolist()
         sizes += [abs(mean_difference(one, other)) for one, other in zip(first_BSK, second_BSK, strict=True)]
-    # Equal sizes count, unlike in sacreBLEU: with few sentences that differ, most draws are as large as the real difference.
-    return (int((np.array(sizes) >= abs(difference) - TIE).sum()) + 1) / (len(sizes) + 1)
+    return np.array(sizes), float(difference)
 
 
 def _exchanges(size: int, sampling: Sampling) -> Iterator[NDArray[np.float64]]:
