@@ -1,6 +1,6 @@
 """The result of a study as a figure: a line per row, with the score of every seed, the mean, and the interval of its change.
 
-Everything is told apart by shape and brightness, none by colour alone, so a print in grey shows the same.
+Marks differ in shape and brightness, none in colour alone, so a print in grey shows the same.
 """
 
 from __future__ import annotations
