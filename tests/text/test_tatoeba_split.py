@@ -55,3 +55,18 @@ def test_the_documented_split_is_made_from_its_pairs(data_folder):
     for name, side in lines:
         digest = hashlib.sha256("".join(f"{line}\n" for line in lines[name, side]).encode()).hexdigest()
         assert digest in page
+
+
+def test_the_documented_chinese_split_has_these_hashes_and_shares_no_sentence(data_folder):
+    folder, page = data_folder / "tatoeba_en_zh", (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is not there")
+    for side in ("en", "zh"):
+        texts = {
+            name: gzip.decompress((folder / f"{name}.{side}.gz").read_bytes()) for name in ("train", "valid", "test")
+        }
+        for name, text in texts.items():
+            count = f"{text.count(b'\n'):,}"
+            assert f"| `{name}.{side}` | {count} | `{hashlib.sha256(text).hexdigest()}` |" in page
+        lines = {name: set(text.decode().casefold().split("\n")[:-1]) for name, text in texts.items()}
+        assert not lines["train"] & (lines["valid"] | lines["test"]) and not lines["valid"] & lines["test"]
