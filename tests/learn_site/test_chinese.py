@@ -25,7 +25,10 @@ def test_the_choice_is_kept_on_the_next_page(opened):
     page = opened("learn/glossary.html", **DESKTOP).page
     page.get_by_role("button", name="中文", exact=True).click()
     page.locator("nav.around a[rel=prev]").click()
+    # A click does not wait for the next page, whose attribute says "en" until its script has run.
+    page.wait_for_url(lambda url: not url.endswith("/glossary.html"))
     assert page.locator("html").get_attribute("data-lang") == "zh"
+    assert page.locator("main .en").evaluate_all(VISIBLE) == 0
 
 
 @pytest.mark.parametrize("url", PAGES)
@@ -75,7 +78,7 @@ def test_an_index_that_could_not_be_loaded_is_loaded_with_the_next_key(browser, 
     page.route("**/search.js", lambda route: route.abort())
     page.goto(f"{address}/index.html?lang=zh")
     page.locator("#site-search").fill("束搜")
-    expect(page.locator("#site-found")).to_have_text("搜索的索引无法载入；继续输入会再试一次。")
+    expect(page.locator("#site-found")).to_have_text("搜索索引无法载入；继续输入会重试。")
     page.unroute("**/search.js")
     page.locator("#site-search").fill("束搜索")
     expect(page.locator("#site-found a").first).to_contain_text("束搜索")

@@ -28,14 +28,14 @@ TITLES = {"en": "All recipes, with results", "zh": "全部配方及结果"}
 NAMES = {"bleu": "BLEU", "rouge1": "ROUGE-1", "span_f1": "span F1", "bracket_f1": "bracket F1"}
 CHINESE_NAMES = {
     "accuracy": "准确率",
-    "bit errors": "错误的位",
+    "bit errors": "错误位数",
     "bracket F1": "括号 F1",
     "exact": "完全正确",
     "hull accuracy": "凸包准确率",
     "masked accuracy": "掩码处准确率",
     "perplexity": "困惑度",
     "span F1": "片段 F1",
-    "tour length": "环路长度",
+    "tour length": "路线长度",
     "triangulation accuracy": "三角剖分准确率",
 }
 INTRODUCTIONS = {
@@ -43,7 +43,7 @@ INTRODUCTIONS = {
     "which has the command, the data with hashes, the seed, the time and all scores. Recipes without a card are toys, "
     "need data that we do not have, or are in the [table of rivals](/docs/rivals.md).",
     "zh": "`regard train NAME` 认识的配方，以及我们用它们得到的结果。每个结果都链接到那次训练的模型卡片，"
-    "上面有命令、数据及其哈希值、随机种子、用时和全部分数。没有卡片的配方，有的只是玩具，有的需要我们没有的数据，有的在[模型比较的表](/docs/rivals.md)里。",
+    "上面有命令、数据及其哈希值、随机种子、用时和全部分数。没有卡片的配方，有的只是玩具任务，有的需要我们没有的数据，有的在[模型比较的表](/docs/rivals.md)里。",
 }
 HEADINGS = {"en": ("run", "results"), "zh": ("训练", "结果")}
 

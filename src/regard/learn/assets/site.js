@@ -73,7 +73,7 @@
     const asked = input.value, rows = await loadIndex().catch(() => null);
     if (asked !== input.value) return; // typed on meanwhile
     panel.hidden = false;
-    if (!rows) return panel.replaceChildren(note("The index of the search cannot be loaded; type on to try again.", "搜索的索引无法载入；继续输入会再试一次。"));
+    if (!rows) return panel.replaceChildren(note("The index of the search cannot be loaded; type on to try again.", "搜索索引无法载入；继续输入会重试。"));
     const best = rows.map((row) => [score(row, words), row]).filter(([value]) => value).sort((a, b) => b[0] - a[0]).slice(0, 12);
     panel.replaceChildren(...best.map(([, [url, title, heading, text]]) => {
       const link = document.createElement("a"), name = document.createElement("strong"), some = document.createElement("span");

@@ -52,7 +52,7 @@ const CHINESE = {
   // 3.2.2 Heads
   "Head {number}": "第 {number} 个头",
   "{label}: {rows} down, {columns} across": "{label}：自上而下是{rows}，从左到右是{columns}",
-  "Wider than the page: scroll sideways.": "比页面宽：请左右滚动。",
+  "Wider than the page: scroll sideways.": "图比页面宽：请左右滚动。",
   "Attention of the": "注意力：",
   "encoder, to itself": "编码器对自己",
   "decoder, to itself (masked)": "解码器对自己（带掩码）",
@@ -102,7 +102,7 @@ const CHINESE = {
   "without smoothing": "不用平滑",
   "with ε = {epsilon}": "ε = {epsilon}",
   "the least that is possible, at p = {p}:": "所能达到的最小值，在 p = {p} 处：",
-  "Gradient for the logit of the right token:": "正确词元的 logit 的梯度：",
+  "Gradient for the logit of the right token:": "损失对正确词元的 logit 的梯度：",
   "The model is surer than the target, and is pushed back.": "模型比目标更有把握，会被推回来。",
   "The model is less sure than the target, and is pushed on.": "模型不如目标有把握，会被继续往上推。",
   "smoothing ε": "平滑 ε",
