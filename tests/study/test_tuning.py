@@ -6,8 +6,12 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
-from regard.errors import ConfigError, MissingExtra
+from regard.cli import app
+from regard.errors import CheckpointError, ConfigError, MissingExtra, TrainingError
+from regard.run.folder import RunFolder
+from regard.storage.folder import Folder
 from regard.study.cells import (
     CellRecord,
     SetScores,
@@ -17,14 +21,19 @@ from regard.study.cells import (
     settings_digest,
     settings_of,
 )
+from regard.study.proposals import propose
 from regard.study.study_file import read_study
-from regard.study.tuning import best_study, propose, read_tuning, scored_trials, tune
+from regard.study.train_cell import ENDED, REFUSED, make_record
+from regard.study.trials import best_study, scored_trials
+from regard.study.tuning import tune
+from regard.study.tuning_file import read_tuning
 from tests.study.synthetic import write_study
+from tests.study.test_running import Finished
 
 SEARCH = """
 recipe = "toy.toml"
 metric = "bleu"
-trials = 12
+trials = 8
 seeds = [1, 2]
 [search]
 "train.lr" = { low = 1e-4, high = 1e-2, log = true }
@@ -46,11 +55,14 @@ def tuning(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("trials = 12", "trials = 0", "trials must be"),
+        ("trials = 8", "trials = 0", "trials must be"),
         ("low = 1e-4", "low = 1", "low must be below high"),
         ("log = true", "logarithmic = true", "logarithmic"),
         ('["pre", "post"]', '["pre"]', "2 to 100 values"),
+        ('["pre", "post"]', '["pre", "pre"]', "each once"),
         ("seeds = [1, 2]", "seeds = [1, 1]", "each once"),
+        ("seeds = [1, 2]", "seeds = [-1]", "none below 0"),
+        ("seeds = [1, 2]", "seeds = []", "1 to 100 seeds"),
         ('recipe = "toy.toml"', 'recipe = "none.toml"', "no such file"),
     ],
 )
@@ -74,7 +86,7 @@ def test_a_trial_without_a_score_counts_as_the_worst(tuning):
         state = "diverged" if score is None else "finished"
         return CellRecord(row=row, candidate={}, seed=1, state=state, settings={}, settings_sha256="", tests=tests)
 
-    trials = [{"train.lr": 0.1}, {"train.lr": 0.2}, {"train.lr": 0.3}]
+    trials = {f"trial {number}": {"train.lr": number / 10} for number in (1, 2, 3)}
     records = [record("recipe", 50.0), record("trial 1", 20.0), record("trial 2", None), record("trial 3", 60.0)]
     assert [score for _, score in scored_trials(tuning, trials, records)] == [20.0, 20.0, 60.0]
     final = best_study(tuning, trials, records)
@@ -101,14 +113,16 @@ def quality(settings):
 
 
 class Trainer:
-    """Writes records of cells in place of training them, at most `most` of them."""
+    """Writes records of cells in place of training them, at most `most` of them. `failing` are rows that fail."""
 
-    def __init__(self, most=10**9):
-        self.most, self.trained = most, []
+    def __init__(self, most=10**9, failing=()):
+        self.most, self.failing, self.trained = most, failing, []
 
-    def __call__(self, study, *, out, **others):
+    def __call__(self, study, *, out, retry_failed, **others):
+        again = {one.row for one in read_records(study, out) if one.state == "failed" and retry_failed}
+
         def missing():
-            known = {(one.row, one.seed) for one in read_records(study, out)}
+            known = {(one.row, one.seed) for one in read_records(study, out) if one.row not in again}
             return [cell for cell in cells_of(study, read_records(study, out)) if (cell.row, cell.seed) not in known]
 
         for cell in missing():
@@ -120,14 +134,17 @@ class Trainer:
                 SetScores(name, 1, "", "", {"bleu": quality(settings) + cell.seed}, {}, "")
                 for name in ("valid", "test")
             ]
+            fails = cell.row in self.failing
+            again.discard(cell.row)
             record = CellRecord(
                 row=cell.row,
                 candidate={},
                 seed=cell.seed,
-                state="finished",
+                state="failed" if fails else "finished",
+                problem="out of memory" if fails else "",
                 settings=settings,
                 settings_sha256=settings_digest(recipe_of_cell(study, cell)),
-                tests=sets,
+                tests=[] if fails else sets,
             )
             cell.folder(out).make().save_bytes("cell.json", msgspec.json.encode(record))
         return SimpleNamespace(open_cells=missing)
@@ -138,13 +155,13 @@ def test_a_search_trains_its_trials_then_the_best_with_all_seeds_and_writes_stud
     trainer = Trainer()
     done = tune(tuning, out=tmp_path / "out", train=trainer)
     assert done.ended
-    # The recipe and 12 trials with one seed, then the recipe and the best with the other.
-    assert len(trainer.trained) == 1 + 12 + 2
+    # The recipe and 8 trials with one seed, then the recipe and the best with the other.
+    assert len(trainer.trained) == 1 + 8 + 2
     scores = {row: quality(settings) for row, seed, settings in trainer.trained if seed == 1}
     best = max(scores, key=scores.get)
     assert list(done.best.rows) == ["recipe", best]
     assert scores[best] > 46  # within a factor of 2.5 of the best rate
-    assert len(read_study(tmp_path / "out" / "study.toml").rows) == 13
+    assert len(read_study(tmp_path / "out" / "study.toml").rows) == 9
     assert read_study(tmp_path / "out" / "best.toml").seeds == (1, 2)
 
 
@@ -159,3 +176,145 @@ def test_a_search_that_was_stopped_resumes_to_the_same_trials(tuning, tmp_path):
         if done.ended:
             break
     assert parts == complete.trained
+
+
+def with_search(tuning, search, **changes):
+    return msgspec.structs.replace(tuning, search=search, **changes)
+
+
+@needs_optuna
+def test_a_search_resumes_its_own_proposals_whatever_runs_at_once_and_whatever_failed(tuning, tmp_path):
+    out = tmp_path / "out"
+    # Stopped in the second batch of three, with a failure in the first one.
+    first = Trainer(most=1 + 3 + 1, failing=["trial 2"])
+    assert not tune(tuning, out=out, train=first, at_once=3).ended
+    proposed = {name: row.settings for name, row in read_study(out / "study.toml").rows.items()}
+    assert len(proposed) == 1 + 6
+    second = Trainer()
+    assert tune(tuning, out=out, train=second, at_once=2).ended
+    # The failed trial is tried again, then the two of the batch that were missing; none of the others.
+    assert [row for row, _, _ in second.trained[:3]] == ["trial 2", "trial 5", "trial 6"]
+    rows = {name: row.settings for name, row in read_study(out / "study.toml").rows.items()}
+    assert len(rows) == 1 + 8 and {name: rows[name] for name in proposed} == proposed
+
+
+@needs_optuna
+def test_a_trial_that_fails_is_not_tried_again_with_every_batch(tuning, tmp_path):
+    trainer = Trainer(failing=["trial 2"])
+    assert tune(tuning, out=tmp_path / "out", train=trainer).ended
+    assert [row for row, _, _ in trainer.trained].count("trial 2") == 1
+
+
+@needs_optuna
+def test_a_trial_that_the_recipe_refuses_counts_as_failed_and_the_search_goes_on(tuning, tmp_path):
+    # 96 is not a multiple of 64 heads; 64 and 128 are.
+    search = with_search(tuning, {"model.width": [64, 96, 128], "model.num_heads": [1, 2, 64]}, trials=9)
+    said, trainer = [], Trainer()
+    assert tune(search, out=tmp_path / "out", train=trainer, tell=said.append).ended
+    assert len({row for row, _, _ in trainer.trained}) == 1 + 8
+    assert sum("1 trial cannot be trained" in one and "multiple" in one for one in said) == 1
+    text = (tmp_path / "out" / "refused.toml").read_text(encoding="utf-8")
+    assert '"model.width" = 96' in text and "reason =" in text
+    # A second call proposes nothing again.
+    again = Trainer()
+    assert tune(search, out=tmp_path / "out", train=again, tell=said.append).ended
+    assert not again.trained
+    assert sum("cannot be trained" in one for one in said) == 1
+
+
+@needs_optuna
+def test_a_key_that_the_recipe_does_not_have_ends_the_search_before_training(tuning, tmp_path):
+    wrong, trainer = with_search(tuning, {"train.rate": [0.1, 0.2]}, trials=2), Trainer()
+    with pytest.raises(TrainingError, match="none of 2 trials has a score; train has no field 'rate'"):
+        tune(wrong, out=tmp_path / "out", train=trainer)
+    many = with_search(tuning, {"train.rate": [0.1 * number for number in range(50)]}, trials=50)
+    with pytest.raises(
+        ConfigError, match="20 trials in a row cannot be trained; the last one: train has no field 'rate'"
+    ):
+        tune(many, out=tmp_path / "out", train=trainer)
+    assert not trainer.trained
+    # The right key in the same folder.
+    assert tune(with_search(tuning, {"train.lr": [0.1, 0.2]}), out=tmp_path / "out", train=trainer).ended
+
+
+@needs_optuna
+def test_settings_are_tried_once_and_a_search_without_others_ends(tuning, tmp_path):
+    search = with_search(tuning, {"train.lr": [0.001, 0.01], "model.num_layers": {"low": 1, "high": 2}})
+    search = msgspec.convert(msgspec.to_builtins(search), type(tuning))
+    said, trainer = [], Trainer()
+    assert tune(search, out=tmp_path / "out", train=trainer, tell=said.append).ended
+    tried = [tuple(settings.items()) for row, seed, settings in trainer.trained if seed == 1 and row != "recipe"]
+    assert len(tried) == len(set(tried)) == 4
+    assert any("ends after 4 of 8 trials" in one for one in said)
+
+
+@needs_optuna
+def test_no_score_at_all_is_an_error(tuning, tmp_path):
+    failing = [f"trial {number}" for number in range(1, 9)]
+    with pytest.raises(TrainingError, match="none of 8 trials has a score; trial 1 failed: out of memory"):
+        tune(tuning, out=tmp_path / "out", train=Trainer(failing=failing))
+
+
+@needs_optuna
+def test_a_folder_with_another_study_is_refused(tuning, tmp_path):
+    # `write_study` has put one here.
+    before = (tmp_path / "study.toml").read_bytes()
+    with pytest.raises(ConfigError, match="is not the study of a search"):
+        tune(tuning, out=tmp_path, train=Trainer())
+    assert (tmp_path / "study.toml").read_bytes() == before
+    with Folder(tmp_path / "out").locked(busy=""), pytest.raises(CheckpointError, match="another process searches"):
+        tune(tuning, out=tmp_path / "out", train=Trainer())
+
+
+# The command
+
+
+@pytest.fixture
+def call(tuning, tmp_path, monkeypatch):
+    """Calls `regard tune` with processes of cells that are replaced by a function of their job."""
+    monkeypatch.setattr("regard.study.running.POLL_SECONDS", 0.01)
+
+    def call(start, *words):
+        monkeypatch.setattr("regard.study.running.start_here", lambda job, running: start(job))
+        text = SEARCH.replace('metric = "bleu"', 'metric = "perplexity"').replace("trials = 8", "trials = 3")
+        (tmp_path / "search.toml").write_text(text, encoding="utf-8")
+        return CliRunner().invoke(app, ["tune", str(tmp_path / "search.toml"), "--out", str(tmp_path / "out"), *words])
+
+    return call
+
+
+def pretend(job):
+    """A perplexity of 5 for the recipe, and less for every trial."""
+    perplexity = 5.0 if job.row == "recipe" else 4.0 - int(job.row[-1])
+    sets = [SetScores(name, 1, "", "", {"perplexity": perplexity}, {}, "") for name in ("valid", "test")]
+    folder = job.cell.folder(job.out).make()
+    record = make_record(job, RunFolder(folder.path / "run"), "finished", sets)
+    folder.save_bytes("cell.json", msgspec.json.encode(record))
+    return Finished(job, ENDED)
+
+
+@needs_optuna
+def test_the_command_prints_the_comparison_of_the_best_trial(call, tmp_path):
+    result = call(pretend)
+    assert result.exit_code == 0, result.output
+    assert "trial 3" in result.stdout and "trial 2" not in result.stdout
+    assert "the best trial on the dev set has train.lr=" in result.stderr
+    assert read_study(tmp_path / "out" / "best.toml").seeds == (1, 2)
+    shown = CliRunner().invoke(
+        app, ["study", "show", str(tmp_path / "out" / "study.toml"), "--out", str(tmp_path / "out")]
+    )
+    assert shown.exit_code == 0 and "trial 2" in shown.stdout
+
+
+@needs_optuna
+def test_the_command_fails_if_all_trials_do_or_a_cell_of_the_comparison(call, tmp_path):
+    result = call(lambda job: pretend(job) if job.row == "recipe" else Finished(job, REFUSED, "no such file"))
+    assert isinstance(result.exception, TrainingError) and "trial 1 failed: no such file" in str(result.exception)
+    result = call(lambda job: pretend(job) if job.seed == 1 else Finished(job, REFUSED, "no such file"))
+    assert result.exit_code == 1 and "failed: recipe, seed 2: no such file" in result.stderr.replace("\n", " ")
+
+
+@needs_optuna
+def test_the_command_exits_with_3_if_the_time_is_over(call):
+    result = call(lambda job: Finished(job, None), "--seconds", "1")
+    assert result.exit_code == 3 and "resume with:" in result.stderr

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.study import UNFINISHED
-from regard.cli.terminal import StopRequest, command_name, print_message
+from regard.cli.terminal import StopRequest, command_name, print_message, printable
 
 
 def tune(
@@ -60,14 +60,19 @@ def tune(
 
       regard study show runs/search/study.toml --out runs/search        all trials
 
-    Exit status: 0 if the search has ended, 3 if --seconds were over first; if stopped, 130 after Ctrl-C, 143 after SIGTERM.
+    A trial that the recipe refuses counts as one without a score: FOLDER/refused.toml says why. No settings are tried twice.
+    The same command resumes a search that was stopped, or whose file has more trials now.
+
+    Exit status: 0 if the search has ended; 1 if no trial has a score, or if a cell of the comparison failed; 3 if --seconds
+    were over first; if stopped, 130 after Ctrl-C, 143 after SIGTERM.
     """
-    from regard.study.tuning import BEST_STUDY, TRIALS_STUDY, read_tuning
+    from regard.study.tuning_file import read_tuning
 
     found = read_tuning(file)  # refuses mistakes before the import of torch, which takes seconds
     from regard.cli.display import StatusLine
     from regard.study.collecting import collect
     from regard.study.tables import as_text
+    from regard.study.tuning import BEST_STUDY, TRIALS_STUDY
     from regard.study.tuning import tune as run_tune
 
     folder = out or Path("runs") / file.stem
@@ -86,5 +91,9 @@ def tune(
         print_message(f"resume with: {command_name()} {shlex.join(sys.argv[1:])}")
         raise typer.Exit(stop.status if stop() else UNFINISHED)
     if done.best is not None:
-        print(as_text(collect(done.best, folder, data=data).result()), end="")
+        print(printable(as_text(collect(done.best, folder, data=data).result())), end="")
+    for record in done.failed:
+        print_message(f"failed: {record.row}, seed {record.seed}: {record.problem}")
     print_message(f"studies: {folder / TRIALS_STUDY}{'' if done.best is None else f' and {folder / BEST_STUDY}'}")
+    if done.failed:
+        raise typer.Exit(1)

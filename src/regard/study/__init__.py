@@ -20,5 +20,8 @@ tables.py, figure.py     the result for readers
 bundle.py                the result with all that it is derived from
 bundle_check.py          every number of a bundle derived again
 
-tuning.py                a search whose trials are rows of a study (`regard tune`)
+tuning_file.py           a search as a TOML file (`regard tune`)
+proposals.py             settings that Optuna proposes
+trials.py                trials as rows of a study
+tuning.py                the search
 """

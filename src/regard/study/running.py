@@ -39,13 +39,15 @@ def run_study(
     warn: Callable[[str], None] = lambda text: None,
     stop: Callable[[], bool] = lambda: False,
     start: Start | None = None,
+    retry_failed: bool = True,
 ) -> StudyState:
     """Train and score every cell of a study that has not ended, and return its state.
 
     The study is a .toml file, or what `read_study` returns. Cells train `at_once` at a time; without it, one per GPU. After
     `seconds`, or when `stop` returns True, the cells that are training save and stop, and a later call resumes them. A cell
     that diverges or fails does not stop the others. `show` receives progress, and a page in the folder shows the grid.
-    `start` starts the process of a cell, by default on this machine.
+    `start` starts the process of a cell, by default on this machine. Cells that failed in an earlier call are tried again
+    unless `retry_failed` is False.
     """
     if (at_once is not None and at_once < 1) or (seconds is not None and seconds <= 0):
         raise ConfigError("at_once must be at least 1, and seconds above 0")
@@ -55,7 +57,11 @@ def run_study(
     # Absolute paths, because a worker on another machine may be in another folder.
     data = None if data is None else Path(data).absolute()
     runner = _Runner(
-        study, Path(out).absolute(), data, at_once or max(1, len(visible_gpus())), show, start or start_here
+        StudyState(study, Path(out).absolute(), retry_failed=retry_failed),
+        data,
+        at_once or max(1, len(visible_gpus())),
+        show,
+        start or start_here,
     )
     deadline = None if seconds is None else time.monotonic() + seconds
     try:
@@ -73,16 +79,15 @@ class _Runner:
 
     def __init__(
         self,
-        study: Study,
-        out: Path,
+        state: StudyState,
         data: Path | str | None,
         at_once: int,
         show: Callable[[str], None],
         start: Start,
     ) -> None:
-        self.study, self.out, self.at_once, self.show, self.start = study, out, at_once, show, start
+        self.state, self.study, self.out = state, state.study, state.out
+        self.at_once, self.show, self.start = at_once, show, start
         self.data = None if data is None else str(data)
-        self.state = StudyState(study, out)
         self.workers: dict[str, Worker] = {}
         self.attempts: Counter[str] = Counter()
         self.elsewhere: dict[str, float] = {}  # cells of other runners, and when to try them again

@@ -28,15 +28,16 @@ class CellProgress:
 
 
 class StudyState:
-    """What is on disk of a study. Failures of earlier calls do not count: those cells are tried again."""
+    """What is on disk of a study. With `retry_failed`, cells that failed in earlier calls count as not trained."""
 
-    def __init__(self, study: Study, out: Path | str) -> None:
+    def __init__(self, study: Study, out: Path | str, *, retry_failed: bool = True) -> None:
         self.study, self.out = study, Path(out)
         self._records: dict[str, CellRecord] = {}
         self._steps: dict[str, int] = {}
         self._retried: set[str] = set()
         self.refresh()
-        self._retried = {key for key, record in self._records.items() if record.state == "failed"}
+        if retry_failed:
+            self._retried = {key for key, record in self._records.items() if record.state == "failed"}
         for key in self._retried:
             del self._records[key]
 
