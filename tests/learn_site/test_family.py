@@ -61,7 +61,7 @@ def test_every_defined_number_can_be_read_and_is_used():
     }
     assert used == set(definitions())
     for name, definition in definitions().items():
-        assert re.fullmatch(r"[\d.,]+", number_text(definition, name)), name
+        assert re.fullmatch(r"[+-]?[\d.,]+", number_text(definition, name)), name
 
 
 @pytest.mark.parametrize(
