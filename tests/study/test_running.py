@@ -192,6 +192,35 @@ def test_a_cell_that_is_refused_is_not_tried_twice(make_study, tmp_path):
     assert len(tried) == 4 and {one.problem for one in state.records} == {"there is no such file"}
 
 
+@pytest.mark.parametrize("damage", ["record", "log", "folder"])
+def test_a_cell_whose_files_are_damaged_fails_alone(make_study, tmp_path, started, pretend, damage):
+    study, out = make_study(), tmp_path / "out"
+    cell = Cell("two layers", {}, 2).folder(out)
+    if damage == "record":
+        cell.make().save_text("cell.json", "[1]")
+    elif damage == "log":
+        (cell / "run").make().save_text("recipe.toml", "")
+        (cell.path / "run" / "log.jsonl").symlink_to("elsewhere")
+    else:
+        cell.path.parent.mkdir(parents=True)
+        cell.path.write_text("a file")
+    tried = []
+
+    def start(job, running):
+        if job.cell != Cell("two layers", {}, 2):
+            return pretend(job, running)
+        tried.append(job)
+        assert len(tried) <= MAX_ATTEMPTS, "it is started again and again"
+        return Finished(job, REFUSED, "log.jsonl is a symbolic link")
+
+    state = run_study(study, out=out, start=start)
+    assert (len(started), len(tried)) == (3, 1)
+    [failed] = [one for one in state.records if one.state == "failed"]
+    assert failed.seed == 2 and "log.jsonl is a symbolic link" in failed.problem
+    assert state.count("finished") == 3 and not state.open_cells()
+    assert "log.jsonl is a symbolic link" in (out / PAGE).read_text()
+
+
 def test_a_cell_of_another_process_is_left_to_it(make_study, tmp_path, pretend, started):
     study, out = make_study(), tmp_path / "out"
     held = Cell("two layers", {}, 1).folder(out)

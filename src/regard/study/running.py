@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from regard.errors import ConfigError
+from regard.errors import ConfigError, RegardError
 from regard.messages import counted, format_duration
 from regard.storage.folder import Folder
 from regard.study.cells import Cell, read_record
@@ -154,9 +154,14 @@ class _Runner:
         self.attempts[cell.key] += 1
         if status == REFUSED or self.attempts[cell.key] >= MAX_ATTEMPTS:
             crashed = f"its process was killed by signal {-(status or 0)}" if (status or 0) < 0 else "its process ended"
-            write_failure(worker.job, errors.splitlines()[-1] if errors else crashed)
-            cell.folder(self.out).save_text(ERRORS, f"{errors}\n")
-            self.state.give_up(cell)
+            problem = errors.splitlines()[-1] if errors else crashed
+            try:
+                write_failure(worker.job, problem)
+                cell.folder(self.out).save_text(ERRORS, f"{errors}\n")
+            except (RegardError, OSError) as error:
+                self.state.give_up(cell, f"{problem}; no record was written, because {error}")
+            else:
+                self.state.give_up(cell)
 
     def _show(self) -> None:
         progress = self.state.progress(self.workers, self.elsewhere)

@@ -7,8 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from regard.errors import CheckpointError
 from regard.run.folder import RunFolder
-from regard.study.cells import RUN, Cell, CellRecord, cells_of, count_cells, read_record, recipe_of_cell
+from regard.study.cells import (
+    RUN,
+    Cell,
+    CellRecord,
+    cells_of,
+    count_cells,
+    read_record,
+    recipe_of_cell,
+    settings_digest,
+    settings_of,
+)
 from regard.study.study_file import VALID, Study
 
 Stage = Literal["waiting", "training", "elsewhere", "scoring", "finished", "diverged", "failed"]
@@ -51,16 +62,35 @@ class StudyState:
         while True:
             found = {}
             for cell in self.open_cells():
-                record = read_record(self.study, cell, self.out)
+                record = self._read(cell)
                 if record is not None and not (record.state == "failed" and cell.key in self._retried):
                     found[cell.key] = record
             self._records |= found
             if not found:
                 return  # else the choice of a candidate may have added cells
 
-    def give_up(self, cell: Cell) -> None:
-        """Count the failure of a cell from now on."""
+    def _read(self, cell: Cell) -> CellRecord | None:
+        try:
+            return read_record(self.study, cell, self.out)
+        except CheckpointError as error:  # damaged: this cell fails, and the others are trained
+            return self._failed(cell, str(error))
+
+    def _failed(self, cell: Cell, problem: str) -> CellRecord:
+        return CellRecord(
+            row=cell.row,
+            candidate=cell.candidate,
+            seed=cell.seed,
+            state="failed",
+            problem=problem,
+            settings=settings_of(self.study, cell),
+            settings_sha256=settings_digest(recipe_of_cell(self.study, cell)),
+        )
+
+    def give_up(self, cell: Cell, problem: str | None = None) -> None:
+        """Count the failure of a cell from now on. With `problem`, its folder has no record of it, and cannot have one."""
         self._retried.discard(cell.key)
+        if problem is not None:
+            self._records[cell.key] = self._failed(cell, problem)
         self.refresh()
 
     def cells(self) -> list[Cell]:
@@ -96,7 +126,10 @@ class StudyState:
             score = record.score(VALID, self.study.metric)
             return CellProgress(cell, record.state, record.steps, steps, record.seconds, score, record.problem)
         run = RunFolder(cell.folder(self.out).path / RUN)
-        log = run.read_log() if run.exists else []
+        try:
+            log = run.read_log() if run.exists else []
+        except CheckpointError:  # the process of the cell reports it
+            log = []
         last: dict[str, Any] = next((event for event in reversed(log) if event["event"] == "progress"), {})
         scored = [event for event in log if event["event"] == "validated"]
         score = scored[-1].get(self.study.metric) if scored else None

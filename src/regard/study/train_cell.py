@@ -109,8 +109,13 @@ def _train_and_score(job: Job, folder: Folder, stop: Callable[[], bool], scoring
 def make_record(
     job: Job, run: RunFolder, state: State, sets: list[SetScores] | None = None, *, problem: str = ""
 ) -> CellRecord:
-    """Return the record of a cell, from the log of its run."""
-    log = run.read_log() if run.exists else []
+    """Return the record of a cell, from the log of its run. Of a cell that failed, the log may be damaged."""
+    try:
+        log = run.read_log() if run.exists else []
+    except CheckpointError:
+        if state != "failed":
+            raise
+        log = []
     started = [event for event in log if event["event"] == "started"]
     progress = [event for event in log if event["event"] == "progress"]
     speeds = sorted(event["tokens_per_second"] for event in progress if event["tokens_per_second"] is not None)
@@ -139,16 +144,20 @@ def make_record(
 
 
 def write_failure(job: Job, problem: str) -> None:
-    """Write the record of a cell that could not be trained, unless another process has it or it has ended."""
+    """Write the record of a cell that could not be trained, unless another process has it or it has ended.
+
+    Raise RegardError or OSError if the folder of the cell is damaged or cannot be written.
+    """
     folder = job.cell.folder(job.out)
     try:
-        with folder.locked(busy=""):
+        with folder.locked(busy=HELD):
             found = read_record(job.study, job.cell, job.out)
             if found is None or found.state == "failed":
                 run = RunFolder(folder.path / RUN)
                 folder.save_bytes(RECORD, _encode(make_record(job, run, "failed", problem=problem)))
-    except CheckpointError:
-        return
+    except CheckpointError as error:
+        if str(error) != HELD:
+            raise
 
 
 def _encode(record: CellRecord) -> bytes:
