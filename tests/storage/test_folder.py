@@ -1,5 +1,6 @@
 """An untrusted folder: nothing in it leads outside, blocks or is too large; a crash leaves the old file or the new one."""
 
+import errno
 import json
 import os
 import socket
@@ -7,7 +8,7 @@ import socket
 import pytest
 
 from regard.errors import CheckpointError
-from regard.storage import directory
+from regard.storage import directory, locks
 from regard.storage.folder import MIB, Folder, parse_json
 
 
@@ -101,6 +102,24 @@ def test_locking_does_not_follow_a_link_and_does_not_truncate_a_file(folder, sec
     (folder.path / ".lock").write_text("kept")
     with folder.locked(busy="busy"):
         assert (folder.path / ".lock").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (errno.EWOULDBLOCK, "^busy$"),
+        (errno.EACCES, "^busy$"),
+        (errno.ENOLCK, "cannot be locked .No locks available."),
+        (errno.EOPNOTSUPP, "cannot be locked .*use a folder on a disk"),
+    ],
+)
+def test_only_a_lock_that_is_held_is_reported_as_busy(folder, monkeypatch, number, expected):
+    def refuse(descriptor, operation):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(locks.fcntl, "flock", refuse)
+    with pytest.raises(CheckpointError, match=expected), folder.locked(busy="busy"):
+        pass
 
 
 def test_removing_a_link_to_a_folder_leaves_the_folder_alone(folder, tmp_path):

@@ -260,11 +260,20 @@ class Folder:
         """Lock the folder; raise CheckpointError(busy) if another process holds it. The lock ends with the process."""
         opened = self.make()._open(LOCK, os.O_RDWR | os.O_CREAT)
         try:
-            if not try_lock(opened):
+            if not self._try_lock(opened):
                 raise CheckpointError(busy)
             yield
         finally:
             os.close(opened)
+
+    def _try_lock(self, opened: int) -> bool:
+        try:
+            return try_lock(opened)
+        except OSError as error:
+            raise CheckpointError(
+                f"{self.path / LOCK} cannot be locked ({error.strerror}), so two processes could write at the same time; "
+                "use a folder on a disk whose file system has locks"
+            ) from error
 
     @contextmanager
     def briefly_locked(self) -> Iterator[None]:
