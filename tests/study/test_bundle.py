@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import re
 import shutil
+import signal
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from regard.metrics.significance import Sampling
 from regard.study.bundle import MANIFEST, result_files, write_bundle
 from regard.study.bundle_check import check_bundle
 from regard.study.collecting import collect
+from tests.commands import python, regard
 from tests.study.synthetic import make_cells, write_study
 
 
@@ -200,5 +202,40 @@ def test_a_recipe_of_a_bundle_cannot_name_files_elsewhere(bundle, original, tmp_
 
 def test_a_bundle_is_not_written_over_another(original, bundle):
     collected = collect(write_study(original)[1], original / "out")
-    with pytest.raises(ConfigError, match="not empty"):
+    with pytest.raises(ConfigError, match="is not an empty folder"):
         write_bundle(bundle, collected, original / "out", {})
+    with pytest.raises(ConfigError, match="is not an empty folder"):
+        write_bundle(bundle / MANIFEST, collected, original / "out", {})
+
+
+KILLED = """
+import os, signal, sys
+from regard.cli import main
+from regard.storage.folder import Folder
+
+save, saved = Folder.save_bytes, []
+
+def save_or_die(folder, name, content):
+    if "bundle" in str(folder):
+        saved.append(name)
+        if len(saved) == 20:
+            os.kill(os.getpid(), signal.SIGKILL)
+    save(folder, name, content)
+
+Folder.save_bytes = save_or_die
+sys.argv = ["regard", "study", "show", "study.toml", "--out", "out", "--trials", "100", "--bundle", "bundle"]
+main()
+"""
+
+
+def test_a_command_that_is_killed_leaves_no_bundle_and_the_next_one_writes_it(tmp_path):
+    _, study = write_study(tmp_path)
+    make_cells(study, tmp_path / "out")
+    killed = python(KILLED, cwd=tmp_path)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert not (tmp_path / "bundle").exists()
+    words = ["study", "show", "study.toml", "--out", "out", "--trials", "100", "--bundle", "bundle"]
+    result = regard(*words, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert check_bundle(tmp_path / "bundle").problems == []
+    assert not list(tmp_path.glob(".*")), "what the first command left is gone"

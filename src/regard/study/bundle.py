@@ -24,6 +24,7 @@ import msgspec
 from regard.errors import CheckpointError, ConfigError
 from regard.recipe_files import merged_table, shipped_recipes
 from regard.run.folder import CARD_PAGE
+from regard.storage.directory import LOCK
 from regard.storage.folder import Folder
 from regard.study.cells import CELLS, OUTPUTS, RECORD, RUN, CellRecord, outputs_name
 from regard.study.collecting import STATISTICS, Collected, cell_of, statistics_name
@@ -69,18 +70,28 @@ def save_result(folder: Path | str, files: Mapping[str, bytes]) -> None:
 def write_bundle(
     bundle: Path | str, collected: Collected, out: Path | str, files: Mapping[str, bytes]
 ) -> dict[str, str]:
-    """Write a bundle of a study whose folder is `out`, and return the hash of each file. `files` are `result_files`."""
-    if Folder(bundle).names():
-        raise ConfigError(f"{bundle} is not empty; name a new folder for the bundle")
+    """Write a bundle of a study whose folder is `out`, and return the hash of each file. `files` are `result_files`.
+
+    A bundle is complete or not there: it is written to a hidden folder next to its place, and renamed at the end.
+    """
+    place = Path(bundle).absolute()
+    if (place.exists() and not place.is_dir()) or Folder(place).names():
+        raise ConfigError(f"{bundle} is not an empty folder; name a new one for the bundle")
     contents: dict[str, bytes] = dict(_study_files(collected)) | dict(files)
     for record in collected.records:
         contents |= _cell_files(collected, record, out)
-    for path, content in contents.items():
-        *below, name = path.split("/")
-        Folder(bundle, *below).make().save_bytes(name, content)
     hashes = {path: hashlib.sha256(content).hexdigest() for path, content in sorted(contents.items())}
-    text = "".join(f"{digest}  {path}\n" for path, digest in hashes.items())
-    Folder(bundle).save_text(MANIFEST, text)
+    manifest = "".join(f"{digest}  {path}\n" for path, digest in hashes.items())
+    unfinished = Folder(place.parent, f".{place.name}.tmp")
+    with unfinished.locked(busy=f"another process is writing {bundle}; wait for it, or name another folder"):
+        for name in unfinished.names():
+            if name != LOCK:  # of a process that was killed
+                unfinished.remove(name)
+        for path, content in {**contents, MANIFEST: manifest.encode()}.items():
+            *below, name = path.split("/")
+            Folder(unfinished, *below).make().save_bytes(name, content)
+    unfinished.remove(LOCK)
+    unfinished.parent.move(unfinished.name, place.name)
     return hashes
 
 
