@@ -18,10 +18,10 @@ from regard.engine.bindings import library
 from regard.errors import ConfigError
 from regard.exchange.to_web import _tokenizer, export_page, load_page_model, page_source
 from regard.explain.attention import group_words
-from regard.explain.page_assets import join_modules
+from regard.explain.page_assets import asset, join_modules
 from regard.text.listed_subwords import ListedSubwords, train_listed_subwords
 from regard.text.protected_spans import mask
-from regard.text.segmenter import segment
+from regard.text.segmenter import SplitText, segment
 from regard.text.subwords import SubwordTokenizer, train_subwords
 from regard.text.symbols import train_symbols
 from regard.text.tokenizer_pair import TaggedTokenizer
@@ -486,7 +486,7 @@ def test_a_tokenizer_in_javascript_gives_the_same_ids_tokens_and_texts(browser, 
 def test_spans_and_sentences_in_javascript_are_those_of_python(browser):
     draw = random.Random(3)
     letters = [
-        *"abXYZ 019.,:;/-+%$€{}<>()`@&#'\"!?\n\t_⟦⟧→☀😀👍🏽éß½٣　。",
+        *"abXYZ 019.,:;/-+%$€{}<>()`@&#'\"!?\n\t_⟦⟧→☀😀👍🏽éß½٣　。好」”）",
         "http://",
         "www.",
         "<b>",
@@ -508,6 +508,21 @@ def test_spans_and_sentences_in_javascript_are_those_of_python(browser):
         masked, split = mask(text), segment(text, fits=lambda one: len(one) < 30)
         spans = [[span.kind, span.text] for span in masked.spans]
         assert own == [masked.text, spans, masked.restore("⟦1⟧ a ⟦2⟧b⟦30⟧"), split.sentences, split.spaces], text
+
+
+def test_translations_in_javascript_are_separated_as_in_python(browser):
+    draw = random.Random(5)
+    ends = ["a.", "好。", "好。”", "ab", "”", "ア」", "x）", "", "。”””””"]
+    begins = ["a", "他", "“A", "「", ""]
+    cases = [(draw.choice(["。", "好。”", "a", "b.", "！』"]), draw.choice(["", " ", "\n"])) for _ in range(200)]
+    cases = [(original, space, draw.choice(ends), draw.choice(begins)) for original, space in cases]
+    context = browser.new_context()
+    page = context.new_page()
+    page.add_script_tag(content=join_modules(asset("elements.js")))
+    found = page.evaluate("cases => cases.map(one => one[2] + spaceBetween(...one) + one[3])", cases)
+    context.close()
+    expected = [SplitText([original, "x"], ["", space, ""]).join([a, b]) for original, space, a, b in cases]
+    assert found == expected and any(" " in one for one in found)
 
 
 def test_words_in_javascript_are_those_of_python(browser):

@@ -54,7 +54,7 @@ class TranslationStream:
         try:
             for sentence in self.sentences:
                 async for text in self._partial_texts(sentence):
-                    yield _event({"text": self._text_so_far(text)})
+                    yield _event({"text": self.split_text.begin([*self.done, text])})
             yield _event({"text": self.split_text.join(self.done), "done": True})
         except HTTPException as problem:
             yield _event({"error": str(problem.detail), "done": True})
@@ -88,9 +88,6 @@ class TranslationStream:
             self.done.append(translation)
         finally:
             running.cancel()
-
-    def _text_so_far(self, text: str) -> str:
-        return "".join(space + one for space, one in zip(self.split_text.spaces, [*self.done, text], strict=False))
 
 
 def _event(data: dict[str, Any]) -> str:

@@ -8,10 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 # The gap after a sentence: spaces after a final mark and closing quotes, nothing after a Chinese or Japanese mark, or a
 # newline.
-_END = re.compile(r"""(?<=[.!?\u2026])["'\u2019\u201d\u00bb)\]]*\s+|(?<=[\u3002\uff01\uff1f])\s*|(?<!\s)\s*\n\s*""")
+_CLOSING = "\"'\u2019\u201d\u00bb)]\u300d\u300f\uff09"
+_END = re.compile(
+    rf"(?<=[.!?\u2026])[{re.escape(_CLOSING)}]*\s+|(?<=[\u3002\uff01\uff1f])[{re.escape(_CLOSING)}]*\s*|(?<!\s)\s*\n\s*"
+)
+# Chinese and Japanese characters and marks, which need no space between them, and the end of a text in them.
+_CJK = re.compile(r"[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]")
+_CJK_END = re.compile(rf"{_CJK.pattern}[{re.escape(_CLOSING)}]{{0,4}}\Z")
 ABBREVIATION_WINDOW = 8  # last characters of a sentence in which an abbreviation is searched
 _ABBREVIATION = re.compile(
     r"(?:\b[A-Za-z]|\b(?:Dr|Mr|Mrs|Ms|Prof|St|No|Nr|vs|etc|bzw|ca|usw|vgl|z\.B|d\.h|e\.g|i\.e|\d{1,2}))\.$"
@@ -28,9 +35,18 @@ class SplitText:
     def join(self, sentences: Sequence[str]) -> str:
         """Return the text with other sentences in the same places."""
         assert len(sentences) == len(self.sentences), (len(sentences), len(self.sentences))
-        parts = [self.spaces[0]]
-        for sentence, space in zip(sentences, self.spaces[1:], strict=True):
-            parts += [sentence, space]
+        return self.begin(sentences) + (self.spaces[-1] if sentences else "")
+
+    def begin(self, sentences: Sequence[str]) -> str:
+        """Return the beginning of the text with other sentences, which may be fewer.
+
+        There is a space between two sentences that need one, though those in their places, Chinese or Japanese ones, do not.
+        """
+        parts = [self.spaces[0], *sentences[:1]]
+        for (left, right), original, space in zip(pairwise(sentences), self.sentences, self.spaces[1:], strict=False):
+            dense = _CJK_END.search(left[-5:]) or _CJK.match(right)
+            needed = not space and left and right and not dense and _CJK_END.search(original[-5:])
+            parts += [" " if needed else space, right]
         return "".join(parts)
 
 
@@ -51,7 +67,7 @@ def _sentences(text: str) -> list[tuple[str, str]]:
     found, begin = [], 0
     for match in _END.finditer(text):
         space = match.group()
-        closing = len(space) - len(space.lstrip("\"'\u2019\u201d\u00bb)]"))
+        closing = len(space) - len(space.lstrip(_CLOSING))
         end = match.start() + closing
         sentence = text[begin:end]
         abbreviated = "\n" not in space and _ABBREVIATION.search(sentence[-ABBREVIATION_WINDOW:])

@@ -1,6 +1,6 @@
 // The page: translation while typing, alternatives, attention, and parts of the model that can be silenced.
 import { AttentionView } from "./attention.js";
-import { element, wordSpans } from "./elements.js";
+import { element, spaceBetween, wordSpans } from "./elements.js";
 import { linkedWords, markOpened, outputTokens, showAlternatives, tokenAt } from "./output.js";
 
 const $ = (id) => document.getElementById(id);
@@ -88,16 +88,16 @@ function showArriving(found) {
 
 function show(found) {
   shownText = found;
-  const output = $("output");
+  const output = $("output"), spaces = spacesOf(found);
   output.classList.remove("old");
-  output.replaceChildren(found.spaces[0] ?? "");
+  output.replaceChildren(spaces[0] ?? "");
   found.sentences.forEach((sentence, number) => {
     const text = found.texts[number];
     output.append(
       text === null
         ? element("span", { class: "pending" }, "\u2026")
         : sentenceButton(text, number),
-      found.spaces[number + 1],
+      spaces[number + 1],
     );
   });
   $("copy").disabled = !found.sentences.length;
@@ -114,7 +114,13 @@ function sentenceButton(text, number) {
   return element("span", { role: "button", tabindex: 0, class: "part", "aria-label": `${text || "nothing"}. Show alternatives and attention`, onclick: look, onkeydown: look }, ...wordSpans(text));
 }
 
-const fullText = ({ spaces, texts } = shownText) => spaces[0] + texts.map((text, number) => (text ?? "") + spaces[number + 1]).join("");
+/** The spaces before, between and after the translations of sentences. */
+const spacesOf = ({ sentences, spaces, texts }) => spaces.map((space, at) => (at && at < spaces.length - 1 ? spaceBetween(sentences[at - 1], space, texts[at - 1], texts[at]) : space));
+
+function fullText(found = shownText) {
+  const spaces = spacesOf(found);
+  return spaces[0] + found.texts.map((text, number) => (text ?? "") + spaces[number + 1]).join("");
+}
 
 // How a sentence is translated
 

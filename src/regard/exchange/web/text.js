@@ -86,8 +86,9 @@ export function placeholderIds(tokenizer) {
 
 // Sentences
 
-const END = new RegExp(String.raw`(?<=[.!?\u2026])["'\u2019\u201d\u00bb)\]]*${s}+|(?<=[\u3002\uff01\uff1f])${s}*|(?<!${s})${s}*\n${s}*`, "gu");
-const CLOSING = /^["'\u2019\u201d\u00bb)\]]*/u;
+const closing = String.raw`["'\u2019\u201d\u00bb)\]\u300d\u300f\uff09]`;
+const END = new RegExp(String.raw`(?<=[.!?\u2026])${closing}*${s}+|(?<=[\u3002\uff01\uff1f])${closing}*${s}*|(?<!${s})${s}*\n${s}*`, "gu");
+const CLOSING = new RegExp(`^${closing}*`, "u");
 const ABBREVIATION = new RegExp(String.raw`(?<!${w})(?:[A-Za-z]|Dr|Mr|Mrs|Ms|Prof|St|No|Nr|vs|etc|bzw|ca|usw|vgl|z\.B|d\.h|e\.g|i\.e|${d}{1,2})\.$`, "u");
 const ABBREVIATION_WINDOW = 8; // last characters of a sentence in which an abbreviation is searched
 const leading = (text) => text.match(new RegExp(`^[${S}]*`, "u"))[0];

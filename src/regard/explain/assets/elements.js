@@ -75,3 +75,10 @@ const SEGMENTER = new Intl.Segmenter(undefined, { granularity: "word" });
 export function wordSpans(text, offset = 0) {
   return [...SEGMENTER.segment(text)].map(({ segment, index }) => (segment.trim() ? element("span", { "data-at": offset + index }, segment) : segment));
 }
+
+/** Returns the space between two translations: one where they need it and what was translated, Chinese or Japanese, has none. */
+export function spaceBetween(original, space, left, right) {
+  const ends = (text) => /[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]["'\u2019\u201d\u00bb)\]\u300d\u300f\uff09]{0,4}$/.test(text.slice(-5));
+  const begins = (text) => /^[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]/.test(text);
+  return !space && left && right && ends(original) && !ends(left) && !begins(right) ? " " : space;
+}

@@ -1,4 +1,5 @@
 // Translation of a text by the server: of a short one as a stream first, of a long one in parts.
+import { spaceBetween } from "./elements.js";
 import { post } from "./requests.js";
 
 const MOST_STREAMED = 2000; // characters; longer texts are translated in parts of at most as many
@@ -11,9 +12,10 @@ export async function translateText(text, model, { signal, partial, progress }) 
   if (text.length <= MOST_STREAMED && !model.non_autoregressive) await stream(text, model, signal, partial);
   const sentences = [], parts = splitLong(text);
   let translated = "", done = 0;
-  for (const part of parts) {
+  for (const [number, part] of parts.entries()) {
     const fields = { text: part, model: model.name, confidence: model.calibrated, unknown: true };
     const { translations } = await (await post("/v1/translate", fields, signal)).json();
+    if (number) translated += spaceBetween(parts[number - 1], "", translated, translations[0].text);
     translated += translations[0].text;
     sentences.push(...translations[0].sentences);
     done += part.length;
