@@ -18,6 +18,7 @@ from regard.study.cells import (
     settings_digest,
     settings_of,
     tests_of,
+    tried_cells,
 )
 from regard.study.study_file import VALID, candidates_of, read_study
 from regard.tasks import task_of
@@ -85,9 +86,8 @@ def make_cells(study, out, *, errors=ERRORS, states=None):
     for row in study.rows:
         like = study.rows[row].like
         options = candidates_of(study, like or row)
-        cells = [Cell(row, option, study.seeds[0]) for option in (options[-1:] if like else options)]
         # The second candidate is the better one.
-        cells += [Cell(row, options[-1], seed) for seed in study.seeds[1:]]
+        cells = [*tried_cells(study, row), *(Cell(row, options[-1], seed) for seed in study.seeds)]
         for cell in cells:
             worse = 0.2 if cell.candidate != options[-1] else 0.0
             _write_cell(study, cell, out, errors.get(row, 0.3) + worse, (states or {}).get((row, cell.seed)), sets)

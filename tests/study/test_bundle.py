@@ -68,7 +68,7 @@ def seal(bundle):
 def test_a_bundle_as_written_has_no_problems(original):
     found = check_bundle(original / "bundle")
     assert found.problems == []
-    assert found.cells == 13
+    assert found.cells == 14
     assert found.values > 250
     assert any("--data" in note for note in found.notes)
 

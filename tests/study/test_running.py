@@ -117,7 +117,7 @@ def test_candidates_are_chosen_on_the_dev_set_and_only_the_best_is_repeated(make
     metric = ('metric = "token_errors"', 'metric = "perplexity"')
     study, out = make_study(('[rows."two layers"]', choose), metric), tmp_path / "out"
     state = run_study(study, out=out, start=pretend)
-    assert state.total == len(started) == 6
+    assert state.total == len(started) == 8
     chosen = chosen_records(study, state.records)
     assert {row: [one.candidate for one in found.values()] for row, found in chosen.items()} == {
         "two layers": [{"train.lr": 1e-3}, {"train.lr": 1e-3}],
@@ -135,7 +135,13 @@ def test_candidates_come_first_and_then_long_cells(make_study, tmp_path, pretend
         ('metric = "token_errors"', 'metric = "perplexity"'),
     ]
     run_study(make_study(*changes), out=tmp_path / "out", start=pretend)
-    assert [key.split("-")[0] for key in started] == ["chooses/lr=0.001", "chooses/lr=0.002", "one", "two"]
+    assert [key.split("-")[0] for key in started] == [
+        "chooses/lr=0.001",
+        "chooses/lr=0.002",
+        "one",
+        "two",
+        "chooses/lr=0.001",
+    ]
 
 
 def test_a_row_like_another_waits_for_its_choice(make_study, tmp_path, pretend, started):
@@ -144,8 +150,8 @@ def test_a_row_like_another_waits_for_its_choice(make_study, tmp_path, pretend, 
     metric = ('metric = "token_errors"', 'metric = "perplexity"')
     study, out = make_study(('[rows."two layers"]', choose), like, metric), tmp_path / "out"
     state = run_study(study, out=out, start=pretend)
-    assert state.total == len(started) == 5
-    assert [(one.row, one.candidate["train.lr"]) for one in read_records(study, out)][3:] == [("one layer", 1e-3)] * 2
+    assert state.total == len(started) == 6
+    assert [(one.row, one.candidate["train.lr"]) for one in read_records(study, out)][4:] == [("one layer", 1e-3)] * 2
     assert "as two layers</span>" in (out / PAGE).read_text()
 
 

@@ -24,6 +24,6 @@ def test_table_3_has_the_rows_of_the_paper_and_chooses_for_each_size():
     study = read_study(next(path for path in STUDIES if path.stem == "table3"))
     assert len(study.rows) == 20 and all({"bleu", "perplexity"} <= row.published.keys() for row in study.rows.values())
     chosen = [name for name in study.rows if len(candidates_of(study, name)) > 1]
-    assert chosen == ["base", "N 2", "N 4", "N 8", "d_model 256", "d_model 1024", "big"]
-    candidates = 4 + 4 + 4 + 6 + 4 + 6 + 4
-    assert count_cells(study) == candidates + 7 * 2 + 13 * 3
+    assert chosen == ["base", "N 2", "N 4", "N 8", "half of d_model", "twice d_model", "big"]
+    candidates = 6 * 6 + 3
+    assert count_cells(study) == candidates + 20 * 3

@@ -71,38 +71,43 @@ def test_a_grid_has_a_row_for_every_combination(tmp_path):
     assert recipe_of(study, "num_layers 2, dropout 0.3", {}, 1).model["dropout"] == 0.3
 
 
-def test_candidates_are_tried_with_the_first_seed_and_the_best_is_trained_with_the_others(tmp_path):
+def test_candidates_are_tried_with_a_seed_of_their_own_and_the_best_is_trained_with_those_of_the_study(tmp_path):
     study = study_of(tmp_path, ROWS.replace("[rows.base]", '[choose]\n"train.lr" = [1e-3, 1e-2]\n[rows.base]'))
     slow, fast = {"train.lr": 1e-3}, {"train.lr": 1e-2}
     assert candidates_of(study, "base") == [slow, fast]
     assert overrides_of(study, "base", fast, 1) == ["train.steps=30", "train.lr=0.01", "train.seed=1"]
-    first = [Cell("base", slow, 1), Cell("base", fast, 1)]
-    assert [cell for cell in cells_of(study, []) if cell.row == "base"] == first
-    assert count_cells(study) == 6  # of two rows: two candidates, and the second seed of one
-    records = [record("base", slow, 1, 10.0)]
+    assert study.seeds == (1, 2) and study.choosing_seed == 0
+    tried = [Cell("base", slow, 0), Cell("base", fast, 0)]
+    assert [cell for cell in cells_of(study, []) if cell.row == "base"] == tried
+    assert count_cells(study) == 8  # of two rows: two candidates, and two seeds of one
+    records = [record("base", slow, 0, 10.0)]
     assert choose_candidate(study, "base", records) is None, "the other candidate has not ended"
-    records.append(record("base", fast, 1, 20.0))
+    records.append(record("base", fast, 0, 20.0))
     assert choose_candidate(study, "base", records) == fast
-    assert [cell for cell in cells_of(study, records) if cell.row == "base"] == [*first, Cell("base", fast, 2)]
-    records.append(record("base", fast, 2, 5.0))
+    assert [cell for cell in cells_of(study, records) if cell.row == "base"] == [
+        *tried,
+        Cell("base", fast, 1),
+        Cell("base", fast, 2),
+    ]
+    records += [record("base", fast, 1, 4.0), record("base", fast, 2, 5.0)]
     assert {seed: one.score("valid", "exact") for seed, one in chosen_records(study, records)["base"].items()} == {
-        1: 20.0,
+        1: 4.0,
         2: 5.0,
     }
 
 
 def test_a_candidate_that_diverged_is_not_chosen(tmp_path):
     study = study_of(tmp_path, ROWS.replace("[rows.base]", '[choose]\n"train.lr" = [1e-3, 1e-2]\n[rows.base]'))
-    ended = [record("base", {"train.lr": 1e-3}, 1, 1.0), record("base", {"train.lr": 1e-2}, 1, 9.0, state="diverged")]
+    ended = [record("base", {"train.lr": 1e-3}, 0, 1.0), record("base", {"train.lr": 1e-2}, 0, 9.0, state="diverged")]
     assert choose_candidate(study, "base", ended) == {"train.lr": 1e-3}
-    neither = [record("base", {"train.lr": rate}, 1, 9.0, state="diverged") for rate in (1e-3, 1e-2)]
+    neither = [record("base", {"train.lr": rate}, 0, 9.0, state="diverged") for rate in (1e-3, 1e-2)]
     assert choose_candidate(study, "base", neither) is None
 
 
 def test_nothing_is_chosen_while_a_candidate_has_failed(tmp_path):
     """A later command tries it again, and it may be the best."""
     study = study_of(tmp_path, ROWS.replace("[rows.base]", '[choose]\n"train.lr" = [1e-3, 1e-2]\n[rows.base]'))
-    ended = [record("base", {"train.lr": 1e-3}, 1, 1.0), record("base", {"train.lr": 1e-2}, 1, 9.0, state="failed")]
+    ended = [record("base", {"train.lr": 1e-3}, 0, 1.0), record("base", {"train.lr": 1e-2}, 0, 9.0, state="failed")]
     assert choose_candidate(study, "base", ended) is None
 
 
@@ -116,13 +121,13 @@ def test_a_row_may_be_trained_with_the_choice_of_another(tmp_path):
     text = ROWS.replace("published", 'like = "base"\npublished')
     study = study_of(tmp_path, text.replace("[rows.base]", '[choose]\n"train.lr" = [1e-3, 1e-2]\n[rows.base]'))
     assert {cell.row for cell in cells_of(study, [])} == {"base"}
-    assert count_cells(study) == 2 + 1 + 2  # candidates and the second seed of the base; both seeds of the other row
-    records = [record("base", {"train.lr": rate}, 1, score) for rate, score in ((1e-3, 1.0), (1e-2, 2.0))]
+    assert count_cells(study) == 2 + 2 + 2  # candidates and both seeds of the base; both seeds of the other row
+    records = [record("base", {"train.lr": rate}, 0, score) for rate, score in ((1e-3, 1.0), (1e-2, 2.0))]
     assert [cell for cell in cells_of(study, records) if cell.row == "N 1"] == [
         Cell("N 1", {"train.lr": 1e-2}, seed) for seed in (1, 2)
     ]
-    assert count_cells(study, records) == 5
-    failed = [record("base", {"train.lr": rate}, 1, None, state="diverged") for rate in (1e-3, 1e-2)]
+    assert count_cells(study, records) == 6
+    failed = [record("base", {"train.lr": rate}, 0, None, state="diverged") for rate in (1e-3, 1e-2)]
     assert count_cells(study, failed) == 2
 
 

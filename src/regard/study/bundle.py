@@ -29,9 +29,9 @@ from regard.storage.folder import Folder
 from regard.study.cells import CELLS, OUTPUTS, RECORD, RUN, CellRecord, outputs_name
 from regard.study.collecting import STATISTICS, Collected, cell_of, statistics_name
 from regard.study.figure import draw_study
-from regard.study.results import StudyResult, has_choice
+from regard.study.results import StudyResult
 from regard.study.sentence_statistics import pack, statistics_text
-from regard.study.study_file import VALID, Study
+from regard.study.study_file import Study
 from regard.study.tables import as_latex, as_markdown, as_text
 from regard.toml import dump_toml, from_table, parse_toml, to_table
 
@@ -110,16 +110,14 @@ def _cell_files(collected: Collected, record: CellRecord, out: Path | str) -> di
     found = {f"{place}/{RECORD}": source.load_bytes(RECORD)}
     if (source / RUN).has_file(CARD_PAGE):
         found[f"{place}/{CARD_PAGE}"] = (source / RUN).load_bytes(CARD_PAGE)
-    chosen = collected.is_chosen(record)
-    wanted = {*(collected.tests if chosen else ()), *([VALID] if has_choice(collected.study, record.row) else ())}
-    for scored in [one for one in record.tests if one.name in wanted and one.outputs_sha256]:
+    for scored in collected.sets_of(record):
         name = outputs_name(scored.name)
         content = (source / OUTPUTS).load_bytes(name)
         if hashlib.sha256(content).hexdigest() != scored.outputs_sha256:
             raise CheckpointError(f"{source.path / OUTPUTS / name} is damaged: it is not what was scored")
         found[f"{place}/{OUTPUTS}/{name}.gz"] = pack(content.decode())
         counted = collected.statistics.get((record.row, record.seed, scored.name))
-        if counted is not None and chosen:
+        if counted is not None:
             statistics = statistics_name(scored.name, collected.study.metric)
             found[f"{place}/{STATISTICS}/{statistics}"] = pack(statistics_text(counted))
     return found

@@ -38,6 +38,7 @@ from regard.study.cells import (
     CellRecord,
     SetScores,
     cells_of_row,
+    is_tried,
     outputs_name,
     recipe_of_cell,
     settings_of,
@@ -52,9 +53,9 @@ from regard.study.collecting import (
     statistics_name,
     test_sets,
 )
-from regard.study.results import Place, StudyResult, has_choice
+from regard.study.results import Place, StudyResult
 from regard.study.sentence_statistics import parse_statistics, sentence_metric, statistics_text, unpack
-from regard.study.study_file import VALID, Study
+from regard.study.study_file import Study
 from regard.text.bitext import data_folders, refuse_outside
 
 MOST_PROBLEMS = 100  # that are listed
@@ -131,7 +132,7 @@ def _read_records(bundle: Path | str, study: Study, found: BundleCheck) -> list[
     expected: set[str] = set()
     for row in study.rows:
         own: list[CellRecord] = []
-        # The seeds of the chosen candidate are known when those of the first seed are read.
+        # The seeds of the chosen candidate are known when the candidates are read.
         for _ in range(2):
             for cell in cells_of_row(study, row, [*records, *own]):
                 folder = Folder(bundle, CELLS, *cell.parts)
@@ -164,26 +165,22 @@ def _collect(bundle: Path | str, study: Study, records: list[CellRecord], found:
         _bundled_outputs(bundle, place, scored)
         name = f"{place}/{STATISTICS}/{statistics_name(scored.name, study.metric)}"
         *below, file = name.split("/")
-        if metric is None or not collected.is_chosen(record) or not Folder(bundle, *below).has_file(file):
+        if metric is None or is_tried(study, record) or not Folder(bundle, *below).has_file(file):
             continue
         text = unpack(load_member(bundle, name), origin=name)
         counted = parse_statistics(text, study.metric, sentences=scored.pairs, origin=name)
         score, recorded = metric.score(counted), scored.scores.get(study.metric)
         if not same_score(score, recorded):
             found.add(f"{place}/{RECORD}: {study.metric} on {scored.name} is {recorded}, but {name} gives {score}")
-        if scored.name in study.tests:
-            statistics[record.row, record.seed, scored.name] = counted
+        statistics[record.row, record.seed, scored.name] = counted
     return collected
 
 
 def _outputs(collected: Collected) -> Iterator[tuple[CellRecord, SetScores, str]]:
     """Yield the records, test sets and folders whose outputs must be in a bundle."""
     for record in collected.records:
-        chosen = collected.is_chosen(record)
-        for scored in record.tests:
-            decides = scored.name == VALID and has_choice(collected.study, record.row)
-            if scored.outputs_sha256 and ((chosen and scored.name in collected.tests) or decides):
-                yield record, scored, f"{CELLS}/{cell_of(record).key}"
+        for scored in collected.sets_of(record):
+            yield record, scored, f"{CELLS}/{cell_of(record).key}"
 
 
 def _bundled_outputs(bundle: Path | str, place: str, scored: SetScores) -> list[str]:
@@ -214,7 +211,7 @@ def _check_scores(bundle: Path | str, collected: Collected, data: Path | str, fo
             task, sets = test_sets(study, record, data)
         outputs = _bundled_outputs(bundle, place, scored)
         key = (record.row, record.seed, scored.name)
-        if key in collected.statistics and collected.is_chosen(record) and task.compares == TEXT:
+        if key in collected.statistics and task.compares == TEXT:
             again = statistics_text(count_sentences(study, scored, outputs, sets, task)).splitlines()
             kept = statistics_text(collected.statistics[key]).splitlines()
             line = _first_difference(again, kept)

@@ -170,7 +170,7 @@ def read_records(study: Study, out: Path | str) -> list[CellRecord]:
     records: list[CellRecord] = []
     for name in study.rows:
         own: list[CellRecord] = []
-        # The seeds of the chosen candidate are known when those of the first seed are read.
+        # The seeds of the chosen candidate are known when the candidates are read.
         for _ in range(2):
             cells = [
                 cell for cell in cells_of_row(study, name, [*records, *own]) if not any(_same(cell, one) for one in own)
@@ -195,16 +195,26 @@ def find_record(records: Iterable[CellRecord], cell: Cell) -> CellRecord | None:
 def cells_of_row(study: Study, row: str, records: Sequence[CellRecord]) -> list[Cell]:
     """Return the cells of a row that are known by now.
 
-    Candidates are trained with the first seed, and the best of them with the others. A row that is like another one is
-    trained when that one has its choice.
+    Candidates are trained with a seed of their own, and the best of them with those of the study. A row that is like
+    another one is trained when that one has its choice.
     """
-    first, *others = study.seeds
     chosen = choose_candidate(study, row, records)
-    if study.rows[row].like:
-        return [] if chosen is None else [Cell(row, chosen, seed) for seed in study.seeds]
-    candidates = candidates_of(study, row)
-    cells = [Cell(row, candidate, first) for candidate in candidates]
-    return cells + ([] if chosen is None else [Cell(row, chosen, seed) for seed in others])
+    return tried_cells(study, row) + ([] if chosen is None else [Cell(row, chosen, seed) for seed in study.seeds])
+
+
+def tried_cells(study: Study, row: str) -> list[Cell]:
+    """Return the cells that a row's choice is made from; none if there is nothing to choose, or another row decides."""
+    return [Cell(row, one, study.choosing_seed) for one in candidates_of(study, row)] if has_choice(study, row) else []
+
+
+def is_tried(study: Study, cell: Cell | CellRecord) -> bool:
+    """Return whether a cell is there for the choice alone. It is scored on the dev set and on nothing else."""
+    return cell.seed == study.choosing_seed
+
+
+def has_choice(study: Study, row: str) -> bool:
+    """Return whether a row has several candidates of its own, whose scores on the dev set decide."""
+    return len(candidates_of(study, row)) > 1
 
 
 def cells_of(study: Study, records: Sequence[CellRecord]) -> list[Cell]:
@@ -216,11 +226,9 @@ def count_cells(study: Study, records: Sequence[CellRecord] = ()) -> int:
     """Return how many cells the study has when all candidates are chosen. A row of which none finishes has no others."""
     count = len(cells_of(study, records))
     for row, table in study.rows.items():
-        deciding = table.like or row
-        first = [Cell(deciding, candidate, study.seeds[0]) for candidate in candidates_of(study, deciding)]
-        ended = all(find_record(records, cell) is not None for cell in first)
+        ended = all(find_record(records, cell) is not None for cell in tried_cells(study, table.like or row))
         if choose_candidate(study, row, records) is None and not ended:
-            count += len(study.seeds) - (0 if table.like else 1)
+            count += len(study.seeds)
     return count
 
 
@@ -230,10 +238,9 @@ def choose_candidate(study: Study, row: str, records: Sequence[CellRecord]) -> S
     Of equal scores the first in the file is taken.
     """
     row = study.rows[row].like or row
-    candidates = candidates_of(study, row)
-    if len(candidates) == 1:
-        return candidates[0]
-    ended = [find_record(records, Cell(row, candidate, study.seeds[0])) for candidate in candidates]
+    if not has_choice(study, row):
+        return candidates_of(study, row)[0]
+    ended = [find_record(records, cell) for cell in tried_cells(study, row)]
     sign = 1 if is_higher_better(study.metric) else -1
     best, chosen = -math.inf, None
     for record in ended:

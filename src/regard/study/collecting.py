@@ -17,8 +17,8 @@ from regard.study.cells import (
     Cell,
     CellRecord,
     SetScores,
-    choose_candidate,
     chosen_records,
+    is_tried,
     outputs_name,
     read_records,
     recipe_of_cell,
@@ -27,7 +27,7 @@ from regard.study.cells import (
 )
 from regard.study.results import FINISHED, Place, StudyResult, derive
 from regard.study.sentence_statistics import pack, parse_statistics, sentence_metric, statistics_text, unpack
-from regard.study.study_file import Study
+from regard.study.study_file import VALID, Study
 
 STATISTICS = "statistics"  # the folder of a cell that keeps them
 NEAR = 1e-9  # relative difference of two scores that are the same but for rounding
@@ -43,9 +43,10 @@ class Collected:
     metric: CorpusMetric | None  # that scores sums of the statistics; None: the metric has none
     statistics: dict[Place, Statistics]
 
-    def is_chosen(self, record: CellRecord) -> bool:
-        """Return whether the record is of a row's chosen candidate."""
-        return choose_candidate(self.study, record.row, self.records) == record.candidate
+    def sets_of(self, record: CellRecord) -> list[SetScores]:
+        """Return the scores of a record that decide something: those of a candidate on the dev set, of others on `tests`."""
+        names = (VALID,) if is_tried(self.study, record) else self.tests
+        return [one for one in record.tests if one.name in names and one.outputs_sha256]
 
     def result(self, sampling: Sampling | None = None) -> StudyResult:
         """Derive the result."""

@@ -12,7 +12,7 @@ from regard.explain.page_assets import asset
 from regard.messages import format_duration
 from regard.metrics import describe_score
 from regard.run.folder import REPORT
-from regard.study.cells import CELLS, RUN, Cell, choose_candidate
+from regard.study.cells import CELLS, RUN, Cell, choose_candidate, has_choice
 from regard.study.state import CellProgress, StudyState
 from regard.study.study_file import Settings, candidates_of, describe_settings
 
@@ -68,8 +68,9 @@ def _grid(state: StudyState, progress: Sequence[CellProgress]) -> str:
     """Return the table: one line per row and candidate, one column per seed."""
     study = state.study
     by_key = {one.cell.key: one for one in progress}
-    chooses = any(len(candidates_of(study, row)) > 1 for row in study.rows)
-    head = ["row", *(["candidate"] if chooses else []), *(f"seed {seed}" for seed in study.seeds)]
+    chooses = any(has_choice(study, row) for row in study.rows)
+    seeds = (*([study.choosing_seed] if chooses else ()), *study.seeds)
+    head = ["row", *(["candidate"] if chooses else []), *(f"seed {seed}" for seed in seeds)]
     lines = ["".join(f'<th scope="col">{html.escape(text)}</th>' for text in head)]
     for row in study.rows:
         candidates = candidates_of(study, row)
@@ -80,7 +81,7 @@ def _grid(state: StudyState, progress: Sequence[CellProgress]) -> str:
             cells = [_row_head(state, row, count=len(candidates))] if number == 0 else []
             note = f"as {like}" if like else "chosen" if candidate == chosen else ""
             cells += [_candidate(candidate, note)] if chooses else []
-            cells += [_cell(study.metric, by_key.get(Cell(row, candidate, seed).key)) for seed in study.seeds]
+            cells += [_cell(study.metric, by_key.get(Cell(row, candidate, seed).key)) for seed in seeds]
             lines.append("".join(cells))
     top, *body = (f"<tr>{line}</tr>" for line in lines)
     return (
@@ -106,7 +107,7 @@ def _candidate(candidate: Settings, note: str) -> str:
 
 
 def _cell(metric: str, one: CellProgress | None) -> str:
-    if one is None:  # a seed that only the chosen candidate is trained with
+    if one is None:  # a candidate that was not chosen has no other seeds, a row without a choice no candidates
         return "<td></td>"
     score = "" if one.score is None else f'<span class="score">{html.escape(describe_score(metric, one.score))}</span>'
     stage = f'<span class="stage {one.stage}">{STAGES[one.stage]}</span>'
@@ -126,11 +127,10 @@ def _bar(done: int, total: int, label: str, *, kind: str = "") -> str:
 
 
 def _explanation(state: StudyState) -> str:
-    chooses = any(len(candidates_of(state.study, row)) > 1 for row in state.study.rows)
+    study = state.study
     text = "Scores are on the dev set: of the final weights where a cell has finished, else of its last validation."
-    if chooses:
-        first = state.study.seeds[0]
-        text += f" Candidates are trained with seed {first}; the best on the dev set is trained with the other seeds."
+    if any(has_choice(study, row) for row in study.rows):
+        text += f" Candidates are trained with seed {study.choosing_seed}; the best is trained with the other seeds."
     return text
 
 

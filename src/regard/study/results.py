@@ -12,8 +12,16 @@ import numpy as np
 from regard.metrics import METRICS
 from regard.metrics.corpus_metrics import CorpusMetric, Statistics
 from regard.metrics.significance import Sampling
-from regard.study.cells import Cell, CellRecord, cells_of_row, choose_candidate, chosen_records, find_record
-from regard.study.study_file import VALID, Settings, Study, candidates_of, describe_settings
+from regard.study.cells import (
+    CellRecord,
+    cells_of_row,
+    choose_candidate,
+    chosen_records,
+    find_record,
+    has_choice,
+    tried_cells,
+)
+from regard.study.study_file import VALID, Settings, Study, describe_settings
 from regard.study.testing import SeedTest, holm, seed_tests, sentence_p, verdict
 
 DIGITS = 6  # that are kept of a number
@@ -63,7 +71,7 @@ class SetResult(msgspec.Struct, frozen=True):
 
 
 class TriedCandidate(msgspec.Struct, frozen=True):
-    """A candidate of a row, and its score on the dev set with the first seed."""
+    """A candidate of a row, and its score on the dev set with the seed of candidates."""
 
     settings: Settings
     state: str
@@ -104,6 +112,7 @@ class StudyResult(msgspec.Struct, frozen=True):
     higher_is_better: bool
     baseline: str
     seeds: list[int]
+    choosing_seed: int | None  # of the candidates; None if there is nothing to choose
     tests: list[str]
     settings: Settings  # of every row
     signatures: dict[str, str]  # by metric
@@ -147,7 +156,7 @@ def derive(
                 name=name,
                 group=row.group,
                 settings=dict(row.settings),
-                candidates=_candidates(study, name, records, own),
+                candidates=_candidates(study, name, records),
                 chosen=dict(own[0].candidate) if own else {},
                 parameters=own[0].parameters if own else None,
                 seconds=_mean([one.seconds for one in own]),
@@ -164,6 +173,7 @@ def derive(
         higher_is_better=METRICS.get(study.metric, where="study.metric").higher_is_better,
         baseline=study.baseline,
         seeds=list(study.seeds),
+        choosing_seed=study.choosing_seed if any(has_choice(study, row) for row in study.rows) else None,
         tests=list(tests),
         settings=dict(study.settings),
         signatures=dict(finished[0].tests[0].signatures) if finished and finished[0].tests else {},
@@ -255,17 +265,13 @@ def _mean(values: Sequence[float]) -> float | None:
     return float(np.mean(values)) if values else None
 
 
-def _candidates(
-    study: Study, row: str, records: Sequence[CellRecord], chosen: Sequence[CellRecord]
-) -> list[TriedCandidate]:
-    if not has_choice(study, row):
-        return []
-    found = []
-    for option in candidates_of(study, row):
-        record = find_record(records, Cell(row, option, study.seeds[0]))
+def _candidates(study: Study, row: str, records: Sequence[CellRecord]) -> list[TriedCandidate]:
+    found, chosen = [], choose_candidate(study, row, records)
+    for cell in tried_cells(study, row):
+        record = find_record(records, cell)
         state = "missing" if record is None else record.state
         score = None if record is None else record.score(VALID, study.metric)
-        found.append(TriedCandidate(option, state, score, bool(chosen) and chosen[0].candidate == option))
+        found.append(TriedCandidate(cell.candidate, state, score, cell.candidate == chosen))
     return found
 
 
@@ -280,11 +286,6 @@ def _published(study: Study, name: str, scores: Mapping[str, Mapping[str, Spread
             same = bool(np.sign(change) == np.sign(ours[0].mean - ours[1].mean))
         found[metric] = Published(score, change, same)
     return found
-
-
-def has_choice(study: Study, row: str) -> bool:
-    """Return whether a row has several candidates of its own, whose scores on the dev set decide."""
-    return not study.rows[row].like and len(candidates_of(study, row)) > 1
 
 
 def _problems(study: Study, row: str, records: Sequence[CellRecord]) -> list[str]:

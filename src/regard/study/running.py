@@ -13,11 +13,11 @@ from pathlib import Path
 from regard.errors import ConfigError, RegardError
 from regard.messages import counted, format_duration
 from regard.storage.folder import Folder
-from regard.study.cells import Cell, read_record
+from regard.study.cells import Cell, is_tried, read_record
 from regard.study.checks import check_study
 from regard.study.grid_page import PAGE, as_page
 from regard.study.state import CellProgress, StudyState, seconds_left
-from regard.study.study_file import Study, candidates_of, read_study
+from regard.study.study_file import Study, read_study
 from regard.study.train_cell import BUSY, ENDED, REFUSED, Job, write_failure
 from regard.study.workers import Start, Worker, start_here, visible_gpus
 
@@ -127,8 +127,7 @@ class _Runner:
 
     def _priority(self, cell: Cell) -> tuple[bool, int]:
         """Return a key to sort cells by: candidates first, because others wait for a choice, and long ones before short."""
-        candidate = cell.seed == self.study.seeds[0] and len(candidates_of(self.study, cell.row)) > 1
-        return not candidate, -self.state.steps_of(cell)
+        return not is_tried(self.study, cell), -self.state.steps_of(cell)
 
     def _job(self, cell: Cell) -> Job:
         shared = -(-self.at_once // max(1, len(visible_gpus())))

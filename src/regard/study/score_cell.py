@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,24 +32,24 @@ PERPLEXITY = "perplexity"
 
 
 def score_cell(
-    run: RunFolder, folder: Folder, recipe_name: str, data: str | None, tell: Callable[[str], None]
+    run: RunFolder, folder: Folder, recipe_name: str, data: str | None, *, only: Collection[str] | None = None
 ) -> list[SetScores]:
     """Score the final weights of a run on its dev set and its test sets, and write the outputs into the cell's folder.
 
-    `recipe_name` is the name or the file of the recipe, next to which its data may be.
+    `recipe_name` is the name or the file of the recipe, next to which its data may be; `only` names some of the sets.
     """
     task = task_of_run(run)
     sets = read_sets(task, recipe_name, data)
     device = task.recipe.train.device
-    predictor = load(run.path, device=device, warn=tell)
+    predictor = load(run.path, device=device, warn=lambda text: None)
     codec = task.load_codec(run.codec_folder())
     model = load_model(run.path, device=device)
     outputs_folder = (folder / OUTPUTS).make()
     found = []
-    for name, examples in sets.items():
+    for name in [name for name in sets if only is None or name in only]:
         with kernels.allowed(task.recipe.train.kernels):
-            perplexity = perplexity_of(model, task, codec, examples)
-        found.append(_score(name, task, predictor, examples, perplexity, outputs_folder, tell))
+            perplexity = perplexity_of(model, task, codec, sets[name])
+        found.append(_score(name, task, predictor, sets[name], perplexity, outputs_folder))
     return found
 
 
@@ -89,11 +89,10 @@ def _score(
     examples: Sequence[Pair],
     perplexity: float | None,
     folder: Folder,
-    tell: Callable[[str], None],
 ) -> SetScores:
     recipe, digest = task.recipe, ""
     if task.compares == PROBABILITIES:
-        scores = task.evaluate(predictor, examples, warn=tell)
+        scores = task.evaluate(predictor, examples, warn=lambda text: None)
     else:
         # A line break would be read as two outputs.
         outputs = [re.sub(r"[\r\n]", " ", text) for text in task.outputs(predictor, examples)]

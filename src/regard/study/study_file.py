@@ -43,7 +43,7 @@ class Study(Struct, frozen=True):
     settings: Settings = msgspec.field(default_factory=dict)  # of every row
     choose: dict[str, list[Any]] = msgspec.field(
         default_factory=dict
-    )  # values to try for every row with the first seed; the best on the dev set stay
+    )  # values to try for every row with a seed of their own; the best on the dev set stay
     rows: dict[str, StudyRow] = msgspec.field(default_factory=dict)
     grid: dict[str, list[Any]] = msgspec.field(
         default_factory=dict
@@ -63,6 +63,11 @@ class Study(Struct, frozen=True):
         for name in self.rows:
             if not name.strip() or not name.isprintable() or len(name) > MAX_NAME:
                 raise ValueError(f"the name of a row must be one line of at most {MAX_NAME} characters")
+
+    @property
+    def choosing_seed(self) -> int:
+        """The seed of candidates: none of those that the means are taken over, so that its luck is in no mean."""
+        return next(seed for seed in itertools.count() if seed not in self.seeds)
 
     @property
     def row_names(self) -> list[str]:

@@ -166,7 +166,7 @@ def _choices(result: StudyResult) -> list[Table]:
             score = one.state if one.score is None else f"{one.score:.{decimals_of(result.metric)}f}"
             rows.append([row.name, describe_settings(one.settings), score, "chosen" if one.chosen else ""])
     head = ["row", "candidate", f"{label_of(result.metric)} on the dev set", ""]
-    return [Table(f"Candidates, seed {result.seeds[0]}", head, rows, groups)] if rows else []
+    return [Table(f"Candidates, seed {result.choosing_seed}", head, rows, groups)] if rows else []
 
 
 def notes(result: StudyResult) -> list[str]:

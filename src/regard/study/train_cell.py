@@ -28,6 +28,7 @@ from regard.study.cells import (
     SetScores,
     State,
     ValidationScores,
+    is_tried,
     read_record,
     recipe_of_cell,
     settings_digest,
@@ -98,7 +99,8 @@ def _train_and_score(job: Job, folder: Folder, stop: Callable[[], bool], scoring
     if not done.finished:
         return STOPPED
     scoring()
-    sets = score_cell(run, folder, job.study.recipe, job.data, lambda text: None)
+    only = {VALID} if is_tried(job.study, job.cell) else None
+    sets = score_cell(run, folder, job.study.recipe, job.data, only=only)
     _write_card(run, sets)
     # The final weights stay; checkpoints of all cells would fill the disk.
     run.keep(set())
