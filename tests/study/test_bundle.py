@@ -71,22 +71,29 @@ def test_a_bundle_as_written_has_no_problems(original):
     assert found.cells == 14
     assert found.values > 250
     assert any("--data" in note for note in found.notes)
+    assert found.derived == {"study.json", "table.md", "table.tex", "table.txt"}
+    assert found.files > 40
 
 
 def test_with_the_data_all_scores_are_computed_again(original):
     found = check_bundle(original / "bundle", data=original)
     assert found.problems == []
     assert not any("--data" in note for note in found.notes)
+    # 4 rows with 3 seeds on 2 sets.
+    assert sum(name.endswith(".bleu.tsv.gz") for name in found.derived) == 24 == len(found.derived) - 4
 
 
 def test_the_test_sets_are_not_in_it_and_no_folder_of_this_machine(original):
-    pairs = (original / "test.tsv").read_text(encoding="utf-8").splitlines()
-    for path in (original / "bundle").rglob("*"):
-        if path.is_file():
-            content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-            assert str(original).encode() not in content, path
-            sources = sum(line.split("\t")[0].encode() in content for line in pairs)
-            assert sources == 0, path
+    texts = [(original / f"{name}.tsv").read_text(encoding="utf-8") for name in ("valid", "test")]
+    sentences = [sentence.encode() for text in texts for line in text.splitlines() for sentence in line.split("\t")]
+    for path in [path for path in (original / "bundle").rglob("*") if path.is_file()]:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        assert str(original).encode() not in content, path
+        if path.parent.name == "outputs":
+            # An output may be equal to a reference, so the file must be that of the cell and nothing else.
+            assert content == (original / "out" / path.relative_to(original / "bundle").with_suffix("")).read_bytes()
+        else:
+            assert not [sentence for sentence in sentences if sentence in content], path
 
 
 def test_a_changed_digit_of_any_file_is_found_and_the_file_is_named(bundle):
@@ -113,6 +120,11 @@ def test_a_changed_digit_of_any_file_is_found_and_the_file_is_named(bundle):
         ("cells/base/-/1/cell.json", r'"bleu": (\d)\d', r'"bleu": \g<1>1', r"cells/base/-/1/cell.json: bleu on valid is "),
         ("cells/base/-/1/cell.json", r'"seconds": 90', '"seconds": 80', r"study.json: rows.base.seconds is 90.0, derived "),
         ("cells/base/-/1/cell.json", r"smoothing\": 0.1", 'smoothing": 0.2', r"base/-/1/cell.json: settings are not those"),
+        ("cells/base/-/1/cell.json", r'sha256": "[0-9a-f]{4}', 'sha256": "0000', r"settings_sha256 is not that of"),
+        ("recipe/toy.toml", r"steps = 100", "steps = 200", r"settings_sha256 is not that of"),
+        ("recipe/toy.toml", r"\A", 'base = "../../elsewhere.toml"\n', r"recipe/toy.toml has a base"),
+        ("study.toml", r'recipe = "recipe/toy.toml"', 'recipe = "recipe/../../toy.toml"', r"neither a shipped recipe nor"),
+        ("study.toml", r'recipe = "recipe/toy.toml"', 'recipe = "/etc/toy.toml"', r"neither a shipped recipe nor"),
         ("study.json", r'"trials": 100', '"trials": 1000000', r"study.json: trials is 1,000,000; at most 100,000"),
         ("study.toml", r"bleu = 24.1", "bleu = 24.3", r"study.json: rows.N.* is 24.1, derived 24.3"),
     ],
@@ -156,6 +168,42 @@ def test_other_scores_are_found_with_the_data(bundle, original):
     seal(bundle)
     found = check_bundle(bundle, data=original).problems
     assert any("cells/base/-/1/cell.json: chrf on test is" in one for one in found)
+
+
+def test_a_test_set_that_a_record_has_twice_is_found(bundle):
+    path = bundle / "cells/base/-/1/cell.json"
+    record = msgspec.json.decode(path.read_bytes())
+    record["tests"].append({**record["tests"][0], "scores": {"bleu": 99.0}})
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1))
+    seal(bundle)
+    assert "cells/base/-/1/cell.json: a test set is there twice" in check_bundle(bundle).problems
+
+
+def test_cells_of_another_version_are_not_compared_with_the_recipe(bundle, monkeypatch):
+    monkeypatch.setattr("regard.__version__", "99.0")
+    path = bundle / "recipe" / "toy.toml"
+    path.write_text(path.read_text(encoding="utf-8").replace("steps = 100", "steps = 200"), encoding="utf-8")
+    seal(bundle)
+    found = check_bundle(bundle)
+    assert found.problems == []
+    assert any("settings_sha256" in note and "99.0" in note for note in found.notes)
+
+
+def test_references_in_the_bundle_itself_are_not_used(bundle, original, tmp_path, monkeypatch):
+    for name in ("train.tsv", "valid.tsv", "test.tsv"):
+        shutil.copy(original / name, bundle / "recipe" / name)
+    seal(bundle)
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    assert any("no file" in one for one in check_bundle(bundle, data=tmp_path / "empty").problems)
+
+
+def test_all_compressed_files_together_have_a_limit(bundle, monkeypatch):
+    sizes = [len(gzip.decompress(path.read_bytes())) for path in bundle.rglob("*.gz")]
+    monkeypatch.setattr("regard.study.bundle_check.MOST_BYTES_TOGETHER", sum(sizes) + 1)
+    assert check_bundle(bundle).problems == []
+    monkeypatch.setattr("regard.study.bundle_check.MOST_BYTES_TOGETHER", sum(sizes) // 2)
+    assert any("too long" in one for one in check_bundle(bundle).problems)
 
 
 def test_files_that_are_missing_or_too_many_are_named(bundle):
@@ -228,6 +276,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_a_command_that_is_killed_leaves_no_bundle_and_the_next_one_writes_it(tmp_path):
     _, study = write_study(tmp_path)
     make_cells(study, tmp_path / "out")

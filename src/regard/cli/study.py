@@ -244,6 +244,6 @@ def check(
     if found.problems:
         raise typer.Exit(1)
     print(
-        f"{bundle}: {counted(found.files, 'file')}, {counted(found.cells, 'cell')} and {counted(found.values, 'value')} "
-        "of the result are right"
+        f"{bundle} is right: {counted(found.files, 'file')} as listed, {counted(len(found.derived), 'file')} derived again "
+        f"with {counted(found.values, 'value')} of the result, from {counted(found.cells, 'cell')}"
     )

@@ -156,6 +156,22 @@ def list_files(folder: Folder, above: str = "") -> Iterator[str]:
 def read_bundled_study(bundle: Path | str) -> Study:
     """Return the study of a bundle. Unlike `read_study`, it builds no recipes, which other versions may read otherwise."""
     study = from_table(Study, parse_toml(load_member(bundle, STUDY), origin=STUDY), where="study")
-    if study.baseline not in study.rows or study.tests is None:
-        raise CheckpointError(f"{STUDY} is damaged: it must name its test sets, and a baseline that is a row")
+    if study.baseline not in study.rows or study.tests is None or len(set(study.tests)) < len(study.tests):
+        raise CheckpointError(
+            f"{STUDY} is damaged: it must name its test sets, each once, and a baseline that is a row"
+        )
     return study
+
+
+def with_recipe_file(bundle: Path | str, study: Study) -> Study:
+    """Return the study of a bundle with the path of its recipe. Raise CheckpointError if that is outside of the bundle."""
+    if study.recipe in shipped_recipes():
+        return study
+    if not re.fullmatch(rf"{RECIPE}/[^/\\]+\.toml", study.recipe):
+        raise CheckpointError(
+            f"{STUDY}: recipe is {study.recipe!r}, which is neither a shipped recipe nor {RECIPE}/NAME.toml in the bundle"
+        )
+    # A bundle has the merged recipe. A `base` could lead to any file.
+    if "base" in parse_toml(load_member(bundle, study.recipe), origin=study.recipe):
+        raise CheckpointError(f"{study.recipe} has a base, which a recipe in a bundle may not have")
+    return msgspec.structs.replace(study, recipe=str(Path(bundle) / study.recipe))

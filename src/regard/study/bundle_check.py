@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+import regard
 from regard.errors import CheckpointError, DataError, RegardError
 from regard.metrics import METRICS, TEXT, score_all
 from regard.metrics.significance import Sampling
@@ -23,13 +24,13 @@ from regard.storage.folder import Folder, parse_json
 from regard.study.bundle import (
     MANIFEST,
     MOST_TRIALS,
-    RECIPE,
     RESULT,
     TABLES,
     list_files,
     load_member,
     read_bundled_study,
     read_manifest,
+    with_recipe_file,
 )
 from regard.study.cells import (
     CELLS,
@@ -41,6 +42,7 @@ from regard.study.cells import (
     is_tried,
     outputs_name,
     recipe_of_cell,
+    settings_digest,
     settings_of,
 )
 from regard.study.collecting import (
@@ -54,7 +56,13 @@ from regard.study.collecting import (
     test_sets,
 )
 from regard.study.results import Place, StudyResult
-from regard.study.sentence_statistics import parse_statistics, sentence_metric, statistics_text, unpack
+from regard.study.sentence_statistics import (
+    MOST_BYTES_TOGETHER,
+    parse_statistics,
+    sentence_metric,
+    statistics_text,
+    unpack,
+)
 from regard.study.study_file import Study
 from regard.text.bitext import data_folders, refuse_outside
 
@@ -67,14 +75,22 @@ class BundleCheck:
 
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    files: int = 0
+    files: int = 0  # that the manifest lists
+    derived: set[str] = field(default_factory=set)  # the files of which every number was derived again
     cells: int = 0
     values: int = 0  # of the result that were derived again
+    unpacked: int = 0  # bytes of compressed files
 
     def add(self, problem: str) -> None:
         """Note a problem, unless it is known."""
         if problem not in self.problems and len(self.problems) < MOST_PROBLEMS:
             self.problems.append(problem)
+
+    def unpack(self, bundle: Path | str, path: str) -> str:
+        """Return the text of a compressed file. Raise DataError if all of them together are larger than they may be."""
+        text = unpack(load_member(bundle, path), origin=path, most=MOST_BYTES_TOGETHER - self.unpacked)
+        self.unpacked += len(text)
+        return text
 
 
 def check_bundle(
@@ -86,6 +102,7 @@ def check_bundle(
     try:
         study = read_bundled_study(bundle)
         records = _read_records(bundle, study, found)
+        _check_settings(bundle, study, records, found)
         collected = _collect(bundle, study, records, found)
         if data is not None:
             tell("scoring all outputs again ...")
@@ -102,6 +119,9 @@ def check_bundle(
             "scores are derived from the statistics of each sentence; with --data, from the outputs and the references"
         )
     found.notes.append("perplexity, parameters, times and speeds are as recorded: only training could give them again")
+    found.notes.append(
+        "figures, cards and the recipe have the hashes that the manifest lists, and are not derived again"
+    )
     return found
 
 
@@ -146,6 +166,10 @@ def _read_records(bundle: Path | str, study: Study, found: BundleCheck) -> list[
                     continue
                 if record.settings != settings_of(study, cell):
                     found.add(f"{place}: settings are not those of the study")
+                names = [one.name for one in record.tests]
+                if len(set(names)) < len(names):
+                    found.add(f"{place}: a test set is there twice")
+                    continue
                 own.append(record)
         records += own
     for path in list_files(Folder(bundle, CELLS)):
@@ -155,6 +179,22 @@ def _read_records(bundle: Path | str, study: Study, found: BundleCheck) -> list[
     return records
 
 
+def _check_settings(bundle: Path | str, study: Study, records: Sequence[CellRecord], found: BundleCheck) -> None:
+    """Compare the hash of all settings of each cell with that of the recipe. Other versions may have other defaults."""
+    local = with_recipe_file(bundle, study)
+    others = {version for record in records if (version := record.machine.get("regard", "")) != regard.__version__}
+    for record in [one for one in records if one.machine.get("regard", "") not in others]:
+        if record.settings_sha256 != settings_digest(recipe_of_cell(local, cell_of(record))):
+            found.add(
+                f"{CELLS}/{cell_of(record).key}/{RECORD}: settings_sha256 is not that of the recipe and the settings"
+            )
+    if others:
+        found.notes.append(
+            f"settings_sha256 of cells that version {', '.join(sorted(others)) or 'unknown'} of regard has trained is not "
+            f"compared with the recipe, because this is version {regard.__version__}"
+        )
+
+
 def _collect(bundle: Path | str, study: Study, records: list[CellRecord], found: BundleCheck) -> Collected:
     """Return what the result is derived from, after comparing it with itself."""
     assert study.tests is not None
@@ -162,12 +202,12 @@ def _collect(bundle: Path | str, study: Study, records: list[CellRecord], found:
     collected = Collected(study, study.tests, records, metric, {})
     statistics: dict[Place, Any] = collected.statistics
     for record, scored, place in _outputs(collected):
-        _bundled_outputs(bundle, place, scored)
+        _bundled_outputs(bundle, place, scored, found)
         name = f"{place}/{STATISTICS}/{statistics_name(scored.name, study.metric)}"
         *below, file = name.split("/")
         if metric is None or is_tried(study, record) or not Folder(bundle, *below).has_file(file):
             continue
-        text = unpack(load_member(bundle, name), origin=name)
+        text = found.unpack(bundle, name)
         counted = parse_statistics(text, study.metric, sentences=scored.pairs, origin=name)
         score, recorded = metric.score(counted), scored.scores.get(study.metric)
         if not same_score(score, recorded):
@@ -183,10 +223,10 @@ def _outputs(collected: Collected) -> Iterator[tuple[CellRecord, SetScores, str]
             yield record, scored, f"{CELLS}/{cell_of(record).key}"
 
 
-def _bundled_outputs(bundle: Path | str, place: str, scored: SetScores) -> list[str]:
+def _bundled_outputs(bundle: Path | str, place: str, scored: SetScores, found: BundleCheck) -> list[str]:
     """Return outputs. Raise DataError if they are not those that were scored."""
     name = f"{place}/{OUTPUTS}/{outputs_name(scored.name)}.gz"
-    outputs = read_outputs(unpack(load_member(bundle, name), origin=name).encode(), scored, Path(place))
+    outputs = read_outputs(found.unpack(bundle, name).encode(), scored, Path(place))
     if len(outputs) != scored.pairs:
         raise DataError(f"{name} has {len(outputs):,} lines, but {place}/{RECORD} says {scored.pairs:,} pairs")
     return outputs
@@ -197,9 +237,8 @@ def _bundled_outputs(bundle: Path | str, place: str, scored: SetScores) -> list[
 
 def _check_scores(bundle: Path | str, collected: Collected, data: Path | str, found: BundleCheck) -> None:
     """Compute scores and statistics of all outputs again."""
-    study = collected.study
-    if study.recipe.startswith(f"{RECIPE}/"):
-        study = msgspec.structs.replace(study, recipe=str(Path(bundle) / study.recipe))
+    study, folders = with_recipe_file(bundle, collected.study), data_folders(data, None)
+    found.unpacked = 0  # the texts before are not kept
     task: Any = None
     sets: dict[str, Any] = {}
     for record, scored, place in _outputs(collected):
@@ -207,16 +246,18 @@ def _check_scores(bundle: Path | str, collected: Collected, data: Path | str, fo
             # The recipe comes with the bundle, so it may not name files elsewhere.
             table = recipe_of_cell(study, cell_of(record)).data
             for text in (*table.corpora, *table.dev_sets, *table.test.values()):
-                refuse_outside(text, data_folders(data, None), recipe_of=str(bundle))
-            task, sets = test_sets(study, record, data)
-        outputs = _bundled_outputs(bundle, place, scored)
+                refuse_outside(text, folders, recipe_of=str(bundle))
+            # Not the folder of the recipe, which comes with the bundle: references in it would prove nothing.
+            task, sets = test_sets(study, record, folders)
+        outputs = _bundled_outputs(bundle, place, scored, found)
         key = (record.row, record.seed, scored.name)
         if key in collected.statistics and task.compares == TEXT:
             again = statistics_text(count_sentences(study, scored, outputs, sets, task)).splitlines()
             kept = statistics_text(collected.statistics[key]).splitlines()
             line = _first_difference(again, kept)
+            name = f"{place}/{STATISTICS}/{statistics_name(scored.name, study.metric)}"
+            found.derived.add(name)
             if line is not None:
-                name = f"{place}/{STATISTICS}/{statistics_name(scored.name, study.metric)}"
                 found.add(f"line {line:,} of {name} is not what the output and the reference give")
         pairs = sets[scored.name]
         references, inputs = [pair.target for pair in pairs], [pair.source for pair in pairs]
@@ -248,6 +289,7 @@ def _check_result(bundle: Path | str, collected: Collected, found: BundleCheck) 
     written = parse_json(load_member(bundle, RESULT), origin=RESULT)
     for problem in _differences(written, msgspec.to_builtins(result), "", found):
         found.add(f"{RESULT}: {problem}")
+    found.derived |= {RESULT, *TABLES}
     for name, make in TABLES.items():
         lines = load_member(bundle, name).decode(errors="replace").split("\n")
         again = make(result).split("\n")

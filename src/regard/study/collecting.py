@@ -12,6 +12,7 @@ from regard.errors import CheckpointError, DataError
 from regard.metrics import TEXT
 from regard.metrics.corpus_metrics import CorpusMetric, Statistics
 from regard.metrics.significance import Sampling
+from regard.recipe_files import recipe_folder
 from regard.study.cells import (
     OUTPUTS,
     Cell,
@@ -28,6 +29,7 @@ from regard.study.cells import (
 from regard.study.results import FINISHED, Place, StudyResult, derive
 from regard.study.sentence_statistics import pack, parse_statistics, sentence_metric, statistics_text, unpack
 from regard.study.study_file import VALID, Study
+from regard.text.bitext import data_folders, pairs_fingerprint
 
 STATISTICS = "statistics"  # the folder of a cell that keeps them
 NEAR = 1e-9  # relative difference of two scores that are the same but for rounding
@@ -89,7 +91,7 @@ def collect(
                 if counted is None:
                     if references is None:
                         tell("counting the sentences of outputs ...")
-                        references = _References(study, record, data)
+                        references = _References(study, record, data_folders(data, recipe_folder(study.recipe)))
                     counted = references.count(record, scored, out)
                 if counted is not None and record.state == FINISHED:
                     found[row, seed, scored.name] = counted
@@ -134,9 +136,9 @@ def same_score(one: float | None, other: float | None) -> bool:
 class _References:
     """The test sets of a study, to count the sentences of outputs with."""
 
-    def __init__(self, study: Study, record: CellRecord, data: Path | str | None) -> None:
+    def __init__(self, study: Study, record: CellRecord, folders: list[Path]) -> None:
         self.study = study
-        self.task, self.sets = test_sets(study, record, data)
+        self.task, self.sets = test_sets(study, record, folders)
 
     def count(self, record: CellRecord, scored: SetScores, out: Path | str) -> Statistics | None:
         """Return the statistics of an output, and keep them; None if the task does not compare text."""
@@ -150,14 +152,14 @@ class _References:
         return counted
 
 
-def test_sets(study: Study, record: CellRecord, data: Path | str | None) -> tuple[Any, dict[str, Any]]:
-    """Return the task of a study, and the pairs of its dev set and its test sets."""
+def test_sets(study: Study, record: CellRecord, folders: list[Path]) -> tuple[Any, dict[str, Any]]:
+    """Return the task of a study, and the pairs of its dev set and its test sets, whose files are in these folders."""
     # Torch takes seconds to import, and a study whose sentences are counted needs none of it.
     from regard.study.score_cell import read_sets
     from regard.tasks import task_of
 
     task = task_of(recipe_of_cell(study, cell_of(record)))
-    return task, read_sets(task, study.recipe, None if data is None else str(data))
+    return task, read_sets(task, folders)
 
 
 def read_outputs(content: bytes, scored: SetScores, origin: Path) -> list[str]:
@@ -172,8 +174,6 @@ def count_sentences(
     study: Study, scored: SetScores, outputs: Sequence[str], sets: Mapping[str, Any], task: Any
 ) -> Statistics:
     """Return the statistics of outputs. Raise DataError if the test set is another one than was scored."""
-    from regard.text.bitext import pairs_fingerprint
-
     pairs = sets.get(scored.name)
     if pairs is None or pairs_fingerprint(pairs)["sha256"] != scored.sha256:
         raise DataError(f"the test set {scored.name} is not the one that was scored; name its folder with --data")

@@ -39,7 +39,7 @@ def score_cell(
     `recipe_name` is the name or the file of the recipe, next to which its data may be; `only` names some of the sets.
     """
     task = task_of_run(run)
-    sets = read_sets(task, recipe_name, data)
+    sets = read_sets(task, data_folders(data, recipe_folder(recipe_name)))
     device = task.recipe.train.device
     predictor = load(run.path, device=device, warn=lambda text: None)
     codec = task.load_codec(run.codec_folder())
@@ -53,9 +53,9 @@ def score_cell(
     return found
 
 
-def read_sets(task: Task[Any], recipe_name: str, data: str | None) -> dict[str, list[Pair]]:
+def read_sets(task: Task[Any], folders: list[Path]) -> dict[str, list[Pair]]:
     """Return the pairs of the dev set, if there is one, and of all test sets, by name."""
-    recipe, folders = task.recipe, data_folders(data, recipe_folder(recipe_name))
+    recipe = task.recipe
     report = new_report(recipe.data)
     sets = {VALID: _read_dev(task, recipe, folders)} if recipe.data.dev_sets else {}
     sets |= {name: load_tagged(text, recipe.data, folders, report) for name, text in recipe.data.test.items()}

@@ -17,6 +17,7 @@ from regard.metrics.corpus_metrics import CorpusMetric, Statistics, bleu_metric,
 from regard.metrics.text import edit_distance
 
 MOST_BYTES = 2**26  # of an unpacked file
+MOST_BYTES_TOGETHER = 2**29  # of all that are unpacked for one check
 References = Sequence[Sequence[str]]  # each list has one reference of every sentence
 
 
@@ -71,11 +72,12 @@ def pack(text: str) -> bytes:
     return gzip.compress(text.encode(), mtime=0)
 
 
-def unpack(content: bytes, *, origin: object) -> str:
+def unpack(content: bytes, *, origin: object, most: int = MOST_BYTES) -> str:
     """Return compressed text. Raise DataError if it is damaged, or larger than it may be."""
     inflating = zlib.decompressobj(wbits=31)
     try:
-        text = inflating.decompress(content, MOST_BYTES)
+        # 0 would be no limit.
+        text = inflating.decompress(content, max(1, min(most, MOST_BYTES)))
         if not inflating.eof or inflating.unused_data:
             raise DataError(f"{origin} is damaged: it is cut, too long, or has more after its end")
         return text.decode()
@@ -95,11 +97,19 @@ def _number(value: float) -> str:
 
 def parse_statistics(text: str, metric: str, *, sentences: int, origin: object) -> Statistics:
     """Return the statistics in a text. Raise DataError unless it has as many counts per sentence as the metric."""
+    wrong = DataError(f"{origin} is damaged: it must have {sentences:,} lines of {WIDTHS[metric]} counts")
+    lines = text.splitlines()
+    if len(lines) != sentences:  # before memory for so many is taken
+        raise wrong
+    found = np.empty((sentences, WIDTHS[metric]))
     try:
-        rows = [[float(number) for number in line.split("\t")] for line in text.splitlines()]
-        found = np.array(rows, dtype=np.float64)
+        for number, line in enumerate(lines):
+            counts = line.split("\t")
+            if len(counts) != WIDTHS[metric]:
+                raise wrong
+            found[number] = [float(count) for count in counts]
     except ValueError as error:
         raise DataError(f"{origin} is damaged: {error}") from error
-    if found.shape != (sentences, WIDTHS[metric]) or not np.isfinite(found).all() or (found < 0).any():
-        raise DataError(f"{origin} is damaged: it must have {sentences:,} lines of {WIDTHS[metric]} counts")
+    if not np.isfinite(found).all() or (found < 0).any():
+        raise wrong
     return found
