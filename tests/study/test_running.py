@@ -14,7 +14,7 @@ from regard.study.cells import Cell, SetScores, chosen_records, read_records
 from regard.study.grid_page import PAGE
 from regard.study.running import MAX_ATTEMPTS, run_study
 from regard.study.state import StudyState, seconds_left
-from regard.study.train_cell import BUSY, ENDED, FAILED, REFUSED, make_record, train_cell
+from regard.study.train_cell import BUSY, ENDED, FAILED, REFUSED, STOPPED, make_record, train_cell
 from regard.study.workers import environment, visible_gpus
 
 
@@ -252,6 +252,25 @@ def test_stopping_leaves_the_rest_for_the_next_call(make_study, tmp_path, preten
     assert len(set(started)) == len(started) == 4
 
 
+def test_nothing_is_started_after_the_request_to_stop(make_study, tmp_path, pretend, started):
+    state = run_study(make_study(), out=tmp_path / "out", start=pretend, stop=lambda: True)
+    assert not started and len(state.open_cells()) == 4
+    assert (tmp_path / "out" / PAGE).is_file()
+
+
+def test_a_cell_that_someone_else_stops_is_resumed_and_not_counted_as_crashed(make_study, tmp_path, pretend):
+    stopped = []
+
+    def start(job, running):
+        if len(stopped) < 2 * MAX_ATTEMPTS:
+            stopped.append(job.cell.key)
+            return Finished(job, STOPPED)
+        return pretend(job, running)
+
+    state = run_study(make_study(), out=tmp_path / "out", start=start)
+    assert len(stopped) == 2 * MAX_ATTEMPTS and state.count("finished") == 4
+
+
 def test_a_stopped_cell_resumes_to_the_same_record(make_study, tmp_path, train_here):
     rows = '[rows."one layer"]\nsettings = { "model.num_layers" = 1 }\n'
     study = make_study(("seeds = [1, 2]", "seeds = [1]"), (rows, ""))
@@ -319,4 +338,4 @@ def test_processes_share_cores_and_gpus(tmp_path):
 
 
 def test_statuses_of_processes_are_different():
-    assert len({ENDED, FAILED, REFUSED, BUSY}) == 4
+    assert len({ENDED, FAILED, REFUSED, STOPPED, BUSY}) == 5

@@ -5,6 +5,7 @@ What is on disk decides. Any number of runners may work in one folder: a cell be
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from regard.study.checks import check_study
 from regard.study.grid_page import PAGE, as_page
 from regard.study.state import CellProgress, StudyState, seconds_left
 from regard.study.study_file import Study, read_study
-from regard.study.train_cell import BUSY, ENDED, REFUSED, Job, write_failure
+from regard.study.train_cell import BUSY, ENDED, REFUSED, STOPPED, Job, write_failure
 from regard.study.workers import Start, Worker, start_here, visible_gpus
 
 POLL_SECONDS = 0.5
@@ -63,11 +64,10 @@ def run_study(
         show,
         start or start_here,
     )
-    deadline = None if seconds is None else time.monotonic() + seconds
+    deadline = math.inf if seconds is None else time.monotonic() + seconds
     try:
-        while runner.advance():
-            if stop() or (deadline is not None and time.monotonic() >= deadline):
-                break
+        # Asked first, so that no cell is started only to be stopped.
+        while not stop() and time.monotonic() < deadline and runner.advance():
             time.sleep(POLL_SECONDS)
     finally:
         runner.end()
@@ -143,12 +143,17 @@ class _Runner:
         )
 
     def _collect(self, worker: Worker) -> None:
-        """Note how a process has ended. A crash is tried again a few times, a refusal is not."""
+        """Note how a process has ended. A crash is tried again a few times, a refusal is not.
+
+        A process that was asked to stop by someone else has saved its cell, which resumes: that is no crash.
+        """
         status, errors, cell = worker.poll(), worker.errors(), worker.job.cell
         if status == ENDED and read_record(self.study, cell, self.out) is not None:
             return
         if status == BUSY:
             self.elsewhere[cell.key] = time.monotonic() + BUSY_SECONDS
+            return
+        if status == STOPPED:
             return
         self.attempts[cell.key] += 1
         if status == REFUSED or self.attempts[cell.key] >= MAX_ATTEMPTS:
