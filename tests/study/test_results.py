@@ -89,10 +89,24 @@ def test_the_direction_of_published_scores_is_compared(result):
     assert result.row("base").sets[1].published["perplexity"].change is None
 
 
+def test_a_direction_is_called_opposite_only_if_ours_is_significant(result, tmp_path):
+    # Another try of the same is published as better; ours differs by chance.
+    same = result.row("same | again").sets
+    assert [one.published["bleu"].same_direction for one in same] == [None, None]
+    assert "opposite" not in as_text(result)
+    _, study = write_study(tmp_path, STUDY.replace("bleu = 24.1 }", "bleu = 26.9, perplexity = 4.0 }"))
+    make_cells(study, tmp_path / "out")
+    found = collect(study, tmp_path / "out").result(QUICK)
+    assert found.row(ODD).sets[1].published["bleu"].same_direction is False
+    assert found.row(ODD).sets[1].published["perplexity"].same_direction is None, "it is not tested"
+    assert "26.9 (+1.1) opposite" in as_text(found)
+
+
 def test_the_cost_counts_all_cells_and_divides_what_they_shared(result):
     assert result.cost.cells == 14
     assert result.cost.hours == pytest.approx(14 * 90 / 3600, rel=1e-5)
     assert result.cost.device_hours == pytest.approx(14 * 45 / 3600, rel=1e-5)
+    assert "Device hours are an estimate" in as_text(result)
 
 
 def test_an_unfinished_study_shows_what_there_is(tmp_path):

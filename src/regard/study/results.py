@@ -53,7 +53,10 @@ class RowComparison(msgspec.Struct, frozen=True):
 
 
 class Published(msgspec.Struct, frozen=True):
-    """A published score, its change from the published baseline, and whether ours has the same direction."""
+    """A published score, its change from the published baseline, and whether ours has the same direction.
+
+    The direction is compared where ours is known: by the metric that is tested, if the row is better or worse.
+    """
 
     score: float
     change: float | None
@@ -99,7 +102,9 @@ class Cost(msgspec.Struct, frozen=True):
 
     cells: int
     hours: float  # of all cells, one after the other
-    device_hours: float  # of the machine or GPU: hours of cells that shared it are divided among them
+    device_hours: (
+        float  # of the machine or GPU: hours of cells that could share it, divided by their number; an estimate
+    )
     devices: list[str]
 
 
@@ -239,13 +244,12 @@ def _compare(
 def _set_result(
     study: Study, name: str, chosen: Mapping[str, Mapping[int, CellRecord]], test: str, compared: RowComparison | None
 ) -> SetResult:
-    scores = {row: _spreads(chosen[row], test) for row in (name, study.baseline)}
     by_seed = {
         str(seed): {metric: value for metric, value in found.scores.items() if value is not None}
         for seed, record in chosen[name].items()
         if (found := record.test(test)) is not None
     }
-    return SetResult(test, scores[name], by_seed, compared, _published(study, name, scores))
+    return SetResult(test, _spreads(chosen[name], test), by_seed, compared, _published(study, name, compared))
 
 
 def _spreads(records: Mapping[int, CellRecord], test: str) -> dict[str, Spread]:
@@ -275,15 +279,14 @@ def _candidates(study: Study, row: str, records: Sequence[CellRecord]) -> list[T
     return found
 
 
-def _published(study: Study, name: str, scores: Mapping[str, Mapping[str, Spread]]) -> dict[str, Published]:
+def _published(study: Study, name: str, compared: RowComparison | None) -> dict[str, Published]:
     """Return the published scores of a row, and whether our change on a test set has their direction."""
     base, found = study.rows[study.baseline].published, {}
     for metric, score in study.rows[name].published.items():
         change = score - base[metric] if metric in base and name != study.baseline else None
-        ours = [scores[row].get(metric) for row in (name, study.baseline)]
         same = None
-        if change and ours[0] is not None and ours[1] is not None:
-            same = bool(np.sign(change) == np.sign(ours[0].mean - ours[1].mean))
+        if change and metric == study.metric and compared is not None and compared.verdict in ("better", "worse"):
+            same = bool(np.sign(change) == np.sign(compared.change))
         found[metric] = Published(score, change, same)
     return found
 

@@ -184,7 +184,9 @@ def notes(result: StudyResult) -> list[str]:
     if VALID in result.tests and any(row.candidates for row in result.rows):
         found.append(f"Candidates were chosen by their scores on {VALID}, which are therefore optimistic.")
     if any(one.published for row in result.rows for one in row.sets):
-        found.append("Published scores are of other data: only their direction is compared.")
+        found.append(
+            "Published scores are of other data: only their direction is compared, where a row is better or worse."
+        )
     if result.settings:
         found.append(f"Recipe {result.recipe}, with {describe_settings(result.settings)}.")
     if result.metric in result.signatures:
@@ -194,6 +196,11 @@ def notes(result: StudyResult) -> list[str]:
         f"Cost: {counted(cost.cells, 'cell')} of {cost.hours:.3g} hours together, {cost.device_hours:.3g} device hours"
         f"{devices}."
     )
+    if cost.device_hours < cost.hours:
+        found.append(
+            "Device hours are an estimate: the hours of each cell, divided by the number of cells that were allowed to share "
+            "its device."
+        )
     found += [f"{row.name}: {problem}." for row in result.rows for problem in row.problems]
     return found
 
