@@ -198,8 +198,8 @@ def notes(result: StudyResult) -> list[str]:
     )
     if cost.device_hours < cost.hours:
         found.append(
-            "Device hours are an estimate: the hours of each cell, divided by the number of cells that were allowed to share "
-            "its device."
+            "Device hours are an estimate: the hours of each cell, divided by the number of cells that were allowed to "
+            "share its device."
         )
     found += [f"{row.name}: {problem}." for row in result.rows for problem in row.problems]
     return found
