@@ -1,9 +1,11 @@
-"""Split Tatoeba's English-German pairs as the recipes tatoeba-de-en and tatoeba-en-de expect them: docs/data.md.
+"""Split Tatoeba's sentence pairs as the recipes tatoeba-de-en, tatoeba-en-de and tatoeba-zh-en expect them: docs/data.md.
 
 python scripts/tatoeba_split.py deu.txt ~/data/tatoeba_en_de
+python scripts/tatoeba_split.py cmn.txt ~/data/tatoeba_en_zh
 
-Pairs that share an English or a German sentence, lower-cased, form a group, and a group is never divided. So no test
-sentence, on either side, is in the training set. The split and its order follow from the text alone.
+The name of the folder ends in the languages. Pairs that share a sentence of either language, lower-cased, form a group, and
+a group is never divided. So no test sentence, on either side, is in the training set. The split and its order follow from
+the text alone.
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ PER_THOUSAND = {"test": range(15), "valid": range(15, 30)}  # of the groups; all
 LARGEST_GROUP = 8  # pairs; larger groups are for training
 SPACES = str.maketrans("\u00a0\u202f", "  ")  # no-break spaces become plain ones
 
-Pair = tuple[str, str]  # English, German
+Pair = tuple[str, str]  # English, the other language
 
 
 def read_pairs(text: str) -> list[Pair]:
-    """Return the distinct pairs of deu.txt: English, tab, German. Newer files have a third column, which is left out."""
+    """Return the distinct pairs of a file: English, tab, the other language. A third column is left out."""
     rows = (line.translate(SPACES).split("\t") for line in text.split("\n") if line.strip())
     return list(dict.fromkeys((row[0].strip(), row[1].strip()) for row in rows))
 
@@ -56,7 +58,7 @@ def groups(pairs: list[Pair]) -> list[list[Pair]]:
 
 def part_of(group: list[Pair]) -> str:
     """Return the part that a group belongs to, by the hash of its first pair in alphabetical order."""
-    first = min((english.lower(), german.lower()) for english, german in group)
+    first = min((english.lower(), other.lower()) for english, other in group)
     number = int(sha1("\t".join(first)), 16) % 1000
     small = len(group) <= LARGEST_GROUP
     return next((name for name, numbers in PER_THOUSAND.items() if small and number in numbers), "train")
@@ -69,7 +71,7 @@ def sha1(text: str) -> str:
 def main(source: Path, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for name, part in split(read_pairs(source.read_text(encoding="utf-8"))).items():
-        for side, language in enumerate(("en", "de")):
+        for side, language in enumerate(("en", out.name.rpartition("_")[2])):
             path = out / f"{name}.{language}"
             path.write_text("".join(f"{pair[side]}\n" for pair in part), encoding="utf-8", newline="\n")
             print(hashlib.sha256(path.read_bytes()).hexdigest(), len(part), path)

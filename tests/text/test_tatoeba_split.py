@@ -41,6 +41,18 @@ def test_the_files_have_the_names_that_the_recipes_have(tmp_path):
     assert sorted(lines[0].splitlines()) == ["Go.", "Hi !"] and sorted(lines[1].splitlines()) == ["Geh.", "Hallo !"]
 
 
+def test_the_name_of_the_folder_says_the_other_language(tmp_path):
+    (tmp_path / "cmn.txt").write_text("Hi.\t嗨。\tCC-BY 2.0\n", encoding="utf-8")
+    tatoeba_split.main(tmp_path / "cmn.txt", tmp_path / "tatoeba_en_zh")
+    data = load_recipe("tatoeba-zh-en").data
+    named = {
+        name.removesuffix(".gz")
+        for one in (data.train, data.valid, *data.test.values())
+        for name in (one.source, one.target)
+    }
+    assert {f"tatoeba_en_zh/{path.name}" for path in (tmp_path / "tatoeba_en_zh").iterdir()} == named
+
+
 def test_the_documented_split_is_made_from_its_pairs(data_folder):
     folder, page = data_folder / "tatoeba_en_de", (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
     if not folder.is_dir():
