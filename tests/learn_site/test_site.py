@@ -163,6 +163,7 @@ def test_the_list_of_recipes_has_each_with_the_scores_of_its_cards():
     }
     assert "n200 hull accuracy 63.20 |" in page
     assert "test2016 BLEU 41.67, test2017 BLEU 34.40 |" in page
+    assert "| [de-en](/src/regard/shipped/de-en/card.md) | test BLEU 57.12 |" in page
     assert recipes()["hull-50"] == "The convex hull of 50 points (Vinyals et al. 2015), by a Transformer."
 
 

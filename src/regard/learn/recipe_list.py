@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from regard.learn.numbers import RESULTS
 from regard.learn.sources import PACKAGE, PAGES, find
+from regard.run.finding import pretrained_models
+from regard.run.folder import CARD_PAGE
 
 # Of the scores of a test set, the first of these that is there.
 SCORES = (
@@ -49,9 +51,10 @@ HEADINGS = {"en": ("run", "results"), "zh": ("训练", "结果")}
 
 
 class Card(NamedTuple):
-    """A card of a run: its file name, and one score per test set: the test set, the score, its value."""
+    """A card of a run: its name and file, and one score per test set: the test set, the score, its value."""
 
     name: str
+    path: str  # in the repository
     results: list[tuple[str, str, str]]
 
     def text(self, lang: str) -> str:
@@ -66,9 +69,7 @@ def recipe_page(lang: str = "en") -> str:
     parts = [f"# {TITLES[lang]}", INTRODUCTIONS[lang]]
     for name, words in recipes(lang).items():
         parts += [f"### `{name}`", words]
-        rows = [
-            f"| [{card.name}](/{RESULTS}/cards/{card.name}.md) | {card.text(lang)} |" for card in cards.get(name, [])
-        ]
+        rows = [f"| [{card.name}](/{card.path}) | {card.text(lang)} |" for card in cards.get(name, [])]
         if rows:
             parts.append("\n".join([f"| {' | '.join(HEADINGS[lang])} |", "|---|---|", *rows]))
     return "\n\n".join(parts) + "\n"
@@ -88,15 +89,19 @@ def recipes(lang: str = "en") -> dict[str, str]:
 
 
 def cards_by_recipe() -> dict[str, list[Card]]:
-    """Return the cards of each recipe."""
+    """Return the cards of each recipe: those of our runs, and those of the pretrained models."""
     found: dict[str, list[Card]] = defaultdict(list)
     folder = find(f"{RESULTS}/cards")
     assert folder is not None
-    for path in sorted(folder.glob("*.md")):
+    files = {path.stem: (path, f"{RESULTS}/cards/{path.name}") for path in sorted(folder.glob("*.md"))}
+    files |= {
+        name: (path / CARD_PAGE, f"src/regard/shipped/{name}/{CARD_PAGE}") for name, path in pretrained_models().items()
+    }
+    for name, (path, address) in files.items():
         text = path.read_text(encoding="utf-8")
         recipe = re.search(r'^name = "([\w-]+)"', text, flags=re.M)
         if recipe is not None:
-            found[recipe[1]].append(Card(path.stem, card_results(text)))
+            found[recipe[1]].append(Card(name, address, card_results(text)))
     return found
 
 
