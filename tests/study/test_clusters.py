@@ -1,4 +1,8 @@
-"""Studies on clusters: the script for Slurm, and cells as actors of Ray, which is replaced by threads here."""
+"""Studies on clusters: the script for Slurm, and cells as actors of Ray.
+
+Ray is replaced by threads where that is enough. Two slow tests have a real local Ray; they need `pip install 'regard[ray]'`
+(400 MB, therefore not in CI).
+"""
 
 import re
 import shlex
@@ -12,13 +16,16 @@ import pytest
 from typer.testing import CliRunner
 
 from regard.cli import app
+from regard.cluster import pool
 from regard.errors import ConfigError
+from regard.run.folder import RunFolder
 from regard.study import ray_cells
+from regard.study.cells import Cell, read_records
 from regard.study.ray_cells import ray_start
 from regard.study.running import run_study
 from regard.study.slurm import slurm_script
 from regard.study.train_cell import ENDED, STOPPED, Job
-from tests.study.test_running import write_pretended
+from tests.study.test_running import without_times, write_pretended
 
 
 def call(*words):
@@ -147,6 +154,44 @@ def test_cells_on_a_cluster_are_asked_to_stop(make_study, tmp_path, processes, m
         make_study(), out=tmp_path / "out", at_once=room, start=start, stop=lambda: len(processes) == room
     )
     assert len(state.open_cells()) == 4 and not state.records
+
+
+@pytest.fixture(scope="module")
+def real_ray():
+    """One Ray instance for the tests of this file, because starting it takes seconds."""
+    pytest.importorskip("ray", reason="needs Ray: pip install 'regard[ray]'")
+    with pool.connected() as ray:
+        yield ray
+
+
+@pytest.mark.slow
+def test_a_study_on_ray_has_the_records_of_one_without(real_ray, make_study, tmp_path):
+    study = make_study()
+    start, room = ray_start(real_ray, per_gpu=1)
+    state = run_study(study, out=tmp_path / "ray", at_once=min(room, 2), start=start)
+    assert state.count("finished") == 4, [one.problem for one in state.records]
+    run_study(study, out=tmp_path / "plain", at_once=2)
+    records = [read_records(study, tmp_path / name) for name in ("ray", "plain")]
+    # How many share a machine differs.
+    assert without_times(records[0], at_once=1) == without_times(records[1], at_once=1)
+
+
+@pytest.mark.slow
+def test_a_cell_on_ray_saves_when_it_is_asked_to_stop_and_resumes(real_ray, make_study, tmp_path):
+    more = [
+        ('"train.steps" = 12', '"train.steps" = 400'),
+        ('"train.checkpoint_every" = 3', '"train.checkpoint_every" = 20'),
+    ]
+    study = make_study(*more, ("seeds = [1, 2]", "seeds = [1]"))
+    out = tmp_path / "out"
+    run = RunFolder(Cell("two layers", {}, 1).folder(out).path / "run")
+    start, _ = ray_start(real_ray, per_gpu=1)
+    state = run_study(study, out=out, at_once=1, start=start, stop=lambda: run.exists and bool(run.steps()))
+    assert len(state.open_cells()) == 2
+    saved = max(run.steps())
+    assert 0 < saved < 400
+    assert run_study(study, out=out, at_once=1, start=start).count("finished") == 2
+    assert [event["step"] for event in run.read_log() if event["event"] == "started"] == [0, saved]
 
 
 def test_jobs_can_be_sent_to_another_machine(make_study):

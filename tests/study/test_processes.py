@@ -47,6 +47,23 @@ def steps_saved(out):
     return sum(run.recipe().train.steps if run.finished else max(run.steps(), default=0) for run in runs if run.exists)
 
 
+def steps_to_lose(out, starts):
+    """Return how many steps of all cells are logged since their last start, but not in a checkpoint.
+
+    `starts` are the starts that were there before. A cell that has not started again is not counted.
+    """
+    lost = 0
+    for run in [RunFolder(path) for path in out.glob("cells/*/*/*/run")]:
+        if run.exists and not run.finished and num_starts(run) > starts.get(run.path, 0):
+            progress = [event["step"] for event in run.read_log() if event["event"] == "progress"]
+            lost += max(0, max(progress, default=0) - max(run.steps(), default=0))
+    return lost
+
+
+def num_starts(run):
+    return sum(event["event"] == "started" for event in run.read_log()) if run.exists else 0
+
+
 def table(study, out):
     """Return the result of a study as JSON, without times."""
     result = collect(study, out).result(Sampling(trials=200))
@@ -55,24 +72,29 @@ def table(study, out):
 
 
 def test_a_study_that_is_killed_repeatedly_has_the_same_records_in_the_end(write_study, tmp_path):
-    file = write_study(('"train.steps" = 12', '"train.steps" = 150'))
+    # A checkpoint every 40 steps, so that a kill costs what was trained since.
+    steps = ('"train.steps" = 12', '"train.steps" = 200')
+    file = write_study(steps, ('"train.checkpoint_every" = 3', '"train.checkpoint_every" = 40'))
     whole, killed, generator = tmp_path / "whole", tmp_path / "killed", random.Random(1)
     assert run(file, whole).returncode == 0
-    kills = 0
+    kills = lost = 0
     while kills < KILLS:
+        starts = {path: num_starts(RunFolder(path)) for path in killed.glob("cells/*/*/*/run")}
         process = subprocess.Popen(command(file, killed), stderr=subprocess.DEVNULL, start_new_session=True)
         if kills % 4 == 3:  # in the first seconds, whatever happens then
             time.sleep(generator.uniform(0, 4))
-        else:  # after a few more checkpoints
-            enough = steps_saved(killed) + 3 * generator.randint(1, 12)
-            while process.poll() is None and steps_saved(killed) < enough:
+        else:  # between two checkpoints, every second time after another one
+            enough, begun = steps_saved(killed) + 40 * (kills % 2), 3 * generator.randint(1, 10)
+            while process.poll() is None and (steps_saved(killed) < enough or steps_to_lose(killed, starts) < begun):
                 time.sleep(0.02)
         assert process.poll() is None, f"the study ended after {kills} kills"
         # The runner and the processes of its cells, at once.
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         kills += 1
-        print(f"kill {kills}: {steps_saved(killed)} steps saved", flush=True)
+        lost += steps_to_lose(killed, starts)
+        print(f"kill {kills}: {steps_saved(killed)} steps saved, {lost} lost", flush=True)
+    assert lost > 3 * KILLS, "hardly a step had to be repeated, so this shows nothing"
     assert run(file, killed).returncode == 0
     study = read_study(file)
     assert without_times(read_records(study, killed)) == without_times(read_records(study, whole))

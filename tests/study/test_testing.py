@@ -1,4 +1,4 @@
-"""Tests of significance in a study: textbook values, and error rates over many synthetic studies."""
+"""Tests of significance in a study: textbook values, and what is called better or worse."""
 
 import math
 
@@ -146,55 +146,12 @@ def test_a_difference_counts_if_both_tests_find_it(tests, expected):
         assert verdict(1.0, tests, higher_is_better=False) == "worse"
 
 
-ROWS, SEEDS, SENTENCES, REPETITIONS = 5, (1, 2, 3), 200, 200
-NOISE = {"seeds": 0.5, "sentences": 6.0}  # standard deviations: of models by luck, and of outputs of one sentence
-
-
-def synthetic_verdicts(number, effect):
-    """The verdicts of a study of random scores. The last row has the effect, the others have none."""
-    generator = np.random.default_rng([2027, number])
-    easy_N = generator.normal(30, 10, SENTENCES)
-    statistics = {}
-    for row in range(ROWS):
-        statistics[f"{row}"] = {}
-        for seed in SEEDS:
-            level = effect * (row == ROWS - 1) + generator.normal(0, NOISE["seeds"])
-            scores_N = easy_N + level + generator.normal(0, NOISE["sentences"], SENTENCES)
-            statistics[f"{row}"][seed] = np.stack([scores_N, np.ones(SENTENCES)], axis=1)
-    scores = {row: {s: METRIC.score(one) for s, one in own.items()} for row, own in statistics.items()}
-    over_seeds = seed_tests(scores, "0")
-    sampling = Sampling(trials=400)
-    over_sentences = {row: sentence_p(METRIC, statistics["0"], statistics[row], sampling) for row in over_seeds}
-    corrected = holm({row: one.p for row, one in over_seeds.items()}), holm(over_sentences)
-    return {
-        row: verdict(one.change, (corrected[0][row], corrected[1][row]), higher_is_better=True)
-        for row, one in over_seeds.items()
-    }, {row for row in over_sentences if corrected[1][row] < ALPHA}
-
-
-# Of 200 studies, more than 5 % + 2.33 standard errors of a share (99 % of the time it is less) would be too many.
-MOST_WRONG = REPETITIONS * (ALPHA + 2.33 * (ALPHA * (1 - ALPHA) / REPETITIONS) ** 0.5)
-
-
-@pytest.mark.slow
-def test_without_an_effect_few_studies_find_one_and_with_one_most_do():
-    none = [synthetic_verdicts(number, 0.0) for number in range(REPETITIONS)]
-    wrong = sum(any(one in ("better", "worse") for one in found.values()) for found, _ in none)
-    assert wrong <= MOST_WRONG
-    # The luck of seeds misleads the test over sentences, which is why it does not decide alone.
-    assert sum(bool(found) for _, found in none) > wrong
-
-    some = [synthetic_verdicts(number, 3.0)[0] for number in range(REPETITIONS)]
-    assert sum(found["4"] == "better" for found in some) >= 0.95 * REPETITIONS
-    assert sum(any(found[row] in ("better", "worse") for row in "123") for found in some) <= MOST_WRONG
-
-
 def test_the_test_over_seeds_alone_keeps_its_rate():
     generator = np.random.default_rng(5)
     repetitions = 300
     wrong = 0
     for _ in range(repetitions):
-        scores = {f"{row}": {seed: float(generator.normal()) for seed in SEEDS} for row in range(ROWS)}
+        scores = {f"{row}": {seed: float(generator.normal()) for seed in (1, 2, 3)} for row in range(5)}
         tests = seed_tests(scores, "0")
         wrong += min(holm({row: one.p for row, one in tests.items()}).values()) < ALPHA
     # The comparisons share a baseline, so Holm is cautious; the test of stability costs little.
