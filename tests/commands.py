@@ -168,7 +168,7 @@ def serve():
     os.environ.clear()
     os.environ.update(request["environment"])
     if request.get("program") is not None:
-        sys.argv = ["-c"]
+        sys.argv = ["-c", *request["arguments"]]
         sys.path.insert(0, "")
         exec(compile(request["program"], "<snippet>", "exec"), {"__name__": "__main__"})
     else:

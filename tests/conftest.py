@@ -1,5 +1,6 @@
 """What all tests share. Tests run side by side, so each keeps to one CPU thread."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hypothesis import settings
 from tests.browser import chromium
 
 torch.set_num_threads(1)
+gc.disable()  # until tests are collected: thousands of them are made, and all are kept
 settings.register_profile("unhurried", deadline=None)  # a busy machine is not a wrong answer
 settings.load_profile("unhurried")
 
@@ -27,6 +29,11 @@ def pytest_collection_modifyitems(config, items):
         left_out = [item for item in items if is_slow(item) == config.getoption("quick")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if is_slow(item) != config.getoption("quick")]
+
+
+def pytest_collection_finish():
+    gc.freeze()  # modules and tests are not looked through again
+    gc.enable()
 
 
 def is_slow(item):

@@ -1,11 +1,8 @@
 """`regard adapt` on a toy: the domain is learnt, the general text kept, and everything is in the run folder."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
-import time
 
 import pytest
 
@@ -15,6 +12,7 @@ from regard.adapting.scoring import source_is_target_language
 from regard.errors import ConfigError, DataError
 from regard.run.folder import RunFolder
 from regard.text.pair import Pair
+from tests import commands
 from tests.adapting.toy import GENERAL, domain_pairs, sentences, train_base, write_pairs
 
 WORDS = {"house": "das Haus", "cat": "die Katze", "man": "den Mann", "child": "das Kind"}
@@ -163,16 +161,13 @@ def test_exchanged_sides_are_noticed():
     assert not source_is_target_language(translator, list(map(Pair, english, german)))
 
 
-def command(base, text, out, *more):
-    return [
-        *(sys.executable, "-m", "regard", "adapt", str(base), "--with", str(text), "--out", str(out)),
-        *("--data", str(base.parent), "--device", "cpu", *more),
-    ]
+def arguments(base, text, out, *more):
+    return ["adapt", base, "--with", text, "--out", out, "--data", base.parent, "--device", "cpu", *more]
 
 
 @pytest.mark.slow
 def test_the_command_prints_the_table_or_json_and_exits_with_one_if_rejected(base, text, tmp_path):
-    done = subprocess.run(command(base, text, tmp_path / "a", "--steps", "20"), capture_output=True, text=True)
+    done = commands.regard(*arguments(base, text, tmp_path / "a", "--steps", "20"))
     assert done.returncode == 0, done.stderr
     assert "new text" in done.stdout and "general text" in done.stdout and "Accepted" in done.stdout.splitlines()[-1]
     assert f"done: {tmp_path / 'a'}" in done.stderr and "dev chrF" in done.stderr
@@ -181,7 +176,7 @@ def test_the_command_prints_the_table_or_json_and_exits_with_one_if_rejected(bas
     other = dict(zip(GENERAL, "MNOPQRSTAB", strict=True))
     wrong = write_pairs(tmp_path / "other.tsv", sentences(other, 150, seed=6))
     more = ["--replay", "none", "--bound", "100", "--steps", "160", "--json"]
-    done = subprocess.run(command(base, wrong, tmp_path / "b", *more), capture_output=True, text=True)
+    done = commands.regard(*arguments(base, wrong, tmp_path / "b", *more))
     assert done.returncode == 1
     assert json.loads(done.stdout)["accepted"] is False
     assert f"the model is not accepted; it is kept as {tmp_path / 'b-rejected'}" in done.stderr.replace("\n", " ")
@@ -191,18 +186,16 @@ def test_the_command_prints_the_table_or_json_and_exits_with_one_if_rejected(bas
 def test_a_killed_adaptation_resumes_and_ends_with_the_same_scores(base, text, adapted, tmp_path):
     """SIGKILL at several moments; the same command then ends with what an uninterrupted one has."""
     out = tmp_path / "killed"
-    kills = 0
-    for wait in (4.0, 5.0, 6.0, 7.0):
-        process = subprocess.Popen(command(base, text, out), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        time.sleep(wait)
-        if process.poll() is None:
-            os.kill(process.pid, signal.SIGKILL)
-            kills += 1
-        process.wait()
-    assert kills > 0
-    if not out.exists():
-        done = subprocess.run(command(base, text, out), capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+    for lines in (1, 2, 4, 7):
+        process = commands.Forked(arguments(base, text, out), stderr=subprocess.PIPE)
+        for _ in range(lines):
+            assert process.stderr.readline(), "it has ended"
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+        process.stderr.close()
+    assert not out.exists()
+    done = commands.regard(*arguments(base, text, out))
+    assert done.returncode == 0, done.stderr
     ours, theirs = RunFolder(out).adaptation(), adapted[0].as_dict()
     assert ours["test"] == theirs["test"] and ours["general"] == theirs["general"]
     untimed = [{key: one[key] for key in one if key != "seconds"} for one in ours["tried"]]

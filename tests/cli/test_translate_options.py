@@ -1,14 +1,14 @@
 """Options of `regard translate`: JSON in and out, glossaries, and files that are continued."""
 
 import json
-import subprocess
-import sys
+import os
+import signal
 import time
 
 import pytest
 
 from regard.cli.translated_lines import PER_BLOCK
-from tests.commands import regard
+from tests.commands import Forked, regard
 
 TEXTS = ["The house on the hill is old.", "She bought a new car yesterday.", "", "I like trains."]
 
@@ -69,15 +69,15 @@ def test_a_file_is_written_whole_or_not_at_all(folder):
 
 @pytest.mark.slow
 def test_a_killed_command_continues_where_it_was(folder):
-    lines = [f"This is house number {number}.\n" for number in range(1500)]
+    lines = [f"This is house number {number}.\n" for number in range(PER_BLOCK + 300)]
     (folder / "long.txt").write_text("".join(lines))
     command = ["translate", "en-de", "long.txt", "long.de", "--beam", "1", "--threads", "1"]
-    process = subprocess.Popen([sys.executable, "-m", "regard", *command], cwd=folder, stderr=subprocess.DEVNULL)
+    process = Forked(command, cwd=folder)
     part = folder / "long.de.part"
     while not (part.exists() and part.read_bytes().count(b"\n") >= PER_BLOCK):
-        assert process.poll() is None
+        os.kill(process.pid, 0)  # it has not ended
         time.sleep(0.01)
-    process.kill()
+    process.send_signal(signal.SIGKILL)
     process.wait()
     with part.open("a") as stream:
         stream.write("half a li")
@@ -86,5 +86,5 @@ def test_a_killed_command_continues_where_it_was(folder):
     done = regard(*command, cwd=folder)
     assert done.returncode == 0 and f"continuing long.de after {PER_BLOCK:,} lines" in done.stderr
     found = (folder / "long.de").read_text().splitlines()
-    assert len(found) == 1500 and all(str(number) in line for number, line in enumerate(found))
+    assert len(found) == PER_BLOCK + 300 and all(str(number) in line for number, line in enumerate(found))
     assert not part.exists() and not part.with_name("long.de.part.json").exists()

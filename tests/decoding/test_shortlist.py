@@ -21,17 +21,22 @@ from regard.errors import CheckpointError, DecodeError
 from regard.models import build_model
 from regard.run.folder import RunFolder
 
-FAMILIES = ("transformer", "rnn", "convs2s", "bytenet")
+SMALL = {
+    "transformer": {"width": 16, "num_layers": 2, "num_heads": 2, "hidden": 24},
+    "rnn": {"width": 16, "hidden": 24},
+    "convs2s": {"width": 16, "encoder": [[16, 3]], "decoder": [[16, 3]]},
+    "bytenet": {"width": 16, "dilations": [1, 2], "sets": 2},
+}
 SIZE = 30
 SOURCES = [[5, 6, 7, 8, 2], [9, 2], [3, 4, 5, 2]]
 VOCABULARIES = [np.array([2, 4, 9, 11, 20]), np.array([2, 5, 7, 29]), np.array([2, 3, 8, 9])]
 
 
-@pytest.fixture(params=FAMILIES)
+@pytest.fixture(params=SMALL)
 def model(request):
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        made = build_model({"kind": request.param, "width": 16}, source_size=SIZE, target_size=SIZE).eval()
+        made = build_model({"kind": request.param, **SMALL[request.param]}, source_size=SIZE, target_size=SIZE).eval()
         made.output_weight.data *= 3  # larger scores, so that outputs differ
     return made
 
@@ -90,7 +95,7 @@ def test_a_phrase_is_output_though_no_token_has_it_as_a_translation():
     automaton = Automaton(2, phrases=(Phrase(((21, 22),)),))
     assert shortlist.vocabulary([5, 6], 2, automaton.tokens).tolist() == [2, 4, 8, 9, 11, 21, 22]
     assert Shortlist(SIZE, [4], {5: [8]}, shared=True).vocabulary([5, 6], 2).tolist() == [2, 4, 5, 6, 8]
-    model = build_model({"kind": "rnn", "width": 16}, source_size=SIZE, target_size=SIZE).eval()
+    model = build_model({"kind": "rnn", **SMALL["rnn"]}, source_size=SIZE, target_size=SIZE).eval()
     own = [shortlist.vocabulary(source, 2, automaton.tokens) for source in SOURCES]
     for best in find(model, [0, 1, 2], own, [automaton] * 3, beam=4):
         assert any(best[0].ids[place : place + 2] == [21, 22] for place in range(len(best[0].ids)))
@@ -103,7 +108,7 @@ def test_an_ensemble_of_one_has_the_outputs_of_its_model(model):
 
 @pytest.mark.parametrize("kind", ["nat", "ctc"])
 def test_other_models_are_refused(kind):
-    model = build_model({"kind": kind, "width": 16}, source_size=SIZE, target_size=SIZE)
+    model = build_model({"kind": kind, **SMALL["transformer"]}, source_size=SIZE, target_size=SIZE)
     with pytest.raises(DecodeError, match="shortlist is for models on a CPU"):
         with_shortlist(model, VOCABULARIES)
 

@@ -1,4 +1,4 @@
-"""A process that torchrun starts in these tests: it trains several runs one after another, since starting takes longest.
+"""A process of these tests: it trains several runs one after another, since starting takes longest.
 
 runs_worker.py RECIPE OUT KEY=VALUE... [-- OUT KEY=VALUE...]...
 """

@@ -17,27 +17,54 @@ import regard
 from regard.data.batch import Batch
 from regard.models import MODELS
 from regard.run.folder import RunFolder
+from tests.commands import Forked
 
 SETTINGS = [
     *("model.width=32", "model.num_layers=1", "model.hidden=64", "model.num_heads=2", "model.dropout=0.1"),
     *("train.tokens=256", "train.steps=12", "train.checkpoint_every=4", "train.validate_pairs=20", "train.log_every=1"),
     *("train.device=cpu", "train.threads=1", "train.keep=9"),
+    *("data.train.generate=reverse/valid", "decode.max_extra=3"),  # 500 rows, and short outputs
 ]
 CLOSE = 1e-4  # tolerance of losses: sums over processes are added in another order
 
 
-def torchrun(out, *overrides, recipe="reverse", accident="none", restarts=0, processes=2, settings=SETTINGS):
-    return start("worker.py", recipe, out, accident, *settings, *overrides, restarts=restarts, processes=processes)
-
-
-def start(script, *words, restarts=0, processes=2):
-    """Start a script of this folder with torchrun, and wait for its end."""
+def torchrun(out, *, accident="none", restarts=0):
+    """Start worker.py with torchrun, and wait for its end."""
     command = [
-        *(sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"),
-        *(f"--max-restarts={restarts}", str(Path(__file__).with_name(script)), *map(str, words)),
+        *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"),
+        *(f"--max-restarts={restarts}", str(Path(__file__).with_name("worker.py"))),
     ]
+    words = ["reverse", str(out), accident, *SETTINGS]
     with alone():
-        return subprocess.run(command, capture_output=True, text=True, timeout=240)
+        return subprocess.run([*command, *words], capture_output=True, text=True, timeout=240)
+
+
+def fork(out, *overrides, recipe="reverse", processes=2, settings=SETTINGS):
+    """Start worker.py in forked processes, and wait for their end."""
+    return start("worker.py", recipe, out, "none", *settings, *overrides, processes=processes)
+
+
+def start(script, *words, processes=2):
+    """Start a script of this folder as torchrun does, but in processes that have imported PyTorch already."""
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    shared = {
+        **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"},
+        **{"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes), "TORCHELASTIC_RESTART_COUNT": "0"},
+    }
+    program = Path(__file__).with_name(script).read_text(encoding="utf-8")
+    with tempfile.TemporaryFile("w+") as stderr:
+        started = [
+            Forked(
+                words,
+                program=program,
+                environment={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                stderr=stderr,
+            )
+            for rank in range(processes)
+        ]
+        statuses = [process.wait(240) for process in started]
+        stderr.seek(0)
+        return subprocess.CompletedProcess([script, *words], max(map(abs, statuses)), "", stderr.read())
 
 
 @contextmanager
@@ -91,7 +118,7 @@ def test_two_processes_match_one_that_splits_large_batches_into_halves(parallel,
     # Some batches have less than 512 tokens and are not split.
     large = [*SETTINGS, "train.tokens=514", "train.steps=8", "train.threads=2"]
     regard.train("reverse", out=tmp_path / "one", overrides=[*large, "train.accumulate=2"])
-    done = torchrun(tmp_path / "two", f"train.parallel={parallel}", settings=large)
+    done = fork(tmp_path / "two", f"train.parallel={parallel}", settings=large)
     assert done.returncode == 0, done.stderr[-3000:]
     assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), abs=CLOSE)
     assert {len(parts) for parts in seen} == {1, 2}
@@ -108,7 +135,7 @@ def test_scores_of_a_split_dev_set_equal_those_of_one_process(one_process, two_p
 
 @pytest.mark.slow
 def test_shards_train_the_same_model_as_copies_and_save_an_ordinary_run(one_process, tmp_path):
-    done = torchrun(tmp_path / "run", "train.parallel=shards", "train.ema=0.9")
+    done = fork(tmp_path / "run", "train.parallel=shards", "train.ema=0.9")
     assert done.returncode == 0, done.stderr[-3000:]
     assert losses(tmp_path / "run") == pytest.approx(losses(one_process), abs=CLOSE)
     assert final(tmp_path / "run").keys() == final(one_process).keys()
@@ -124,7 +151,7 @@ def test_stages_and_mixtures_are_the_same_for_one_process_and_for_two(tmp_path):
     ]
     mixture = [f"data.train=[{', '.join(corpora)}]"]
     regard.train("reverse", out=tmp_path / "one", overrides=[*SETTINGS, *mixture, "train.accumulate=2"])
-    done = torchrun(tmp_path / "two", *mixture)
+    done = fork(tmp_path / "two", *mixture)
     assert done.returncode == 0, done.stderr[-3000:]
     assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), abs=CLOSE)
     assert_close(tmp_path / "two", tmp_path / "one", 1e-3)
@@ -135,12 +162,12 @@ def test_stages_and_mixtures_are_the_same_for_one_process_and_for_two(tmp_path):
 def test_a_run_of_two_processes_resumes_in_one_process_and_vice_versa(one_process, tmp_path, first):
     out, steady = tmp_path / "run", "train.warmup_steps=4000"
     alone = [*SETTINGS, steady, "train.accumulate=2"]
-    done = torchrun(out, first, steady, "train.steps=4")
+    done = fork(out, first, steady, "train.steps=4")
     assert done.returncode == 0, done.stderr[-3000:]
     (out / "final").rename(tmp_path / "after 4")
     regard.train("reverse", out=out, overrides=[*alone, "train.steps=8"], accept=["train.steps", "train.accumulate"])
     (out / "final").rename(tmp_path / "after 8")
-    done = torchrun(out, first, steady)
+    done = fork(out, first, steady)
     assert done.returncode == 0, done.stderr[-3000:]
     regard.train("reverse", out=tmp_path / "uninterrupted", overrides=alone)
     assert losses(out) == pytest.approx(losses(tmp_path / "uninterrupted"), abs=CLOSE)
@@ -154,7 +181,7 @@ def test_three_processes_with_two_batches_per_epoch_take_the_same_number_of_step
     recipe.write_text(
         '[data]\ntrain.pairs = "few.tsv"\n[tokenizer]\nkind = "char"\n[model]\nkind = "transformer"\n[train]\ntokens = 20\n'
     )
-    done = torchrun(tmp_path / "run", "train.tokens=20", recipe=recipe, processes=3)
+    done = fork(tmp_path / "run", "train.tokens=20", recipe=recipe, processes=3)
     assert done.returncode == 0, done.stderr[-3000:]
     assert RunFolder(tmp_path / "run").weights()[0].counters["step"] == 12
 
@@ -214,7 +241,7 @@ def test_two_processes_train_a_part_of_a_model_as_one_does(one_process, tmp_path
         before, after = final(one_process), final(tmp_path / name)
         changed = {key for key, weight in after.items() if not torch.equal(weight, before[key])}
         assert changed and ("freeze" not in name or not any(key.startswith("encoder.") for key in changed))
-    done = torchrun(tmp_path / "refused", f"train.init={one_process}", "train.adapt=lora", "train.parallel=shards")
+    done = fork(tmp_path / "refused", f"train.init={one_process}", "train.adapt=lora", "train.parallel=shards")
     assert "train.adapt=lora needs complete matrices; use train.parallel=copies" in done.stderr
 
 

@@ -1,4 +1,4 @@
-"""A process that torchrun starts in these tests: it trains, and fails on purpose if requested.
+"""A process that torchrun or the tests start: it trains, and fails on purpose if requested.
 
 worker.py RECIPE OUT ACCIDENT KEY=VALUE...    ACCIDENT: none, "die RANK STEP" (by SIGKILL, once), "fail RANK STEP" (an error)
 """

@@ -25,10 +25,17 @@ WORTE = [f"t{number}" for number in range(22)]
 LIMIT = 12
 
 
-@pytest.fixture(params=[12, pytest.param(200, marks=pytest.mark.slow)])
-def count(request):
-    """Sources whose outputs are compared."""
-    return request.param
+def variants(options):
+    """Parametrize with the options of a toolkit, and how many sources are compared: more for the first ones."""
+    (first, plain), *others = options.items()
+    return pytest.mark.parametrize(
+        ("options", "count"),
+        [
+            pytest.param(plain, 12, id=first),
+            pytest.param(plain, 200, id=f"{first}, 200 sources", marks=pytest.mark.slow),
+            *(pytest.param(one, 24, id=name, marks=pytest.mark.slow) for name, one in others),
+        ],
+    )
 
 
 @pytest.fixture
@@ -205,15 +212,12 @@ def fairseq_here(size):
     return {0: 3, 1: BOS, 2: EOS, 3: 0, **{id: id for id in range(4, size)}}
 
 
-@pytest.mark.slow(unless=["12-post-norm"])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"pre_norm": False},
-        {"pre_norm": True, "activation": "gelu", "cfg": True, "share": "target"},
-        {"pre_norm": True, "old": True, "share": "all", "activation": "swish"},
-    ],
-    ids=["post-norm", "pre-norm with cfg", "shared, before PyTorch 1.6"],
+@variants(
+    {
+        "post-norm": {"pre_norm": False},
+        "pre-norm with cfg": {"pre_norm": True, "activation": "gelu", "cfg": True, "share": "target"},
+        "shared, before PyTorch 1.6": {"pre_norm": True, "old": True, "share": "all", "activation": "swish"},
+    }
 )
 def test_a_fairseq_checkpoint_equals_the_reference(tmp_path, draw, count, options):
     tensors = fairseq_folder(tmp_path / "model", draw, ends=True, **options)
@@ -352,11 +356,8 @@ def opennmt_reference(tensors, start):
     )  # fmt: skip
 
 
-@pytest.mark.slow(unless=["12-plain"])
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"biases": False, "share": True, "newest": False}, {"start": "</s>"}],
-    ids=["plain", "shared", "eos"],
+@variants(
+    {"plain": {}, "shared": {"biases": False, "share": True, "newest": False}, "eos": {"start": "</s>"}},
 )
 def test_an_opennmt_checkpoint_equals_the_reference(tmp_path, draw, count, options):
     tensors = opennmt_folder(tmp_path / "model", draw, ends=True, **options)
@@ -483,10 +484,9 @@ def marian_reference(arrays):
     )  # fmt: skip
 
 
-@pytest.mark.slow(unless=["12-none"])
-@pytest.mark.parametrize("tied", ["all", "none"])
-def test_a_marian_model_equals_the_reference(tmp_path, draw, count, tied):
-    arrays = marian_folder(tmp_path / "model", draw, tied=tied, ends=True)
+@variants({"none": {"tied": "none"}, "all": {"tied": "all"}})
+def test_a_marian_model_equals_the_reference(tmp_path, draw, count, options):
+    arrays = marian_folder(tmp_path / "model", draw, ends=True, **options)
     run = import_model(tmp_path / "model", tmp_path / "run")
     size = 2 + len(WORDS)
     here = {side: {0: EOS, 1: 0, **{id: id + 1 for id in range(2, size)}} for side in ("source", "target")}

@@ -15,9 +15,10 @@ from regard.errors import ConfigError
 from regard.exchange.importing import import_model
 from regard.text.symbols import BOS, EOS
 from tests.exchange.marian_folders import WORDS, make_folder, sentences
+from tests.packages import skip_module_without
 
 ctranslate2 = pytest.importorskip("ctranslate2")
-pytest.importorskip("transformers")
+skip_module_without("transformers")
 LIMIT = 30
 
 

@@ -34,7 +34,7 @@ def program(engine, folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
-def test_an_export_translates_as_we_do_in_an_environment_without_regard(engine, tmp_path):
+def test_an_export_translates_as_we_do_in_an_environment_without_regard(engine, tmp_path, in_this_process):
     folder, distributions = ENGINES[engine]
     python = make_environment(tmp_path / "environment", *distributions)
     missing = run(python, "-c", "import regard")

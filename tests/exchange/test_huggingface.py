@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import msgspec
 import pytest
@@ -21,9 +19,11 @@ from regard.exchange.names import reorder_rows, to_theirs
 from regard.exchange.vocabulary import Vocabulary
 from regard.run.finding import find_run
 from regard.text.symbols import BOS, EOS, UNK
+from tests import commands
 from tests.exchange.marian_folders import WOERTER, WORDS, make_folder, sentences
+from tests.packages import skip_module_without
 
-pytest.importorskip("transformers")
+skip_module_without("transformers")
 LIMIT = 30  # output tokens
 
 
@@ -257,11 +257,11 @@ def test_an_imported_run_is_looked_at_carded_exported_and_loaded_again(run, tran
 
 @pytest.mark.slow
 def test_the_command_imports_and_refuses_a_second_time(folder, theirs, tmp_path):
-    command = [sys.executable, "-m", "regard", "import", str(folder), "--out", str(tmp_path / "run")]
-    done = subprocess.run(command, capture_output=True, text=True)
+    command = ["import", folder, "--out", tmp_path / "run"]
+    done = commands.regard(*command)
     assert done.returncode == 0 and done.stdout == ""
     assert "use it like any run, as in: echo" in " ".join(done.stderr.split())
-    again = subprocess.run(command, capture_output=True, text=True)
+    again = commands.regard(*command)
     assert again.returncode == 1 and "is there already, and not an empty folder" in " ".join(again.stderr.split())
 
 
@@ -293,7 +293,7 @@ def test_training_begins_with_an_imported_run_and_its_tokenizers(run, tmp_path, 
 
 
 @pytest.mark.slow
-def test_export_gives_back_the_weights_and_the_vocabulary(folder, run, tmp_path):
+def test_export_gives_back_the_weights_and_the_vocabulary(folder, run, tmp_path, in_this_process):
     from safetensors.torch import load_file
 
     pairs = zip(sentences(WORDS, 20, seed=9), sentences(WOERTER, 20, seed=2), strict=True)

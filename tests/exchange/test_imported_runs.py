@@ -11,9 +11,10 @@ from regard.exchange.importing import import_model
 from regard.run.folder import RunFolder
 from regard.text.tokenizer import EOS
 from tests.exchange.marian_folders import WOERTER, WORDS, make_folder, sentences
+from tests.packages import skip_module_without
 from tests.serve.conftest import serving
 
-pytest.importorskip("transformers")
+skip_module_without("transformers")
 TEXT = "the old cat sat on the station"
 GREEDY = regard.SearchOptions(beam=1, max_extra=4)
 

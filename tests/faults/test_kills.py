@@ -5,8 +5,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,11 +13,12 @@ from safetensors.torch import load_file
 
 import regard
 from regard.run.folder import RunFolder
+from tests.commands import python
 
 KILLS = int(os.environ.get("REGARD_KILLS", "8"))
 SETTINGS = [
     *("train.checkpoint_every=5", "train.validate_pairs=5", "train.log_every=1", "train.tokens=256", "train.keep=2"),
-    *("model.width=64", "model.num_layers=1", "model.hidden=128", "model.dropout=0.1", "train.threads=1"),
+    *("model.width=32", "model.num_layers=1", "model.hidden=64", "model.dropout=0.1", "train.threads=1"),
     *("train.device=cpu", "train.ema=0.9", "train.average=2"),
 ]
 
@@ -44,18 +43,10 @@ def test_a_run_that_is_killed_repeatedly_ends_in_the_same_bits(tmp_path, name, e
     kills = KILLS // 3 + 1
     overrides = [*SETTINGS, *extra, f"train.steps={24 * kills}"]
     regard.train("reverse", out=tmp_path / "uninterrupted", overrides=overrides)
-    done = subprocess.run(
-        [
-            sys.executable,
-            str(Path(__file__).with_name("killed_training.py")),
-            str(tmp_path / "killed"),
-            str(kills),
-            "1",
-            *overrides,
-        ],
-        capture_output=True,
-        text=True,
-    )
+    script = str(Path(__file__).with_name("killed_training.py"))
+    arguments = [script, str(tmp_path / "killed"), str(kills), "1", *overrides]
+    program = f"import runpy, sys\nsys.argv = {arguments!r}\nrunpy.run_path({script!r}, run_name='__main__')"
+    done = python(program, timeout=60 * kills)
     assert done.returncode == 0, done.stderr[-3000:] + done.stdout[-500:]
     report = json.loads(done.stdout.splitlines()[-1])
     assert report["kills"] == kills, report

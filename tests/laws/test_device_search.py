@@ -18,7 +18,7 @@ from regard.decoding.search import search
 from regard.exchange.held_out import OWN_SENTENCES
 from regard.models.base import StaticSeq2Seq
 from regard.text.tokenizer import EOS
-from tests.laws.conftest import VOCABULARY, small, tables_of, tables_with, train_to_copy
+from tests.laws.conftest import VOCABULARY, small, tables_of, tables_with, trained_to_copy
 
 SOURCES = [[5, 6, 7, 8, 2], [9, 2], [3, 4, 5, 2], [10, 10, 2], [7, 2], [4, 4, 4, 4, 4, 4, 2], [6, 3, 2]]
 OPTIONS = {
@@ -63,11 +63,11 @@ def same(found, expected):
 def test_the_device_finds_what_the_host_finds(model, name, steps, monkeypatch):
     monkeypatch.setattr(device_search, "FIRST_STEPS", steps)
     monkeypatch.setattr(search_tensors, "LEAST", search_tensors.Room(1, 1, 1))
-    options = SearchOptions(**{"max_extra": 8, **OPTIONS[name]})
+    options = SearchOptions(**{"max_extra": 5, **OPTIONS[name]})
     recorded = CudaGraphModel(model)
     if not model.has_static_state:
         pytest.skip("has no static state")
-    for sources in (SOURCES[:2], SOURCES, SOURCES[:1], SOURCES[2:5]):
+    for sources in (SOURCES[:2], SOURCES, SOURCES[2:5]):
         source = Ragged.from_lists(sources)
         same(search(recorded, source, options=options), search(model, source, options=options))
     assert recorded.device_search.by_beams and not recorded._graphs
@@ -95,15 +95,12 @@ def assert_found_on(device, model, sources, options):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("table", tables_of(StaticSeq2Seq))
 def test_trained_models_find_the_same(table, device):
-    model = small(table)
-    if not model.has_static_state:
+    if not small(table).has_static_state:
         pytest.skip("has no static state")
-    with torch.random.fork_rng():
-        torch.manual_seed(2)
-        model, loss = train_to_copy(model)
+    model, loss = trained_to_copy(table)
     assert loss < np.log(VOCABULARY - 3)
     generator = np.random.default_rng(2)
-    sources = [[*generator.integers(3, VOCABULARY, size=1 + number % 9).tolist(), EOS] for number in range(60)]
+    sources = [[*generator.integers(3, VOCABULARY, size=1 + number % 9).tolist(), EOS] for number in range(27)]
     assert_found_on(device, model, sources, [{"max_extra": 8, **OPTIONS[name]} for name in FOR_TRAINED])
 
 
@@ -123,5 +120,5 @@ def test_neighbours_change_nothing(model, beam):
         pytest.skip("has no static state")
     recorded, options = CudaGraphModel(model), SearchOptions(beam=beam, nbest=beam, max_extra=8)
     together = search(recorded, Ragged.from_lists(SOURCES), options=options)
-    alone = [search(recorded, Ragged.from_lists([source]), options=options)[0] for source in SOURCES]
-    same(together, alone)
+    alone = [search(recorded, Ragged.from_lists([source]), options=options)[0] for source in SOURCES[:3]]
+    same(together[:3], alone)

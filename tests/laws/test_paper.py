@@ -131,9 +131,3 @@ def test_sinusoids_are_those_of_the_paper(paper):
 
 def test_the_program_has_at_most_200_lines():
     assert len(PAPER.read_text(encoding="utf-8").splitlines()) <= 200
-
-
-@pytest.mark.slow
-def test_the_program_learns_to_copy(paper):
-    with torch.random.fork_rng():
-        assert paper.main() > 0.95

@@ -20,18 +20,20 @@ from regard.text.tokenizer import BOS, EOS
 from tests.laws.conftest import fitting, tables_with
 
 SOURCES = [[5, 6, 7, 8, 2], [9, 2], [3, 4, 5, 2], [10, 10, 2], [7, 2], [4, 4, 4, 4, 4, 4, 2]]
+ALONE = (0, 1, 5)  # rows of SOURCES that are also searched alone: a middle, a short and a long one
 NEVER = float("-inf")
 
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_output_does_not_depend_on_batch_size_or_order(model, beam):
-    options = SearchOptions(beam=beam, max_extra=8)
+    options = SearchOptions(beam=beam, max_extra=5)
     together = [best[0] for best in search(model, Ragged.from_lists(SOURCES), options=options)]
     backwards = [best[0] for best in search(model, Ragged.from_lists(SOURCES[::-1]), options=options)][::-1]
-    alone = [search(model, Ragged.from_lists([source]), options=options)[0][0] for source in SOURCES]
-    assert [one.ids for one in together] == [one.ids for one in alone] == [one.ids for one in backwards]
-    for one, other in zip(together, alone, strict=True):
-        assert one.score == pytest.approx(other.score, abs=1e-4)
+    assert [one.ids for one in together] == [one.ids for one in backwards]
+    for row in ALONE:
+        [[alone]] = search(model, Ragged.from_lists([SOURCES[row]]), options=options)
+        assert together[row].ids == alone.ids
+        assert together[row].score == pytest.approx(alone.score, abs=1e-4)
 
 
 BEAM_AND_EXTRA = [
@@ -67,7 +69,7 @@ def test_each_output_has_the_placeholders_of_its_source_exactly_once(model, beam
         found = [token for token in output if token in ids]
         assert sorted(found) == sorted(some)
         assert [token for token in found if token in ordered] == list(ordered)
-    assert outputs == [find([row])[0] for row in range(len(SOURCES))]
+    assert [outputs[row] for row in ALONE] == [find([row])[0] for row in ALONE]
 
 
 @pytest.mark.parametrize("beam", [1, 4])

@@ -12,7 +12,7 @@ from regard.decoding.hypothesis import length_penalty
 from regard.decoding.search import search
 from regard.models.base import Seq2Seq, TextSeq2Seq
 from tests.laws.conftest import fitting, tables_with
-from tests.laws.test_search import SOURCES
+from tests.laws.test_search import ALONE, SOURCES
 
 OPTIONS = {
     "sampling": {"sample": True, "beam": 3, "nbest": 3},
@@ -35,10 +35,12 @@ def assert_neighbours_change_nothing(model, options, automata=None):
     every = range(len(SOURCES))
     together = find(model, every, options, automata)
     backwards = find(model, every[::-1], options, automata)[::-1]
-    alone = [find(model, [row], options, automata)[0] for row in every]
-    for one, other, third in zip(together, backwards, alone, strict=True):
-        assert [each.ids for each in one] == [each.ids for each in other] == [each.ids for each in third]
-        assert [each.score for each in one] == pytest.approx([each.score for each in third], abs=1e-4)
+    for one, other in zip(together, backwards, strict=True):
+        assert [each.ids for each in one] == [each.ids for each in other]
+    for row in ALONE:
+        [alone] = find(model, [row], options, automata)
+        assert [each.ids for each in together[row]] == [each.ids for each in alone]
+        assert [each.score for each in together[row]] == pytest.approx([each.score for each in alone], abs=1e-4)
     return together
 
 
@@ -47,7 +49,7 @@ QUICK = ("sampling", "diverse")
 
 @pytest.mark.parametrize(("model", "name"), tables_with(Seq2Seq, OPTIONS, every=QUICK), indirect=["model"])
 def test_neighbours_change_nothing(model, name):
-    assert_neighbours_change_nothing(model, SearchOptions(max_extra=8, **OPTIONS[name]))
+    assert_neighbours_change_nothing(model, SearchOptions(max_extra=5, **OPTIONS[name]))
 
 
 @pytest.mark.parametrize("name", [*QUICK, pytest.param("no repeated bigram", marks=pytest.mark.slow)])

@@ -1,6 +1,7 @@
 """The site of `regard learn`, built once and served."""
 
 import threading
+import warnings
 
 import pytest
 
@@ -15,8 +16,16 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def site(folder):
-    return build(folder)
+def built(folder):
+    """The site, and the warnings of building it."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        return build(folder), [str(one.message) for one in found]
+
+
+@pytest.fixture(scope="session")
+def site(built):
+    return built[0]
 
 
 @pytest.fixture(scope="session")
@@ -40,6 +49,10 @@ def opened(browser, address):
 
     yield opener
     for watched in made:
-        assert watched.complaints == []
-        assert [one for one in watched.requests if not one.startswith((f"{address}/", "data:", "blob:"))] == []
+        assert_nothing_is_wrong(watched, address)
         watched.context.close()
+
+
+def assert_nothing_is_wrong(watched, address):
+    assert watched.complaints == []
+    assert [one for one in watched.requests if not one.startswith((f"{address}/", "data:", "blob:"))] == []

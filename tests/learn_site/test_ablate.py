@@ -1,6 +1,7 @@
 """`regard ablate`: both recipes, both runs at the same time, text, page and JSON; stopping and resuming; mistakes."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from regard.learn.ablation_text import as_text, mean, rows_over_seeds
 from regard.learn.ablations import ABLATIONS, KIND, make_sides
 from regard.recipe_files import differences, load_recipe
 from regard.run.folder import RunFolder
+from tests.commands import Forked, regard
 
 TINY = """base = "copy"
 [model]
@@ -129,28 +131,17 @@ def test_the_first_process_is_ended_if_the_second_cannot_be_started(tiny, tmp_pa
 
 @pytest.mark.slow
 def test_a_stopped_ablation_resumes(tiny, tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "regard",
-        "ablate",
-        str(tiny),
-        "mask",
-        "--steps",
-        "200",
-        "--out",
-        str(tmp_path / "out"),
-    ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    command = ["ablate", tiny, "mask", "--steps", "200", "--out", tmp_path / "out"]
+    process = Forked(command)
     runs = [RunFolder(tmp_path / "out" / name) for name in ("with-mask-seed-1", "without-mask-seed-1")]
-    while process.poll() is None and not all(run.exists and run.steps() for run in runs):
+    while not all(run.exists and run.steps() for run in runs):
+        os.kill(process.pid, 0)  # it has not ended
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
-    process.communicate()
-    assert process.returncode == 128 + signal.SIGTERM
+    assert process.wait() == 128 + signal.SIGTERM
     stopped = [max(run.steps()) for run in runs]
     assert not all(run.finished for run in runs)
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = regard(*command)
     assert done.returncode == 0, done.stderr
     for run, step in zip(runs, stopped, strict=True):
         started = [event["step"] for event in run.read_log() if event["event"] == "started"]

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from regard.learn.sources import PAGES
-from tests.browser import DESKTOP, PHONE, expect, serious_findings
+from tests.browser import DESKTOP, PHONE, Watched, expect, serious_findings
+from tests.learn_site.conftest import assert_nothing_is_wrong
 
 CHAPTERS = sorted(path.stem for path in (PAGES / "en").glob("*.md") if path.stem != "index")
 LARGEST = 1_000_000  # bytes until a chapter is shown
@@ -13,31 +14,37 @@ LOADED = """['navigation', 'resource'].flatMap(kind => performance.getEntriesByT
     .map(one => [one.name, one.decodedBodySize])"""
 
 
-def address_of(chapter):
-    return f"learn/{chapter}.html"
+@pytest.fixture(scope="module", params=CHAPTERS)
+def chapter(request, browser, address):
+    """A chapter on a desktop in the dark and on a phone, opened once for all tests."""
+    made = [Watched(browser, **options) for options in ({**DESKTOP, "color_scheme": "dark"}, PHONE)]
+    for watched in made:
+        watched.page.goto(f"{address}/learn/{request.param}.html")
+    yield made
+    for watched in made:
+        assert_nothing_is_wrong(watched, address)
+        watched.context.close()
 
 
-@pytest.mark.parametrize("chapter", CHAPTERS)
-def test_the_first_view_is_small_and_fits_every_window(opened, chapter):
-    for options in (DESKTOP, PHONE):
-        watched = opened(
-            address_of(chapter), **options
-        )  # which checks that there are no errors and no requests outside
+def too_wide(page):
+    return page.evaluate("document.documentElement.scrollWidth - innerWidth")
+
+
+def test_the_first_view_is_small_and_fits_every_window(chapter):
+    for watched in chapter:
         sizes = watched.page.evaluate(LOADED)
         assert sum(size for name, size in sizes if "model-" not in name) < LARGEST
         assert sizes[0][1] > 1000
-        too_wide = watched.page.evaluate("document.documentElement.scrollWidth - innerWidth")
-        assert too_wide <= 0, f"{chapter} is {too_wide} pixels too wide"
+        assert too_wide(watched.page) <= 0
 
 
-@pytest.mark.parametrize("chapter", CHAPTERS)
-def test_every_figure_computes_and_keeps_nobody_out(opened, chapter):
-    for options in ({**DESKTOP, "color_scheme": "dark"}, PHONE):
-        page = opened(address_of(chapter), **options).page
+def test_every_figure_computes_and_keeps_nobody_out(chapter):
+    for watched in chapter:
+        page = watched.page
         for figure in page.locator("[data-live]:visible").all():
             figure.scroll_into_view_if_needed()
             expect(figure).to_have_attribute("data-ready", re.compile(r"\d+"))
-        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        assert too_wide(page) <= 0
         assert serious_findings(page) == []
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 
 import msgspec
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from regard.data.pair_store import PairStore
 from regard.errors import DataError
 from regard.run.folder import RunFolder
+from tests.commands import Forked
 from tests.preprocess.test_training import train
 
 
@@ -21,17 +21,17 @@ def test_damage_during_training_is_one_sentence_and_keeps_the_last_checkpoint(ma
     make()
     path = folder / "ids" / "shard-00001" / "source.ids"
     settings = ["data.train.store=ids", "train.steps=100000", "train.log_every=1", "train.checkpoint_every=5"]
-    command = [sys.executable, "-m", "regard", "train", "my.toml", "--out", "run", *settings]
+    command = ["train", "my.toml", "--out", "run", *settings]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env=environment)
+    process = Forked(command, cwd=folder, stderr=subprocess.PIPE, environment=environment)
     for line in process.stderr:
         if line.startswith("step 7/"):
             break
     process.send_signal(signal.SIGSTOP)
     os.truncate(path, 100) if damage == "truncated" else path.unlink()
     process.send_signal(signal.SIGCONT)
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == 1
+    said = process.stderr.read()
+    assert process.wait() == 1
     assert "Traceback" not in said
     [error] = [line for line in said.splitlines() if line.startswith("error: ")]
     assert "shard-00001/source.ids " in error and "restore it, or prepare the store again" in error

@@ -14,7 +14,7 @@ import pytest
 from tests.serve.conftest import serving
 from tests.serve.load import POOL, Clients, WorkerKiller, expected_translations
 
-SOAK = float(os.environ.get("REGARD_SOAK", "12"))  # seconds; `make soak` takes thirty minutes
+SOAK = float(os.environ.get("REGARD_SOAK", "8"))  # seconds; `make soak` takes thirty minutes
 OUT = os.environ.get("REGARD_SOAK_OUT")  # a file for the measurements
 INTERACTIVE = ["one"] * 6 + ["libre", "libre", "stream", "look", "mistake"]
 BULK = (200, 1000, 3000) if SOAK >= 300 else (200,)  # sentences of a bulk request
@@ -93,7 +93,7 @@ def test_a_shutdown_under_load_drops_no_accepted_request(expected):
     with serving("de-en") as server:
         clients = Clients(server.url, expected, count=16, kinds=["one", "many"])
         clients.start()
-        time.sleep(3)
+        time.sleep(1.5)
         clients.stopping.set()  # current requests are answered; no new ones are sent
         time.sleep(0.2)  # for requests that were just being sent
         server.process.send_signal(signal.SIGTERM)
@@ -155,9 +155,9 @@ def test_a_killed_worker_is_replaced_without_an_error_for_clients(expected):
         clients.start()
         time.sleep(1)
         os.kill(workers[0], signal.SIGKILL)
-        time.sleep(6)
+        until(lambda: len(set(server.workers()) - {workers[0]}) == len(workers))
+        time.sleep(1)
         clients.stop()
-        until(lambda: len(server.workers()) == len(workers))
     assert clients.wrong == [] and not [key for key in clients.counts if not key.endswith("200")]
 
 

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.packages import skip_module_without
+
 pytestmark = pytest.mark.slow
 
-pytest.importorskip("schemathesis", reason="schemathesis is not installed: pip install schemathesis")
+skip_module_without("schemathesis")
 
 
 def test_generated_requests_cause_no_server_error(server, tmp_path):

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 
 import pytest
 import torch
@@ -16,6 +15,7 @@ from regard.models import build_model
 from regard.run.folder import RunFolder
 from regard.training.adapters import LowRankAdapters, choose_parameters
 from regard.training.events import Noted, Progress
+from tests.commands import Forked
 
 RECIPE = """
 [data]
@@ -113,13 +113,8 @@ def at_step(events, step):
 @pytest.mark.slow
 def test_a_killed_run_with_adapters_resumes_bit_for_bit(folder, tmp_path):
     train(folder, tmp_path / "whole", *lora(folder))
-    arguments = [str(folder / "my.toml"), "--out", str(tmp_path / "killed"), "--data", str(folder), *lora(folder)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "regard", "train", *arguments],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
+    arguments = ["train", folder / "my.toml", "--out", tmp_path / "killed", "--data", folder, *lora(folder)]
+    process = Forked(arguments, environment=os.environ | {"OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE)
     for line in process.stderr:
         if line.startswith("step 7/"):
             process.send_signal(signal.SIGKILL)
