@@ -132,8 +132,8 @@ def test_an_export_overwrites_nothing(run, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-def test_the_pretrained_models_translate_between_german_and_english():
-    assert set(pretrained_models()) == {"de-en", "en-de"}
+def test_the_pretrained_models_are_small_and_name_the_origin_of_their_text():
+    assert set(pretrained_models()) == {"de-en", "en-de", "zh-en"}
     for folder in pretrained_models().values():
         assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 12e6
         card = json.loads((folder / "card.json").read_text())
@@ -147,6 +147,7 @@ def test_a_pretrained_model_translates():
     first, second = result.stdout.splitlines()
     assert "station" in first and first.startswith("Where") and "hungry" in second
     assert "Bahnhof" in regard.load("en-de", device="cpu").translate(["Where is the train station?"])[0]
+    assert regard.load("zh-en", device="cpu").translate(["我喜欢你。"]) == ["I like you."]
 
 
 @pytest.mark.slow

@@ -267,3 +267,23 @@ def test_it_works_from_disk_and_with_odd_sentences(browser, site, folder):
         expect(live.locator(".state")).to_contain_text("The model translates")
     assert watched.complaints == []
     watched.context.close()
+
+
+def test_a_chinese_sentence_has_a_model_of_its_own(opened):
+    page = opened(f"{CHAPTER}?lang=zh", **PHONE).page
+    live = ready(page)
+    live.get_by_label("模型").select_option(label="中译英（小型教学模型）")
+    sentence = live.get_by_label("你的中文句子")
+    expect(sentence).to_have_value("我不知道他为什么生气。")
+    assert sentence.get_attribute("lang") == "zh-CN"
+    sentence.fill("我喜欢这本书。")
+    live.get_by_role("button", name="计算").click()
+    tokens = regard.load("zh-en", device="cpu").tokenizers.source.tokenize("我喜欢这本书。")
+    words = [token.removeprefix("\u2581") for token in tokens]
+    expect(live.locator(".words button")).to_have_text([*(word for word in words if word), "</s>"])
+    expect(live.locator(".state")).to_contain_text("模型的译文：")
+    difference = re.search(r"最大差别是 (\S+)。", live.inner_text())
+    assert float(difference[1]) < 1e-4
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0 and serious_findings(page) == []
+    live.get_by_label("模型").select_option(label="英译德")
+    expect(live.locator(".words button").first).to_have_text("The")

@@ -97,7 +97,7 @@ def opened(browser, server):
         watched = Watched(browser, **options)
         made.append(watched)
         watched.page.goto(server.url + "/")
-        expect(watched.page.locator("#model option")).to_have_count(2)
+        expect(watched.page.locator("#model option")).to_have_count(3)
         if model is not None:
             watched.page.select_option("#model", model)
         return watched

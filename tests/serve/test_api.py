@@ -130,7 +130,7 @@ def test_a_look_has_attention_and_obeys_a_forced_prefix(server):
 
 def test_models_are_listed_with_their_languages_and_cards(server):
     models = {one["name"]: one for one in server.get("/v1/models").json()}
-    assert models.keys() == {"de-en", "en-de"}
+    assert models.keys() == {"de-en", "en-de", "zh-en"}
     assert (models["de-en"]["source"], models["de-en"]["target"]) == ("de", "en")
     assert models["de-en"]["card"]["results"]
 
@@ -152,7 +152,7 @@ def test_health_readiness_and_metrics(server):
 
 DEEP = "[" * 100_000 + "]" * 100_000
 REFUSED = {
-    "an unknown model": ({"json": {"text": "a", "model": "xx"}}, 404, "available: de-en, en-de"),
+    "an unknown model": ({"json": {"text": "a", "model": "xx"}}, 404, "available: de-en, en-de, zh-en"),
     "a beam that is too wide": ({"json": {"text": "a", "beam": 10_000}}, 422, "beam"),
     "an unknown option": ({"json": {"text": "a", "baem": 4}}, 422, "baem"),
     "ten thousand options": ({"json": {"text": "a", **{f"o{n}": n for n in range(10_000)}}}, 422, "o0"),

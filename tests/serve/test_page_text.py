@@ -71,6 +71,14 @@ def test_a_text_of_the_other_language_is_noticed_and_the_models_can_be_swapped(o
     expect(page.locator("#advice")).to_be_empty()
 
 
+def test_a_chinese_text_is_offered_to_the_model_that_reads_it(opened):
+    page = opened("en-de").page
+    page.locator("#text").fill("我喜欢这本书。")
+    page.get_by_role("button", name="Translate from Chinese").click()
+    expect(page.locator("#model")).to_have_value("zh-en")
+    expect(page.locator("#output .part")).to_contain_text("I like")
+
+
 def test_a_text_of_the_right_language_gets_no_advice(opened):
     page = opened("en-de").page
     with page.expect_response("**/detect"):
@@ -81,7 +89,7 @@ def test_a_text_of_the_right_language_gets_no_advice(opened):
 
 def test_characters_that_the_model_does_not_know_are_mentioned(opened):
     page = opened("en-de").page
-    page.locator("#text").fill("我们的书在哪里？")
+    page.locator("#text").fill("우리책은어디에있습니까")
     expect(page.locator("#advice")).to_contain_text("The model does not know 100 % of these characters")
 
 
@@ -97,7 +105,8 @@ def test_the_share_of_unknown_characters_is_given_if_it_is_asked_for(server):
     [
         ("Ich mag den Hund, weil er freundlich ist.", "de", True),
         ("My sister says that she likes the dog.", "en", True),
-        ("我们的书在哪里？", None, False),
+        ("我们的书在哪里？", "zh", True),
+        ("우리책은어디에있습니까", None, False),
         ("Mi hermana dice que le gusta el perro.", None, False),
     ],
 )

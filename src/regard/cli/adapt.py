@@ -16,7 +16,7 @@ def adapt(
     run: Annotated[
         Path,
         typer.Argument(
-            help="A run folder, a checkpoint of it, or a pretrained model: de-en, en-de.", show_default=False
+            help="A run folder, a checkpoint of it, or a pretrained model: de-en, en-de, zh-en.", show_default=False
         ),
     ],
     text: Annotated[

@@ -16,8 +16,8 @@ def compare(
         list[Path],
         typer.Argument(
             metavar="SYSTEM",
-            help="Run folders, checkpoints of them, pretrained models (de-en, en-de), or files with one translation per "
-            "line. The first one is the baseline.",
+            help="Run folders, checkpoints of them, pretrained models (de-en, en-de, zh-en), or files with one translation "
+            "per line. The first one is the baseline.",
             show_default=False,
         ),
     ],

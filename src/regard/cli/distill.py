@@ -14,7 +14,7 @@ from regard.messages import counted
 
 def distill(
     teacher: Annotated[
-        Path, typer.Argument(help="A run folder, or a pretrained model: de-en, en-de.", show_default=False)
+        Path, typer.Argument(help="A run folder, or a pretrained model: de-en, en-de, zh-en.", show_default=False)
     ],
     out: Annotated[Path, typer.Argument(help="Folder of the new corpus.", show_default=False)],
     source: Annotated[

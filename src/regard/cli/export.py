@@ -34,7 +34,7 @@ def export(
     run: Annotated[
         Path,
         typer.Argument(
-            help="A run folder, a checkpoint of it, or a pretrained model: de-en, en-de.", show_default=False
+            help="A run folder, a checkpoint of it, or a pretrained model: de-en, en-de, zh-en.", show_default=False
         ),
     ],
     out: Annotated[

@@ -25,7 +25,7 @@ def probe() -> None:
 
 RUN = Annotated[
     Path,
-    typer.Argument(help="A translation run, or a pretrained model: de-en, en-de.", show_default=False),
+    typer.Argument(help="A translation run, or a pretrained model: de-en, en-de, zh-en.", show_default=False),
 ]
 DATA = Annotated[
     Path,

@@ -25,7 +25,7 @@ def score(
     run: Annotated[
         Path,
         typer.Argument(
-            help="A run folder, finished or training, a checkpoint of it, or a pretrained model: de-en, en-de.",
+            help="A run folder, finished or training, a checkpoint of it, or a pretrained model: de-en, en-de, zh-en.",
             show_default=False,
         ),
     ],

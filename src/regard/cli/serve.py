@@ -18,7 +18,7 @@ def serve(
         list[Path] | None,
         typer.Argument(
             metavar="[RUN]...",
-            help="Run folders, or pretrained models: de-en, en-de. Default: all pretrained models.",
+            help="Run folders, or pretrained models: de-en, en-de, zh-en. Default: all pretrained models.",
             show_default=False,
         ),
     ] = None,

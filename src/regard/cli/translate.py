@@ -22,7 +22,7 @@ def translate(
     run: Annotated[
         Path,
         typer.Argument(
-            help="A run folder, finished or training, a checkpoint of it, or a pretrained model: de-en, en-de.",
+            help="A run folder, finished or training, a checkpoint of it, or a pretrained model: de-en, en-de, zh-en.",
             show_default=False,
         ),
     ],

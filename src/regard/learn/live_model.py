@@ -39,7 +39,8 @@ def model_script(run: str) -> str:
     data = page_data(model, int8=False)
     parts = {name: _packed(getattr(data, name)) for name in ("engine", "tokenizers", "weights")}
     facts = {**data.facts, "norm_eps": model.config.norm_eps}
-    return f"regardModel({json.dumps({'facts': facts, **parts}, ensure_ascii=False, separators=(',', ':'))});\n"
+    given = json.dumps({"facts": facts, **parts}, ensure_ascii=False, separators=(",", ":"))
+    return f"regardModel({json.dumps(run)},{given});\n"
 
 
 def _packed(content: bytes) -> str:

@@ -25,7 +25,7 @@ from regard.learn.render import Heading, Rendered, render
 from regard.learn.search import Section, search_script
 from regard.learn.sources import ASSETS, PAGES, find, read, repository
 
-MODEL = "en-de"  # of the live figures
+MODELS = ("en-de", "zh-en")  # of the live figures
 CHOICES = ("en", "zh", "both")
 NOT_TRANSLATED = "本页还没有中文译文，以下是英文原文。"
 
@@ -151,7 +151,7 @@ class Site:
                 raise ConfigError(f"{page.url} has the figure {unknown.pop()}; there are {', '.join(sorted(known))}")
 
     def add_assets(self) -> None:
-        """Add styles, scripts, the index of the search, and the model of the live figures."""
+        """Add styles, scripts, the index of the search, and the models of the live figures."""
         style = "\n".join(
             [_tokens(), *((ASSETS / name).read_text(encoding="utf-8") for name in ("site.css", "live.css"))]
         )
@@ -159,7 +159,8 @@ class Site:
         self.files["assets/site.js"] = (ASSETS / "site.js").read_bytes()
         self.files["assets/search.js"] = search_script(self.sections()).encode()
         self.files["assets/live.js"] = live_script().encode()
-        self.files[f"assets/model-{MODEL}.js"] = model_script(MODEL).encode()
+        for name in MODELS:
+            self.files[f"assets/model-{name}.js"] = model_script(name).encode()
 
     def sections(self) -> Iterator[Section]:
         """Return what the search finds: the pages of the navigation by section."""

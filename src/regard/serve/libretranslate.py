@@ -171,12 +171,14 @@ async def _detect(
             known[served.languages[0]] = max(share, known.get(served.languages[0], 0.0))
     if not scores:
         raise HTTPException(400, "the text is empty, or no model has known languages")
-    total = sum(math.exp(score) for score in scores.values())
+    # A model may be sure of an output though it knows no character of the text.
+    weights = {code: math.exp(score) * known[code] for code, score in scores.items()}
+    total = sum(weights.values())
     shares = {
-        code: round(100 * math.exp(score) / total * known[code] * min(1.0, math.exp(score - LIKELY_SCORE)), 1)
+        code: round(100 * weight / total * known[code] * min(1.0, math.exp(scores[code] - LIKELY_SCORE)), 1)
         if total
         else 0.0
-        for code, score in scores.items()
+        for code, weight in weights.items()
     }
     return sorted(
         ({"language": code, "confidence": share} for code, share in shares.items()), key=lambda one: -one["confidence"]

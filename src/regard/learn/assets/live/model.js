@@ -1,25 +1,26 @@
-// The model of the figures: the engine in WebAssembly, tokenizers and weights. It is loaded when a figure first asks for it.
+// The models of the figures: the engine in WebAssembly, tokenizers and weights. One is loaded when a figure first asks for it.
 import { Engine } from "./engine.js";
 import { Translator } from "./translator.js";
 import { Encoder, readTensors } from "./encoder.js";
 
-const SCRIPT = "assets/model-en-de.js";
+const loading = {}; // promises by name
+const loaded = {}; // the scripts of models call these with what they have
+globalThis.regardModel = (name, data) => loaded[name](data);
 
-let loading = null;
-
-/** The model, loaded once for all figures of a page; again if that has failed. */
-export function loadModel() {
-  loading ??= new Promise((done, fail) => {
-    globalThis.regardModel = done;
+/** A model, loaded once for all figures of a page; again if that has failed. */
+export function loadModel(name = "en-de") {
+  const file = `assets/model-${name}.js`;
+  loading[name] ??= new Promise((done, fail) => {
+    loaded[name] = done;
     const script = document.createElement("script");
-    script.src = `${document.documentElement.dataset.root}/${SCRIPT}`;
-    script.onerror = () => (script.remove(), fail(new Error(`${SCRIPT} cannot be loaded`)));
+    script.src = `${document.documentElement.dataset.root}/${file}`;
+    script.onerror = () => (script.remove(), fail(new Error(`${file} cannot be loaded`)));
     document.head.append(script);
   }).then(Model.make).catch((problem) => {
-    loading = null;
+    delete loading[name];
     throw problem;
   });
-  return loading;
+  return loading[name];
 }
 
 /** Calls `begin` when an element comes near the part of the page that is seen. */

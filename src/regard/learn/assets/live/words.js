@@ -5,6 +5,10 @@ const CHINESE = {
   // The sentence of a reader
   Compute: "计算",
   "Your sentence, in English": "你的英文句子",
+  "Your sentence, in Chinese": "你的中文句子",
+  Model: "模型",
+  "English to German": "英译德",
+  "Chinese to English, a small teaching model": "中译英（小型教学模型）",
   "Loading the model: 12 MB, once.": "正在载入模型：12 MB，只需一次。",
   "The sentence is cut to {count} tokens.": "句子已截短为 {count} 个词元。",
   "The figure cannot be computed: {reason}": "这幅图无法计算：{reason}",
