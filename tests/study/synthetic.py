@@ -138,7 +138,7 @@ def _write_cell(study, cell, out, errors, state, sets):
         tests=scored,
         seconds=90.0,
         tokens_per_second=5_000.0,
-        at_once=2,
+        sharing_device=2,
         machine={"device": "NVIDIA H200", "torch": "2.11", "regard": regard.__version__},
     )
     folder.save_bytes(RECORD, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")

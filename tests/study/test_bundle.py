@@ -11,9 +11,11 @@ import pytest
 
 from regard.errors import ConfigError
 from regard.metrics.significance import Sampling
-from regard.study.bundle import MANIFEST, result_files, write_bundle
+from regard.study.bundle import MANIFEST
 from regard.study.bundle_check import check_bundle
-from regard.study.collecting import collect
+from regard.study.bundle_writing import write_bundle
+from regard.study.collected import collect
+from regard.study.result_files import result_files
 from tests.commands import python, regard
 from tests.study.synthetic import make_cells, write_study
 

@@ -21,10 +21,10 @@ from regard.errors import ConfigError
 from regard.run.folder import RunFolder
 from regard.study import ray_cells
 from regard.study.cells import Cell, read_records
+from regard.study.job import ENDED, STOPPED, Job
 from regard.study.ray_cells import ray_start
 from regard.study.running import run_study
 from regard.study.slurm import slurm_script
-from regard.study.train_cell import ENDED, STOPPED, Job
 from tests.study.test_running import without_times, write_pretended
 
 
@@ -133,7 +133,7 @@ def test_cells_take_their_share_of_a_gpu_and_a_lost_machine_is_a_failure(make_st
     assert (state.count("finished"), state.count("failed")) == (3, 1)
     assert [one.problem for one in state.records if one.state == "failed"] == ["ConnectionError: the machine is gone"]
     assert ray.options[0] == {"num_cpus": 1, "num_gpus": 0.25, "max_restarts": 0, "max_concurrency": 2}
-    assert {(job.at_once, job.per_gpu) for job in processes} == {(4, 4)}
+    assert {(job.sharing_cores, job.sharing_device) for job in processes} == {(4, 4)}
     assert ray.killed == len(ray.options) == 6, "a cell whose machine is gone is started three times"
 
 
@@ -173,7 +173,7 @@ def test_a_study_on_ray_has_the_records_of_one_without(real_ray, make_study, tmp
     run_study(study, out=tmp_path / "plain", at_once=2)
     records = [read_records(study, tmp_path / name) for name in ("ray", "plain")]
     # How many share a machine differs.
-    assert without_times(records[0], at_once=1) == without_times(records[1], at_once=1)
+    assert without_times(records[0], sharing_device=1) == without_times(records[1], sharing_device=1)
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from regard.cli import app
 from regard.errors import ConfigError
-from regard.study.train_cell import ENDED, REFUSED
+from regard.study.job import ENDED, REFUSED
 from tests.study.test_running import Finished, write_pretended
 
 

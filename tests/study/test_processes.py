@@ -16,11 +16,12 @@ from regard.errors import CheckpointError
 from regard.metrics.significance import Sampling
 from regard.run.folder import RunFolder
 from regard.study.cells import Cell, read_records
-from regard.study.collecting import collect
+from regard.study.collected import collect
 from regard.study.study_file import read_study
 from tests.study.test_running import without_times
 
 pytestmark = pytest.mark.slow
+RARELY = {"checkpoint": 3, "validate": 6}  # what the tiny study does every so many steps
 KILLS = int(os.environ.get("REGARD_KILLS", "6"))
 
 
@@ -72,9 +73,9 @@ def table(study, out):
 
 
 def test_a_study_that_is_killed_repeatedly_has_the_same_records_in_the_end(write_study, tmp_path):
-    # A checkpoint every 40 steps, so that a kill costs what was trained since.
-    steps = ('"train.steps" = 12', '"train.steps" = 200')
-    file = write_study(steps, ('"train.checkpoint_every" = 3', '"train.checkpoint_every" = 40'))
+    # A checkpoint every 300 steps, so that a kill costs what was trained since.
+    every = [(f'"train.{key}_every" = {old}', f'"train.{key}_every" = 300') for key, old in RARELY.items()]
+    file = write_study(('"train.steps" = 12', '"train.steps" = 1200'), *every)
     whole, killed, generator = tmp_path / "whole", tmp_path / "killed", random.Random(1)
     assert run(file, whole).returncode == 0
     kills = lost = 0
@@ -84,7 +85,7 @@ def test_a_study_that_is_killed_repeatedly_has_the_same_records_in_the_end(write
         if kills % 4 == 3:  # in the first seconds, whatever happens then
             time.sleep(generator.uniform(0, 4))
         else:  # between two checkpoints, every second time after another one
-            enough, begun = steps_saved(killed) + 40 * (kills % 2), 3 * generator.randint(1, 10)
+            enough, begun = steps_saved(killed) + 300 * (kills % 2), 3 * generator.randint(1, 20)
             while process.poll() is None and (steps_saved(killed) < enough or steps_to_lose(killed, starts) < begun):
                 time.sleep(0.02)
         assert process.poll() is None, f"the study ended after {kills} kills"

@@ -12,7 +12,7 @@ from regard.errors import DataError
 from regard.explain.figures import pyplot
 from regard.metrics.significance import Sampling
 from regard.study.cells import Cell
-from regard.study.collecting import collect, refuse_other_sets
+from regard.study.collected import collect, refuse_other_sets
 from regard.study.figure import draw_study, make_figure
 from regard.study.results import rounded, spread
 from regard.study.sentence_statistics import SENTENCE_METRICS, WIDTHS, sentence_metric

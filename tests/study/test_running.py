@@ -10,11 +10,13 @@ from msgspec.structs import replace
 
 from regard.errors import ConfigError, DataError
 from regard.run.folder import RunFolder
+from regard.study.cell_record import make_record
 from regard.study.cells import Cell, SetScores, chosen_records, read_records
 from regard.study.grid_page import PAGE
+from regard.study.job import BUSY, ENDED, FAILED, REFUSED, STOPPED
 from regard.study.running import MAX_ATTEMPTS, run_study
 from regard.study.state import StudyState, seconds_left
-from regard.study.train_cell import BUSY, ENDED, FAILED, REFUSED, STOPPED, make_record, train_cell
+from regard.study.train_cell import train_cell
 from regard.study.workers import environment, visible_gpus
 
 
@@ -326,10 +328,10 @@ def test_the_time_that_is_left_follows_from_the_steps_that_are(make_study, tmp_p
 
 
 def test_processes_share_cores_and_gpus(tmp_path):
-    assert environment({}, at_once=1, gpu=None).get("OMP_NUM_THREADS") is None
-    assert environment({}, at_once=1000, gpu="1")["OMP_NUM_THREADS"] == "1"
-    assert environment({"OMP_NUM_THREADS": "3"}, at_once=2, gpu="1")["OMP_NUM_THREADS"] == "3"
-    assert environment({}, at_once=2, gpu="1")["CUDA_VISIBLE_DEVICES"] == "1"
+    assert environment({}, sharing_cores=1, gpu=None).get("OMP_NUM_THREADS") is None
+    assert environment({}, sharing_cores=1000, gpu="1")["OMP_NUM_THREADS"] == "1"
+    assert environment({"OMP_NUM_THREADS": "3"}, sharing_cores=2, gpu="1")["OMP_NUM_THREADS"] == "3"
+    assert environment({}, sharing_cores=2, gpu="1")["CUDA_VISIBLE_DEVICES"] == "1"
     for name in ("nvidia0", "nvidia1", "nvidiactl"):
         (tmp_path / name).touch()
     assert visible_gpus({}, tmp_path) == ["0", "1"]

@@ -12,6 +12,7 @@ from regard.cli import app
 from regard.errors import CheckpointError, ConfigError, MissingExtra, TrainingError
 from regard.run.folder import RunFolder
 from regard.storage.folder import Folder
+from regard.study.cell_record import make_record
 from regard.study.cells import (
     CellRecord,
     SetScores,
@@ -21,9 +22,9 @@ from regard.study.cells import (
     settings_digest,
     settings_of,
 )
+from regard.study.job import ENDED, REFUSED
 from regard.study.proposals import propose
 from regard.study.study_file import read_study
-from regard.study.train_cell import ENDED, REFUSED, make_record
 from regard.study.trials import best_study, scored_trials
 from regard.study.tuning import tune
 from regard.study.tuning_file import read_tuning

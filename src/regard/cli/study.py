@@ -189,8 +189,9 @@ def show(
     """
     from regard.errors import ConfigError
     from regard.metrics.significance import Sampling
-    from regard.study.bundle import result_files, save_result, write_bundle
-    from regard.study.collecting import collect
+    from regard.study.bundle_writing import write_bundle
+    from regard.study.collected import collect
+    from regard.study.result_files import result_files, save_result
     from regard.study.study_file import read_study
     from regard.study.tables import as_text
 

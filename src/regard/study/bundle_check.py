@@ -24,8 +24,6 @@ from regard.storage.folder import Folder, parse_json
 from regard.study.bundle import (
     MANIFEST,
     MOST_TRIALS,
-    RESULT,
-    TABLES,
     list_files,
     load_member,
     read_bundled_study,
@@ -38,6 +36,7 @@ from regard.study.cells import (
     RECORD,
     CellRecord,
     SetScores,
+    cell_of,
     cells_of_row,
     is_tried,
     outputs_name,
@@ -45,16 +44,9 @@ from regard.study.cells import (
     settings_digest,
     settings_of,
 )
-from regard.study.collecting import (
-    STATISTICS,
-    Collected,
-    cell_of,
-    count_sentences,
-    read_outputs,
-    same_score,
-    statistics_name,
-    test_sets,
-)
+from regard.study.collected import Collected
+from regard.study.references import STATISTICS, count_sentences, read_outputs, same_score, statistics_name, test_sets
+from regard.study.result_files import RESULT, TABLES
 from regard.study.results import Place, StudyResult
 from regard.study.sentence_statistics import (
     MOST_BYTES_TOGETHER,

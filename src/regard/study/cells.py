@@ -69,7 +69,8 @@ class CellRecord(msgspec.Struct, frozen=True, kw_only=True):
     tests: list[SetScores] = []  # of the final weights; the dev set is called "valid"
     seconds: float = 0.0  # of training
     tokens_per_second: float | None = None  # labels
-    at_once: int = 1  # cells that shared the GPU, or the machine if it has none
+    # Cells that shared the GPU, or the machine if it has none; in the file under the name that older records have.
+    sharing_device: int = msgspec.field(default=1, name="at_once")
     how: str = ""  # device, precision and number of processes
     machine: dict[str, str] = {}  # device, and versions
 
@@ -104,6 +105,11 @@ class Cell:
     def folder(self, out: Path | str) -> Folder:
         """Return the folder of the cell in that of its study."""
         return Folder(out, CELLS, *self.parts)
+
+
+def cell_of(record: CellRecord) -> Cell:
+    """Return the cell that a record is of."""
+    return Cell(record.row, record.candidate, record.seed)
 
 
 def slug(name: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from regard.study.train_cell import FAILED, STOPPED, Job
+from regard.study.job import FAILED, STOPPED, Job
 from regard.study.workers import END_SECONDS, LocalWorker, Start, Worker
 
 
@@ -82,7 +82,9 @@ def ray_start(ray: Any, *, per_gpu: int) -> tuple[Start, int]:
     def start(job: Job, running: Iterable[Worker]) -> Worker:
         shared = per_gpu if gpus else cores
         return RayCell(
-            ray, msgspec.structs.replace(job, at_once=shared, per_gpu=shared), gpus=1 / per_gpu if gpus else 0
+            ray,
+            msgspec.structs.replace(job, sharing_cores=shared, sharing_device=shared),
+            gpus=1 / per_gpu if gpus else 0,
         )
 
     return start, max(1, gpus * per_gpu if gpus else cores)

@@ -21,8 +21,8 @@ from regard.study.cells import (
     has_choice,
     tried_cells,
 )
+from regard.study.significance import SeedTest, holm, seed_tests, sentence_p, verdict
 from regard.study.study_file import VALID, Settings, Study, describe_settings
-from regard.study.testing import SeedTest, holm, seed_tests, sentence_p, verdict
 
 DIGITS = 6  # that are kept of a number
 FINISHED = "finished"
@@ -310,7 +310,7 @@ def _cost(records: Sequence[CellRecord]) -> Cost:
     return Cost(
         cells=len(records),
         hours=sum(record.seconds for record in records) / 3600,
-        device_hours=sum(record.seconds / record.at_once for record in records) / 3600,
+        device_hours=sum(record.seconds / record.sharing_device for record in records) / 3600,
         devices=sorted({record.machine["device"] for record in records if "device" in record.machine}),
     )
 

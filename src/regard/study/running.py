@@ -14,12 +14,13 @@ from pathlib import Path
 from regard.errors import ConfigError, RegardError
 from regard.messages import counted, format_duration
 from regard.storage.folder import Folder
+from regard.study.cell_record import write_failure
 from regard.study.cells import Cell, is_tried, read_record
 from regard.study.checks import check_study
 from regard.study.grid_page import PAGE, as_page
+from regard.study.job import BUSY, ENDED, REFUSED, STOPPED, Job
 from regard.study.state import CellProgress, StudyState, seconds_left
 from regard.study.study_file import Study, read_study
-from regard.study.train_cell import BUSY, ENDED, REFUSED, STOPPED, Job, write_failure
 from regard.study.workers import Start, Worker, start_here, visible_gpus
 
 POLL_SECONDS = 0.5
@@ -138,8 +139,8 @@ class _Runner:
             row=cell.row,
             candidate=cell.candidate,
             seed=cell.seed,
-            at_once=self.at_once,
-            per_gpu=shared,
+            sharing_cores=self.at_once,
+            sharing_device=shared,
         )
 
     def _collect(self, worker: Worker) -> None:

@@ -88,7 +88,7 @@ def read_study(path: Path | str) -> Study:
     _refuse_wrong_lists(study)
     if study.grid:
         study = msgspec.structs.replace(study, rows=_rows_of_grid(study.grid), grid={})
-    study = msgspec.structs.replace(study, recipe=recipe_beside(path, study.recipe), baseline=_baseline(study))
+    study = msgspec.structs.replace(study, recipe=locate_recipe(path, study.recipe), baseline=_baseline(study))
     for name in study.rows:
         _refuse_wrong_settings(study, name)
         for candidate in candidates_of(study, study.rows[name].like or name):
@@ -128,7 +128,7 @@ def _rows_of_grid(grid: Mapping[str, list[Any]]) -> dict[str, StudyRow]:
     return found
 
 
-def recipe_beside(path: Path, name: str) -> str:
+def locate_recipe(path: Path, name: str) -> str:
     """Return the recipe's name, or the path of its file, which is relative to that of the study."""
     if name in shipped_recipes() or not name.endswith(".toml"):
         find_recipe(name)

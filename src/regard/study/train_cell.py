@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import msgspec
 
@@ -20,42 +19,10 @@ from regard.errors import CheckpointError, ConfigError, DataError, Diverged, Mis
 from regard.run.folder import RunFolder
 from regard.signals import STOPPING
 from regard.storage.folder import Folder
-from regard.study.cells import (
-    RECORD,
-    RUN,
-    Cell,
-    CellRecord,
-    SetScores,
-    State,
-    ValidationScores,
-    is_tried,
-    read_record,
-    recipe_of_cell,
-    settings_digest,
-    settings_of,
-)
-from regard.study.study_file import VALID, Settings, Study, overrides_of
-
-ENDED, FAILED, REFUSED, STOPPED, BUSY = 0, 1, 3, 4, 5
-HELD = "another process has this cell"
-NOT_SCORES = ("event", "step", "best", "crc")
-
-
-class Job(msgspec.Struct, frozen=True):
-    """What a process needs to know to train a cell."""
-
-    study: Study
-    out: str
-    data: str | None
-    row: str
-    candidate: Settings
-    seed: int
-    at_once: int = 1  # cells that share the cores of the machine
-    per_gpu: int = 1  # of them, those that share a GPU, or the machine if it has none
-
-    @property
-    def cell(self) -> Cell:
-        return Cell(self.row, self.candidate, self.seed)
+from regard.study.cell_record import HELD, make_record, write_record
+from regard.study.cells import RUN, SetScores, is_tried, read_record
+from regard.study.job import BUSY, ENDED, FAILED, REFUSED, STOPPED, Job
+from regard.study.study_file import VALID, overrides_of
 
 
 def train_cell(job: Job, *, stop: Callable[[], bool], scoring: Callable[[], None] = lambda: None) -> int:
@@ -94,7 +61,7 @@ def _train_and_score(job: Job, folder: Folder, stop: Callable[[], bool], scoring
             warn=lambda text: None,
         )
     except Diverged as error:
-        folder.save_bytes(RECORD, _encode(make_record(job, run, "diverged", problem=_without_place(error, job.out))))
+        write_record(folder, make_record(job, run, "diverged", problem=_without_place(error, job.out)))
         return ENDED
     if not done.finished:
         return STOPPED
@@ -104,71 +71,8 @@ def _train_and_score(job: Job, folder: Folder, stop: Callable[[], bool], scoring
     _write_card(run, sets)
     # The final weights stay; checkpoints of all cells would fill the disk.
     run.keep(set())
-    folder.save_bytes(RECORD, _encode(make_record(job, run, "finished", sets)))
+    write_record(folder, make_record(job, run, "finished", sets))
     return ENDED
-
-
-def make_record(
-    job: Job, run: RunFolder, state: State, sets: list[SetScores] | None = None, *, problem: str = ""
-) -> CellRecord:
-    """Return the record of a cell, from the log of its run. Of a cell that failed, the log may be damaged."""
-    try:
-        log = run.read_log() if run.exists else []
-    except CheckpointError:
-        if state != "failed":
-            raise
-        log = []
-    started = [event for event in log if event["event"] == "started"]
-    progress = [event for event in log if event["event"] == "progress"]
-    speeds = sorted(event["tokens_per_second"] for event in progress if event["tokens_per_second"] is not None)
-    return CellRecord(
-        row=job.row,
-        candidate=job.candidate,
-        seed=job.seed,
-        state=state,
-        problem=problem,
-        settings=settings_of(job.study, job.cell),
-        settings_sha256=settings_digest(recipe_of_cell(job.study, job.cell)),
-        parameters=started[-1]["parameters"] if started else 0,
-        steps=progress[-1]["step"] if progress else 0,
-        dev=[
-            ValidationScores(event["step"], {key: event[key] for key in event if _is_score(key, event[key])})
-            for event in log
-            if event["event"] == "validated"
-        ],
-        tests=sets or [],
-        seconds=round(progress[-1]["seconds"] or 0.0, 1) if progress else 0.0,
-        tokens_per_second=round(speeds[len(speeds) // 2]) if speeds else None,
-        at_once=job.per_gpu,
-        how=started[-1].get("how", "") if started else "",
-        machine=started[-1].get("machine", {}) if started else {},
-    )
-
-
-def write_failure(job: Job, problem: str) -> None:
-    """Write the record of a cell that could not be trained, unless another process has it or it has ended.
-
-    Raise RegardError or OSError if the folder of the cell is damaged or cannot be written.
-    """
-    folder = job.cell.folder(job.out)
-    try:
-        with folder.locked(busy=HELD):
-            found = read_record(job.study, job.cell, job.out)
-            if found is None or found.state == "failed":
-                run = RunFolder(folder.path / RUN)
-                folder.save_bytes(RECORD, _encode(make_record(job, run, "failed", problem=problem)))
-    except CheckpointError as error:
-        if str(error) != HELD:
-            raise
-
-
-def _encode(record: CellRecord) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
-
-
-def _is_score(key: str, value: Any) -> bool:
-    number = value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-    return number and key not in NOT_SCORES
 
 
 def _without_place(error: Exception, out: str) -> str:

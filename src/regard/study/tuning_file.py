@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from regard.config import Struct
-from regard.study.study_file import MAX_SEEDS, Settings, recipe_beside
+from regard.study.study_file import MAX_SEEDS, Settings, locate_recipe
 from regard.toml import flat_table, from_table, read_toml
 
 MAX_TRIALS, MAX_VALUES = 400, 100
@@ -64,7 +64,7 @@ def read_tuning(path: Path | str) -> Tuning:
     if isinstance(table.get("settings"), Mapping):
         table["settings"] = flat_table(table["settings"])
     tuning = from_table(Tuning, table, where="tune")
-    return msgspec.structs.replace(tuning, recipe=recipe_beside(path, tuning.recipe))
+    return msgspec.structs.replace(tuning, recipe=locate_recipe(path, tuning.recipe))
 
 
 def canonical(value: Any) -> str:

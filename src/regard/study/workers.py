@@ -14,7 +14,7 @@ from typing import IO, Protocol
 import msgspec
 
 from regard.cores import usable_cores
-from regard.study.train_cell import Job
+from regard.study.job import Job
 
 END_SECONDS = 120.0  # for a process to save its last step
 MAX_ERROR = 20_000  # characters that are kept of the errors of a process
@@ -52,7 +52,7 @@ class LocalWorker:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
-            env=environment(os.environ, at_once=job.at_once, gpu=gpu),
+            env=environment(os.environ, sharing_cores=job.sharing_cores, gpu=gpu),
         )
         assert self._process.stdin is not None
         self._process.stdin.write(msgspec.json.encode(job))
@@ -83,11 +83,11 @@ class LocalWorker:
         return text[-MAX_ERROR:]
 
 
-def environment(given: Mapping[str, str], *, at_once: int, gpu: str | None) -> dict[str, str]:
+def environment(given: Mapping[str, str], *, sharing_cores: int, gpu: str | None) -> dict[str, str]:
     """Return the environment of a process: its share of the cores, and one GPU if there are several."""
     found = {"MIMALLOC_PURGE_DELAY": "1000", **given}
-    if at_once > 1:
-        found.setdefault("OMP_NUM_THREADS", str(max(1, usable_cores() // at_once)))
+    if sharing_cores > 1:
+        found.setdefault("OMP_NUM_THREADS", str(max(1, usable_cores() // sharing_cores)))
     if gpu is not None:
         found["CUDA_VISIBLE_DEVICES"] = gpu
     return found

@@ -1,0 +1,99 @@
+"""What a study has on disk, read for its result: the records of its cells, and the statistics of their sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.errors import CheckpointError, DataError
+from regard.metrics.corpus_metrics import CorpusMetric, Statistics
+from regard.metrics.significance import Sampling
+from regard.recipe_files import recipe_folder
+from regard.study.cells import CellRecord, SetScores, cell_of, chosen_records, is_tried, read_records, tests_of
+from regard.study.references import STATISTICS, References, same_score, statistics_name
+from regard.study.results import FINISHED, Place, StudyResult, derive
+from regard.study.sentence_statistics import parse_statistics, sentence_metric, unpack
+from regard.study.study_file import VALID, Study
+from regard.text.bitext import data_folders
+
+
+@dataclass(frozen=True)
+class Collected:
+    """All that the result of a study is derived from."""
+
+    study: Study
+    tests: tuple[str, ...]
+    records: list[CellRecord]
+    metric: CorpusMetric | None  # that scores sums of the statistics; None: the metric has none
+    statistics: dict[Place, Statistics]
+
+    def sets_of(self, record: CellRecord) -> list[SetScores]:
+        """Return the scores of a record that decide something: those of a candidate on the dev set, of others on `tests`."""
+        names = (VALID,) if is_tried(self.study, record) else self.tests
+        return [one for one in record.tests if one.name in names and one.outputs_sha256]
+
+    def result(self, sampling: Sampling | None = None) -> StudyResult:
+        """Derive the result."""
+        return derive(
+            self.study, self.records, self.statistics, tests=self.tests, metric=self.metric, sampling=sampling
+        )
+
+
+def collect(
+    study: Study,
+    out: Path | str,
+    *,
+    data: Path | str | None = None,
+    tell: Callable[[str], None] = lambda text: None,
+) -> Collected:
+    """Read the records of a study, and count the sentences of outputs that are not counted yet.
+
+    Counting needs the test sets, whose folder is `data`; what is counted is kept in the folder of the cell.
+    """
+    records, tests = read_records(study, out), tests_of(study)
+    refuse_other_sets(records)
+    metric = sentence_metric(study.metric)
+    found: dict[Place, Statistics] = {}
+    references: References | None = None
+    for row, own in chosen_records(study, records).items() if metric is not None else ():
+        assert metric is not None
+        for seed, record in own.items():
+            for scored in [one for one in record.tests if one.name in tests and one.outputs_sha256]:
+                counted = _kept(study, record, scored, out, metric)
+                if counted is None:
+                    if references is None:
+                        tell("counting the sentences of outputs ...")
+                        references = References(study, record, data_folders(data, recipe_folder(study.recipe)))
+                    counted = references.count(record, scored, out)
+                if counted is not None and record.state == FINISHED:
+                    found[row, seed, scored.name] = counted
+    return Collected(study, tests, records, metric, found)
+
+
+def refuse_other_sets(records: Sequence[CellRecord]) -> None:
+    """Raise DataError if cells were scored on different pairs under one name."""
+    seen: dict[str, tuple[str, str]] = {}
+    for record in records:
+        for scored in record.tests:
+            first = seen.setdefault(scored.name, (scored.sha256, cell_of(record).key))
+            if first[0] != scored.sha256:
+                raise DataError(
+                    f"{cell_of(record).key} was scored on other pairs of {scored.name} than {first[1]}; "
+                    "remove the folder of the one with the wrong data, and run the study again"
+                )
+
+
+def _kept(
+    study: Study, record: CellRecord, scored: SetScores, out: Path | str, metric: CorpusMetric
+) -> Statistics | None:
+    """Return statistics that were counted before, if they give the score of the record."""
+    folder, name = cell_of(record).folder(out) / STATISTICS, statistics_name(scored.name, study.metric)
+    if not folder.has_file(name):
+        return None
+    try:
+        text = unpack(folder.load_bytes(name), origin=folder.path / name)
+        counted = parse_statistics(text, study.metric, sentences=scored.pairs, origin=folder.path / name)
+    except (DataError, CheckpointError):
+        return None
+    return counted if same_score(metric.score(counted), scored.scores.get(study.metric)) else None
