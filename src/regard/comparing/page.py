@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from string import Template
 from typing import NamedTuple
 
 from regard.comparing.outputs import ComparedSet, MetricComparison, SystemScore
@@ -23,7 +22,7 @@ from regard.comparing.result import (
 )
 from regard.comparing.sentences import ChangedSentence
 from regard.comparing.word_frequency import ByFrequency
-from regard.explain.page_assets import asset
+from regard.explain.page_assets import make_page
 
 COLOURS = 8  # of the style
 WIDTH, ROW, LEFT, RIGHT = 640, 26, 190, 16  # of a chart
@@ -34,11 +33,8 @@ def as_page(comparison: Compared) -> str:
     """Return the page."""
     title = ", ".join(one.name for one in comparison.systems)
     body = [_introduction(comparison), *(_set(comparison, number) for number in range(len(comparison.sets)))]
-    return Template(asset("compare.html")).substitute(
-        title=html.escape(title),
-        style=asset("look.css") + asset("report.css") + asset("compare.css"),
-        body="\n".join(body),
-    )
+    styles = ["look.css", "report.css", "compare.css"]
+    return make_page("compare.html", {"body": "\n".join(body)}, title=title, styles=styles)
 
 
 def _introduction(comparison: Compared) -> str:

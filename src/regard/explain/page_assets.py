@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import re
+from collections.abc import Mapping, Sequence
 from importlib import resources
+from string import Template
 
 ASSETS = resources.files("regard.explain") / "assets"
 # The view of attention, each after what it imports.
@@ -25,6 +28,28 @@ VIEW_MODULES = (
 def asset(name: str) -> str:
     """Return the text of a file in the package's assets folder."""
     return (ASSETS / name).read_text(encoding="utf-8")
+
+
+def make_page(
+    name: str,
+    values: Mapping[str, str],
+    *,
+    title: str,
+    styles: Sequence[str],
+    scripts: bool = False,
+    refresh_seconds: int | None = None,
+) -> str:
+    """Return a page: the head that all pages have, and a template of the assets for its body, filled with HTML values.
+
+    The page loads nothing from elsewhere, and runs scripts only with `scripts`.
+    """
+    head = Template(asset("head.html")).substitute(
+        title=html.escape(title),
+        scripts="script-src 'unsafe-inline'; " if scripts else "",
+        refresh="" if refresh_seconds is None else f'<meta http-equiv="refresh" content="{refresh_seconds}">\n',
+        style="".join(map(asset, styles)),
+    )
+    return head + Template(asset(name)).substitute(title=html.escape(title), **values)
 
 
 def join_modules(*modules: str) -> str:

@@ -6,17 +6,17 @@ import base64
 import html
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from string import Template
 from typing import Any
 
 from regard.explain.figures import pictures_as_svg
-from regard.explain.page_assets import VIEW_MODULES, asset, escape_json, join_modules
+from regard.explain.page_assets import VIEW_MODULES, asset, escape_json, join_modules, make_page
 from regard.explain.trace import Trace, moses_pairs
 from regard.explain.trace_json import trace_as_json
 from regard.run.folder import CARD_PAGE, REPORT, RunFolder
 from regard.toml import dump_toml, to_table
 
 HINT = "The redder a word and the thicker its line, the less certain the model was. Choose a word to see alternatives."
+REFRESH_SECONDS = 15
 MAX_POINTS = 2000  # of a curve; longer curves are thinned evenly
 CURVES = ("loss", "rate", "gradient_norm", "tokens_per_second")
 TRANSLATION_LABELS = ("output", "source")  # of attention that was logged without labels
@@ -27,18 +27,17 @@ NOT_SCORES = {"event", "step", "best", "examples", "histograms", "attention", "c
 def as_page(trace: Trace, *, products: bool = False) -> str:
     """Return the HTML page of a trace. With `products` it has queries and keys, if they were recorded."""
     pairs = " ".join(f"{source}-{target}" for source, target in moses_pairs(trace))
-    return Template(asset("look.html")).substitute(
-        title=html.escape(trace.source.text[:80]),
-        model=html.escape(trace.model),
-        style=asset("look.css"),
-        source=html.escape(trace.source.text),
-        hint=HINT if any(trace.alternatives) else "",
-        alignment="" if pairs else "hidden",
-        pairs=pairs,
-        pictures=_pictures(trace),
-        trace=escape_json(json.dumps(trace_as_json(trace, products=products), ensure_ascii=False)),
-        script=bundle(*VIEW_MODULES, "look.js"),
-    )
+    values = {
+        "model": html.escape(trace.model),
+        "source": html.escape(trace.source.text),
+        "hint": HINT if any(trace.alternatives) else "",
+        "alignment": "" if pairs else "hidden",
+        "pairs": pairs,
+        "pictures": _pictures(trace),
+        "trace": escape_json(json.dumps(trace_as_json(trace, products=products), ensure_ascii=False)),
+        "script": bundle(*VIEW_MODULES, "look.js"),
+    }
+    return make_page("look.html", values, title=trace.source.text[:80], styles=["look.css"], scripts=True)
 
 
 def _pictures(trace: Trace) -> str:
@@ -65,12 +64,13 @@ def as_report(runs: Sequence[RunFolder]) -> str:
     """Return the HTML page of the report of these runs. It reloads itself every few seconds while a run is unfinished."""
     summaries = [summarize(run) for run in runs]
     training = not all(one["finished"] for one in summaries)
-    return Template(asset("report.html")).substitute(
-        title=html.escape(", ".join(one["name"] for one in summaries)),
-        refresh='<meta http-equiv="refresh" content="15">' if training else "",
-        style=asset("look.css") + asset("report.css"),
-        runs=escape_json(json.dumps(summaries, ensure_ascii=False)),
-        script=bundle(*REPORT_MODULES),
+    return make_page(
+        "report.html",
+        {"runs": escape_json(json.dumps(summaries, ensure_ascii=False)), "script": bundle(*REPORT_MODULES)},
+        title=", ".join(one["name"] for one in summaries),
+        styles=["look.css", "report.css"],
+        scripts=True,
+        refresh_seconds=REFRESH_SECONDS if training else None,
     )
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from pathlib import Path
-from string import Template
 from urllib.parse import quote
 
-from regard.explain.page_assets import asset
+from regard.explain.page_assets import make_page
 from regard.messages import format_duration
 from regard.metrics import describe_score
 from regard.run.folder import REPORT
@@ -40,11 +39,12 @@ def as_page(state: StudyState, progress: Sequence[CellProgress], *, left: float 
         f'<p class="note">{html.escape(_explanation(state))}</p>',
         _problems(progress),
     ]
-    return Template(asset("study.html")).substitute(
-        title=html.escape(f"{len(state.records)}/{state.total} · {study.question[:80]}"),
-        refresh=f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}">' if remaining else "",
-        style=asset("look.css") + asset("report.css") + asset("study.css"),
-        body="\n".join(body),
+    return make_page(
+        "study.html",
+        {"body": "\n".join(body)},
+        title=f"{len(state.records)}/{state.total} · {study.question[:80]}",
+        styles=["look.css", "report.css", "study.css"],
+        refresh_seconds=REFRESH_SECONDS if remaining else None,
     )
 
 
