@@ -202,9 +202,9 @@ def test_references_in_the_bundle_itself_are_not_used(bundle, original, tmp_path
 
 def test_all_compressed_files_together_have_a_limit(bundle, monkeypatch):
     sizes = [len(gzip.decompress(path.read_bytes())) for path in bundle.rglob("*.gz")]
-    monkeypatch.setattr("regard.study.bundle_check.MOST_BYTES_TOGETHER", sum(sizes) + 1)
+    monkeypatch.setattr("regard.study.bundle_records.MOST_BYTES_TOGETHER", sum(sizes) + 1)
     assert check_bundle(bundle).problems == []
-    monkeypatch.setattr("regard.study.bundle_check.MOST_BYTES_TOGETHER", sum(sizes) // 2)
+    monkeypatch.setattr("regard.study.bundle_records.MOST_BYTES_TOGETHER", sum(sizes) // 2)
     assert any("too long" in one for one in check_bundle(bundle).problems)
 
 

@@ -23,6 +23,7 @@ tables.py, figure.py     the result for readers
 result_files.py          its files
 bundle.py                the files of a bundle: the result with all that it is derived from
 bundle_writing.py        a bundle is written
+bundle_records.py        its records, compared with what is in the bundle
 bundle_check.py          every number of a bundle derived again
 
 tuning_file.py           a search as a TOML file (`regard tune`)

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-import regard
-from regard.errors import CheckpointError, DataError, RegardError
+from regard.errors import CheckpointError, RegardError
 from regard.metrics import METRICS, TEXT, score_all
 from regard.metrics.significance import Sampling
 from regard.storage.folder import Folder, parse_json
@@ -30,59 +28,21 @@ from regard.study.bundle import (
     read_manifest,
     with_recipe_file,
 )
-from regard.study.cells import (
-    CELLS,
-    OUTPUTS,
-    RECORD,
-    CellRecord,
-    SetScores,
-    cell_of,
-    cells_of_row,
-    is_tried,
-    outputs_name,
-    recipe_of_cell,
-    settings_digest,
-    settings_of,
+from regard.study.bundle_records import (
+    BundleCheck,
+    check_settings,
+    collect_bundle,
+    outputs_of,
+    read_bundled_outputs,
+    read_bundled_records,
 )
+from regard.study.cells import RECORD, cell_of, recipe_of_cell
 from regard.study.collected import Collected
-from regard.study.references import STATISTICS, count_sentences, read_outputs, same_score, statistics_name, test_sets
+from regard.study.references import STATISTICS, count_sentences, same_score, statistics_name, test_sets
 from regard.study.result_files import RESULT, TABLES
-from regard.study.results import Place, StudyResult
-from regard.study.sentence_statistics import (
-    MOST_BYTES_TOGETHER,
-    parse_statistics,
-    sentence_metric,
-    statistics_text,
-    unpack,
-)
-from regard.study.study_file import Study
+from regard.study.results import StudyResult
+from regard.study.sentence_statistics import statistics_text
 from regard.text.bitext import data_folders, refuse_outside
-
-MOST_PROBLEMS = 100  # that are listed
-
-
-@dataclass
-class BundleCheck:
-    """What a check has found. A bundle without problems is right, as far as the notes say."""
-
-    problems: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    files: int = 0  # that the manifest lists
-    derived: set[str] = field(default_factory=set)  # the files of which every number was derived again
-    cells: int = 0
-    values: int = 0  # of the result that were derived again
-    unpacked: int = 0  # bytes of compressed files
-
-    def add(self, problem: str) -> None:
-        """Note a problem, unless it is known."""
-        if problem not in self.problems and len(self.problems) < MOST_PROBLEMS:
-            self.problems.append(problem)
-
-    def unpack(self, bundle: Path | str, path: str) -> str:
-        """Return the text of a compressed file. Raise DataError if all of them together are larger than they may be."""
-        text = unpack(load_member(bundle, path), origin=path, most=MOST_BYTES_TOGETHER - self.unpacked)
-        self.unpacked += len(text)
-        return text
 
 
 def check_bundle(
@@ -93,9 +53,9 @@ def check_bundle(
     _check_hashes(bundle, found)
     try:
         study = read_bundled_study(bundle)
-        records = _read_records(bundle, study, found)
-        _check_settings(bundle, study, records, found)
-        collected = _collect(bundle, study, records, found)
+        records = read_bundled_records(bundle, study, found)
+        check_settings(bundle, study, records, found)
+        collected = collect_bundle(bundle, study, records, found)
         if data is not None:
             tell("scoring all outputs again ...")
             _check_scores(bundle, collected, data, found)
@@ -135,95 +95,6 @@ def _check_hashes(bundle: Path | str, found: BundleCheck) -> None:
             found.add(f"{path} is not listed in {MANIFEST}")
 
 
-# Records
-
-
-def _read_records(bundle: Path | str, study: Study, found: BundleCheck) -> list[CellRecord]:
-    """Return the records of all cells of the study that are in the bundle."""
-    records: list[CellRecord] = []
-    expected: set[str] = set()
-    for row in study.rows:
-        own: list[CellRecord] = []
-        # The seeds of the chosen candidate are known when the candidates are read.
-        for _ in range(2):
-            for cell in cells_of_row(study, row, [*records, *own]):
-                folder = Folder(bundle, CELLS, *cell.parts)
-                if cell.key in expected or not folder.has_file(RECORD):
-                    continue
-                expected.add(cell.key)
-                record = folder.load_struct(RECORD, CellRecord)
-                place = f"{CELLS}/{cell.key}/{RECORD}"
-                if cell_of(record) != cell:
-                    found.add(f"{place}: row, candidate or seed are not those of its folder")
-                    continue
-                if record.settings != settings_of(study, cell):
-                    found.add(f"{place}: settings are not those of the study")
-                names = [one.name for one in record.tests]
-                if len(set(names)) < len(names):
-                    found.add(f"{place}: a test set is there twice")
-                    continue
-                own.append(record)
-        records += own
-    for path in list_files(Folder(bundle, CELLS)):
-        if path.endswith(f"/{RECORD}") and path.removesuffix(f"/{RECORD}") not in expected:
-            found.add(f"{CELLS}/{path} is not a cell of the study")
-    found.cells = len(records)
-    return records
-
-
-def _check_settings(bundle: Path | str, study: Study, records: Sequence[CellRecord], found: BundleCheck) -> None:
-    """Compare the hash of all settings of each cell with that of the recipe. Other versions may have other defaults."""
-    local = with_recipe_file(bundle, study)
-    others = {version for record in records if (version := record.machine.get("regard", "")) != regard.__version__}
-    for record in [one for one in records if one.machine.get("regard", "") not in others]:
-        if record.settings_sha256 != settings_digest(recipe_of_cell(local, cell_of(record))):
-            found.add(
-                f"{CELLS}/{cell_of(record).key}/{RECORD}: settings_sha256 is not that of the recipe and the settings"
-            )
-    if others:
-        found.notes.append(
-            f"settings_sha256 of cells that version {', '.join(sorted(others)) or 'unknown'} of regard has trained is not "
-            f"compared with the recipe, because this is version {regard.__version__}"
-        )
-
-
-def _collect(bundle: Path | str, study: Study, records: list[CellRecord], found: BundleCheck) -> Collected:
-    """Return what the result is derived from, after comparing it with itself."""
-    assert study.tests is not None
-    metric = sentence_metric(study.metric)
-    collected = Collected(study, study.tests, records, metric, {})
-    statistics: dict[Place, Any] = collected.statistics
-    for record, scored, place in _outputs(collected):
-        _bundled_outputs(bundle, place, scored, found)
-        name = f"{place}/{STATISTICS}/{statistics_name(scored.name, study.metric)}"
-        *below, file = name.split("/")
-        if metric is None or is_tried(study, record) or not Folder(bundle, *below).has_file(file):
-            continue
-        text = found.unpack(bundle, name)
-        counted = parse_statistics(text, study.metric, sentences=scored.pairs, origin=name)
-        score, recorded = metric.score(counted), scored.scores.get(study.metric)
-        if not same_score(score, recorded):
-            found.add(f"{place}/{RECORD}: {study.metric} on {scored.name} is {recorded}, but {name} gives {score}")
-        statistics[record.row, record.seed, scored.name] = counted
-    return collected
-
-
-def _outputs(collected: Collected) -> Iterator[tuple[CellRecord, SetScores, str]]:
-    """Yield the records, test sets and folders whose outputs must be in a bundle."""
-    for record in collected.records:
-        for scored in collected.sets_of(record):
-            yield record, scored, f"{CELLS}/{cell_of(record).key}"
-
-
-def _bundled_outputs(bundle: Path | str, place: str, scored: SetScores, found: BundleCheck) -> list[str]:
-    """Return outputs. Raise DataError if they are not those that were scored."""
-    name = f"{place}/{OUTPUTS}/{outputs_name(scored.name)}.gz"
-    outputs = read_outputs(found.unpack(bundle, name).encode(), scored, Path(place))
-    if len(outputs) != scored.pairs:
-        raise DataError(f"{name} has {len(outputs):,} lines, but {place}/{RECORD} says {scored.pairs:,} pairs")
-    return outputs
-
-
 # Scores from outputs and references
 
 
@@ -233,7 +104,7 @@ def _check_scores(bundle: Path | str, collected: Collected, data: Path | str, fo
     found.unpacked = 0  # the texts before are not kept
     task: Any = None
     sets: dict[str, Any] = {}
-    for record, scored, place in _outputs(collected):
+    for record, scored, place in outputs_of(collected):
         if task is None:
             # The recipe comes with the bundle, so it may not name files elsewhere.
             table = recipe_of_cell(study, cell_of(record)).data
@@ -241,7 +112,7 @@ def _check_scores(bundle: Path | str, collected: Collected, data: Path | str, fo
                 refuse_outside(text, folders, recipe_of=str(bundle))
             # Not the folder of the recipe, which comes with the bundle: references in it would prove nothing.
             task, sets = test_sets(study, record, folders)
-        outputs = _bundled_outputs(bundle, place, scored, found)
+        outputs = read_bundled_outputs(bundle, place, scored, found)
         key = (record.row, record.seed, scored.name)
         if key in collected.statistics and task.compares == TEXT:
             again = statistics_text(count_sentences(study, scored, outputs, sets, task)).splitlines()
