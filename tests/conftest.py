@@ -1,17 +1,21 @@
 """What all tests share. Tests run side by side, so each keeps to one CPU thread."""
 
+import functools
 import gc
 import os
 from pathlib import Path
 
 import pytest
 import torch
+import typer.testing
 from hypothesis import settings
 
 from tests.browser import chromium
 
 torch.set_num_threads(1)
 gc.disable()  # until tests are collected: thousands of them are made, and all are kept
+# Made of all commands, which takes a fifth of a second, each time that CliRunner calls one.
+typer.testing._get_command = functools.cache(typer.testing._get_command)
 settings.register_profile("unhurried", deadline=None)  # a busy machine is not a wrong answer
 settings.load_profile("unhurried")
 

@@ -27,7 +27,7 @@ def compile_target(work: Path, sanitize: str = "address,undefined", *, jobs: int
     """Return the compiled fuzz target."""
     command = [*build.find_compiler(), "-g", f"-fsanitize={sanitize}", "-fno-sanitize-recover=all", f"-I{ENGINE}"]
     steps = build.compile_commands(command, [*sorted(ENGINE.glob("*.c")), TARGET], work)
-    steps = [["-O1" if part == "-O3" else part for part in step] for step in steps]
+    steps = [["-O0" if part == "-O3" else part for part in step] for step in steps]  # compiles in a tenth of the time
     with ThreadPoolExecutor(jobs) as pool:
         for step, done in zip(steps, pool.map(run_quietly, steps), strict=True):
             assert done.returncode == 0, (step, done.stderr)
