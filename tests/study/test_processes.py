@@ -48,21 +48,18 @@ def steps_saved(out):
     return sum(run.recipe().train.steps if run.finished else max(run.steps(), default=0) for run in runs if run.exists)
 
 
-def steps_to_lose(out, starts):
-    """Return how many steps of all cells are logged since their last start, but not in a checkpoint.
+def steps_to_lose(out, since):
+    """Return how many steps of all cells are logged, but not in a checkpoint.
 
-    `starts` are the starts that were there before. A cell that has not started again is not counted.
+    A cell whose log has not changed since this time has not started again, and has nothing more to lose.
     """
     lost = 0
     for run in [RunFolder(path) for path in out.glob("cells/*/*/*/run")]:
-        if run.exists and not run.finished and num_starts(run) > starts.get(run.path, 0):
+        log = run.path / "log.jsonl"
+        if run.exists and not run.finished and log.exists() and log.stat().st_mtime > since:
             progress = [event["step"] for event in run.read_log() if event["event"] == "progress"]
             lost += max(0, max(progress, default=0) - max(run.steps(), default=0))
     return lost
-
-
-def num_starts(run):
-    return sum(event["event"] == "started" for event in run.read_log()) if run.exists else 0
 
 
 def table(study, out):
@@ -73,27 +70,27 @@ def table(study, out):
 
 
 def test_a_study_that_is_killed_repeatedly_has_the_same_records_in_the_end(write_study, tmp_path):
-    # A checkpoint every 300 steps, so that a kill costs what was trained since.
-    every = [(f'"train.{key}_every" = {old}', f'"train.{key}_every" = 300') for key, old in RARELY.items()]
-    file = write_study(('"train.steps" = 12', '"train.steps" = 1200'), *every)
+    # A checkpoint every 100 steps, so that a kill costs what was trained since.
+    every = [(f'"train.{key}_every" = {old}', f'"train.{key}_every" = 100') for key, old in RARELY.items()]
+    file = write_study(('"train.steps" = 12', '"train.steps" = 400'), *every)
     whole, killed, generator = tmp_path / "whole", tmp_path / "killed", random.Random(1)
     assert run(file, whole).returncode == 0
     kills = lost = 0
     while kills < KILLS:
-        starts = {path: num_starts(RunFolder(path)) for path in killed.glob("cells/*/*/*/run")}
+        since = time.time()
         process = subprocess.Popen(command(file, killed), stderr=subprocess.DEVNULL, start_new_session=True)
         if kills % 4 == 3:  # in the first seconds, whatever happens then
             time.sleep(generator.uniform(0, 4))
         else:  # between two checkpoints, every second time after another one
-            enough, begun = steps_saved(killed) + 300 * (kills % 2), 3 * generator.randint(1, 20)
-            while process.poll() is None and (steps_saved(killed) < enough or steps_to_lose(killed, starts) < begun):
+            enough, begun = steps_saved(killed) + 100 * (kills % 2), 3 * generator.randint(1, 15)
+            while process.poll() is None and (steps_saved(killed) < enough or steps_to_lose(killed, since) < begun):
                 time.sleep(0.02)
         assert process.poll() is None, f"the study ended after {kills} kills"
         # The runner and the processes of its cells, at once.
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         kills += 1
-        lost += steps_to_lose(killed, starts)
+        lost += steps_to_lose(killed, since)
         print(f"kill {kills}: {steps_saved(killed)} steps saved, {lost} lost", flush=True)
     assert lost > 3 * KILLS, "hardly a step had to be repeated, so this shows nothing"
     assert run(file, killed).returncode == 0
