@@ -1,14 +1,19 @@
-"""The studies of the repository can be trained: every recipe of every row and candidate is complete."""
+"""The studies of the repository: every recipe is complete, and every number of a committed bundle can be derived again."""
 
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 
+from regard.study.bundle_check import check_bundle
 from regard.study.cells import count_cells
 from regard.study.checks import check_recipes
 from regard.study.study_file import candidates_of, read_study
 
-STUDIES = sorted((Path(__file__).parents[2] / "studies").glob("*.toml"))
+FOLDER = Path(__file__).parents[2] / "studies"
+STUDIES = sorted(FOLDER.glob("*.toml"))
+BUNDLES = sorted(path.parent for path in FOLDER.glob("*/MANIFEST"))
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
@@ -25,5 +30,17 @@ def test_table_3_has_the_rows_of_the_paper_and_chooses_for_each_size():
     assert len(study.rows) == 20 and all({"bleu", "perplexity"} <= row.published.keys() for row in study.rows.values())
     chosen = [name for name in study.rows if len(candidates_of(study, name)) > 1]
     assert chosen == ["base", "N 2", "N 4", "N 8", "half of d_model", "twice d_model", "big"]
-    candidates = 6 * 6 + 3
+    candidates = 6 * 8 + 4
     assert count_cells(study) == candidates + 20 * 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bundle", BUNDLES, ids=lambda path: path.name)
+def test_every_number_of_a_committed_bundle_is_derived_again(bundle, tmp_path):
+    found = check_bundle(bundle)
+    assert found.problems == [] and found.cells > 0
+    copy = Path(shutil.copytree(bundle, tmp_path / "bundle"))
+    table = copy / "table.md"
+    digit = re.search(r"[0-8](?= ±)", text := table.read_text(encoding="utf-8"))
+    table.write_text(f"{text[: digit.start()]}{int(digit[0]) + 1}{text[digit.end() :]}", encoding="utf-8")
+    assert any("table.md" in problem for problem in check_bundle(copy).problems)

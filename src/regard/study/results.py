@@ -292,15 +292,20 @@ def _published(study: Study, name: str, compared: RowComparison | None) -> dict[
 
 
 def _problems(study: Study, row: str, records: Sequence[CellRecord]) -> list[str]:
-    """Return a few words about every cell of a row that has not finished."""
-    found = []
+    """Return a few words about the cells of a row that have not finished."""
+    found: list[str] = []
+    missing: dict[str, list[str]] = {}  # seeds, by candidate
     for cell in cells_of_row(study, row, records):
         record = find_record(records, cell)
-        name = f"seed {cell.seed}{f' with {describe_settings(cell.candidate)}' if cell.candidate else ''}"
+        candidate = f" with {describe_settings(cell.candidate)}" if cell.candidate else ""
         if record is None:
-            found.append(f"{name} is missing")
+            missing.setdefault(candidate, []).append(str(cell.seed))
         elif record.state != FINISHED:
-            found.append(f"{name} {record.state}{f': {record.problem}' if record.problem else ''}")
+            problem = f": {record.problem}" if record.problem else ""
+            found.append(f"seed {cell.seed}{candidate} {record.state}{problem}")
+    for candidate, seeds in missing.items():
+        name, verb = ("seed", "is") if len(seeds) == 1 else ("seeds", "are")
+        found.append(f"{name} {', '.join(seeds)}{candidate} {verb} missing")
     if choose_candidate(study, row, records) is None:
         found.append("no candidate is chosen yet")
     return found
