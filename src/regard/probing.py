@@ -151,13 +151,16 @@ def probe_heads(
 
 @dataclass(frozen=True)
 class LayerProbe:
-    """The linear CKA of every layer of a run with every layer of the same or another run, by stack."""
+    """The linear CKA of every layer of a run with every layer of the same or another run, and how alike positions are."""
 
     runs: tuple[str, str]  # rows, columns
     sentences: int
     tokens: dict[str, int]
     similarity: dict[str, list[list[float]]]  # layer 0 is the input of the first layer
     noise: dict[str, float]  # the similarity that independent noise of these sizes would have
+    positions: dict[
+        str, list[list[float]]
+    ]  # of each run and layer: the mean cosine between two positions of a sentence
 
     def as_data(self) -> dict[str, Any]:
         """Return what is written as JSON."""
@@ -171,6 +174,9 @@ class LayerProbe:
             lines += ["", f"{stack}: {self.runs[0]} down, {self.runs[1]} across ({size})"]
             lines.append("     " + "".join(f"{number:7}" for number in range(len(grid[0]))))
             lines += [f"{number:5}" + "".join(f"{one:7.3f}" for one in row) for number, row in enumerate(grid)]
+            for run, alike in zip(self.runs, self.positions[stack], strict=False):
+                lines.append(f"mean cosine between two positions of a sentence, {run}, layer by layer:")
+                lines.append("     " + "".join(f"{one:7.3f}" for one in alike))
         return "\n".join(lines)
 
 
@@ -215,7 +221,7 @@ def probe_layers(
         )
         every.append(layer_states(translator.model, Examples(encoded, outputs), report))
     first, second = every[0], every[-1]
-    sizes = {stack: [(*one[stack][0].shape,) for one in (first, second)] for stack in STACKS}
+    sizes = {stack: [(*one[stack].layers[0].shape,) for one in (first, second)] for stack in STACKS}
     for stack, ((tokens, _), (others, _)) in sizes.items():
         if tokens != others:
             raise ConfigError(
@@ -227,8 +233,9 @@ def probe_layers(
         (str(runs[0]), str(runs[-1])),
         len(same),
         {stack: sizes[stack][0][0] for stack in STACKS},
-        {stack: similarities(first[stack], second[stack]) for stack in STACKS},
+        {stack: similarities(first[stack].layers, second[stack].layers) for stack in STACKS},
         {stack: noise_similarity(sizes[stack][0][0], sizes[stack][0][1], sizes[stack][1][1]) for stack in STACKS},
+        {stack: [one[stack].position_similarity() for one in every] for stack in STACKS},
     )
 
 

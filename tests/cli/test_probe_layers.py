@@ -36,6 +36,9 @@ def test_the_layers_of_one_run(data, tmp_path):
         assert grid[0][1] == pytest.approx(grid[1][0])
         assert 0 < grid[0][1] < 1
     assert f"{found['similarity']['encoder'][0][1]:.3f}" in result.stdout
+    [alike] = found["positions"]["encoder"]
+    assert len(alike) == 2 and all(-1 < one < 1 for one in alike)
+    assert f"{alike[1]:.3f}" in result.stdout
     assert xml.etree.ElementTree.parse(tmp_path / "out" / "layers.svg").getroot().tag.endswith("svg")
 
 

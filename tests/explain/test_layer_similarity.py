@@ -6,7 +6,13 @@ import pytest
 import torch
 
 from regard.explain.head_importance import Examples
-from regard.explain.layer_similarity import layer_states, linear_cka, noise_similarity, similarities
+from regard.explain.layer_similarity import (
+    layer_states,
+    linear_cka,
+    noise_similarity,
+    position_similarity,
+    similarities,
+)
 from regard.models.transformer import Transformer
 
 # Sources of 4, 3 and 2 tokens, outputs of 3, 2 and 4.
@@ -65,18 +71,20 @@ def test_states_are_the_input_and_each_layers_output():
     model = make_model(16)
     states = layer_states(model, EXAMPLES, quiet)
     # Tokens of 4 + 3 + 2 sources and of 3 + 2 + 4 outputs; the input and two layers.
-    assert [one.shape for one in states["encoder"]] == [(9, 16)] * 3
-    assert [one.shape for one in states["decoder"]] == [(9, 16)] * 3
+    assert [one.shape for one in states["encoder"].layers] == [(9, 16)] * 3
+    assert [one.shape for one in states["decoder"].layers] == [(9, 16)] * 3
     # Post-norm has no norm at the end: the last state is what the decoder reads.
     [(source, _)] = EXAMPLES.batches()
-    torch.testing.assert_close(states["encoder"][-1], model.encode(source).values)
-    assert not torch.allclose(states["encoder"][0], states["encoder"][1])
+    torch.testing.assert_close(states["encoder"].layers[-1], model.encode(source).values)
+    assert not torch.allclose(states["encoder"].layers[0], states["encoder"].layers[1])
+    # Batches are sorted by length: the last pair comes first.
+    assert (states["encoder"].lengths, states["decoder"].lengths) == ([2, 4, 3], [4, 3, 2])
 
 
 def test_a_model_is_like_itself_and_hooks_are_removed():
     model = make_model(16, norm_order="pre")
-    states = layer_states(model, EXAMPLES, quiet)["encoder"]
-    grid = similarities(states, layer_states(model, EXAMPLES, quiet)["encoder"])
+    states = layer_states(model, EXAMPLES, quiet)["encoder"].layers
+    grid = similarities(states, layer_states(model, EXAMPLES, quiet)["encoder"].layers)
     assert [grid[layer][layer] for layer in range(3)] == pytest.approx([1, 1, 1])
     assert grid[0][2] == pytest.approx(grid[2][0])
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
@@ -84,6 +92,25 @@ def test_a_model_is_like_itself_and_hooks_are_removed():
 
 def test_models_of_other_widths_and_depths_are_compared():
     small, large = (layer_states(make_model(*size), EXAMPLES, quiet) for size in ((16, 1), (24, 3)))
-    grid = similarities(small["decoder"], large["decoder"])
+    grid = similarities(small["decoder"].layers, large["decoder"].layers)
     assert (len(grid), len(grid[0])) == (2, 4)
     assert all(0 < value < 1 for row in grid for value in row)
+
+
+def test_positions_are_alike_by_the_mean_cosine_within_a_sentence():
+    # Cosines of the first sentence: 1, 0, 0 in both orders; of the second -1; the third has one position only.
+    x = torch.tensor([[1.0, 0], [3, 0], [0, 2], [1, 1], [-2, -2], [5, 0]])
+    assert position_similarity(x, [3, 2, 1]) == pytest.approx((1 / 3 - 1) / 2)
+    assert position_similarity(x[:1], [1]) == 0
+
+
+def test_positions_of_a_deep_post_norm_encoder_are_alike_before_training():
+    """Attention has little to choose from there, so that deep stacks learn late; pre-norm keeps positions apart."""
+    words = [[4 + (3 * sentence + 5 * place) % 16 for place in range(10)] for sentence in range(8)]
+    examples = Examples(words, words)
+
+    def last(depth, order):
+        return layer_states(make_model(64, depth, order), examples, quiet)["encoder"].position_similarity()[-1]
+
+    shallow, deep, pre = last(2, "post"), last(8, "post"), last(8, "pre")
+    assert deep > 0.95 > pre and deep - shallow > 0.1

@@ -92,6 +92,8 @@ def layers(
     that differ in the seed alone show which layers training determines. Encoder states are those of the sources, decoder
     states those of the references. Layer 0 is the input of the first layer: embeddings with positions.
 
+    The mean cosine between two positions of a sentence is printed too: near 1, attention has nothing to choose from.
+
     Use many more tokens than a layer has columns: independent noise has a similarity of about width / (tokens + width), also
     printed. Two runs must share a tokenizer. Writes layers.json and layers.svg, and prints the tables.
 

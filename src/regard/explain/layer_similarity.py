@@ -1,7 +1,9 @@
-"""How similar the layers of models represent the same tokens: linear CKA (Kornblith et al. 2019).
+"""How similar layers represent the same tokens, by linear CKA (Kornblith et al. 2019), and how alike positions are.
 
 `linear_cka` is 1 for representations that are equal up to rotation, reflection, one common scale and a shift, and near 0 for
-unrelated ones. It compares vectors of different widths, so it compares layers of different models too.
+unrelated ones. It compares vectors of different widths, so it compares layers of different models too. `position_similarity`
+is near 1 where all positions of a sentence have the same vector, so that attention has nothing to choose from: the rank
+collapse of deep stacks (Dong et al. 2021).
 
 Shapes: N tokens, D width.
 """
@@ -11,10 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from regard.data.batch import shift_right
 from regard.explain.head_importance import Examples, Report
@@ -53,22 +57,52 @@ def noise_similarity(tokens: int, width: int, other: int) -> float:
     return math.sqrt(width * other / ((tokens + width) * (tokens + other)))
 
 
+@dataclass(frozen=True)
+class StackStates:
+    """The states of a stack for all tokens, [N, D] each: the input of the first layer, then each layer's output."""
+
+    layers: list[Tensor]
+    lengths: list[int]  # of the sentences, one after the other
+
+    def position_similarity(self) -> list[float]:
+        """Return for each layer how alike the positions of a sentence are, on average over sentences."""
+        return [position_similarity(layer, self.lengths) for layer in self.layers]
+
+
+def position_similarity(x_ND: Tensor, lengths: Sequence[int]) -> float:
+    """Return the mean cosine between two positions of a sentence; 0 if no sentence has two.
+
+    Unit vectors u of a sentence of length L have |sum of u|² = L + the cosines of all L (L - 1) ordered pairs.
+    """
+    sentences = F.normalize(x_ND.double(), dim=-1).split(list(lengths))
+    found = [
+        (float(one.sum(dim=0).square().sum()) - len(one)) / (len(one) * (len(one) - 1))
+        for one in sentences
+        if len(one) > 1
+    ]
+    return sum(found) / len(found) if found else 0.0
+
+
 @torch.inference_mode()
-def layer_states(model: Transformer, examples: Examples, report: Report) -> dict[str, list[Tensor]]:
-    """Return the states of both stacks for all tokens, [N, D] each: the input of the first layer, then each layer's output.
+def layer_states(model: Transformer, examples: Examples, report: Report) -> dict[str, StackStates]:
+    """Return the states of both stacks.
 
     The decoder reads the given outputs. Tokens of equal sources and outputs are in the same order for every model.
     """
     batches: dict[str, list[list[Tensor]]] = {name: [] for name in STACKS}
-    done = 0
+    lengths: dict[str, list[int]] = {name: [] for name in STACKS}
     for source, labels in examples.batches():
-        report("layers", done, len(examples.sources))
+        report("layers", len(lengths["encoder"]), len(examples.sources))
         with _recorded(model.encoder) as encoder, _recorded(model.decoder) as decoder:
-            model.decode(shift_right(labels, model.bos), model.encode(source))
-        for name, states in zip(STACKS, (encoder, decoder), strict=True):
+            memory = model.encode(source)
+            model.decode(shift_right(labels, model.bos), memory)
+        for name, states, read in zip(STACKS, (encoder, decoder), (memory, labels), strict=True):
             batches[name].append(states)
-        done += source.layout.num_sentences
-    return {name: [torch.cat(parts) for parts in zip(*every, strict=True)] for name, every in batches.items()}
+            lengths[name] += read.layout.lengths
+    return {
+        name: StackStates([torch.cat(parts) for parts in zip(*batches[name], strict=True)], lengths[name])
+        for name in STACKS
+    }
 
 
 @contextmanager
