@@ -201,6 +201,9 @@ def next_request(control):
         os.write(answer, b"%d\n" % os.waitstatus_to_exitcode(status))
         os._exit(0)
     os.close(answer)
+    # Tests that are run by nohup or in the background of a script inherit that these are ignored.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)

@@ -37,6 +37,7 @@ def test_the_command_and_the_server_find_what_python_finds(best, tmp_path):
     assert nearly([found[number][0][0] for number in range(len(TEXTS))], expected)
 
 
+@pytest.mark.slow
 def test_the_server_multiplies_integers_unless_it_is_told_not_to():
     scores = {int8: answers_of_a_worker(int8=int8)[0][0][1] for int8 in (None, True, False)}
     assert scores[None] == scores[True] != scores[False]

@@ -57,6 +57,7 @@ def outputs(folder, texts, tokenizer, **options):
     return [[ids[token] for token in one.hypotheses[0]] for one in found], [one.scores[0] for one in found]
 
 
+@pytest.mark.slow(unless=["4-0.6"])
 @pytest.mark.parametrize(("beam", "penalty"), [(1, 1.0), (4, 1.0), (4, 0.6), (4, 0.0)])
 def test_outputs_and_scores_are_those_of_ctranslate2(folders, run, beam, penalty):
     translator = regard.load(run.path, device="cpu")

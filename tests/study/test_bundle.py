@@ -216,6 +216,7 @@ def test_files_that_are_missing_or_too_many_are_named(bundle):
     assert f"more.txt is not listed in {MANIFEST}" in problems
 
 
+@pytest.mark.slow(unless=["[1]"])
 @pytest.mark.parametrize("content", [b"", b"[1]", b"\xff"])
 def test_damaged_files_are_a_problem_and_no_crash(bundle, content):
     for kind, path in kinds(bundle).items():

@@ -63,7 +63,7 @@ def test_weights_without_a_gradient_do_not_change():
     assert ours[0].grad is None
 
 
-@pytest.mark.slow(unless=["adam"])
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
 def test_training_does_not_import_the_compiler(tmp_path, optimizer):
     overrides = ["train.steps=2", "train.validate_pairs=2", f"train.optimizer={optimizer}"]
