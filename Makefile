@@ -28,15 +28,15 @@ demo: $(VENV)/.core
 	@$(BIN)/regard demo
 
 # Tests start many processes, which would all compile the package if no bytecode were kept. They also wait for them, so that
-# four workers keep two cores busy.
-PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 4 --dist worksteal
+# three workers keep two cores busy.
+PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist worksteal
 
 test: $(VENV)/.dev engine
-	@echo "Running the quick tests in four processes ..."
+	@echo "Running the quick tests in three processes ..."
 	@$(PYTEST) --quick
 
 test-slow: $(VENV)/.dev engine
-	@echo "Running the slow tests in four processes (about 20 minutes) ..."
+	@echo "Running the slow tests in three processes (about 20 minutes) ..."
 	@$(PYTEST) --slow
 
 test-all: test test-slow
