@@ -41,7 +41,7 @@ def pytest_collection_finish():
 
 
 def is_slow(item):
-    """Whether `make test` leaves a test out. Those in a browser are slow, except for one of each page, marked as quick."""
+    """Whether `make test` leaves a test out. Those in a browser are slow, except for those marked as quick."""
     if "browser" in item.fixturenames:
         return item.get_closest_marker("quick") is None
     marker = item.get_closest_marker("slow")

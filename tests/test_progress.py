@@ -22,6 +22,7 @@ TINY = [
 ]
 
 
+@pytest.mark.slow
 def test_training_prints_its_progress_to_stderr_as_the_command_does_without_a_terminal(tmp_path, capsys):
     events = []
     regard.train("copy", out=tmp_path / "run", overrides=TINY)

@@ -42,6 +42,7 @@ def test_the_layers_of_one_run(data, tmp_path):
     assert xml.etree.ElementTree.parse(tmp_path / "out" / "layers.svg").getroot().tag.endswith("svg")
 
 
+@pytest.mark.slow
 def test_two_runs_of_other_widths(data, tmp_path):
     options = ("model.width=32", "model.num_layers=2", "train.steps=1", "train.threads=1")
     trained = call("train", "reverse", "--out", tmp_path / "wide", *options)

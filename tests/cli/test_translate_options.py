@@ -57,6 +57,7 @@ def test_a_list_in_json_and_samples(folder):
     assert len(lists[0]["translations"]) == 3
 
 
+@pytest.mark.slow
 def test_a_file_is_written_whole_or_not_at_all(folder):
     whole = regard("translate", "en-de", "in.txt", cwd=folder).stdout
     assert regard("translate", "en-de", "in.txt", "out.txt", cwd=folder).returncode == 0

@@ -56,6 +56,7 @@ def test_an_epoch_is_shared_out_by_weight_times_number_of_examples(counts, weigh
 
 
 @given(CORPORA, st.integers(1, 7), st.integers(0, 3))
+@pytest.mark.slow
 def test_examples_of_a_corpus_are_drawn_equally_often_to_within_one(corpora, epochs, seed):
     counts, weights = [count for count, _ in corpora], [weight for _, weight in corpora]
     mixture = Mixture(counts, weights, seed=seed)

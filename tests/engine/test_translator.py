@@ -83,6 +83,7 @@ def test_prefixes_phrases_and_parts_to_keep_are_in_the_output_of_both(both):
     assert "railway" in found[1][0].text and "Zzyx" in found[2][0].text
 
 
+@pytest.mark.slow
 def test_a_shortlist_restricts_both_in_the_same_way(both):
     size = both[0].tokenizers.target.size
     shortlist = Shortlist(size, list(range(3, 600)), {}, shared=True)
@@ -154,6 +155,7 @@ def test_the_module_of_pytorch_is_there_for_those_who_ask_for_it(both):
     assert both[0].backend.num_parameters() == both[1].backend.num_parameters()
 
 
+@pytest.mark.slow
 def test_a_rescorer_and_a_reverse_model_score_with_the_engine_too(both):
     found, expected = (
         regard.load("de-en", device="cpu", reverse="en-de", engine=engine).translate(

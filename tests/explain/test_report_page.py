@@ -85,7 +85,6 @@ def test_a_single_point_is_drawn(opened, runs, screen):
     assert outer["x"] < box["x"] and box["x"] + box["width"] < outer["x"] + outer["width"] and box["width"] > 3
 
 
-@pytest.mark.quick
 def test_runs_are_next_to_each_other(opened, runs):
     page = opened(runs[:2], **DESKTOP)
     for title in ("Examples over training", "Dev sentences", "Attention over training", "Details"):

@@ -97,6 +97,7 @@ def test_a_program_that_ends_during_a_test_is_wrong_at_that_test(tmp_path):
     assert not check.passed
 
 
+@pytest.mark.slow
 def test_files_next_to_a_program_can_be_imported_and_hide_nothing(tmp_path):
     (tmp_path / "mine.py").write_text("POWER = -0.5\n")
     (tmp_path / "json.py").write_text("raise RuntimeError('not this one')\n")

@@ -31,6 +31,7 @@ def test_equals_the_full_matrix_with_a_mask(backend, causal, window):
         torch.testing.assert_close(left, right, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_dropout_keeps_the_mean():
     mask = AttentionMask(Layout([400]), window=4)
     inputs = inputs_of(400, torch.float32)

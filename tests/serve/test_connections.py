@@ -139,6 +139,7 @@ def test_headers_that_are_too_large_are_refused_while_another_request_is_answere
     assert read_all(connection).startswith(b"HTTP/1.1 431 ")
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_is_disconnected(server):
     connection = server.connect(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
     ends = time.monotonic() + 15

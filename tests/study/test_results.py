@@ -125,6 +125,7 @@ def test_an_unfinished_study_shows_what_there_is(tmp_path):
     assert "base: seed 3 is missing" in text
 
 
+@pytest.mark.slow
 def test_statistics_are_kept_and_counted_again_if_they_are_damaged(tmp_path):
     _, study = write_study(tmp_path)
     make_cells(study, tmp_path / "out")
@@ -241,6 +242,7 @@ def test_the_figure_says_nothing_by_colour(result):
     assert (drawn.max(axis=2) == drawn.min(axis=2)).all()
 
 
+@pytest.mark.slow
 def test_verdicts_differ_in_a_grey_figure(result):
     pytest.importorskip("matplotlib")
     # The mark alone, without the legend, which has other words.
@@ -255,6 +257,7 @@ def test_verdicts_differ_in_a_grey_figure(result):
             assert one == other or differ > 10, (one, other)
 
 
+@pytest.mark.slow
 def test_the_figure_is_the_same_bytes_each_time_and_has_both_formats(result):
     pytest.importorskip("matplotlib")
     found = draw_study(result)

@@ -273,6 +273,7 @@ def test_a_cell_that_someone_else_stops_is_resumed_and_not_counted_as_crashed(ma
     assert len(stopped) == 2 * MAX_ATTEMPTS and state.count("finished") == 4
 
 
+@pytest.mark.slow
 def test_a_stopped_cell_resumes_to_the_same_record(make_study, tmp_path, train_here):
     rows = '[rows."one layer"]\nsettings = { "model.num_layers" = 1 }\n'
     study = make_study(("seeds = [1, 2]", "seeds = [1]"), (rows, ""))

@@ -146,6 +146,7 @@ def test_a_difference_counts_if_both_tests_find_it(tests, expected):
         assert verdict(1.0, tests, higher_is_better=False) == "worse"
 
 
+@pytest.mark.slow
 def test_the_test_over_seeds_alone_keeps_its_rate():
     generator = np.random.default_rng(5)
     repetitions = 300

@@ -200,6 +200,7 @@ def test_a_search_resumes_its_own_proposals_whatever_runs_at_once_and_whatever_f
 
 
 @needs_optuna
+@pytest.mark.slow
 def test_a_trial_that_fails_is_not_tried_again_with_every_batch(tuning, tmp_path):
     trainer = Trainer(failing=["trial 2"])
     assert tune(tuning, out=tmp_path / "out", train=trainer).ended
@@ -250,6 +251,7 @@ def test_settings_are_tried_once_and_a_search_without_others_ends(tuning, tmp_pa
 
 
 @needs_optuna
+@pytest.mark.slow
 def test_no_score_at_all_is_an_error(tuning, tmp_path):
     failing = [f"trial {number}" for number in range(1, 9)]
     with pytest.raises(TrainingError, match="none of 8 trials has a score; trial 1 failed: out of memory"):

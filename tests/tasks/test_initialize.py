@@ -145,6 +145,7 @@ def test_a_translation_run_is_fine_tuned(tmp_path):
     assert any(note == f"begins with {len(first)} of {len(first)} tensors from {tmp_path / 'first'}" for note in notes)
 
 
+@pytest.mark.slow
 def test_a_tagger_begins_with_the_encoder_of_a_translation_model(tmp_path):
     first, _ = train("copy", tmp_path / "first", "train.steps=2")
     weights, _ = train("runs", tmp_path / "second", f"train.init={tmp_path / 'first'}", PARTIAL, *NOTHING)

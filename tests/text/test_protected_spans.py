@@ -86,6 +86,7 @@ def test_a_tokenizer_with_the_symbols_gives_each_one_id():
     assert with_symbols.decode(encoded) == "one ⟦2⟧ ⟦3⟧, two".replace(",", "⁇")
 
 
+@pytest.mark.slow
 def test_hostile_text_takes_linear_time():
     texts = [
         "1." * 50_000,

@@ -30,6 +30,7 @@ def test_the_first_step_is_reported(finished):
     assert [event.step for event in finished[1] if isinstance(event, Progress)] == [1, 3]
 
 
+@pytest.mark.slow
 def test_more_steps_are_refused_once_with_advice_that_works(finished, tmp_path):
     out, _ = finished
     with pytest.raises(ConfigError, match=r"train.steps: 3 -> 6.*pass --accept KEY"):

@@ -85,6 +85,7 @@ def test_the_memory_check_holds_no_memory_when_it_is_over(model):
     assert tensors() == before
 
 
+@pytest.mark.slow
 def test_the_memory_check_does_not_change_the_run(tmp_path, monkeypatch):
     losses = []
     for out in ("tried", "not tried"):

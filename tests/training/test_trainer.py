@@ -31,6 +31,7 @@ def train(tmp_path, *settings, name="run"):
     return outcome, events
 
 
+@pytest.mark.slow
 def test_patience_ends_a_run_that_does_not_improve(tmp_path):
     outcome, events = train(tmp_path, "train.steps=1000", "train.lr=0.0", "train.metric=loss", "train.patience=3")
     assert outcome.finished
