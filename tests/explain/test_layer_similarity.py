@@ -105,18 +105,24 @@ def test_positions_are_alike_by_the_mean_cosine_within_a_sentence():
 
 
 @pytest.mark.parametrize(
-    ("order", "depth", "expected"),
-    [("post", 2, 0.63), ("post", 4, 0.88), ("post", 6, 0.97), ("post", 8, 0.99), ("pre", 8, 0.75)],
+    ("order", "gain", "depth", "expected"),
+    [
+        ("post", 1.0, 2, 0.63),
+        ("post", 1.0, 4, 0.88),
+        ("post", 1.0, 6, 0.97),
+        ("post", 1.0, 8, 0.99),
+        ("post", 0.5, 8, 0.67),
+        ("pre", 1.0, 8, 0.75),
+    ],
 )
-def test_positions_of_a_deep_post_norm_encoder_are_alike_before_training(order, depth, expected):
-    """The numbers of docs/look.md. Attention has little to choose from there; pre-norm keeps positions apart."""
+def test_positions_of_a_deep_post_norm_encoder_are_alike_before_training(order, gain, depth, expected):
+    """The numbers of docs/look.md: where positions are alike, attention has nothing to choose from."""
     found = []
     for seed in range(1, 6):
         torch.manual_seed(seed)
         words = [[*ids, 2] for ids in torch.randint(4, 8000, (40, 12)).tolist()]
-        model = Transformer(
-            source_size=8000, target_size=8000, width=128, hidden=512, num_heads=8, num_layers=depth, norm_order=order
-        ).eval()
+        options = {"num_layers": depth, "norm_order": order, "sublayer_gain": gain}
+        model = Transformer(source_size=8000, target_size=8000, width=128, hidden=512, num_heads=8, **options).eval()
         states = layer_states(model, Examples(words, [[2]] * 40), quiet)["encoder"]
         found.append(states.position_similarity()[-1])
     assert sum(found) / 5 == pytest.approx(expected, abs=0.01)

@@ -9,6 +9,7 @@ from regard.data.batch import make_batch
 from regard.data.ragged import Ragged
 from regard.errors import ConfigError
 from regard.models.cmlm import Cmlm
+from regard.models.nat import Nat
 from regard.models.transformer import Transformer
 from regard.nn.cross_entropy import cross_entropy, linear_cross_entropy
 from regard.nn.feedforward import FeedForward
@@ -183,3 +184,27 @@ def test_training_lowers_the_loss_of_a_model_with_all_options():
         losses.append(loss.item())
     assert all(parameter.grad is not None for parameter in model.parameters())
     assert losses[-1] < 0.1 * losses[0]
+
+
+@pytest.mark.parametrize("make", [Transformer, Nat])
+def test_a_gain_scales_the_initial_weights_that_add_to_the_residual_stream(make):
+    models = []
+    for gain in (1.0, 0.5):
+        torch.manual_seed(1)
+        models.append(make(**SMALL, **SIZES, sublayer_gain=gain))
+    scaled = set()
+    for (name, one), half in zip(models[0].named_parameters(), models[1].parameters(), strict=True):
+        if torch.equal(one, half):
+            continue
+        torch.testing.assert_close(half, one / 2)
+        scaled.add(name)
+    # W^O of each attention and W2 of each feed-forward layer; nothing else.
+    own = ["encoder.0.attention", "decoder.0.attention", "decoder.0.cross_attention"]
+    own += ["decoder.0.positional"] if make is Nat else []
+    feed_forward = {f"{side}.0.feed_forward.outer.weight" for side in ("encoder", "decoder")}
+    assert scaled == {f"{name}.output.weight" for name in own} | feed_forward
+
+
+def test_a_gain_of_zero_is_refused():
+    with pytest.raises(ConfigError, match=r"sublayer_gain is 0\.0; it must be above 0"):
+        small(sublayer_gain=0)

@@ -64,6 +64,9 @@ class EncoderConfig(Struct, frozen=True):
     norm_order: NormOrder = "post"  # after each sub-layer, as published, or before it
     norm_eps: float = NORM_EPS  # added to the variance by norms of layers
     final_norm: bool | None = None  # one more norm at the end of a stack; unset: if norm_order is "pre"
+    sublayer_gain: float = (
+        1.0  # of the initial weights of each sub-layer's last projection; 0.5 lets deep post-norm models learn
+    )
     feed_forward: FeedForwardKind = "relu"  # activation of the feed-forward layer; conv: convolutions instead
     attention_bias: bool = False  # the projections of attention have biases, which the paper's do not
     qk_norm: bool = False  # queries and keys are normed before their product
@@ -100,6 +103,8 @@ class EncoderConfig(Struct, frozen=True):
         between(self, 0, MAX_POSITIONS, "window", "first_position")
         if not 0 < self.norm_eps <= 1:
             raise ValueError(f"norm_eps is {self.norm_eps}; it must be above 0 and at most 1")
+        if not 0 < self.sublayer_gain <= 10:
+            raise ValueError(f"sublayer_gain is {self.sublayer_gain}; it must be above 0 and at most 10")
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             below_one(self, name)
         if self.width % self.num_heads and (self.key_width is None or self.value_width is None):

@@ -159,6 +159,7 @@ def layer_options(config: EncoderConfig) -> dict[str, Any]:
         "norm": config.norm,
         "norm_order": config.norm_order,
         "norm_eps": config.norm_eps,
+        "sublayer_gain": config.sublayer_gain,
         "feed_forward": config.feed_forward,
         "backend": config.attention,
     }

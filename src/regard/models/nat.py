@@ -33,7 +33,7 @@ from regard.nn.attend import AttentionMask
 from regard.nn.attention import PositionalAttention
 from regard.nn.cross_entropy import linear_cross_entropy
 from regard.nn.dropout import Noise
-from regard.nn.layers import Stack, TransformerDecoderLayer
+from regard.nn.layers import Stack, TransformerDecoderLayer, scale_outputs
 from regard.nn.linear import Linear
 from regard.nn.norms import Residual
 from regard.nn.positions import Positions
@@ -63,6 +63,7 @@ class NatLayer(TransformerDecoderLayer):
         self.around_positional = Residual(
             config.width, kind=config.norm, order=config.norm_order, dropout=config.dropout, noise=noise
         )
+        scale_outputs(config.sublayer_gain, self.positional.output)
 
     def forward(  # type: ignore[override]
         self,

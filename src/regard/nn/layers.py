@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from regard.config.transformer import NORM_EPS, AttentionBackend, FeedForwardKind, HeadShape, NormKind, NormOrder
@@ -20,6 +21,7 @@ from regard.nn.cache import KeyValueCache, StaticCache
 from regard.nn.decoder_pool import DecoderPool
 from regard.nn.dropout import Noise
 from regard.nn.feedforward import ConvFeedForward, FeedForward
+from regard.nn.linear import Linear
 from regard.nn.norms import Residual
 from regard.nn.positions import Rotation
 from regard.nn.sequences import Sequences
@@ -45,6 +47,7 @@ class TransformerEncoderLayer(nn.Module):
         norm: NormKind = "layer",
         norm_order: NormOrder = "post",
         norm_eps: float = NORM_EPS,
+        sublayer_gain: float = 1.0,
         feed_forward: FeedForwardKind = "relu",
         backend: AttentionBackend = "auto",
         noise: Noise | None = None,
@@ -59,6 +62,7 @@ class TransformerEncoderLayer(nn.Module):
         }  # fmt: skip
         self.around_attention = Residual(width, **around)
         self.around_feed_forward = Residual(width, **around)
+        scale_outputs(sublayer_gain, self.attention.output, self.feed_forward.outer)
 
     def forward(
         self,
@@ -96,6 +100,7 @@ class TransformerDecoderLayer(nn.Module):
         norm: NormKind = "layer",
         norm_order: NormOrder = "post",
         norm_eps: float = NORM_EPS,
+        sublayer_gain: float = 1.0,
         feed_forward: FeedForwardKind = "relu",
         backend: AttentionBackend = "auto",
         noise: Noise | None = None,
@@ -111,6 +116,7 @@ class TransformerDecoderLayer(nn.Module):
         self.around_attention = Residual(width, **around)
         self.around_cross_attention = Residual(width, **around)
         self.around_feed_forward = Residual(width, **around)
+        scale_outputs(sublayer_gain, self.attention.output, self.cross_attention.output, self.feed_forward.outer)
 
     def forward(
         self,
@@ -169,6 +175,13 @@ def _feed_forward(
     if kind == "conv":
         return ConvFeedForward(width, hidden, causal=causal, dropout=dropout, noise=noise)
     return FeedForward(width, hidden, kind, dropout=dropout, noise=noise)
+
+
+@torch.no_grad()
+def scale_outputs(gain: float, *outputs: Linear) -> None:
+    """Multiply the initial weights of the last projections of sub-layers, which add to the residual stream."""
+    for output in outputs:
+        output.weight.mul_(gain)
 
 
 Layer = TypeVar("Layer", bound=nn.Module)
