@@ -144,6 +144,16 @@ def test_a_part_of_a_corpus_has_the_score_that_it_has_alone():
         )
 
 
+@pytest.mark.parametrize("size", [1, 40])  # in a single sentence, n-grams of some orders have no match
+def test_scores_of_many_sums_are_those_of_each(size):
+    systems, references = outputs_and_references(2)
+    for metric in metrics_of(references):
+        rows = metric.statistics(systems["a"]).astype(np.float64)
+        sums = np.stack([rows[first : first + size].sum(axis=0) for first in range(len(rows))])
+        expected = [metric.score_of_sums(row) for row in sums.tolist()]
+        assert metric.scores_of_sums(sums.reshape(4, 10, -1)).ravel().tolist() == pytest.approx(expected, rel=1e-14)
+
+
 def test_blocks_change_nothing(monkeypatch):
     systems, references = outputs_and_references(2, size=11)
     sampling = Sampling(resamples=40, trials=200)

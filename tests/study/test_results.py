@@ -147,6 +147,7 @@ def test_sums_over_sentences_give_the_score_of_the_record(name, folder):
     record = next(one for one in found.records if (one.row, one.seed) == ("base", 2))
     statistics = found.statistics["base", 2, "test"]
     assert metric.score(statistics) == pytest.approx(record.score("test", name))
+    assert metric.scores_of_sums(statistics.sum(axis=0, keepdims=True)) == pytest.approx(record.score("test", name))
     assert statistics.shape == (40, WIDTHS[name])
     assert metric.higher_is_better == found.result(Sampling(trials=1)).higher_is_better
 

@@ -4,7 +4,7 @@ Each of these metrics is a function of summed counts: matching n-grams, lengths,
 is done once per output. sacreBLEU has no public function for it. This file, and no other, calls the functions that its own
 paired tests call; `tests/metrics/test_significance.py` compares with what those tests print.
 
-Shapes: N sentences, K statistics of a sentence.
+Shapes: N sentences, K statistics of a sentence, O orders of n-grams.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class CorpusMetric:
     decimals: int
     statistics: Callable[[Sequence[str]], Statistics]  # of the outputs
     score_of_sums: Callable[[Any], Any]  # K numbers to a score, in the precision of the numbers
+    scores_of_sums: Callable[[Statistics], Statistics]  # [..., K] to [...]: many at once, in 64 bits
     # What one needs to know to reproduce a score; keywords say how it was tested, as in `signature(ar=10_000)`.
     signature: Callable[..., str]
 
@@ -51,7 +52,7 @@ class CorpusMetric:
 
 def bleu_metric(references: Sequence[Sequence[str]], config: EvaluateConfig) -> CorpusMetric:
     """Return BLEU with these references."""
-    return _of_sacrebleu("BLEU", make_bleu(config), references, higher_is_better=True)
+    return _of_sacrebleu("BLEU", make_bleu(config), references, higher_is_better=True, many=_bleu_of_matches)
 
 
 def chrf_metric(references: Sequence[Sequence[str]], config: EvaluateConfig) -> CorpusMetric:
@@ -79,10 +80,37 @@ def make_bleu(config: EvaluateConfig) -> Any:
         raise ConfigError(f"evaluate.bleu_tokenize={config.bleu_tokenize} needs a package: {error}") from error
 
 
+def _bleu_of_matches(sums: Statistics) -> Statistics:
+    """Return BLEU [...] of sums [..., K], as sacreBLEU computes it; NaN where n-grams of an order have no match."""
+    lengths, references, orders = sums[..., 0], sums[..., 1], (sums.shape[-1] - 2) // 2
+    correct_O, total_O = sums[..., 2 : 2 + orders], sums[..., 2 + orders :]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs_O = np.log(100.0 * correct_O / total_O)
+        penalty = np.where(lengths < references, np.exp(1 - references / lengths), 1.0)
+    # Added in the order of sacreBLEU, which the last bit depends on.
+    total = sum(logs_O[..., order] for order in range(orders))
+    return np.where((correct_O > 0).all(axis=-1), penalty * np.exp(total / orders), np.nan)
+
+
 def _of_sacrebleu(
-    name: str, metric: Any, references: Sequence[Sequence[str]], *, higher_is_better: bool
+    name: str,
+    metric: Any,
+    references: Sequence[Sequence[str]],
+    *,
+    higher_is_better: bool,
+    many: Callable[[Statistics], Statistics] = lambda sums: np.full(sums.shape[:-1], np.nan),
 ) -> CorpusMetric:
+    """Return a metric of sacreBLEU. `many` computes what scores it can from many sums; others are NaN."""
     metric.num_refs = len(references)
+
+    def score_of_sums(sums: Any) -> Any:
+        return metric._compute_score_from_stats(sums).score
+
+    def scores_of_sums(sums: Statistics) -> Statistics:
+        scores = many(sums)
+        missing = np.isnan(scores)
+        scores[missing] = [score_of_sums(row) for row in sums[missing].tolist()]
+        return scores
 
     def statistics(outputs: Sequence[str]) -> Statistics:
         # A few sentences at a time: the n-grams of a reference take a hundred times the memory of its text.
@@ -103,7 +131,8 @@ def _of_sacrebleu(
         higher_is_better,
         decimals=2,
         statistics=statistics,
-        score_of_sums=lambda sums: metric._compute_score_from_stats(sums).score,
+        score_of_sums=score_of_sums,
+        scores_of_sums=scores_of_sums,
         signature=signature,
     )
 
@@ -123,4 +152,12 @@ def mean_metric(
     def signature(**tested: Any) -> str:
         return "|".join([origin, *(f"{key}:{value}" for key, value in tested.items())])
 
-    return CorpusMetric(name, True, decimals, statistics, lambda sums: sums[0] / sums[1], signature)
+    return CorpusMetric(
+        name,
+        higher_is_better=True,
+        decimals=decimals,
+        statistics=statistics,
+        score_of_sums=lambda sums: sums[0] / sums[1],
+        scores_of_sums=lambda sums: sums[..., 0] / sums[..., 1],
+        signature=signature,
+    )

@@ -5,6 +5,7 @@ Both are values of the regularized incomplete beta function (Abramowitz and Steg
 
 from __future__ import annotations
 
+import functools
 import math
 
 TINY = 1e-300  # replaces a zero that would be divided by
@@ -45,6 +46,7 @@ def t_probability(t: float, freedom: float) -> float:
     return incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5)
 
 
+@functools.lru_cache(maxsize=1_000)
 def t_bound(probability: float, freedom: float) -> float:
     """Return the t that is exceeded on either side with this probability; the inverse of `t_probability`."""
     low, high = 0.0, 1.0

@@ -5,7 +5,7 @@ Paired bootstrap resampling (Koehn 2004) draws sentences with replacement. Appro
 the same numbers from the same seed, and add in the same precision. They need less memory, because few draws exist at a
 time, and n-grams are counted once for both.
 
-Shapes: S models of a side, N sentences, K statistics of a sentence (`corpus_metrics.py`), B exchanges at a time.
+Shapes: S models of a side, N sentences, K statistics of a sentence (`corpus_metrics.py`), B exchanges at a time, X = S · K.
 """
 
 from __future__ import annotations
@@ -127,20 +127,21 @@ def _randomized(
     """Return the sizes of the difference of mean scores under exchanges, and the real difference."""
     assert len(baselines) == len(systems), (len(baselines), len(systems))
 
-    def mean_difference(ones: Sequence[Any], others: Sequence[Any]) -> float:
-        pairs = zip(ones, others, strict=True)
-        return float(sum(metric.score_of_sums(one) - metric.score_of_sums(other) for one, other in pairs) / len(ones))
+    def mean_differences(ones_BSK: Statistics, others_BSK: Statistics) -> Scores:
+        differences_BS = metric.scores_of_sums(ones_BSK) - metric.scores_of_sums(others_BSK)
+        return sum(differences_BS.T) / len(baselines)
 
-    pairs = zip(baselines, systems, strict=True)
-    difference = sum(metric.score(one) - metric.score(other) for one, other in pairs) / len(baselines)
-    one_SNK, other_SNK = np.stack(baselines).astype(np.float64), np.stack(systems).astype(np.float64)
+    one_NSK, other_NSK = (np.stack(side, axis=1).astype(np.float64) for side in (baselines, systems))
+    one_SK, other_SK = one_NSK.sum(axis=0), other_NSK.sum(axis=0)
+    [difference] = mean_differences(one_SK[None], other_SK[None])
+    # What a sentence adds to one side and takes from the other where it keeps its system. Sums of counts are exact.
+    size, *shape = one_NSK.shape
+    kept_NX = (one_NSK - other_NSK).reshape(size, -1)
     sizes = []
-    for kept_BN in _exchanges(one_SNK.shape[1], sampling):
-        exchanged_BN = 1.0 - kept_BN
-        first_BSK = (kept_BN @ one_SNK + exchanged_BN @ other_SNK).swapaxes(0, 1).tolist()
-        second_BSK = (exchanged_BN @ one_SNK + kept_BN @ other_SNK).swapaxes(0, 1).tolist()
-        sizes += [abs(mean_difference(one, other)) for one, other in zip(first_BSK, second_BSK, strict=True)]
-    return np.array(sizes), float(difference)
+    for kept_BN in _exchanges(size, sampling):
+        moved_BSK = (kept_BN @ kept_NX).reshape(-1, *shape)
+        sizes.append(np.abs(mean_differences(other_SK + moved_BSK, one_SK - moved_BSK)))
+    return np.concatenate(sizes), float(difference)
 
 
 def _exchanges(size: int, sampling: Sampling) -> Iterator[NDArray[np.float64]]:

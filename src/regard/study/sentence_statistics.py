@@ -35,11 +35,12 @@ def _token_error_metric(references: References, config: EvaluateConfig) -> Corpu
 
     return CorpusMetric(
         "token_errors",
-        False,
-        2,
-        statistics,
-        lambda sums: 100 * sums[0] / max(sums[1], 1),
-        lambda **tested: "Levenshtein over tokens split at spaces",
+        higher_is_better=False,
+        decimals=2,
+        statistics=statistics,
+        score_of_sums=lambda sums: 100 * sums[0] / max(sums[1], 1),
+        scores_of_sums=lambda sums: 100 * sums[..., 0] / np.maximum(sums[..., 1], 1),
+        signature=lambda **tested: "Levenshtein over tokens split at spaces",
     )
 
 
