@@ -11,6 +11,7 @@ import gc
 import importlib
 import json
 import os
+import runpy
 import shutil
 import signal
 import socket
@@ -18,9 +19,15 @@ import subprocess
 import sys
 import tempfile
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import typer.main
+
+from regard.process_end import end_process
+
+# Processes that commands start: these are forked too, for commands in a shell.
+MODULES = ("regard.learn.ablated_training", "regard.study.train_cell")
 PIPE_SIZE = 65536  # a pipe holds as many bytes without a reader
 
 
@@ -92,12 +99,18 @@ class Forked:
             raise
 
 
-# The command `regard` for a shell: it asks the process that forks, passes signals on, and ends as the command does.
+# The command `regard` for a shell: it asks the process that forks, passes signals on, and ends as the command does. As the
+# interpreter of that command, it does the same for the modules in MODULES.
 COMMAND = """#!{python} -SE
 import json, os, signal, socket, sys
+request = {{"arguments": sys.argv[1:], "cwd": os.getcwd(), "environment": dict(os.environ), "executable": {executable!r}}}
+if __file__ == {executable!r}:
+    if sys.argv[1:2] != ["-m"] or sys.argv[2] not in {modules}:
+        os.execv({python!r}, [{python!r}, *sys.argv[1:]])
+    request["module"] = sys.argv[2]
+    del request["arguments"][:2]
 connection = socket.socket(socket.AF_UNIX)
 connection.connect({address!r})
-request = {{"arguments": sys.argv[1:], "cwd": os.getcwd(), "environment": dict(os.environ)}}
 line = json.dumps(request).encode() + b"\\n"
 connection.sendall(line[socket.send_fds(connection, [line], [0, 1, 2]):])
 answer = connection.makefile("r")
@@ -120,12 +133,13 @@ def folder_of_command():
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(folder / "socket"))
     listening.listen()
-    command = folder / "bin" / "regard"
-    command.parent.mkdir()
-    command.write_text(COMMAND.format(python=sys.executable, address=str(folder / "socket")))
-    command.chmod(0o755)
+    (folder / "bin").mkdir()
+    executable, address = str(folder / "python"), str(folder / "socket")
+    for path in (folder / "bin" / "regard", folder / "python"):
+        path.write_text(COMMAND.format(python=sys.executable, executable=executable, modules=MODULES, address=address))
+        path.chmod(0o755)
     threading.Thread(target=pass_on, args=[listening], daemon=True).start()
-    return command.parent
+    return folder / "bin"
 
 
 def pass_on(listening):
@@ -158,19 +172,30 @@ def server():
 def serve():
     """Fork for each request, until there are no more. Runs in the process that forks."""
     # Commands import most of these when they need them.
-    for module in ("torch", "rich.progress", "rich.table", "sacrebleu.metrics", "regard.api"):
+    for module in ("torch", "rich.progress", "rich.table", "sacrebleu.metrics", "regard.api", "typer._adapters"):
         importlib.import_module(module)
+    with suppress(ImportError):  # an extra
+        importlib.import_module("matplotlib.pyplot")
     from regard.cli import main
+    from regard.cli.commands import app
 
+    typer.main.get_command = functools.cache(typer.main.get_command)
+    typer.main.get_command(app)  # all commands are made here, which takes a fifth of a second
     gc.freeze()
     request = next_request(socket.socket(fileno=int(sys.argv[1])))
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environment"])
-    if request.get("program") is not None:
+    sys.executable = request.get("executable", sys.executable)
+    if "module" in request:
+        sys.argv = [sys.argv[0], *request["arguments"]]
+        runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+    elif request.get("program") is not None:
         sys.argv = ["-c", *request["arguments"]]
         sys.path.insert(0, "")
         exec(compile(request["program"], "<snippet>", "exec"), {"__name__": "__main__"})
+        sys.stdout.flush()
+        end_process(0)
     else:
         sys.argv = ["regard", *request["arguments"]]
         main()

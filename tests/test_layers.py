@@ -9,8 +9,8 @@ import regard
 
 ROOT = Path(regard.__file__).parent
 LAYERS = {
-    "errors": 0, "cores": 0, "messages": -1, "signals": -1, "registry": 0, "config": 0, "toml": 0.1, "recipe_files": 0.2,
-    "kernels": 0.1, "storage": 0,
+    "errors": 0, "cores": 0, "messages": -1, "signals": -1, "process_end": -1, "registry": 0, "config": 0, "toml": 0.1,
+    "recipe_files": 0.2, "kernels": 0.1, "storage": 0,
     "text": 1, "data": 2, "nn": 3, "models": 4, "run": 5, "training": 6, "decoding": 6, "preprocess": 6, "engine": 6.5,
     "explain": 7, "metrics": 7, "table1": 7, "progress": 8, "tasks": 8, "torch_loading": 8.4, "loading": 8.5, "looking": 8.9,
     "evaluating": 8.9, "api": 9, "comparing": 9.5, "adapting": 10, "aligning": 10, "calibrating": 10, "cluster": 10,

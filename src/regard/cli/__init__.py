@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
-import threading
 from typing import Any
 
 from regard.cli.quick import run_quickly
@@ -19,6 +17,7 @@ from regard.cli.terminal import (
     write_utf8,
 )
 from regard.errors import RegardError
+from regard.process_end import end_process
 
 
 def __getattr__(name: str) -> Any:
@@ -37,12 +36,7 @@ def main() -> None:
     open_closed_streams()
     write_utf8()
     exit_on_signals()
-    code = _run(sys.argv[1:])
-    if threading.active_count() == 1:
-        # Skip the teardown of PyTorch, which takes a large part of the time of a short command.
-        atexit._run_exitfuncs()
-        os._exit(code)
-    sys.exit(code)
+    end_process(_run(sys.argv[1:]))
 
 
 def _run(words: list[str]) -> int:

@@ -15,6 +15,7 @@ from regard.config import Recipe
 from regard.errors import Diverged, RegardError
 from regard.learn.ablated_models import register
 from regard.learn.ablations import KIND
+from regard.process_end import end_process
 from regard.signals import STOPPING
 from regard.toml import from_table, parse_toml
 
@@ -51,4 +52,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_process(main())

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any, TextIO
 
 from regard.learn.expecting import Program, Wrong
+from regard.process_end import end_process
 from regard.storage.memory import limit_memory
 
 NOT_WRITTEN = "not written yet"
@@ -113,3 +114,4 @@ def main(exercise: str, file: str) -> None:
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
+    end_process(0)

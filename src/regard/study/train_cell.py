@@ -16,6 +16,7 @@ from types import FrameType
 import msgspec
 
 from regard.errors import CheckpointError, ConfigError, DataError, Diverged, MissingExtra, RegardError
+from regard.process_end import end_process
 from regard.run.folder import RunFolder
 from regard.signals import STOPPING
 from regard.storage.folder import Folder
@@ -129,4 +130,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_process(main())
