@@ -1,6 +1,7 @@
-"""A Transformer of plain PyTorch in float64, one sentence at a time, and the simplest beam search.
+"""A Transformer of plain PyTorch in float64, without padding and without a cache, and the simplest beam search.
 
-It is written without regard's layers, and reads tensors by the names that a toolkit gives them.
+It is written without regard's layers, and reads tensors by the names that a toolkit gives them. Sources of one length are
+computed together.
 """
 
 import math
@@ -79,14 +80,15 @@ class Reference:
     def embed(self, vectors):
         return vectors * self.scale + self.positions[: vectors.size(1)]
 
-    def encode(self, source):
-        x = self.embed(self.source_table[source][None])
+    def encode(self, sources):
+        """The vectors of some sources of one length."""
+        x = self.embed(self.source_table[torch.tensor(sources)])
         for number in range(self.layers[0]):
             x = self.layer("encoder", number, x)
         return self.norm(self.names("encoder", None)["top"], x) if self.pre_norm else x
 
     def logits(self, memory, prefixes):
-        """The logits behind each token of some outputs of one length, which begin with the start."""
+        """The logits behind each token of some outputs of one length, which begin with the start: one per row of memory."""
         start = self.start.double().expand(len(prefixes), 1, -1)
         x = self.embed(torch.cat([start, self.target_table[prefixes]], dim=1))
         for number in range(self.layers[1]):
@@ -96,28 +98,51 @@ class Reference:
         found = x @ self.output_weight.t()
         return found if self.output_bias is None else found + self.output_bias
 
-    def search(self, source, *, beam, alpha, limit, eos, never=()):
-        """The best output. Two times `beam` candidates per step; those of the best `beam` that end are kept."""
-        with torch.no_grad():
-            memory = self.encode(source)
-            rows, ended = [([], 0.0)], []
-            for length in range(1, limit + 1):
-                prefixes = torch.tensor([ids for ids, _ in rows], dtype=torch.long).view(len(rows), -1)
-                logp = self.logits(memory, prefixes)[:, -1].log_softmax(-1)
-                logp[:, list(never)] = float("-inf")
-                scores = torch.tensor([score for _, score in rows], dtype=torch.float64)[:, None] + logp
-                best = scores.flatten().topk(2 * beam)
-                found = [
-                    (score, [*rows[place // logp.size(1)][0], place % logp.size(1)])
-                    for score, place in zip(best.values.tolist(), best.indices.tolist(), strict=True)
-                ]
-                ended += [(score / length**alpha, ids[:-1]) for score, ids in found[:beam] if ids[-1] == eos]
-                rows = [(ids, score) for score, ids in found if ids[-1] != eos][:beam]
-                if len(ended) >= beam:
-                    break
-            if len(ended) < beam:
-                ended += [(score / limit**alpha, ids) for ids, score in rows]
-            return max(ended)[1]
+    def search(self, sources, **options):
+        """The best output of each source."""
+        found = {}
+        for length in {len(source) for source in sources}:
+            numbers = [number for number, source in enumerate(sources) if len(source) == length]
+            outputs = self._search_equally_long([sources[number] for number in numbers], **options)
+            found.update(zip(numbers, outputs, strict=True))
+        return [found[number] for number in range(len(sources))]
+
+    @torch.no_grad()
+    def _search_equally_long(self, sources, *, beam, alpha, limit, eos, never):
+        memory = self.encode(sources)
+        beams = [Beam(number) for number in range(len(sources))]
+        for length in range(1, limit + 1):
+            searching = [one for one in beams if len(one.ended) < beam]
+            if not searching:
+                break
+            places = [one.source for one in searching for _ in one.rows]
+            prefixes = torch.tensor([ids for one in searching for ids, _ in one.rows], dtype=torch.long)
+            logp = self.logits(memory[places], prefixes.view(len(places), -1))[:, -1].log_softmax(-1)
+            logp[:, list(never)] = float("-inf")
+            for one, rows in zip(searching, logp.split([len(one.rows) for one in searching]), strict=True):
+                one.extend(rows, beam=beam, eos=eos, divisor=length**alpha)
+        for one in beams:
+            if len(one.ended) < beam:
+                one.ended += [(score / limit**alpha, ids) for ids, score in one.rows]
+        return [max(one.ended)[1] for one in beams]
+
+
+class Beam:
+    """The outputs of a source that search goes on with, and those that have ended."""
+
+    def __init__(self, source):
+        self.source, self.rows, self.ended = source, [([], 0.0)], []
+
+    def extend(self, logp, *, beam, eos, divisor):
+        """Two times `beam` candidates; those of the best `beam` that end are kept."""
+        scores = torch.tensor([score for _, score in self.rows], dtype=torch.float64)[:, None] + logp
+        best = scores.flatten().topk(2 * beam)
+        found = [
+            (score, [*self.rows[place // logp.size(1)][0], place % logp.size(1)])
+            for score, place in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+        ]
+        self.ended += [(score / divisor, ids[:-1]) for score, ids in found[:beam] if ids[-1] == eos]
+        self.rows = [(ids, score) for score, ids in found if ids[-1] != eos][:beam]
 
 
 def doubled(pair):

@@ -65,7 +65,7 @@ def compare(run, reference, ids, *, here, to_source, ending, never, eos):
     size = len(reference.target_table)
     prefix = [7, 9, 5, 7]
     for words in ids[:5]:
-        expected = reference.logits(reference.encode(torch.tensor(to_source(words))), torch.tensor([prefix]))[0]
+        expected = reference.logits(reference.encode([to_source(words)]), torch.tensor([prefix]))[0]
         with torch.no_grad():
             memory = wide.encode(Ragged.from_lists([[*(here["source"][id] for id in words), *ending]]))
             found = wide.decode(Ragged.from_lists([[BOS, *(here["target"][id] for id in prefix)]]), memory)
@@ -78,10 +78,9 @@ def compare(run, reference, ids, *, here, to_source, ending, never, eos):
         )
         batch = Ragged.from_lists([[*(here["source"][id] for id in words), *ending] for words in ids])
         found = [best[0].ids for best in search(model.for_inference(), batch, options=options)]
-        expected = [
-            reference.search(torch.tensor(to_source(words)), beam=beam, alpha=1.0, limit=LIMIT, eos=eos, never=never)
-            for words in ids
-        ]
+        expected = reference.search(
+            [to_source(words) for words in ids], beam=beam, alpha=1.0, limit=LIMIT, eos=eos, never=never
+        )
         assert found == [[here["target"][id] for id in output] for output in expected]
         lengths |= {len(output) for output in expected}
     assert len(lengths) > (3 if len(ids) > 100 else 1), lengths
@@ -93,7 +92,7 @@ def let_outputs_end(reference, bias, eos, ids):
     missing = []
     with torch.no_grad():
         for source in ids:
-            memory, prefix = reference.encode(torch.tensor(source)), []
+            memory, prefix = reference.encode([source]), []
             for _ in range(8):
                 logits = reference.logits(memory, torch.tensor([prefix], dtype=torch.long))[0, -1]
                 ending, logits[eos] = logits[eos].item(), float("-inf")
