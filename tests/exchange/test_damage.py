@@ -14,6 +14,13 @@ from tests.exchange import test_checkpoints as checkpoints
 from tests.exchange.marian_folders import make_folder
 
 CHANGES = 25
+ONE_LAYER = {"encoder_layers": 1, "decoder_layers": 1}
+
+
+@pytest.fixture(autouse=True)
+def one_layer(monkeypatch):
+    """Models with one layer on each side, as the names of more tensors are read in the same way."""
+    monkeypatch.setattr(checkpoints, "LAYERS", (1, 1))
 
 
 def marian(folder):
@@ -34,13 +41,13 @@ def opennmt(folder):
 
 def huggingface(folder):
     pytest.importorskip("transformers")
-    make_folder(folder)
+    make_folder(folder, **ONE_LAYER)
 
 
 def ctranslate2(folder):
     pytest.importorskip("transformers")
     engine = pytest.importorskip("ctranslate2")
-    make_folder(folder.with_name("first"))
+    make_folder(folder.with_name("first"), **ONE_LAYER)
     converter = engine.converters.TransformersConverter(
         str(folder.with_name("first")), copy_files=["source.spm", "target.spm"]
     )

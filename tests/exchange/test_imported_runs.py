@@ -79,7 +79,7 @@ def test_it_is_adapted_and_exported_again(imported, tmp_path):
     text = tmp_path / "mine.tsv"
     text.write_text("".join(f"{one}\t{' '.join(map(word.get, one.split()))}\n" for one in pairs), encoding="utf-8")
     done = regard.adapt(
-        run, text, out=tmp_path / "adapted", steps=60, accept_loss=True, device="cpu", tell=lambda text: None
+        run, text, out=tmp_path / "adapted", steps=20, accept_loss=True, device="cpu", tell=lambda text: None
     )
     assert done.run.problems() == []
     adapted = RunFolder(tmp_path / "adapted")

@@ -159,7 +159,7 @@ def test_500_sentences_of_a_test_set_are_those_of_the_engine(opened, tmp_path, d
 
 def test_odd_text_is_translated_as_by_the_engine(loaded):
     translator = engine_of("de-en")
-    texts = [text[:150] for text in ODD]
+    texts = [text[:75] for text in ODD]
     ours = [best[0][0] for best in outputs(loaded.evaluate("texts => regard.translate(texts)", texts))]
     assert ours == [best[0][0] for best in translated(translator, texts)]
 
@@ -173,6 +173,19 @@ def test_firefox_gives_the_same_outputs_without_a_request(window):
     translator = engine_of("de-en")
     assert found[: len(GERMAN)] == translated(translator, GERMAN)
     assert [best[0][0] for best in found[len(GERMAN) :]] == translator.translate(WITH_SPANS)
+
+
+@pytest.mark.slow
+def test_the_first_translation_comes_soon_in_firefox(window, page_file):
+    typed = (
+        "new Promise((done) => { const text = document.getElementById('text'), output = document.getElementById('output');"
+        "  new MutationObserver(() => regard.timings.first && done(output.textContent))"
+        "    .observe(document.body, { attributes: true });"
+        "  text.value = 'Wo ist der Bahnhof?'; text.dispatchEvent(new Event('input')); })"
+    )
+    window.open(page_file.as_uri())
+    assert window.evaluate(typed) == "Where is the train station?"
+    print("Firefox, milliseconds since the page was opened:", window.evaluate("regard.timings"))
 
 
 @pytest.mark.parametrize(
@@ -260,19 +273,6 @@ def test_the_first_translation_comes_soon(browser, page_file):
     expect(watched.page.locator("#output .part")).to_have_text("Where is the train station?")
     print("Chromium, milliseconds since the page was opened:", watched.page.evaluate("regard.timings"))
     watched.context.close()
-
-
-@pytest.mark.slow
-def test_the_first_translation_comes_soon_in_firefox(window, page_file):
-    typed = (
-        "new Promise((done) => { const text = document.getElementById('text'), output = document.getElementById('output');"
-        "  new MutationObserver(() => regard.timings.first && done(output.textContent))"
-        "    .observe(document.body, { attributes: true });"
-        "  text.value = 'Wo ist der Bahnhof?'; text.dispatchEvent(new Event('input')); })"
-    )
-    window.open(page_file.as_uri())
-    assert window.evaluate(typed) == "Where is the train station?"
-    print("Firefox, milliseconds since the page was opened:", window.evaluate("regard.timings"))
 
 
 def test_a_silenced_layer_changes_the_translation_until_it_is_used_again(opened, page_file):
@@ -389,10 +389,8 @@ def test_the_page_can_be_used_by_keyboard(opened, page_file):
     expect(page.locator("#others")).to_be_hidden()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1200])
-def test_the_page_is_accessible(opened, page_file, scheme, width):
-    page = opened(page_file, color_scheme=scheme, viewport={"width": width, "height": 850}).page
+def test_the_page_is_accessible(opened, page_file):
+    page = opened(page_file).page
     page.locator("#text").fill("Der Hund schläft.")
     page.locator("#output .part").click()
     page.locator(".token").first.click()
@@ -400,8 +398,12 @@ def test_the_page_is_accessible(opened, page_file, scheme, width):
     page.locator("#parts summary").click()
     page.get_by_label("Silence all of layer 1, Decoder", exact=True).check()
     expect(page.locator("#unchanged")).to_be_visible()
-    assert serious_findings(page) == []
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    for width in (390, 1200):
+        page.set_viewport_size({"width": width, "height": 850})
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            assert serious_findings(page) == [], (width, scheme)
 
 
 def test_the_policy_of_the_page_refuses_requests(browser, page_file):
