@@ -19,11 +19,32 @@ def score_after(recipe, run, *overrides, metric="exact", data=None):
 
 
 def rows_of_letters(change):
-    """Return rows of 3 to 6 of 8 letters, and what becomes of them."""
+    """Return rows of 3 to 5 of 8 letters, and what becomes of them."""
     drawn, rows = random.Random(1), {}
     while len(rows) < 6300:
-        letters = [drawn.choice("abcdefgh") for _ in range(drawn.randint(3, 6))]
+        letters = [drawn.choice("abcdefgh") for _ in range(drawn.randint(3, 5))]
         rows[" ".join(letters)] = " ".join(change(letters))
+    return rows
+
+
+def rows_of_numbers():
+    """Return rows of 2 to 4 of 12 numbers from 0.00 to 0.55, and their positions in ascending order."""
+    drawn, rows = random.Random(1), {}
+    while len(rows) < 6300:
+        numbers = drawn.sample(range(12), drawn.randint(2, 4))
+        order = sorted(range(len(numbers)), key=numbers.__getitem__)
+        rows[" ".join(f"{number / 20:.2f}" for number in numbers)] = " ".join(map(str, order))
+    return rows
+
+
+def short_stories():
+    """Return stories of two or four sentences, of which the name and the room are left: `Sandra kitchen.`"""
+    rows = {}
+    for pair in generate("rooms/train", {"size": 16_000}):
+        *story, question = [sentence.split() for sentence in pair.source.split(" | ")]
+        if len(story) <= 4:
+            told = [f"{sentence[0]} {sentence[-1]}" for sentence in story]
+            rows[" | ".join([*told, question[-1]])] = pair.target
     return rows
 
 
@@ -36,7 +57,8 @@ def shortest_of(corpus, longest):
 SHORT = {
     "copy": partial(rows_of_letters, list),
     "reverse": partial(rows_of_letters, lambda letters: letters[::-1]),
-    "sort-numbers": partial(shortest_of, "sort-numbers", 4),
+    "sort-numbers": rows_of_numbers,
+    "rooms": short_stories,
     "expressions": partial(shortest_of, "expressions", 7),
 }
 
@@ -64,40 +86,48 @@ TOYS = {  # other families learn to copy, below
 @pytest.mark.slow(unless=["majority"])
 @pytest.mark.parametrize("recipe", TOYS)
 def test_toy_task_is_learned_to_99_percent(recipe, tmp_path):
-    rows = short_rows(recipe, tmp_path) if recipe in SHORT else []
+    rows = short_rows(recipe, tmp_path) if recipe in ("reverse", "sort-numbers") else []
     fewer = {
-        "reverse": ["train.steps=400"],
+        "reverse": ["model.width=32", "model.hidden=64", "train.lr=8e-3", "train.steps=250"],
+        "runs": [
+            *("model.hidden=64", "model.num_heads=2", "model.positions=rotary"),
+            *("train.tokens=512", "train.lr=6e-3", "train.decay=0.6", "train.steps=350"),
+        ],
         "majority": ["train.tokens=512", "train.steps=200"],
         "repeats": ["model.hidden=64", "train.lr=5e-3", "train.tokens=1024", "train.steps=250"],
-        "sort-numbers": ["train.optimizer=muon", "train.lr=6e-3", "train.steps=350"],
+        "sort-numbers": [
+            "model.num_layers=1",
+            "model.hidden=64",
+            "train.lr=5e-3",
+            "train.decay=0.6",
+            "train.steps=250",
+        ],
     }
     data = tmp_path if rows else None
     assert score_after(recipe, tmp_path / "run", *rows, *fewer.get(recipe, []), metric=TOYS[recipe], data=data) > 99
 
 
-STACKS = "model.width=64 model.num_layers=1 model.num_heads=4 model.hidden=64 model.norm_order=pre train.lr=5e-3"
-READER = (
-    "model.width=64 model.num_layers=2 model.num_heads=4 model.hidden=128 model.norm_order=pre model.positions=rotary"
-)
-READER += " train.optimizer=muon train.lr=1.5e-3 train.clip_norm=1.0 train.tokens=1536 train.steps=1000"
+STACKS = "model.width=64 model.num_layers=1 model.num_heads=4 model.hidden=64 model.norm_order=pre"
+READER = "model.width=64 model.num_layers=2 model.num_heads=4 model.hidden=64 model.norm_order=pre"
+READER += " model.positions=rotary train.lr=4e-3 train.clip_norm=1.0 train.tokens=768 train.steps=300"
 RIVALS = {
-    "rnn": ("reverse", "model.width=32 model.hidden=64 train.lr=1e-2 train.steps=200", 98),
+    "rnn": ("reverse", "model.width=32 model.hidden=64 train.lr=1e-2 train.steps=150", 98),
     "convs2s": (
         "copy",
-        "model.width=64 model.encoder=[[64,3],[64,3]] model.decoder=[[64,3],[64,3]] train.steps=300",
+        "model.width=64 model.encoder=[[64,3],[64,3]] model.decoder=[[64,3],[64,3]] train.steps=150",
         98,
     ),
-    "bytenet": ("copy", "model.width=64 model.sets=1 train.steps=200", 98),
-    "nat": ("copy", STACKS + " train.steps=200", 98),
-    "cmlm": ("copy", STACKS + " train.steps=200", 98),
-    "ctc": ("copy", STACKS + " train.steps=150", 98),
+    "bytenet": ("copy", "model.width=64 model.sets=1 train.steps=100", 98),
+    "nat": ("copy", STACKS + " train.lr=5e-3 train.steps=120", 98),
+    "cmlm": ("copy", STACKS + " train.lr=8e-3 train.steps=170", 98),
+    "ctc": ("copy", STACKS + " train.lr=5e-3 train.steps=100", 98),
     "pointer-lstm": (
         "sort-numbers",
         "model.width=32 model.hidden=64 model.outputs=permutation train.steps=150 train.lr=6e-3",
         95,
     ),
-    # A reader stays near 45 % for a few hundred steps, before it finds the sentences about the person.
-    "reader": ("rooms", READER, 60),
+    # The room that was told last is the answer to 52 % of the questions.
+    "reader": ("rooms", READER, 90),
 }
 # Each is the family of a recipe that another test trains.
 OF_TOYS = {"transformer", "tagger", "classifier", "pointer", "entnet", "captioner", "han", "masked-lm"}
@@ -121,20 +151,20 @@ def test_a_transformer_learns_to_parse(tmp_path):
 
 
 TINY_CAPTIONER = [
-    *("model.width=64", "model.num_layers=2", "model.decoder_layers=1", "model.num_heads=4", "model.hidden=128"),
-    *("model.dropout=0.0", "train.tokens=1024", "train.warmup_steps=40", "train.checkpoint_every=400"),
-    *("train.optimizer=muon", "train.lr=5e-3", "train.steps=400"),
+    *("model.width=64", "model.num_layers=1", "model.decoder_layers=1", "model.num_heads=4", "model.hidden=128"),
+    *("model.dropout=0.0", "train.tokens=512", "train.warmup_steps=30", "train.checkpoint_every=400"),
+    *("train.optimizer=muon", "train.lr=6e-3", "train.steps=300"),
 ]
 
 
 def tiny_pictures(split, count):
-    """Squares and crosses in three colours, on 16 x 16 pixels."""
-    return f'{{generate="shapes/{split}",options={{count={count},size=16,colours=3,kinds=2}}}}'
+    """Squares and crosses in two colours, on 16 x 16 pixels."""
+    return f'{{generate="shapes/{split}",options={{count={count},size=16,colours=2,kinds=2}}}}'
 
 
 @pytest.mark.slow
 def test_a_captioner_learns_to_describe_tiny_pictures(tmp_path):
-    """A caption that ignores the picture has about 40 % wrong words."""
+    """A caption that is the same for all pictures has 50 % wrong words."""
     train, valid, seen = tiny_pictures("train", 6000), tiny_pictures("valid", 200), tiny_pictures("seen", 200)
     data = [f"data.train={train}", f"data.valid={valid}", f"data.test={{seen={seen}}}"]
     assert score_after("shapes", tmp_path / "run", *data, *TINY_CAPTIONER, metric="token_errors") < 10
