@@ -17,7 +17,7 @@ from regard.study.bundle_writing import write_bundle
 from regard.study.collected import collect
 from regard.study.result_files import result_files
 from tests.commands import python, regard
-from tests.study.synthetic import make_cells, write_study
+from tests.study.synthetic import STUDY, make_cells, write_study
 
 
 @pytest.fixture(scope="module")
@@ -179,6 +179,36 @@ def test_a_test_set_that_a_record_has_twice_is_found(bundle):
     path.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1))
     seal(bundle)
     assert "cells/base/-/1/cell.json: a test set is there twice" in check_bundle(bundle).problems
+
+
+def test_recipes_of_rows_are_in_the_bundle(tmp_path):
+    (tmp_path / "more").mkdir()
+    (tmp_path / "wide.toml").write_text('base = "toy.toml"\n[model]\nwidth = 256\n', encoding="utf-8")
+    (tmp_path / "more" / "wide.toml").write_text('base = "../toy.toml"\n', encoding="utf-8")
+    rows = '[rows.base]\n[rows.wide]\nrecipe = "wide.toml"\n[rows.third]\nrecipe = "wide.toml"\n'
+    _, study = write_study(tmp_path, STUDY[: STUDY.index("[rows")] + rows)
+    make_cells(study, tmp_path / "out")
+    collected = collect(study, tmp_path / "out")
+    files = result_files(collected.result(Sampling(trials=10)), lambda text: None)
+    write_bundle(tmp_path / "bundle", collected, tmp_path / "out", files)
+    assert sorted(path.name for path in (tmp_path / "bundle" / "recipe").iterdir()) == ["toy.toml", "wide.toml"]
+    assert "width = 256" in (tmp_path / "bundle/recipe/wide.toml").read_text(encoding="utf-8")
+    assert "recipe wide.toml" in (tmp_path / "bundle/table.md").read_text(encoding="utf-8")
+    assert check_bundle(tmp_path / "bundle", data=tmp_path).problems == []
+    # With another width of that row, its cells are not what the recipe says.
+    recipe = tmp_path / "bundle/recipe/wide.toml"
+    recipe.write_text(recipe.read_text(encoding="utf-8").replace("width = 256", "width = 128"), encoding="utf-8")
+    seal(tmp_path / "bundle")
+    found = [one for one in check_bundle(tmp_path / "bundle").problems if "settings_sha256" in one]
+    assert {one.split("/")[1] for one in found} == {"wide", "third"}
+
+    _, study = write_study(
+        tmp_path, (STUDY[: STUDY.index("[rows")] + rows).replace('"wide.toml"', '"more/wide.toml"', 1)
+    )
+    make_cells(study, tmp_path / "other")
+    collected = collect(study, tmp_path / "other")
+    with pytest.raises(ConfigError, match=r"two recipes of the study are called wide\.toml"):
+        write_bundle(tmp_path / "second", collected, tmp_path / "other", files)
 
 
 def test_cells_of_another_version_are_not_compared_with_the_recipe(bundle, monkeypatch):

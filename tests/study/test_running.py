@@ -114,6 +114,19 @@ def test_every_row_is_trained_with_every_seed_and_scored_on_all_sets(make_study,
     assert len(links) == 4 and all((out / link).is_file() for link in links)
 
 
+def test_a_row_with_a_recipe_of_its_own_is_trained_with_it_and_scored_on_the_same_sets(
+    make_study, tmp_path, train_here
+):
+    (tmp_path / "shallow.toml").write_text('base = "letters.toml"\n[model]\nnum_layers = 1\n', encoding="utf-8")
+    own = ('settings = { "model.num_layers" = 1 }', 'recipe = "shallow.toml"')
+    study = make_study(own, ("seeds = [1, 2]", "seeds = [1]"))
+    run_study(study, out=tmp_path / "out", start=train_here)
+    two, one = read_records(study, tmp_path / "out")
+    assert (one.state, one.settings) == ("finished", two.settings)
+    assert one.parameters < two.parameters and one.settings_sha256 != two.settings_sha256
+    assert [scored.sha256 for scored in one.tests] == [scored.sha256 for scored in two.tests]
+
+
 def test_candidates_are_chosen_on_the_dev_set_and_only_the_best_is_repeated(make_study, tmp_path, pretend, started):
     choose = '[choose]\n"train.lr" = [2e-3, 1e-3]\n[rows."two layers"]'
     metric = ('metric = "token_errors"', 'metric = "perplexity"')

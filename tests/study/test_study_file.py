@@ -54,6 +54,15 @@ def test_rows_change_the_settings_of_the_study(tmp_path):
     assert [(cell.row, cell.seed) for cell in cells_of(study, [])] == [("base", 1), ("base", 2), ("N 1", 1), ("N 1", 2)]
 
 
+def test_a_row_may_have_a_recipe_of_its_own(tmp_path):
+    (tmp_path / "own.toml").write_text('base = "reverse"\n[model]\nkind = "rnn"\n', encoding="utf-8")
+    study = study_of(tmp_path, ROWS.replace('settings = { "model.num_layers" = 1 }', 'recipe = "own.toml"'))
+    assert [study.recipe_name(row) for row in study.rows] == ["reverse", str(tmp_path / "own.toml")]
+    own = recipe_of(study, "N 1", {}, 2)
+    assert (own.model["kind"], own.train.steps) == ("rnn", 30)
+    assert recipe_of(study, "base", {}, 1).model["kind"] == "transformer"
+
+
 def test_settings_may_be_nested_tables(tmp_path):
     nested = study_of(tmp_path, ROWS.replace('"train.steps"', "train.steps").replace('"model.num', '"model"."num'))
     assert nested == study_of(tmp_path, ROWS)
@@ -154,6 +163,8 @@ def test_the_hash_of_settings_ignores_the_machine_and_sees_the_seed(tmp_path):
         (('"train.steps"', '"train.step"'), "the row 'base': train has no field 'step'; did you mean 'steps'?"),
         (('"train.steps"', '"train.seed"'), "name the seeds in seeds"),
         (('recipe = "reverse"', 'recipe = "revers"'), "did you mean 'reverse'?"),
+        (("published", 'recipe = "own.toml"\npublished'), "the recipe is 'own.toml', but there is no such file"),
+        (("published", 'recipe = "copi"\npublished'), "did you mean 'copy'?"),
         (("[rows.base]", '[grid]\n"model.width" = [1]\n[rows.base]'), "one of the two"),
         (("[rows.base]", '[choose]\n"model.num_layers" = [1, 2]\n[rows.base]'), "the study chooses it"),
         (("[rows.base]", '[choose]\n"train.lr" = []\n[rows.base]'), "name at least one value"),

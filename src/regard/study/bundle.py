@@ -17,12 +17,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
 from regard.errors import CheckpointError
 from regard.recipe_files import shipped_recipes
 from regard.storage.folder import Folder
-from regard.study.study_file import Study
+from regard.study.study_file import Study, with_recipes
 from regard.toml import from_table, parse_toml
 
 MANIFEST, STUDY, RECIPE = "MANIFEST", "study.toml", "recipe"
@@ -67,15 +65,19 @@ def read_bundled_study(bundle: Path | str) -> Study:
     return study
 
 
-def with_recipe_file(bundle: Path | str, study: Study) -> Study:
-    """Return the study of a bundle with the path of its recipe. Raise CheckpointError if that is outside of the bundle."""
-    if study.recipe in shipped_recipes():
-        return study
-    if not re.fullmatch(rf"{RECIPE}/[^/\\]+\.toml", study.recipe):
+def with_recipe_files(bundle: Path | str, study: Study) -> Study:
+    """Return the study of a bundle with the paths of its recipes. Raise CheckpointError if one is outside of the bundle."""
+    return with_recipes(study, lambda name: _recipe_file(bundle, name))
+
+
+def _recipe_file(bundle: Path | str, name: str) -> str:
+    if name in shipped_recipes():
+        return name
+    if not re.fullmatch(rf"{RECIPE}/[^/\\]+\.toml", name):
         raise CheckpointError(
-            f"{STUDY}: recipe is {study.recipe!r}, which is neither a shipped recipe nor {RECIPE}/NAME.toml in the bundle"
+            f"{STUDY}: recipe is {name!r}, which is neither a shipped recipe nor {RECIPE}/NAME.toml in the bundle"
         )
     # A bundle has the merged recipe. A `base` could lead to any file.
-    if "base" in parse_toml(load_member(bundle, study.recipe), origin=study.recipe):
-        raise CheckpointError(f"{study.recipe} has a base, which a recipe in a bundle may not have")
-    return msgspec.structs.replace(study, recipe=str(Path(bundle) / study.recipe))
+    if "base" in parse_toml(load_member(bundle, name), origin=name):
+        raise CheckpointError(f"{name} has a base, which a recipe in a bundle may not have")
+    return str(Path(bundle) / name)

@@ -26,7 +26,7 @@ from regard.study.bundle import (
     load_member,
     read_bundled_study,
     read_manifest,
-    with_recipe_file,
+    with_recipe_files,
 )
 from regard.study.bundle_records import (
     BundleCheck,
@@ -100,7 +100,7 @@ def _check_hashes(bundle: Path | str, found: BundleCheck) -> None:
 
 def _check_scores(bundle: Path | str, collected: Collected, data: Path | str, found: BundleCheck) -> None:
     """Compute scores and statistics of all outputs again."""
-    study, folders = with_recipe_file(bundle, collected.study), data_folders(data, None)
+    study, folders = with_recipe_files(bundle, collected.study), data_folders(data, None)
     found.unpacked = 0  # the texts before are not kept
     task: Any = None
     sets: dict[str, Any] = {}

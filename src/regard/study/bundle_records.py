@@ -10,7 +10,7 @@ from typing import Any
 import regard
 from regard.errors import DataError
 from regard.storage.folder import Folder
-from regard.study.bundle import list_files, load_member, with_recipe_file
+from regard.study.bundle import list_files, load_member, with_recipe_files
 from regard.study.cells import (
     CELLS,
     OUTPUTS,
@@ -93,7 +93,7 @@ def read_bundled_records(bundle: Path | str, study: Study, found: BundleCheck) -
 
 def check_settings(bundle: Path | str, study: Study, records: Sequence[CellRecord], found: BundleCheck) -> None:
     """Compare the hash of all settings of each cell with that of the recipe. Other versions may have other defaults."""
-    local = with_recipe_file(bundle, study)
+    local = with_recipe_files(bundle, study)
     others = {version for record in records if (version := record.machine.get("regard", "")) != regard.__version__}
     for record in [one for one in records if one.machine.get("regard", "") not in others]:
         if record.settings_sha256 != settings_digest(recipe_of_cell(local, cell_of(record))):

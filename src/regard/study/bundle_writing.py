@@ -18,6 +18,7 @@ from regard.study.cells import CELLS, OUTPUTS, RECORD, RUN, CellRecord, cell_of,
 from regard.study.collected import Collected
 from regard.study.references import STATISTICS, statistics_name
 from regard.study.sentence_statistics import pack, statistics_text
+from regard.study.study_file import with_recipes
 from regard.toml import dump_toml, to_table
 
 
@@ -50,11 +51,20 @@ def write_bundle(
 
 
 def _study_files(collected: Collected) -> Iterator[tuple[str, bytes]]:
-    study = msgspec.structs.replace(collected.study, tests=collected.tests)
-    if study.recipe not in shipped_recipes():
-        file = Path(study.recipe)
-        study = msgspec.structs.replace(study, recipe=f"{RECIPE}/{file.name}")
-        yield study.recipe, f"{dump_toml(merged_table(file))}\n".encode()
+    files: dict[str, str] = {}
+
+    def inside(name: str) -> str:
+        """Return the name of a recipe in the bundle."""
+        if name in shipped_recipes():
+            return name
+        path = f"{RECIPE}/{Path(name).name}"
+        if files.setdefault(path, name) != name:
+            raise ConfigError(f"two recipes of the study are called {Path(name).name}; rename one of the files")
+        return path
+
+    study = msgspec.structs.replace(with_recipes(collected.study, inside), tests=collected.tests)
+    for path, name in files.items():
+        yield path, f"{dump_toml(merged_table(Path(name)))}\n".encode()
     yield STUDY, f"{dump_toml(to_table(study))}\n".encode()
 
 

@@ -23,9 +23,8 @@ def check_study(
     `warn` receives each sentence about settings that are probably not meant once.
     """
     recipes = check_recipes(study, warn=warn)
-    folders = data_folders(data, recipe_folder(study.recipe))
-    for recipe in recipes.values():
-        _find_files(recipe, folders)
+    for row, recipe in recipes.items():
+        _find_files(recipe, data_folders(data, recipe_folder(study.recipe_name(row))))
 
 
 def check_recipes(study: Study, *, warn: Callable[[str], None] = lambda text: None) -> dict[str, Recipe]:

@@ -64,7 +64,8 @@ def collect(
                 if counted is None:
                     if references is None:
                         tell("counting the sentences of outputs ...")
-                        references = References(study, record, data_folders(data, recipe_folder(study.recipe)))
+                        folders = data_folders(data, recipe_folder(study.recipe_name(row)))
+                        references = References(study, record, folders)
                     counted = references.count(record, scored, out)
                 if counted is not None and record.state == FINISHED:
                     found[row, seed, scored.name] = counted

@@ -87,7 +87,7 @@ class RowResult(msgspec.Struct, frozen=True):
 
     name: str
     group: str
-    settings: Settings
+    settings: Settings  # that it changes, with "recipe" if it has another one
     candidates: list[TriedCandidate]  # that were tried; empty if there was nothing to choose, or another row decides
     chosen: Settings  # the values of the candidate that was trained with all seeds
     parameters: int | None
@@ -160,7 +160,7 @@ def derive(
             RowResult(
                 name=name,
                 group=row.group,
-                settings=dict(row.settings),
+                settings={**({"recipe": Path(row.recipe).name} if row.recipe else {}), **row.settings},
                 candidates=_candidates(study, name, records),
                 chosen=dict(own[0].candidate) if own else {},
                 parameters=own[0].parameters if own else None,

@@ -25,6 +25,7 @@ class StudyRow(Struct, frozen=True):
     """One row of the table: what it changes, and what was published about the same change."""
 
     group: str = ""  # rows of one group stand together
+    recipe: str = ""  # in place of the study's
     settings: Settings = msgspec.field(default_factory=dict)  # in addition to those of the study
     choose: dict[str, list[Any]] | None = None  # in place of the study's
     like: str = ""  # another row above, whose choice this one is trained with
@@ -69,6 +70,10 @@ class Study(Struct, frozen=True):
         """The seed of candidates: none of those that the means are taken over, so that its luck is in no mean."""
         return next(seed for seed in itertools.count() if seed not in self.seeds)
 
+    def recipe_name(self, row: str) -> str:
+        """Return the recipe of a row."""
+        return self.rows[row].recipe or self.recipe
+
     @property
     def row_names(self) -> list[str]:
         """The names of the rows, in the order of the file."""
@@ -88,7 +93,8 @@ def read_study(path: Path | str) -> Study:
     _refuse_wrong_lists(study)
     if study.grid:
         study = msgspec.structs.replace(study, rows=_rows_of_grid(study.grid), grid={})
-    study = msgspec.structs.replace(study, recipe=locate_recipe(path, study.recipe), baseline=_baseline(study))
+    study = with_recipes(study, lambda name: locate_recipe(path, name))
+    study = msgspec.structs.replace(study, baseline=_baseline(study))
     for name in study.rows:
         _refuse_wrong_settings(study, name)
         for candidate in candidates_of(study, study.rows[name].like or name):
@@ -128,6 +134,15 @@ def _rows_of_grid(grid: Mapping[str, list[Any]]) -> dict[str, StudyRow]:
     return found
 
 
+def with_recipes(study: Study, rename: Callable[[str], str]) -> Study:
+    """Return the study with other names of its recipes."""
+    rows = {
+        name: msgspec.structs.replace(row, recipe=rename(row.recipe)) if row.recipe else row
+        for name, row in study.rows.items()
+    }
+    return msgspec.structs.replace(study, recipe=rename(study.recipe), rows=rows)
+
+
 def locate_recipe(path: Path, name: str) -> str:
     """Return the recipe's name, or the path of its file, which is relative to that of the study."""
     if name in shipped_recipes() or not name.endswith(".toml"):
@@ -135,7 +150,7 @@ def locate_recipe(path: Path, name: str) -> str:
         return name
     file = path.parent / name
     if not file.is_file():
-        raise ConfigError(f"study.recipe is {name!r}, but there is no such file in {str(path.parent)!r}")
+        raise ConfigError(f"the recipe is {name!r}, but there is no such file in {str(path.parent)!r}")
     return str(file)
 
 
@@ -196,7 +211,7 @@ def recipe_of(
 ) -> Recipe:
     """Return the recipe of a cell. `warn` receives a sentence about settings that are valid but probably not meant."""
     try:
-        return load_recipe(study.recipe, overrides_of(study, row, candidate, seed), warn=warn)
+        return load_recipe(study.recipe_name(row), overrides_of(study, row, candidate, seed), warn=warn)
     except ConfigError as error:
         raise ConfigError(f"the row {row!r}: {error}") from error
 

@@ -53,7 +53,7 @@ def _train_and_score(job: Job, folder: Folder, stop: Callable[[], bool], scoring
     run = RunFolder(folder.path / RUN)
     try:
         done = api.train(
-            job.study.recipe,
+            job.study.recipe_name(job.row),
             out=run.path,
             overrides=overrides_of(job.study, job.row, job.candidate, job.seed),
             data=job.data,
@@ -68,7 +68,7 @@ def _train_and_score(job: Job, folder: Folder, stop: Callable[[], bool], scoring
         return STOPPED
     scoring()
     only = {VALID} if is_tried(job.study, job.cell) else None
-    sets = score_cell(run, folder, job.study.recipe, job.data, only=only)
+    sets = score_cell(run, folder, job.study.recipe_name(job.row), job.data, only=only)
     _write_card(run, sets)
     # The final weights stay; checkpoints of all cells would fill the disk.
     run.keep(set())
