@@ -134,13 +134,13 @@ def _rows_of_grid(grid: Mapping[str, list[Any]]) -> dict[str, StudyRow]:
     return found
 
 
-def with_recipes(study: Study, rename: Callable[[str], str]) -> Study:
+def with_recipes(study: Study, new_name: Callable[[str], str]) -> Study:
     """Return the study with other names of its recipes."""
     rows = {
-        name: msgspec.structs.replace(row, recipe=rename(row.recipe)) if row.recipe else row
+        name: msgspec.structs.replace(row, recipe=new_name(row.recipe)) if row.recipe else row
         for name, row in study.rows.items()
     }
-    return msgspec.structs.replace(study, recipe=rename(study.recipe), rows=rows)
+    return msgspec.structs.replace(study, recipe=new_name(study.recipe), rows=rows)
 
 
 def locate_recipe(path: Path, name: str) -> str:
