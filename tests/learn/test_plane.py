@@ -7,7 +7,7 @@ from tests.learn.test_toys import score_after
 QUICK = [
     "train.validate_every=1000",
     "train.checkpoint_every=1000",
-    *("model.num_layers=2", "train.optimizer=muon", "train.lr=4e-3", "train.tokens=512"),
+    *("model.hidden=64", "train.lr=6e-3", "train.warmup_steps=30"),
     "data.test={n5={generate='PROBLEM/test', options=OPTIONS}}",
 ]
 OPTIONS = "{min_points=5, max_points=5, count=300, start='lowest'}"
@@ -24,15 +24,15 @@ def of(problem, count):
 
 @pytest.mark.slow
 def test_hulls_of_five_points_are_learned(tmp_path):
-    overrides = ["train.steps=220", *of("hull", 12000)]
+    overrides = ["model.num_layers=2", "train.tokens=384", "train.decay=0.6", "train.steps=250", *of("hull", 6000)]
     assert score_after("hull-10", tmp_path / "run", *overrides, metric="hull_accuracy") > 80
 
 
 @pytest.mark.slow
 def test_tours_of_five_cities_are_learned(tmp_path):
-    overrides = ["train.steps=150", "model.outputs=permutation", "evaluate.positions=tour"]
+    overrides = ["model.num_layers=1", "train.tokens=512", "train.steps=150"]
     overrides += [
-        "train.metric=tour_ratio",
+        *("model.outputs=permutation", "evaluate.positions=tour", "train.metric=tour_ratio"),
         "data.valid={generate='tour/valid', options=" + OPTIONS + "}",
         *of("tour", 6000),
     ]
