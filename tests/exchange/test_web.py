@@ -89,8 +89,8 @@ def loaded(browser, page_file):
 def opened(browser):
     made = []
 
-    def opener(path, **options):
-        watched = Watched(browser, **options)
+    def opener(path):
+        watched = Watched(browser)
         made.append(watched)
         watched.page.goto(path.as_uri())
         expect(watched.page.locator("#loading")).to_be_hidden()
@@ -100,6 +100,16 @@ def opened(browser):
     for watched in made:
         assert_nothing_was_asked_for(watched)
         watched.context.close()
+
+
+@pytest.fixture(scope="module")
+def scripts(browser):
+    """A page with the functions of a page for text, and nothing else."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.add_script_tag(content=join_modules(page_source("tokenizer.js"), page_source("text.js")))
+    yield page
+    context.close()
 
 
 def assert_nothing_was_asked_for(watched):
@@ -429,14 +439,9 @@ def test_the_file_is_small_and_names_the_model_its_languages_and_its_license(pag
 # Tokenizers
 
 
-def run_tokenizer(browser, data, call):
+def run_tokenizer(page, data, call):
     """What JavaScript's `call` returns, given the data of a tokenizer."""
-    context = browser.new_context()
-    page = context.new_page()
-    page.add_script_tag(content=join_modules(page_source("tokenizer.js"), page_source("text.js")))
-    found = page.evaluate(f"data => {{ const tokenizer = makeTokenizer(data); return {call}; }}", data)
-    context.close()
-    return found
+    return page.evaluate(f"data => {{ const tokenizer = makeTokenizer(data); return {call}; }}", data)
 
 
 def odd_texts():
@@ -486,7 +491,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_tokenizer_in_javascript_gives_the_same_ids_tokens_and_texts(browser, kind):
+def test_a_tokenizer_in_javascript_gives_the_same_ids_tokens_and_texts(scripts, kind):
     texts = [*ODD, *odd_texts(), *GERMAN, ">>fra<< Hallo", *sentences(WORDS, 20, seed=9)]
     draw, tokenizer = random.Random(2), make_tokenizer(kind)
     ids = [tokenizer.encode(text) for text in texts]
@@ -497,7 +502,7 @@ def test_a_tokenizer_in_javascript_gives_the_same_ids_tokens_and_texts(browser, 
         "   texts: data.given.map((ids) => tokenizer.decode(ids)),"
         "   names: data.given.map((ids) => tokenizer.tokens(ids)) })"
     )
-    found = run_tokenizer(browser, {**_tokenizer(tokenizer, "source"), "texts": texts, "given": given}, call)
+    found = run_tokenizer(scripts, {**_tokenizer(tokenizer, "source"), "texts": texts, "given": given}, call)
     for text, own, other in zip(texts, found["ids"], ids, strict=True):
         assert own == other, text
     assert found["tokens"] == [tokenizer.tokenize(text) for text in texts]
@@ -505,7 +510,7 @@ def test_a_tokenizer_in_javascript_gives_the_same_ids_tokens_and_texts(browser, 
     assert found["texts"] == [tokenizer.decode(one) for one in given]
 
 
-def test_spans_and_sentences_in_javascript_are_those_of_python(browser):
+def test_spans_and_sentences_in_javascript_are_those_of_python(scripts):
     draw = random.Random(3)
     letters = [
         *"abXYZ 019.,:;/-+%$€{}<>()`@&#'\"!?\n\t_⟦⟧→☀😀👍🏽éß½٣　。好」”）",
@@ -525,7 +530,7 @@ def test_spans_and_sentences_in_javascript_are_those_of_python(browser):
         "  const named = spans.map((one) => [one.kind, one.text]), restored = restore('⟦1⟧ a ⟦2⟧b⟦30⟧', spans);"
         "  return [masked, named, restored, split.sentences, split.spaces]; })"
     )
-    found = run_tokenizer(browser, {"kind": "char", "symbols": ["a"], "texts": texts}, call)
+    found = run_tokenizer(scripts, {"kind": "char", "symbols": ["a"], "texts": texts}, call)
     for text, own in zip(texts, found, strict=True):
         masked, split = mask(text), segment(text, fits=lambda one: len(one) < 30)
         spans = [[span.kind, span.text] for span in masked.spans]
@@ -547,7 +552,7 @@ def test_translations_in_javascript_are_separated_as_in_python(browser):
     assert found == expected and any(" " in one for one in found)
 
 
-def test_words_in_javascript_are_those_of_python(browser):
+def test_words_in_javascript_are_those_of_python(scripts):
     draw = random.Random(4)
     spelled = [f"<0x{byte:02X}>" for byte in "我😀é\n".encode()]
     subwords = [
@@ -575,7 +580,7 @@ def test_words_in_javascript_are_those_of_python(browser):
     ]
     given = [[kind, [2 if token == "</s>" else 5 for token in tokens], tokens] for kind, tokens in cases]
     call = "data.given.map(([kind, ids, tokens]) => groupWords(kind, ids, tokens))"
-    found = run_tokenizer(browser, {"kind": "char", "symbols": ["a"], "given": given}, call)
+    found = run_tokenizer(scripts, {"kind": "char", "symbols": ["a"], "given": given}, call)
     for own, (kind, ids, tokens) in zip(found, given, strict=True):
         assert own == group_words(kind, ids, tokens), (kind, tokens)
 
