@@ -8,6 +8,9 @@ import regard
 from regard.errors import ConfigError
 from regard.loading import load_translator
 from regard.recipe_files import load_recipe
+from regard.tasks import task_of
+from regard.tasks.recipe_checks import resolve
+from regard.text.augment import augmented
 from regard.text.protected_spans import placeholder_ids
 from regard.training import trainer
 from regard.training.events import Progress
@@ -111,3 +114,27 @@ def test_mistakes_are_named(folder, overrides, message):
 def test_other_tasks_refuse_noise():
     with pytest.raises(ConfigError, match=r"data\.augment is for translation, not for tagging; leave it out"):
         regard.train(load_recipe("runs", ["data.augment={typos=0.1}"]), out="nowhere")
+
+
+def epochs_of(folder, *overrides):
+    task = task_of(resolve(load_recipe(str(folder / "my.toml"), overrides)))
+    corpus = task.read([folder])
+    codec = task.fit(corpus.train)
+    dataset = task.dataset(corpus.train, codec)
+    return task, corpus.train, codec, dataset, task.epochs(corpus.train, dataset, codec)
+
+
+def test_an_epoch_is_the_text_with_noise_encoded(folder):
+    task, train, codec, dataset, epochs = epochs_of(folder)
+    noisy = augmented(train.pairs, task.recipe.data.augment, seed=1, epoch=2)
+    assert 20 < sum(one is not plain for one, plain in zip(noisy, train.pairs, strict=True)) < 60
+    drawn, expected = epochs(2), task.encode(noisy, codec)
+    for side in ("source", "target"):
+        rows = [drawn[side][row] for row in range(len(drawn))]
+        assert rows == [expected[side][row] for row in range(60)] != [dataset[side][row] for row in range(60)]
+
+
+def test_rates_of_zero_encode_nothing_again(folder):
+    zero = [f"data.augment.{name}=0" for name in ("placeholders", "typos", "lower")]
+    *_, dataset, epochs = epochs_of(folder, *zero)
+    assert epochs(0) is dataset and epochs(1) is dataset

@@ -109,6 +109,11 @@ class AugmentConfig(Struct, frozen=True):
     # them, and the model can keep URLs, numbers, tags and other protected spans.
     placeholders: float = 0.0
 
+    @property
+    def changes_text(self) -> bool:
+        """Whether any example gets noise."""
+        return any(getattr(self, name) for name in self.__struct_fields__)
+
     def check(self) -> None:
         for name in self.__struct_fields__:
             if not 0 <= getattr(self, name) <= 1:

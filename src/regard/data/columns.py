@@ -164,6 +164,13 @@ class Columns:
         """Return columns of these examples alone, copied; an example may be taken more than once."""
         return Columns({name: column.take(rows) for name, column in self.columns.items()}, self.sized)
 
+    def with_rows(self, rows: Sequence[int], new: Columns) -> Columns:
+        """Return these columns with other examples in some rows."""
+        order = np.arange(len(self))
+        order[np.asarray(rows, dtype=np.int64)] = len(self) + np.arange(len(new))
+        joined = {name: Column.join([column, new[name]]).take(order) for name, column in self.columns.items()}
+        return Columns(joined, self.sized)
+
     def with_column(self, name: str, column: Column) -> Columns:
         """Return these columns and one more."""
         return Columns({**self.columns, name: column}, self.sized)

@@ -125,8 +125,9 @@ class TranslationTask(Task[Tokenizers]):
     def epochs(self, train: TrainingData, dataset: Dataset, codec: Tokenizers) -> Callable[[int], Dataset]:
         """With subword sampling, or with noise in the text, each epoch has ids of its own."""
         config, seed = self.recipe.tokenizer, self.recipe.train.seed
-        if self.recipe.data.augment is not None:
-            return self._noisy_epochs(train, self.recipe.data.augment, codec)
+        augment = self.recipe.data.augment
+        if augment is not None and augment.changes_text:
+            return self._noisy_epochs(train, dataset, augment, codec)
         if not config.sampled:
             return super().epochs(train, dataset, codec)
         if any(one.fresh for one in self.recipe.data.corpora):
@@ -145,7 +146,9 @@ class TranslationTask(Task[Tokenizers]):
 
         return draw
 
-    def _noisy_epochs(self, train: TrainingData, augment: AugmentConfig, codec: Tokenizers) -> Callable[[int], Dataset]:
+    def _noisy_epochs(
+        self, train: TrainingData, dataset: Dataset, augment: AugmentConfig, codec: Tokenizers
+    ) -> Callable[[int], Dataset]:
         if not isinstance(train, TextPairs):
             raise ConfigError(
                 "data.augment changes text, and a store has ids; train from text without data.train.store"
@@ -156,8 +159,12 @@ class TranslationTask(Task[Tokenizers]):
 
         @lru_cache(maxsize=1)
         def draw(epoch: int) -> Columns:
-            plain = pairs if of_epoch is None else of_epoch(epoch)
-            return self.encode(augmented(plain, augment, seed=seed, epoch=epoch), codec)
+            if of_epoch is not None:
+                return self.encode(augmented(of_epoch(epoch), augment, seed=seed, epoch=epoch), codec)
+            noisy = augmented(pairs, augment, seed=seed, epoch=epoch)
+            changed = [row for row, (one, plain) in enumerate(zip(noisy, pairs, strict=True)) if one is not plain]
+            assert isinstance(dataset, Columns)
+            return dataset.with_rows(changed, self.encode([noisy[row] for row in changed], codec))
 
         return draw
 
@@ -167,7 +174,9 @@ class TranslationTask(Task[Tokenizers]):
             return super().extras(model, dataset)
         if FERTILITIES not in model.extras:
             return lambda columns: columns
-        if not isinstance(dataset, Columns) or self.recipe.tokenizer.sampled or self.recipe.data.augment is not None:
+        augment = self.recipe.data.augment
+        changes = self.recipe.tokenizer.sampled or (augment is not None and augment.changes_text)
+        if not isinstance(dataset, Columns) or changes:
             raise ConfigError(
                 "this model needs its pairs in memory and the same tokens in each epoch; no store, no sampling, no noise"
             )
