@@ -17,7 +17,9 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def teacher(tmp_path_factory):
     run = tmp_path_factory.mktemp("teacher") / "run"
-    regard.train("copy", out=run, overrides=["train.steps=150", "train.threads=1", "train.validate_pairs=1"])
+    shape = ["model.width=32", "model.num_layers=1", "model.num_heads=2", "model.hidden=64"]
+    steps = ["train.steps=100", "train.tokens=512", "train.threads=1", "train.validate_pairs=1"]
+    regard.train("copy", out=run, overrides=[*shape, *steps])
     return run
 
 

@@ -48,6 +48,8 @@ device = "cpu"
 log_every = 1
 checkpoint_every = 100
 validate_pairs = 4
+[decode]
+max_extra = 2
 """
 
 
@@ -313,10 +315,20 @@ def test_every_task_can_mix_corpora_in_stages(name, tmp_path):
     assert run.finished and run.recipe().data.corpora[1].weight == 0.25
 
 
+STACKS = ["model.num_layers=1", "model.num_heads=2", "model.hidden=16"]
+SMALL = {
+    "rnn": ["model.hidden=16", "model.num_layers=1"],
+    "nat": STACKS,
+    "cmlm": STACKS,
+    "ctc": STACKS,
+    "convs2s": ["model.encoder=[[16,3]]", "model.decoder=[[16,3]]"],
+    "bytenet": ["model.sets=1"],
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["rnn", "nat", "cmlm", "ctc", "convs2s", "bytenet"])
+@pytest.mark.parametrize("kind", SMALL)
 def test_every_family_of_translation_can_mix_corpora_with_tags(kind, folder):
-    settings = [f"model.kind={kind}", "model.width=16", "train.steps=8", "model.dropout=0"]
-    more = {"nat": ["model.num_heads=2"], "cmlm": ["model.num_heads=2"], "ctc": ["model.num_heads=2"]}
-    assert train(folder, "run", *settings, *more.get(kind, []), warn=lambda text: None).finished
+    settings = [f"model.kind={kind}", "model.width=16", "train.steps=8", "model.dropout=0", *SMALL[kind]]
+    assert train(folder, "run", *settings, warn=lambda text: None).finished
     assert len(regard.load(folder / "run").into(tag="<b>").translate(["bat"])) == 1
