@@ -22,7 +22,7 @@ from tests.commands import Forked
 SETTINGS = [
     *("model.width=32", "model.num_layers=1", "model.hidden=64", "model.num_heads=2", "model.dropout=0.1"),
     *("train.tokens=256", "train.steps=12", "train.checkpoint_every=4", "train.validate_pairs=20", "train.log_every=1"),
-    *("train.device=cpu", "train.threads=1", "train.keep=9"),
+    *("train.device=cpu", "train.threads=1", "train.keep=9", "decode.max_extra=2"),
 ]
 CLOSE = 1e-4  # tolerance of losses: sums over processes are added in another order
 
@@ -261,6 +261,7 @@ assert SMALL.keys() == TRANSLATORS, "every translation family must be listed her
 @pytest.mark.slow
 def test_every_family_can_be_sharded(tmp_path):
     short = ["train.tokens=256", "train.steps=2", "train.validate_pairs=2", "train.threads=1", "train.device=cpu"]
+    short += ["decode.max_extra=2"]
     families = {kind: [f"model.kind={kind}", "model.dropout=0.1", *SMALL[kind], *short] for kind in SMALL}
     words = [word for kind in SMALL for word in (tmp_path / kind, "train.parallel=shards", *families[kind], "--")]
     done = start("runs_worker.py", "reverse", *words)

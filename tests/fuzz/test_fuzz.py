@@ -7,21 +7,26 @@ from pathlib import Path
 
 import pytest
 
+from tests.shared import make_once
+
 pytestmark = pytest.mark.slow
 
 FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("*.json"))
 CASES = 150
 
 
+def fuzz(folder):
+    """Write the summary of one run over all fixtures and a seeded sample."""
+    given = [part for path in FIXTURES for part in ("--case", str(path))]
+    out = ["--out", str(folder / "summary.json")]
+    command = [sys.executable, "-m", "tests.fuzz", "--cases", str(CASES), "--workers", "1", *out, *given]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert (folder / "summary.json").exists(), result.stderr
+
+
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    """The summary of one run over all fixtures and a seeded sample."""
-    out = tmp_path_factory.mktemp("fuzz") / "summary.json"
-    given = [part for path in FIXTURES for part in ("--case", str(path))]
-    command = [sys.executable, "-m", "tests.fuzz", "--cases", str(CASES), "--workers", "1", "--out", str(out), *given]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert out.exists(), result.stderr
-    return json.loads(out.read_text())
+    return json.loads((make_once(tmp_path_factory, "fuzz", fuzz) / "summary.json").read_text())
 
 
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)

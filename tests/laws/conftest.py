@@ -9,6 +9,7 @@ import torch
 
 from regard.data.batch import SENTENCES, Batch, make_batch, shift_right
 from regard.data.ragged import Layout, Ragged
+from regard.decoding.search import search
 from regard.models import MODELS, build_model
 from regard.models.base import Model, NonAutoregressive, Seq2Seq
 from regard.models.binary import BinaryModel
@@ -19,6 +20,7 @@ from regard.models.masked_lm import MaskedLm
 from regard.models.pointer import END, PointingModel
 from regard.models.story_model import StoryModel
 from regard.models.tagger import Classifier, Tagger
+from regard.nn.device import own_blas
 from regard.tasks.questions import EncodedStory, QuestionAnsweringTask, story_columns
 from regard.text.tokenizer import BOS, EOS
 
@@ -239,6 +241,27 @@ def small(table):
     return build(table).eval()
 
 
+def shared(table):
+    """The same model for all tests of this process: for those that do not change it."""
+    return _shared(json.dumps(table))
+
+
+@functools.cache
+def _shared(table):
+    return small(json.loads(table))
+
+
+_found = {}
+
+
+def found_once(model, sources, options):
+    """What search finds with a shared model. Tests that compare with it do not search again."""
+    key = model, str(sources), options
+    if key not in _found:
+        _found[key] = search(model, Ragged.from_lists(sources), options=options)
+    return _found[key]
+
+
 def trained_to_copy(table):
     """A small model that has been trained to copy its source, in evaluation mode, and its last loss."""
     return _trained_to_copy(json.dumps(table))
@@ -249,10 +272,15 @@ def _trained_to_copy(table):
     with torch.random.fork_rng():
         torch.manual_seed(2)
         model = build(json.loads(table))
-        optimizer = torch.optim.Adam(model.parameters(), lr=6e-3, fused=True)
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2, fused=True)
         generator = np.random.default_rng(1)
-        for _ in range(100):
-            lines = [generator.integers(3, VOCABULARY, size=generator.integers(2, 9)).tolist() for _ in range(16)]
+        for _ in range(40):
+            # Successive tokens, since a model learns in a few steps how these continue.
+            firsts, lengths = generator.integers(8, size=16), generator.integers(2, 6, size=16)
+            lines = [
+                [3 + (first + place) % 8 for place in range(length)]
+                for first, length in zip(firsts, lengths, strict=True)
+            ]
             memory = model.encode(Ragged.from_lists([[*line, EOS] for line in lines]))
             logits = model.decode(Ragged.from_lists([[BOS, *line] for line in lines]), memory)
             labels = torch.tensor([token for line in lines for token in [*line, EOS]])
@@ -321,9 +349,16 @@ def documents(sentences, targets):
     return Batch(source, None, labels, len(targets), {SENTENCES: lengths})
 
 
-@pytest.fixture(params=tables_of(Model))
+@pytest.fixture(scope="package", autouse=True)
+def one_blas():
+    """Products of one BLAS: on an Arm CPU the other one takes most of the time of so small products."""
+    with own_blas(torch.device("cpu"), torch.float32):
+        yield
+
+
+@pytest.fixture(params=tables_of(Model), scope="module")
 def any_table(request):
-    """The `[model]` table of any model."""
+    """The `[model]` table of any model. The tests of a file with the same one follow each other."""
     return request.param
 
 
@@ -338,10 +373,13 @@ def family(request):
     return small(next(table for table in ALL.values() if table["kind"] == request.param))
 
 
-@pytest.fixture(params=tables_of(Seq2Seq))
+@pytest.fixture(params=tables_of(Seq2Seq), scope="module")
 def model(request):
-    """A model that outputs one token after another."""
-    return small(request.param)
+    """A model that outputs one token after another. Tests share it, so none may change it, and follow each other."""
+    made = shared(request.param)
+    before = [one._version for one in made.state_dict(keep_vars=True).values()]
+    yield made
+    assert before == [one._version for one in made.state_dict(keep_vars=True).values()] and not made.training
 
 
 @pytest.fixture(params=tables_of(NonAutoregressive))

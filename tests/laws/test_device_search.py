@@ -59,18 +59,19 @@ def same(found, expected):
 @pytest.mark.parametrize(
     ("model", "name"), tables_with(StaticSeq2Seq, OPTIONS, every=("greedy", "beam", "long enough")), indirect=["model"]
 )
-@pytest.mark.parametrize("steps", [2, 64])  # with two, search has to make room on the way
-def test_the_device_finds_what_the_host_finds(model, name, steps, monkeypatch):
-    monkeypatch.setattr(device_search, "FIRST_STEPS", steps)
-    monkeypatch.setattr(search_tensors, "LEAST", search_tensors.Room(1, 1, 1))
-    options = SearchOptions(**{"max_extra": 5, **OPTIONS[name]})
-    recorded = CudaGraphModel(model)
+def test_the_device_finds_what_the_host_finds(model, name, monkeypatch):
     if not model.has_static_state:
         pytest.skip("has no static state")
-    for sources in (SOURCES[:2], SOURCES, SOURCES[2:5]):
-        source = Ragged.from_lists(sources)
-        same(search(recorded, source, options=options), search(model, source, options=options))
-    assert recorded.device_search.by_beams and not recorded._graphs
+    monkeypatch.setattr(search_tensors, "LEAST", search_tensors.Room(1, 1, 1))
+    options = SearchOptions(**{"max_extra": 3, **OPTIONS[name]})
+    batches = [Ragged.from_lists(sources) for sources in (SOURCES[:2], SOURCES, SOURCES[2:5])]
+    wanted = [search(model, source, options=options) for source in batches]
+    for steps in (2, 64):  # with two, search has to make room on the way
+        monkeypatch.setattr(device_search, "FIRST_STEPS", steps)
+        recorded = CudaGraphModel(model)
+        for source, expected in zip(batches, wanted, strict=True):
+            same(search(recorded, source, options=options), expected)
+        assert recorded.device_search.by_beams and not recorded._graphs
 
 
 FOR_TRAINED = ["greedy, token scores", "beam", "three of four", "one of three, never", "two tokens"]
@@ -98,10 +99,10 @@ def test_trained_models_find_the_same(table, device):
     if not small(table).has_static_state:
         pytest.skip("has no static state")
     model, loss = trained_to_copy(table)
-    assert loss < np.log(VOCABULARY - 3)
+    assert loss < 0.95 * np.log(VOCABULARY - 3)
     generator = np.random.default_rng(2)
-    sources = [[*generator.integers(3, VOCABULARY, size=1 + number % 9).tolist(), EOS] for number in range(27)]
-    assert_found_on(device, model, sources, [{"max_extra": 8, **OPTIONS[name]} for name in FOR_TRAINED])
+    sources = [[*generator.integers(3, VOCABULARY, size=1 + number % 6).tolist(), EOS] for number in range(18)]
+    assert_found_on(device, model, sources, [{"max_extra": 4, **OPTIONS[name]} for name in FOR_TRAINED])
 
 
 @pytest.mark.slow
@@ -110,7 +111,7 @@ def test_trained_models_find_the_same(table, device):
 def test_pretrained_models_find_the_same(run, device):
     translator = regard.load(run, device="cpu", engine="torch")
     pairs = [line.split("\t") for line in OWN_SENTENCES.read_text(encoding="utf-8").splitlines()]
-    sources = [[*translator.encode(pair[run == "en-de"], protect=False)[0], EOS] for pair in pairs]
+    sources = [[*translator.encode(pair[run == "en-de"], protect=False)[0], EOS] for pair in pairs[::2]]
     assert_found_on(device, translator.model, sources, [OPTIONS[name] for name in FOR_TRAINED])
 
 
@@ -118,7 +119,7 @@ def test_pretrained_models_find_the_same(run, device):
 def test_neighbours_change_nothing(model, beam):
     if not model.has_static_state:
         pytest.skip("has no static state")
-    recorded, options = CudaGraphModel(model), SearchOptions(beam=beam, nbest=beam, max_extra=8)
+    recorded, options = CudaGraphModel(model), SearchOptions(beam=beam, nbest=beam, max_extra=4)
     together = search(recorded, Ragged.from_lists(SOURCES), options=options)
     alone = [search(recorded, Ragged.from_lists([source]), options=options)[0] for source in SOURCES[:3]]
     same(together[:3], alone)

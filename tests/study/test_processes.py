@@ -4,8 +4,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 
 import msgspec
@@ -18,6 +16,8 @@ from regard.run.folder import RunFolder
 from regard.study.cells import Cell, read_records
 from regard.study.collected import collect
 from regard.study.study_file import read_study
+from tests.commands import Forked, regard
+from tests.study.forked_runner import start_runner
 from tests.study.test_running import without_times
 
 pytestmark = pytest.mark.slow
@@ -26,11 +26,7 @@ KILLS = int(os.environ.get("REGARD_KILLS", "6"))
 
 
 def command(file, out, *options):
-    return [sys.executable, "-m", "regard", "study", "run", str(file), "--out", str(out), *options]
-
-
-def run(file, out, *options):
-    return subprocess.run(command(file, out, *options), capture_output=True, text=True, timeout=280, check=False)
+    return ["study", "run", str(file), "--out", str(out), *options]
 
 
 def events(out, kind):
@@ -70,30 +66,30 @@ def table(study, out):
 
 
 def test_a_study_that_is_killed_repeatedly_has_the_same_records_in_the_end(write_study, tmp_path):
-    # A checkpoint every 100 steps, so that a kill costs what was trained since.
-    every = [(f'"train.{key}_every" = {old}', f'"train.{key}_every" = 100') for key, old in RARELY.items()]
-    file = write_study(('"train.steps" = 12', '"train.steps" = 400'), *every)
+    # A checkpoint every 25 steps, so that a kill costs what was trained since.
+    every = [(f'"train.{key}_every" = {old}', f'"train.{key}_every" = 25') for key, old in RARELY.items()]
+    file = write_study(('"train.steps" = 12', '"train.steps" = 100'), *every)
     whole, killed, generator = tmp_path / "whole", tmp_path / "killed", random.Random(1)
-    assert run(file, whole).returncode == 0
+    assert start_runner(file, whole).wait(280) == 0
     kills = lost = 0
     while kills < KILLS:
         since = time.time()
-        process = subprocess.Popen(command(file, killed), stderr=subprocess.DEVNULL, start_new_session=True)
-        if kills % 4 == 3:  # in the first seconds, whatever happens then
-            time.sleep(generator.uniform(0, 4))
+        process = start_runner(file, killed)
+        if kills % 4 == 3:  # in the first second or two, whatever happens then
+            time.sleep(generator.uniform(0.2, 2))
         else:  # between two checkpoints, every second time after another one
-            enough, begun = steps_saved(killed) + 100 * (kills % 2), 3 * generator.randint(1, 15)
-            while process.poll() is None and (steps_saved(killed) < enough or steps_to_lose(killed, since) < begun):
+            enough, begun = steps_saved(killed) + 25 * (kills % 2), 3 * generator.randint(1, 6)
+            while steps_saved(killed) < enough or steps_to_lose(killed, since) < begun:
+                assert time.time() < since + 120, f"{steps_saved(killed)} steps are saved, not {enough}"
                 time.sleep(0.02)
-        assert process.poll() is None, f"the study ended after {kills} kills"
         # The runner and the processes of its cells, at once.
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        assert process.wait() == -signal.SIGKILL, f"the study ended after {kills} kills"
         kills += 1
         lost += steps_to_lose(killed, since)
         print(f"kill {kills}: {steps_saved(killed)} steps saved, {lost} lost", flush=True)
     assert lost > 3 * KILLS, "hardly a step had to be repeated, so this shows nothing"
-    assert run(file, killed).returncode == 0
+    assert start_runner(file, killed).wait(280) == 0
     study = read_study(file)
     assert without_times(read_records(study, killed)) == without_times(read_records(study, whole))
     assert len(read_records(study, killed)) == 4
@@ -102,21 +98,21 @@ def test_a_study_that_is_killed_repeatedly_has_the_same_records_in_the_end(write
 
 def test_two_runners_share_a_folder_and_train_each_cell_once(write_study, tmp_path):
     file, out = write_study(), tmp_path / "out"
-    runners = [subprocess.Popen(command(file, out), stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    printed = [runner.communicate(timeout=280)[1] for runner in runners]
-    assert [runner.returncode for runner in runners] == [0, 0], printed
+    runners = [start_runner(file, out) for _ in range(2)]
+    assert [runner.wait(280) for runner in runners] == [0, 0]
     assert [len(found) for found in events(out, "started").values()] == [1, 1, 1, 1]
     assert [one.state for one in read_records(read_study(file), out)] == ["finished"] * 4
 
 
 def test_a_study_in_pieces_of_time_resumes_where_it_was(write_study, tmp_path):
     file, out = write_study(('"train.steps" = 12', '"train.steps" = 4000')), tmp_path / "out"
-    first = run(file, out, "--seconds", "20")
+    # A cell that is asked to stop before its first step takes that step, and saves it.
+    first = regard(*command(file, out, "--seconds", "7"))
     assert first.returncode == 3 and "resume with:" in first.stderr
     begun = RunFolder(Cell("two layers", {}, 1).folder(out).path / "run")
     assert begun.steps() and not begun.finished
     step = max(begun.steps())
-    assert run(file, out, "--seconds", "20").returncode == 3
+    assert regard(*command(file, out, "--seconds", "7")).returncode == 3
     assert max(begun.steps()) > step
     [started] = [found for cell, found in events(out, "started").items() if str(begun.path.parent).endswith(cell)]
     assert [event["step"] for event in started] == [0, step]
@@ -125,13 +121,14 @@ def test_a_study_in_pieces_of_time_resumes_where_it_was(write_study, tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_cells_save_and_stop_when_their_runner_is_ended(write_study, tmp_path, number):
     file, out = write_study(('"train.steps" = 12', '"train.steps" = 4000')), tmp_path / "out"
-    process = subprocess.Popen(command(file, out), stderr=subprocess.DEVNULL)
+    process = Forked(command(file, out))
     cell = RunFolder(Cell("two layers", {}, 1).folder(out).path / "run")
-    while process.poll() is None and not (cell.exists and cell.steps()):
+    for _ in range(1200):
+        if cell.exists and cell.steps():
+            break
         time.sleep(0.1)
     process.send_signal(number)
-    process.wait(60)
-    assert process.returncode == (143 if number == signal.SIGTERM else -signal.SIGKILL)
+    assert process.wait(60) == (143 if number == signal.SIGTERM else -signal.SIGKILL)
     # The process of the cell holds this lock until it has saved.
     held = Cell("two layers", {}, 1).folder(out)
     for _ in range(600):
