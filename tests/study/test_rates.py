@@ -9,7 +9,7 @@ import pytest
 from regard.metrics.corpus_metrics import mean_metric
 from regard.metrics.significance import ALPHA, Sampling
 from regard.study.cells import CellRecord, SetScores
-from regard.study.results import derive
+from regard.study.deriving import derive
 from regard.study.study_file import Study, StudyRow
 
 GUIDE = Path(__file__).parents[2] / "docs" / "study.md"

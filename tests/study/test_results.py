@@ -13,8 +13,8 @@ from regard.explain.figures import pyplot
 from regard.metrics.significance import Sampling
 from regard.study.cells import Cell
 from regard.study.collected import collect, refuse_other_sets
+from regard.study.deriving import rounded, spread
 from regard.study.figure import draw_study, make_figure
-from regard.study.results import rounded, spread
 from regard.study.sentence_statistics import SENTENCE_METRICS, WIDTHS, sentence_metric
 from regard.study.tables import as_latex, as_markdown, as_text, latex, show_p
 from tests.study.synthetic import STUDY, make_cells, write_study

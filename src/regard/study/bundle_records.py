@@ -26,8 +26,8 @@ from regard.study.cells import (
     settings_of,
 )
 from regard.study.collected import Collected
+from regard.study.deriving import Place
 from regard.study.references import STATISTICS, read_outputs, same_score, statistics_name
-from regard.study.results import Place
 from regard.study.sentence_statistics import MOST_BYTES_TOGETHER, parse_statistics, sentence_metric, unpack
 from regard.study.study_file import Study
 

@@ -11,8 +11,9 @@ from regard.metrics.corpus_metrics import CorpusMetric, Statistics
 from regard.metrics.significance import Sampling
 from regard.recipe_files import recipe_folder
 from regard.study.cells import CellRecord, SetScores, cell_of, chosen_records, is_tried, read_records, tests_of
+from regard.study.deriving import FINISHED, Place, derive
 from regard.study.references import STATISTICS, References, same_score, statistics_name
-from regard.study.results import FINISHED, Place, StudyResult, derive
+from regard.study.results import StudyResult
 from regard.study.sentence_statistics import parse_statistics, sentence_metric, unpack
 from regard.study.study_file import VALID, Study
 from regard.text.bitext import data_folders

@@ -1,0 +1,232 @@
+"""How the result of a study is derived: from records and sentence statistics alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from regard.metrics import METRICS
+from regard.metrics.corpus_metrics import CorpusMetric, Statistics
+from regard.metrics.significance import Sampling
+from regard.study.cells import (
+    CellRecord,
+    cells_of_row,
+    choose_candidate,
+    chosen_records,
+    find_record,
+    has_choice,
+    tried_cells,
+)
+from regard.study.results import (
+    Cost,
+    Published,
+    RowComparison,
+    RowResult,
+    SetResult,
+    Spread,
+    StudyResult,
+    TriedCandidate,
+)
+from regard.study.significance import SeedTest, holm, seed_tests, sentence_p, verdict
+from regard.study.study_file import VALID, Study, describe_settings
+
+DIGITS = 6  # that are kept of a number
+FINISHED = "finished"
+Place = tuple[str, int, str]  # row, seed and test set
+
+
+def derive(
+    study: Study,
+    records: Sequence[CellRecord],
+    statistics: Mapping[Place, Statistics],
+    *,
+    tests: Sequence[str],
+    metric: CorpusMetric | None,
+    sampling: Sampling | None = None,
+) -> StudyResult:
+    """Return the result of a study, complete or not.
+
+    `statistics` are those of the sentences of every output, by the metric of the study; `metric` scores their sums. Without
+    either, differences are tested over seeds alone.
+    """
+    sampling = Sampling() if sampling is None else sampling
+    chosen = {row: _finished(own) for row, own in chosen_records(study, records).items()}
+    compared = {test: _compare(study, chosen, statistics, test, metric, sampling) for test in tests}
+    rows = []
+    for name, row in study.rows.items():
+        own = list(chosen[name].values())
+        rows.append(
+            RowResult(
+                name=name,
+                group=row.group,
+                settings={**({"recipe": Path(row.recipe).name} if row.recipe else {}), **row.settings},
+                candidates=_candidates(study, name, records),
+                chosen=dict(own[0].candidate) if own else {},
+                parameters=own[0].parameters if own else None,
+                seconds=_mean([one.seconds for one in own]),
+                tokens_per_second=_mean([one.tokens_per_second for one in own if one.tokens_per_second is not None]),
+                sets=[_set_result(study, name, chosen, test, compared[test].get(name)) for test in tests],
+                problems=_problems(study, name, records),
+            )
+        )
+    finished = [one for own in chosen.values() for one in own.values()]
+    found = StudyResult(
+        question=study.question,
+        recipe=Path(study.recipe).name,
+        metric=study.metric,
+        higher_is_better=METRICS.get(study.metric, where="study.metric").higher_is_better,
+        baseline=study.baseline,
+        seeds=list(study.seeds),
+        choosing_seed=study.choosing_seed if any(has_choice(study, row) for row in study.rows) else None,
+        tests=list(tests),
+        settings=dict(study.settings),
+        signatures=dict(finished[0].tests[0].signatures) if finished and finished[0].tests else {},
+        trials=sampling.trials,
+        trials_seed=sampling.seed,
+        rows=rows,
+        cost=_cost(records),
+    )
+    return msgspec.convert(rounded(msgspec.to_builtins(found)), StudyResult)
+
+
+def _finished(records: Mapping[int, CellRecord]) -> dict[int, CellRecord]:
+    return {seed: record for seed, record in records.items() if record.state == FINISHED}
+
+
+def _compare(
+    study: Study,
+    chosen: Mapping[str, Mapping[int, CellRecord]],
+    statistics: Mapping[Place, Statistics],
+    test: str,
+    metric: CorpusMetric | None,
+    sampling: Sampling,
+) -> dict[str, RowComparison]:
+    """Return the comparison of every row with the baseline that has a seed in common with it."""
+    scores = {
+        row: {seed: score for seed, one in own.items() if (score := one.score(test, study.metric)) is not None}
+        for row, own in chosen.items()
+    }
+    over_seeds = seed_tests(scores, study.baseline)
+    counted = {
+        row: {seed: statistics[row, seed, test] for seed in scores[row] if (row, seed, test) in statistics}
+        for row in scores
+    }
+    others = [row for row in scores if row != study.baseline and set(scores[row]) & set(scores[study.baseline])]
+    over_sentences: dict[str, float] = {}
+    for row in others:
+        p = None if metric is None else sentence_p(metric, counted[study.baseline], counted[row], sampling)
+        if p is not None:
+            over_sentences[row] = p
+    corrected = holm({row: one.p for row, one in over_seeds.items()}), holm(over_sentences)
+    higher = METRICS.get(study.metric, where="study.metric").higher_is_better
+    found = {}
+    for row in others:
+        one: SeedTest | None = over_seeds.get(row)
+        shared = [seed for seed in scores[row] if seed in scores[study.baseline]]
+        change = float(np.mean([scores[row][seed] - scores[study.baseline][seed] for seed in shared]))
+        tests = (corrected[0].get(row), corrected[1].get(row))
+        found[row] = RowComparison(
+            change=change,
+            low=None if one is None else one.low,
+            high=None if one is None else one.high,
+            p_seeds=None if one is None else one.p,
+            p_seeds_corrected=tests[0],
+            freedom=None if one is None else one.freedom,
+            pooled=None if one is None else one.pooled,
+            p_sentences=over_sentences.get(row),
+            p_sentences_corrected=tests[1],
+            verdict=verdict(change, tests, higher_is_better=higher),
+        )
+    return found
+
+
+def _set_result(
+    study: Study, name: str, chosen: Mapping[str, Mapping[int, CellRecord]], test: str, compared: RowComparison | None
+) -> SetResult:
+    by_seed = {
+        str(seed): {metric: value for metric, value in found.scores.items() if value is not None}
+        for seed, record in chosen[name].items()
+        if (found := record.test(test)) is not None
+    }
+    return SetResult(test, _spreads(chosen[name], test), by_seed, compared, _published(study, name, compared))
+
+
+def _spreads(records: Mapping[int, CellRecord], test: str) -> dict[str, Spread]:
+    """Return the mean of every metric over seeds."""
+    found = [scored.scores for record in records.values() if (scored := record.test(test)) is not None]
+    values = {metric: [own[metric] for own in found if own.get(metric) is not None] for own in found for metric in own}
+    return {metric: spread([one for one in own if one is not None]) for metric, own in values.items() if own}
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Return the mean and the standard deviation (of a sample: divided by one less than the number)."""
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return Spread(float(np.mean(values)), deviation, len(values))
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
+
+
+def _candidates(study: Study, row: str, records: Sequence[CellRecord]) -> list[TriedCandidate]:
+    found, chosen = [], choose_candidate(study, row, records)
+    for cell in tried_cells(study, row):
+        record = find_record(records, cell)
+        state = "missing" if record is None else record.state
+        score = None if record is None else record.score(VALID, study.metric)
+        found.append(TriedCandidate(cell.candidate, state, score, cell.candidate == chosen))
+    return found
+
+
+def _published(study: Study, name: str, compared: RowComparison | None) -> dict[str, Published]:
+    """Return the published scores of a row, and whether our change on a test set has their direction."""
+    base, found = study.rows[study.baseline].published, {}
+    for metric, score in study.rows[name].published.items():
+        change = score - base[metric] if metric in base and name != study.baseline else None
+        same = None
+        if change and metric == study.metric and compared is not None and compared.verdict in ("better", "worse"):
+            same = bool(np.sign(change) == np.sign(compared.change))
+        found[metric] = Published(score, change, same)
+    return found
+
+
+def _problems(study: Study, row: str, records: Sequence[CellRecord]) -> list[str]:
+    """Return a few words about the cells of a row that have not finished."""
+    found: list[str] = []
+    missing: dict[str, list[str]] = {}  # seeds, by candidate
+    for cell in cells_of_row(study, row, records):
+        record = find_record(records, cell)
+        candidate = f" with {describe_settings(cell.candidate)}" if cell.candidate else ""
+        if record is None:
+            missing.setdefault(candidate, []).append(str(cell.seed))
+        elif record.state != FINISHED:
+            problem = f": {record.problem}" if record.problem else ""
+            found.append(f"seed {cell.seed}{candidate} {record.state}{problem}")
+    for candidate, seeds in missing.items():
+        name, verb = ("seed", "is") if len(seeds) == 1 else ("seeds", "are")
+        found.append(f"{name} {', '.join(seeds)}{candidate} {verb} missing")
+    if choose_candidate(study, row, records) is None:
+        found.append("no candidate is chosen yet")
+    return found
+
+
+def _cost(records: Sequence[CellRecord]) -> Cost:
+    return Cost(
+        cells=len(records),
+        hours=sum(record.seconds for record in records) / 3600,
+        device_hours=sum(record.seconds / record.sharing_device for record in records) / 3600,
+        devices=sorted({record.machine["device"] for record in records if "device" in record.machine}),
+    )
+
+
+def rounded(value: Any) -> Any:
+    """Return plain values with so few digits of each number that any machine derives the same."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, dict):
+        return {key: rounded(one) for key, one in value.items()}
+    return [rounded(one) for one in value] if isinstance(value, list) else value
