@@ -13,7 +13,8 @@ VALID = {counting_text(first, length) for first in range(10) for length in COUNT
 
 @pytest.mark.slow
 def test_a_trained_language_model_has_the_best_perplexity_and_samples_valid_texts(tmp_path):
-    regard.train("counting", out=tmp_path / "run", overrides=["train.threads=1"])
+    quick = ["train.threads=1", "train.validate_every=1000", "train.checkpoint_every=1000"]
+    regard.train("counting", out=tmp_path / "run", overrides=["model.num_layers=1", "model.hidden=64", *quick])
     [result] = regard.evaluate(tmp_path / "run")
     scores = {score.name: score.value for score in result.scores}
     best = math.exp((math.log(10) + math.log(6)) / 6.5)
