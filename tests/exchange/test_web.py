@@ -169,7 +169,7 @@ def test_500_sentences_of_a_test_set_are_those_of_the_engine(opened, tmp_path, d
 
 def test_odd_text_is_translated_as_by_the_engine(loaded):
     translator = engine_of("de-en")
-    texts = [text[:75] for text in ODD]
+    texts = [text[:40] for text in ODD]
     ours = [best[0][0] for best in outputs(loaded.evaluate("texts => regard.translate(texts)", texts))]
     assert ours == [best[0][0] for best in translated(translator, texts)]
 
