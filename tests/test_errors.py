@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regard import errors
-from regard.errors import MissingExtra, RegardError, did_you_mean, install_command, require
+from regard.errors import MissingExtra, RegardError, did_you_mean, install_command, require, require_installed
 from regard.messages import counted
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -107,6 +107,10 @@ def test_a_package_that_is_not_there_names_the_extra_that_brings_it():
         require("a_package_nobody_wrote", extra="plots")
     assert str(caught.value) == f"this needs the package 'a_package_nobody_wrote': {install_command('plots')}"
     assert isinstance(caught.value.__cause__, ImportError)
+    with pytest.raises(MissingExtra) as without_import:
+        require_installed("a_package_nobody_wrote", extra="plots")
+    assert str(without_import.value) == str(caught.value)
+    require_installed("json", extra="plots")
 
 
 @pytest.fixture

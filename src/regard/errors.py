@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.util
 import re
 import shlex
 import shutil
@@ -154,4 +155,14 @@ def require(package: str, *, extra: str) -> ModuleType:
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        raise MissingExtra(f"this needs the package {package!r}: {install_command(extra)}") from error
+        raise _missing(package, extra) from error
+
+
+def require_installed(package: str, *, extra: str) -> None:
+    """Raise MissingExtra if a package is missing. It is not imported: that takes seconds where another process uses it."""
+    if importlib.util.find_spec(package) is None:
+        raise _missing(package, extra)
+
+
+def _missing(package: str, extra: str) -> MissingExtra:
+    return MissingExtra(f"this needs the package {package!r}: {install_command(extra)}")

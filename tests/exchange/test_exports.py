@@ -15,6 +15,7 @@ from regard.exchange.exporting import TARGETS, export_model
 from regard.exchange.held_out import OWN_SENTENCES
 from regard.exchange.verifying import verify
 from tests.exchange.tiny_runs import make_run
+from tests.packages import skip_without
 
 PACKAGES = {"ctranslate2": "ctranslate2", "huggingface": "transformers", "onnx": "onnxruntime"}
 VARIANTS = {
@@ -115,7 +116,7 @@ def test_a_variant_is_certified_or_refused_by_name(target, variant, tmp_path, li
 @pytest.mark.slow(unless=["ctranslate2"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_engine_runs_where_regard_cannot_be_imported(target, tmp_path, lines):
-    pytest.importorskip(PACKAGES[target])
+    skip_without(PACKAGES[target])
     certificate = export_model(tiny(tmp_path / "run"), tmp_path / "out", to=target, lines=lines)
     assert certificate.measured.identical == 1.0
     page = (tmp_path / "out" / "certificate.md").read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ import torch
 
 import regard
 from regard.config import SearchOptions
-from regard.errors import ConfigError, require
+from regard.errors import ConfigError, require, require_installed
 from regard.exchange import to_ctranslate2, to_huggingface, to_onnx
 from regard.exchange.certificate import (
     BOUNDS,
@@ -43,11 +43,11 @@ class Target(NamedTuple):
 
     refuse: Callable[[Portable, str], None]  # raises ConfigError for what it cannot express
     write: Callable[[Portable, Folder, str], None]
-    require: Callable[[], object]  # imports the packages that exporting needs
+    require: Callable[[], object]  # raises MissingExtra if a package that exporting needs is missing
 
 
-def _require_huggingface() -> object:
-    return require("transformers", extra="huggingface")
+def _require_huggingface() -> None:
+    require_installed("transformers", extra="huggingface")
 
 
 def _require_ctranslate2() -> object:
