@@ -33,7 +33,7 @@ def text(base):
 def adapted(base, text):
     """The base model, adapted with replay of its own training text."""
     told = []
-    done = adapt(base, text, out=base.parent / "adapted", data=base.parent, device="cpu", tell=told.append)
+    done = adapt(base, text, out=base.parent / "adapted", data=base.parent, steps=160, device="cpu", tell=told.append)
     return done, told
 
 
@@ -121,7 +121,7 @@ def test_a_model_that_forgets_is_rejected_kept_under_another_name_and_accepted_w
     other = dict(zip(GENERAL, "MNOPQRSTAB", strict=True))  # the general words with other translations
     text = write_pairs(tmp_path / "other.tsv", sentences(other, 150, seed=6))
     general = write_pairs(tmp_path / "general.tsv", sentences(GENERAL, 150, seed=7))
-    settings = {"general": [general], "replay": "none", "bound": 100, "steps": 160, "out": tmp_path / "other", **QUIET}
+    settings = {"general": [general], "replay": "none", "bound": 100, "steps": 80, "out": tmp_path / "other", **QUIET}
     done = adapt(base, text, **settings)
     assert not done.accepted and done.verdict.text.startswith("Not accepted: worse on general text (")
     assert done.run.path == tmp_path / "other-rejected" and done.run.finished and not (tmp_path / "other").exists()
@@ -175,7 +175,7 @@ def test_the_command_prints_the_table_or_json_and_exits_with_one_if_rejected(bas
     assert card["command"] == f"regard adapt {base.name} --with domain.tsv --steps 20"
     other = dict(zip(GENERAL, "MNOPQRSTAB", strict=True))
     wrong = write_pairs(tmp_path / "other.tsv", sentences(other, 150, seed=6))
-    more = ["--replay", "none", "--bound", "100", "--steps", "160", "--json"]
+    more = ["--replay", "none", "--bound", "100", "--steps", "80", "--json"]
     done = commands.regard(*arguments(base, wrong, tmp_path / "b", *more))
     assert done.returncode == 1
     assert json.loads(done.stdout)["accepted"] is False
@@ -187,14 +187,14 @@ def test_a_killed_adaptation_resumes_and_ends_with_the_same_scores(base, text, a
     """SIGKILL at several moments; the same command then ends with what an uninterrupted one has."""
     out = tmp_path / "killed"
     for lines in (1, 2, 4, 7):
-        process = commands.Forked(arguments(base, text, out), stderr=subprocess.PIPE)
+        process = commands.Forked(arguments(base, text, out, "--steps", "160"), stderr=subprocess.PIPE)
         for _ in range(lines):
             assert process.stderr.readline(), "it has ended"
         process.send_signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
         process.stderr.close()
     assert not out.exists()
-    done = commands.regard(*arguments(base, text, out))
+    done = commands.regard(*arguments(base, text, out, "--steps", "160"))
     assert done.returncode == 0, done.stderr
     ours, theirs = RunFolder(out).adaptation(), adapted[0].as_dict()
     assert ours["test"] == theirs["test"] and ours["general"] == theirs["general"]
