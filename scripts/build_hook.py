@@ -20,8 +20,9 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 FOLDER = Path("src/regard/engine")
 PAGES = (
     *("README.md", "README.zh.md", "CHANGELOG.md", "CONTRIBUTING.md", "LOG.md", "SECURITY.md"),
-    *("docs", "examples", "studies", "benchmarks/README.md", "benchmarks/results", "requirements/core.txt"),
+    *("docs", "examples", "benchmarks/README.md", "benchmarks/results", "requirements/core.txt"),
 )
+STUDIES = ("*.toml", "*/study.json", "*/table.*", "*/figure.*")  # without the outputs of cells, which are large
 
 
 class Hook(BuildHookInterface[Any]):
@@ -31,9 +32,11 @@ class Hook(BuildHookInterface[Any]):
         if self.target_name != "wheel":
             return
         if version == "standard":
-            build_data["force_include"].update(
-                {str(Path(self.root) / one): f"regard/learn/repository/{one}" for one in PAGES}
-            )
+            root = Path(self.root)
+            found = [path for pattern in STUDIES for path in (root / "studies").glob(pattern)]
+            for path in [*(root / one for one in PAGES), *found]:
+                copy = f"regard/learn/repository/{path.relative_to(root).as_posix()}"
+                build_data["force_include"][str(path)] = copy
         folder = Path(self.root) / FOLDER
         spec = importlib.util.spec_from_file_location("engine_build", folder / "build.py")
         assert spec is not None and spec.loader is not None

@@ -1,5 +1,6 @@
 """The family tree: drawings, and numbers that are read from results."""
 
+import json
 import re
 from xml.etree import ElementTree
 
@@ -11,7 +12,7 @@ from regard.learn.family import hull
 from regard.learn.html_parts import DRAWINGS
 from regard.learn.numbers import definitions, number_text, with_numbers
 from regard.learn.render import render
-from regard.learn.sources import ASSETS, PAGES
+from regard.learn.sources import ASSETS, PAGES, read
 
 
 @pytest.mark.parametrize("name", DRAWINGS)
@@ -99,3 +100,12 @@ def test_a_caption_is_in_both_languages():
     made = render('```drawing gpt\nen = "each"\nzh = "每个"\n```\n', link=str, name="some.md").html
     assert '<span class="zh" lang="zh-CN">每个</span></figcaption>' in made
     assert 'aria-label="each"' in made
+
+
+def test_numbers_of_a_study_are_means_over_its_seeds():
+    rows = {row["name"]: row["sets"][0] for row in json.loads(read("studies/table3/study.json"))["rows"]}
+    scores = [one["bleu"] for one in rows["N 8"]["by_seed"].values()]
+    assert len(scores) == 3 and with_numbers("{{layers-8}}", "some.md") == f"{sum(scores) / 3:.1f}"
+    definition = {"study": "table3", "row": "N 9", "score": "bleu", "format": ".1f"}
+    with pytest.raises(ConfigError, match="the study table3 has no bleu of N 9 for the number layers-9"):
+        number_text(definition, "layers-9")

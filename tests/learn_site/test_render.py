@@ -117,12 +117,13 @@ def test_a_whole_file_is_included_without_its_docstring():
 
 def test_a_table_of_results_is_read_from_its_file():
     made = page(
-        '```results benchmarks/results/table3.md\ncolumns = { "ours" = "setting", "BLEU" = "score" }\n```\n'
+        "```results benchmarks/results/distance.md\n"
+        'columns = { "letters right, %, in rows of" = "family", "40" = "score" }\n```\n'
     ).html
-    assert "to:/benchmarks/results/table3.md" in made
-    assert "<th>setting</th>" in made
-    row = next(line for line in read("benchmarks/results/table3.md").splitlines() if "model.num_heads=32" in line)
-    assert f'<td>model.num_heads=32</td>\n<td class="right">{row.split("|")[6].strip()}</td>' in made
+    assert "to:/benchmarks/results/distance.md" in made
+    assert "<th>family</th>" in made
+    row = next(line for line in read("benchmarks/results/distance.md").splitlines() if "RNN, no" in line)
+    assert f'<td>RNN, no attention</td>\n<td class="right">{row.split("|")[6].strip()}</td>' in made
 
 
 def test_a_table_of_json_has_the_chosen_columns():
@@ -142,5 +143,5 @@ def test_cells_are_translated_and_must_be_in_the_table():
 
 
 def test_a_column_that_results_do_not_have_is_an_error():
-    with pytest.raises(ConfigError, match=r"table3.md has no column 'speed'"):
-        page('```results benchmarks/results/table3.md\ncolumns = { speed = "speed" }\n```\n')
+    with pytest.raises(ConfigError, match=r"distance.md has no column 'speed'"):
+        page('```results benchmarks/results/distance.md\ncolumns = { speed = "speed" }\n```\n')

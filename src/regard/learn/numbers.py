@@ -65,6 +65,15 @@ def _of_json(definition: dict[str, Any], name: str) -> float:
     return float(found)
 
 
+def _of_study(definition: dict[str, Any], name: str) -> float:
+    """Read the mean of a score of a row on the first test set of a study."""
+    study, row = definition["study"], definition["row"]
+    found = [one for one in json.loads(read(f"studies/{study}/study.json"))["rows"] if one["name"] == row]
+    if not found or definition["score"] not in found[0]["sets"][0]["scores"]:
+        raise ConfigError(f"the study {study} has no {definition['score']} of {row} for the number {name}")
+    return float(found[0]["sets"][0]["scores"][definition["score"]]["mean"])
+
+
 def _of_card(definition: dict[str, Any], name: str) -> float:
     """Read a score of a test set from a card."""
     text = read(f"{RESULTS}/cards/{definition['card']}.md")
@@ -84,4 +93,4 @@ def _of_page(definition: dict[str, Any], name: str) -> float:
     return float(found[1])
 
 
-READERS = {"file": _of_json, "card": _of_card, "page": _of_page}
+READERS = {"file": _of_json, "study": _of_study, "card": _of_card, "page": _of_page}
