@@ -26,14 +26,14 @@ import typer.main
 
 from regard.process_end import end_process
 
-# Processes that commands start: these are forked too, for commands in a shell.
+# Processes that commands start: these are forked too, for commands in a shell and by `forking_python`.
 MODULES = ("regard.learn.ablated_training", "regard.study.train_cell")
 PIPE_SIZE = 65536  # a pipe holds as many bytes without a reader
 
 
-def regard(*arguments, cwd=None, text="", timeout=120):
+def regard(*arguments, cwd=None, text="", timeout=120, executable=None):
     """Run a command, with a pipe as its standard input, and return what it has printed and its exit status."""
-    return _run(arguments, cwd=cwd, text=text, timeout=timeout)
+    return _run(arguments, cwd=cwd, text=text, timeout=timeout, executable=executable)
 
 
 def python(program, *, cwd=None, environment=None, timeout=120):
@@ -58,11 +58,26 @@ def _run(arguments=(), *, text="", timeout=120, **options):
 
 
 class Forked:
-    """A running command, or program of Python. Its streams are files, `subprocess.PIPE`, or None: no input, no output."""
+    """A running command, or program of Python. Its streams are files, `subprocess.PIPE`, or None: no input, no output.
 
-    def __init__(self, arguments, *, program=None, cwd=None, environment=None, stdin=None, stdout=None, stderr=None):
+    `executable` is the Python that it starts processes with, if not the usual one.
+    """
+
+    def __init__(
+        self,
+        arguments,
+        *,
+        program=None,
+        cwd=None,
+        environment=None,
+        executable=None,
+        stdin=None,
+        stdout=None,
+        stderr=None,
+    ):
         request = {
             "program": program,
+            "executable": executable or sys.executable,
             "arguments": list(map(str, arguments)),
             "cwd": str(cwd or Path.cwd()),
             "environment": dict(os.environ if environment is None else environment),
@@ -142,6 +157,11 @@ def folder_of_command():
     return folder / "bin"
 
 
+def forking_python():
+    """Return a Python that forks the modules in MODULES instead of importing them."""
+    return str(folder_of_command().parent / "python")
+
+
 def pass_on(listening):
     """Pass requests on to the process that forks, which answers them."""
     while True:
@@ -186,7 +206,7 @@ def serve():
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environment"])
-    sys.executable = request.get("executable", sys.executable)
+    sys.executable = request["executable"]
     if "module" in request:
         sys.argv = [sys.argv[0], *request["arguments"]]
         runpy.run_module(request["module"], run_name="__main__", alter_sys=True)

@@ -19,7 +19,7 @@ from regard.learn.ablation_text import as_text, mean, rows_over_seeds
 from regard.learn.ablations import ABLATIONS, KIND, make_sides
 from regard.recipe_files import differences, load_recipe
 from regard.run.folder import RunFolder
-from tests.commands import Forked, regard
+from tests.commands import Forked, forking_python, regard
 
 TINY = """base = "copy"
 [model]
@@ -77,7 +77,7 @@ def test_mistakes_are_explained(words, message):
 
 
 @pytest.mark.slow
-def test_both_runs_are_trained_drawn_and_written(tiny, tmp_path):
+def test_both_runs_are_trained_drawn_and_written(tiny, tmp_path, monkeypatch):
     out = tmp_path / "out"
     result = call(tiny, "norm", "--steps", 4, "--seeds", 2, "--seed", 3, "--out", out)
     assert result.exit_code == 0, result.output
@@ -92,6 +92,7 @@ def test_both_runs_are_trained_drawn_and_written(tiny, tmp_path):
     page = (out / "ablation.html").read_text()
     assert "default-src 'none'" in page and "without-norm-seed-4" in page
     before = (out / "with-norm-seed-3" / "log.jsonl").read_bytes()
+    monkeypatch.setattr(sys, "executable", forking_python())
     again = call(tiny, "norm", "--steps", 4, "--seeds", 2, "--seed", 3, "--out", out)
     assert again.exit_code == 0 and again.stdout == result.stdout
     assert (out / "with-norm-seed-3" / "log.jsonl").read_bytes() == before
@@ -132,7 +133,7 @@ def test_the_first_process_is_ended_if_the_second_cannot_be_started(tiny, tmp_pa
 @pytest.mark.slow
 def test_a_stopped_ablation_resumes(tiny, tmp_path):
     command = ["ablate", tiny, "mask", "--steps", "200", "--out", tmp_path / "out"]
-    process = Forked(command)
+    process = Forked(command, executable=forking_python())
     runs = [RunFolder(tmp_path / "out" / name) for name in ("with-mask-seed-1", "without-mask-seed-1")]
     while not all(run.exists and run.steps() for run in runs):
         os.kill(process.pid, 0)  # it has not ended
@@ -141,7 +142,7 @@ def test_a_stopped_ablation_resumes(tiny, tmp_path):
     assert process.wait() == 128 + signal.SIGTERM
     stopped = [max(run.steps()) for run in runs]
     assert not all(run.finished for run in runs)
-    done = regard(*command)
+    done = regard(*command, executable=forking_python())
     assert done.returncode == 0, done.stderr
     for run, step in zip(runs, stopped, strict=True):
         started = [event["step"] for event in run.read_log() if event["event"] == "started"]

@@ -111,7 +111,7 @@ def test_files_next_to_a_program_can_be_imported_and_hide_nothing(tmp_path):
 
 @pytest.mark.slow
 def test_a_program_that_never_ends_is_stopped(tmp_path):
-    (tmp_path / "schedule.py").write_text("while True:\n    pass\n")
+    (tmp_path / "schedule.py").write_text("import time\n\nwhile True:\n    time.sleep(1)\n")
     check = check_file("schedule", tmp_path / "schedule.py", limit=5)
     assert check.failed == "the program has not ended after 5 seconds, and was stopped"
 
@@ -120,7 +120,8 @@ def test_a_program_that_never_ends_is_stopped(tmp_path):
 def test_a_program_whose_child_never_ends_is_checked(tmp_path):
     """The child has the standard output too, and would keep it open after its parent has ended."""
     solution = read("src/regard/learn/exercises/schedule/solution.py")
-    child = "import subprocess\nimport sys\n\nsubprocess.Popen([sys.executable, '-c', 'while True: pass'])\n"
+    sleeping = "import time; time.sleep(1000)"
+    child = f"import subprocess\nimport sys\n\nsubprocess.Popen([sys.executable, '-c', {sleeping!r}])\n"
     (tmp_path / "schedule.py").write_text(f"{child}\n{solution}")
     assert check_file("schedule", tmp_path / "schedule.py", limit=8).passed
 

@@ -10,10 +10,8 @@ import signal
 import sys
 from types import FrameType
 
-from regard import api
 from regard.config import Recipe
 from regard.errors import Diverged, RegardError
-from regard.learn.ablated_models import register
 from regard.learn.ablations import KIND
 from regard.process_end import end_process
 from regard.signals import STOPPING
@@ -23,6 +21,10 @@ FAILED, DIVERGED, STOPPED = 1, 3, 4
 
 
 def main() -> int:
+    # Here, because `regard ablate` imports this file for the exit status alone, and PyTorch takes seconds.
+    from regard import api
+    from regard.learn.ablated_models import register
+
     folder, data = sys.argv[1:]
     recipe = from_table(Recipe, parse_toml(sys.stdin.buffer.read(), origin="stdin"), where="")
     kind = str(recipe.model["kind"])
