@@ -90,7 +90,7 @@ def test_toy_task_is_learned_to_99_percent(recipe, tmp_path):
     fewer = {
         "reverse": ["model.width=32", "model.hidden=64", "train.lr=8e-3", "train.steps=250"],
         "runs": [
-            *("model.hidden=64", "model.num_heads=2", "model.positions=rotary"),
+            *("model.hidden=64", "model.positions=rotary"),
             *("train.tokens=512", "train.lr=6e-3", "train.decay=0.6", "train.steps=350"),
         ],
         "majority": ["train.tokens=512", "train.steps=200"],
@@ -153,7 +153,7 @@ def test_a_transformer_learns_to_parse(tmp_path):
 TINY_CAPTIONER = [
     *("model.width=64", "model.num_layers=1", "model.decoder_layers=1", "model.num_heads=4", "model.hidden=128"),
     *("model.dropout=0.0", "train.tokens=512", "train.warmup_steps=30", "train.checkpoint_every=400"),
-    *("train.optimizer=muon", "train.lr=6e-3", "train.steps=300"),
+    *("train.optimizer=muon", "train.lr=6e-3", "train.steps=360"),
 ]
 
 
