@@ -224,7 +224,7 @@ def test_all_processes_stop_at_the_same_step_and_leave_a_run_that_can_be_resumed
 
 @pytest.mark.slow
 def test_two_processes_train_a_part_of_a_model_as_one_does(one_process, tmp_path):
-    init = [*SETTINGS, f"train.init={one_process}", "train.steps=6", "train.lr=1", "train.warmup_steps=2"]
+    init = [*SETTINGS, f"train.init={one_process}", "train.steps=6", "train.lr=0.1", "train.warmup_steps=2"]
     runs = {
         "lora": [*init, "train.adapt=lora"],
         "freeze": [*init, 'train.freeze=["encoder"]'],
