@@ -60,7 +60,8 @@ def _run(arguments=(), *, text="", timeout=120, **options):
 class Forked:
     """A running command, or program of Python. Its streams are files, `subprocess.PIPE`, or None: no input, no output.
 
-    `executable` is the Python that it starts processes with, if not the usual one.
+    `executable` is the Python that it starts processes with, if not the usual one. `imported` are modules that are imported
+    already, besides those of most commands.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Forked:
         cwd=None,
         environment=None,
         executable=None,
+        imported=(),
         stdin=None,
         stdout=None,
         stderr=None,
@@ -96,8 +98,8 @@ class Forked:
                 streams.append(null if stream is None else stream)
             self._connection, its = socket.socketpair()
             stack.enter_context(its)
-            sent = socket.send_fds(server(), [line], [one.fileno() for one in (its, *streams)])
-            server().sendall(line[sent:])
+            sent = socket.send_fds(server(*imported), [line], [one.fileno() for one in (its, *streams)])
+            server(*imported).sendall(line[sent:])
         self._answer = self._connection.makefile("r")
         self.pid = int(self._answer.readline())
 
@@ -177,11 +179,11 @@ def pass_on(listening):
 
 
 @functools.cache
-def server():
+def server(*imported):
     """Return the connection to the process that forks, which ends when this one does."""
     ours, its = socket.socketpair()
     with its:
-        command = [sys.executable, "-c", "from tests.commands import serve; serve()", str(its.fileno())]
+        command = [sys.executable, "-c", "from tests.commands import serve; serve()", str(its.fileno()), *imported]
         root = Path(__file__).resolve().parent.parent
         subprocess.Popen(
             command, cwd=root, pass_fds=[its.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
@@ -192,7 +194,8 @@ def server():
 def serve():
     """Fork for each request, until there are no more. Runs in the process that forks."""
     # Commands import most of these when they need them.
-    for module in ("torch", "rich.progress", "rich.table", "sacrebleu.metrics", "regard.api", "typer._adapters"):
+    usual = ("torch", "rich.progress", "rich.table", "sacrebleu.metrics", "regard.api", "typer._adapters")
+    for module in (*usual, *sys.argv[2:]):
         importlib.import_module(module)
     with suppress(ImportError):  # an extra
         importlib.import_module("matplotlib.pyplot")

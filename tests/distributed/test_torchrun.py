@@ -24,6 +24,7 @@ SETTINGS = [
     *("train.tokens=256", "train.steps=12", "train.checkpoint_every=4", "train.validate_pairs=20", "train.log_every=1"),
     *("train.device=cpu", "train.threads=1", "train.keep=9", "decode.max_extra=2"),
 ]
+IMPORTED = ("torch._dynamo", "regard.training.fsdp")  # which both kinds of parallel training do
 CLOSE = 1e-4  # tolerance of losses: sums over processes are added in another order
 
 
@@ -57,6 +58,7 @@ def start(script, *words, processes=2):
                 words,
                 program=program,
                 environment={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                imported=IMPORTED,
                 stderr=stderr,
             )
             for rank in range(processes)
