@@ -95,10 +95,10 @@ def assert_found_on(device, model, sources, options):
 @pytest.mark.slow(unless=["transformer-paper-cpu"])
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("table", tables_of(StaticSeq2Seq))
-def test_trained_models_find_the_same(table, device):
+def test_trained_models_find_the_same(table, device, tmp_path_factory):
     if not small(table).has_static_state:
         pytest.skip("has no static state")
-    model, loss = trained_to_copy(table)
+    model, loss = trained_to_copy(table, tmp_path_factory)
     assert loss < 0.95 * np.log(VOCABULARY - 3)
     generator = np.random.default_rng(2)
     sources = [[*generator.integers(3, VOCABULARY, size=1 + number % 6).tolist(), EOS] for number in range(18)]

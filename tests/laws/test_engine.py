@@ -75,8 +75,8 @@ def test_search_finds_what_pytorch_finds(table):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("table", TABLES)
-def test_trained_models_find_the_same(table):
-    model, loss = trained_to_copy(table)
+def test_trained_models_find_the_same(table, tmp_path_factory):
+    model, loss = trained_to_copy(table, tmp_path_factory)
     assert loss < 0.95 * np.log(VOCABULARY - 3) or table["num_layers"] == 0  # which cannot see its source
     generator = np.random.default_rng(2)
     sources = [[*generator.integers(3, VOCABULARY, size=1 + number % 6).tolist(), EOS] for number in range(18)]

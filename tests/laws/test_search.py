@@ -113,16 +113,17 @@ def test_a_beam_of_one_is_greedy_search(model):
 
 def test_scores_are_the_models_and_sorted(model):
     options = SearchOptions(beam=4, nbest=4, length_penalty=0.0, max_extra=3)
-    for source, found in zip(SOURCES, search(model, Ragged.from_lists(SOURCES), options=options), strict=True):
+    results = search(model, Ragged.from_lists(SOURCES), options=options)
+    for found in results:
         assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
         assert len({tuple(one.ids) for one in found}) == len(found)
-        for one in found:
-            labels = [*one.ids, model.eos] if len(one.ids) < len(source) - 1 + 3 else one.ids
-            target = Ragged.from_lists([[model.bos, *labels[:-1]]])
-            with torch.no_grad():
-                logp = model.decode(target, model.encode(Ragged.from_lists([source]))).log_softmax(-1)
-            total = sum(logp[place, token].item() for place, token in enumerate(labels))
-            assert one.score == pytest.approx(total, abs=1e-3)
+    pairs = [(source, one) for source, found in zip(SOURCES, results, strict=True) for one in found]
+    labels = [[*one.ids, model.eos] if len(one.ids) < len(source) - 1 + 3 else one.ids for source, one in pairs]
+    target = Ragged.from_lists([[model.bos, *ids[:-1]] for ids in labels])
+    with torch.no_grad():
+        logp = model.decode(target, model.encode(Ragged.from_lists([source for source, _ in pairs]))).log_softmax(-1)
+    for (_, one), ids, scores in zip(pairs, labels, Ragged(logp, target.layout).split(), strict=True):
+        assert one.score == pytest.approx(sum(scores[range(len(ids)), ids].tolist()), abs=1e-3)
 
 
 @pytest.mark.parametrize("beam", [1, 3])

@@ -60,7 +60,7 @@ def test_scores_descend_and_equal_those_of_forced_decoding(model, name):
     found = [(source, one) for source, best in zip(SOURCES, results, strict=True) for one in best]
     labels = [[*one.ids, model.eos][: len(one.token_scores)] for _, one in found]
     # All hypotheses in one batch, and in batches of few tokens.
-    for tokens in (2048, 12):
+    for tokens in (2048, 30):
         forced = forced_scores(model, [source for source, _ in found], labels, tokens=tokens)
         for (_, one), given in zip(found, forced, strict=True):
             assert one.token_scores == pytest.approx(given.scores, abs=1e-3)
