@@ -7,10 +7,11 @@ import torch
 
 from regard.config import TrainConfig
 from regard.data.ragged import Layout, Ragged
+from regard.models.base import Model
 from regard.training.data_parallel import DistributedModel
 from regard.training.optimizers import CapturableOptimizer
 from regard.training.step import read, training_step
-from tests.laws.conftest import batch_for, fitting
+from tests.laws.conftest import batch_for, fitting, tables_of
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
@@ -113,8 +114,16 @@ def test_the_loss_of_a_batch_is_the_sum_over_its_sentences(any_model):
     assert together.num_tokens == sum(batch.num_tokens for batch in alone) == together.labels.layout.total
 
 
-# Each batch is cut into halves, so that both threads get the same number of them.
-@pytest.mark.parametrize("batches", [1, 2])
+# Each batch is cut into halves, so that both threads get the same number of them. How many a thread gets concerns no model,
+# so that three batches are given to one of each family.
+WITH_BATCHES = [
+    pytest.param(*one.values, batches, id=f"{one.id}-{batches}", marks=one.marks)
+    for one in tables_of(Model)
+    for batches in ([1] if one.marks else [1, 3])
+]
+
+
+@pytest.mark.parametrize(("any_table", "batches"), WITH_BATCHES, indirect=["any_table"])
 def test_two_threads_compute_the_gradient_that_one_computes_with_dropout_too(any_model, monkeypatch, threads, batches):
     monkeypatch.setattr("regard.data.batch.WORTH_HALVING", 2)
     model, config = any_model.train(), TrainConfig(clip_norm=0.0)
