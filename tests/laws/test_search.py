@@ -77,7 +77,7 @@ def test_each_output_has_the_placeholders_of_its_source_exactly_once(model, beam
 def test_kernels_find_what_pytorch_finds(model, beam):
     options = SearchOptions(beam=beam, max_extra=4, nbest=beam)
     with kernels.allowed(False):
-        plain = found_once(model, SOURCES, options)
+        plain = search(model, Ragged.from_lists(SOURCES), options=options)
     found = search(model.for_inference(), Ragged.from_lists(SOURCES), options=options)
     assert [[one.ids for one in best] for best in found] == [[one.ids for one in best] for best in plain]
     scores = [[one.score for best in some for one in best] for some in (found, plain)]
