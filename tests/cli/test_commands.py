@@ -290,7 +290,7 @@ def test_doctor_describes_this_machine(tmp_path):
 def test_doctor_recommends_the_extras_of_the_package_that_a_feature_imports():
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
-    assert set(EXTRAS) == set(declared) - {"dev"} == set(re.findall(r'require\([^)]*extra="(\w+)"', code))
+    assert set(EXTRAS) == set(declared) - {"dev"} == set(re.findall(r'require\w*\([^)]*extra="(\w+)"', code))
     for name, extra in EXTRAS.items():
         packages = {re.split(r"[^\w-]", requirement)[0] for requirement in declared[name]}
         assert set(extra.packages) <= packages

@@ -192,6 +192,12 @@ def test_a_wheel_has_all_files_that_pages_link_to(site):
     hook = (repository() / "scripts" / "build_hook.py").read_text(encoding="utf-8")
     [copied] = re.findall(r"^PAGES = \((.*?)^\)", hook, flags=re.M | re.S)
     names = re.findall(r'"([^"]+)"', copied)
+    [studies] = re.findall(r"^STUDIES = \((.*?)\)", hook, flags=re.M)
+    names += [
+        path.relative_to(repository()).as_posix()
+        for pattern in re.findall(r'"([^"]+)"', studies)
+        for path in (repository() / "studies").glob(pattern)
+    ]
     others = [path for path in site.links.files if not path.startswith("src/regard/")]
     assert len(others) > 50
     assert [path for path in others if not any(path == one or path.startswith(f"{one}/") for one in names)] == []
