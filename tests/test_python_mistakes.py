@@ -70,4 +70,6 @@ def test_overrides_and_accepted_keys_that_are_no_list_are_refused(tmp_path):
 def test_a_model_with_an_unknown_option_names_the_nearest_one(name):
     sizes = {"source_size": 9, "num_labels" if name == "Tagger" else "target_size": 9}
     assert sentence(getattr(regard, name), **sizes, widht=3) == f"{name} has no option 'widht'; did you mean 'width'?"
-    assert sentence(getattr(regard, name), **sizes, width="3").startswith(f"{name}.width is '3': expected 'int'")
+    assert sentence(getattr(regard, name), **sizes, width="3").startswith(
+        f"{name}.width is '3': expected a whole number"
+    )

@@ -18,9 +18,18 @@ from regard.errors import ConfigError, did_you_mean
 S = TypeVar("S", bound=Struct)
 
 
-def from_table(cls: type[S], values: Mapping[str, Any], *, where: str) -> S:
-    """Return the struct that the values describe. Raise ConfigError for the first key or value that does not fit."""
-    _refuse_unknown(cls, values, where)
+TYPES = {  # in words of a recipe
+    **{"int": "a whole number", "float": "a number", "bool": "true or false"},
+    **{"str": "text", "array": "a list", "object": "a table"},
+}
+
+
+def from_table(cls: type[S], values: Mapping[str, Any], *, where: str, also: Sequence[str] = ()) -> S:
+    """Return the struct that the values describe. Raise ConfigError for the first key or value that does not fit.
+
+    `also` are keys that the caller knows, for the error about one that nobody does.
+    """
+    _refuse_unknown(cls, values, where, also)
     try:
         return msgspec.convert(values, cls)
     except msgspec.ValidationError as error:
@@ -30,9 +39,23 @@ def from_table(cls: type[S], values: Mapping[str, Any], *, where: str) -> S:
         if what.startswith("Invalid enum value"):
             value = what.removeprefix("Invalid enum value ").strip("'")
             raise ConfigError(f"{place} is {value!r}; {did_you_mean(value, _choices(cls, path.split('.')))}") from error
-        what = f"{what[:1].lower()}{what[1:]}".replace("`", "'")
+        what = _in_words(what)
+        # The value says what was given instead.
         shown = f" is {_value_at(values, path)!r}" if place and what.startswith("expected") else ""
         raise ConfigError(f"{place or 'the recipe'}{shown}: {what}") from error
+
+
+def _in_words(what: str) -> str:
+    """Return what msgspec says of a value, in words of a recipe."""
+    what = f"{what[:1].lower()}{what[1:]}"
+
+    def types(found: re.Match[str]) -> str:
+        names = [name for name in found[1].split(" | ") if name != "null"]
+        return " or ".join(TYPES.get(name, f"'{name}'") for name in names) or "nothing"
+
+    if not what.startswith("expected"):
+        return what.replace("`", "'")
+    return re.sub(r"`([^`]*)`", types, re.sub(r", got `[^`]*`$", "", what))
 
 
 def with_preset(
@@ -43,7 +66,7 @@ def with_preset(
     preset = own.pop("preset", None)
     if preset is not None and (not isinstance(preset, str) or preset not in presets):
         raise ConfigError(f"{where}.preset is {preset!r}; {did_you_mean(str(preset), presets)}")
-    return from_table(cls, {**(presets[preset] if preset is not None else {}), **own}, where=where)
+    return from_table(cls, {**(presets[preset] if preset is not None else {}), **own}, where=where, also=["preset"])
 
 
 def _value_at(values: Any, path: str) -> Any:
@@ -78,11 +101,11 @@ def _stored_fields(cls: type[Struct]) -> dict[str, Any]:
     return {field.encode_name: field.type for field in msgspec.structs.fields(cls) if field.name not in cls.per_call}
 
 
-def _refuse_unknown(cls: type[Struct], values: Mapping[str, Any], where: str) -> None:
+def _refuse_unknown(cls: type[Struct], values: Mapping[str, Any], where: str, also: Sequence[str] = ()) -> None:
     fields = _stored_fields(cls)
     for key, value in values.items():
         if key not in fields:
-            raise ConfigError(f"{where or 'the recipe'} has no field {key!r}; {did_you_mean(key, fields)}")
+            raise ConfigError(f"{where or 'the recipe'} has no field {key!r}; {did_you_mean(key, [*fields, *also])}")
         if isinstance(value, Mapping):
             for name, inner in _structs_inside(fields[key], value):
                 path = ".".join(part for part in (where, key, name) if part)

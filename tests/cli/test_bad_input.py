@@ -4,6 +4,8 @@ import gzip
 
 import pytest
 
+from regard.errors import CheckpointError
+from regard.run.finding import find_run
 from tests.commands import regard
 
 TINY = [
@@ -33,7 +35,7 @@ MISTAKES = {
         "train has no field 'warmup'; did you mean 'warmup_steps'?",
     ),
     "a misspelt table": (["my.toml", "trian.steps=5"], None, "did you mean 'train'?"),
-    "a wrong type": (["my.toml", "train.steps=many"], None, "train.steps is 'many': expected 'int', got 'str'"),
+    "a wrong type": (["my.toml", "train.steps=many"], None, "train.steps is 'many': expected a whole number"),
     "an unknown recipe": (["multi30k-en-da"], None, "did you mean 'multi30k-en-de'?"),
     "a missing recipe file": (["none.toml"], None, "no recipe file 'none.toml'"),
     "a file one line short": (["my.toml"], ("train.de", b"b a\n"), "has 2 lines but"),
@@ -106,8 +108,15 @@ def test_wrong_usage_is_exit_code_two(folder):
 def test_a_folder_that_is_not_a_run_is_refused(verb, rest, folder):
     result = regard(verb, str(folder), *rest, cwd=folder, text="a\n")
     assert result.returncode == 1
-    assert "is not a run folder" in result.stderr
+    assert "is not a run folder (it has no recipe.toml)" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_run_that_does_not_exist_is_said_not_to():
+    with pytest.raises(
+        CheckpointError, match="runs/mien is not a run folder: it does not exist, and no pretrained model"
+    ):
+        find_run("runs/mien")
 
 
 @pytest.mark.slow

@@ -77,7 +77,7 @@ def test_presets_have_the_papers_sizes():
         ({"kind": "transformer", "preset": "bigg"}, "did you mean 'big'"),
         ({"kind": "transformer", "widht": 64}, "did you mean 'width'"),
         ({"kind": "transformer", "width": 100, "num_heads": 8}, "not a multiple of num_heads .8.; try 96"),
-        ({"kind": "transformer", "width": "wide"}, "model.width is 'wide': expected 'int', got 'str'"),
+        ({"kind": "transformer", "width": "wide"}, "model.width is 'wide': expected a whole number"),
     ],
 )
 def test_an_impossible_model_is_refused_with_what_would_fit(table, sentence):

@@ -48,6 +48,44 @@ def test_sides_that_are_too_long_are_cut_where_the_recipe_says_so(tmp_path):
     assert any(text.startswith("training leaves out 1 of 3 examples") for text in texts)
 
 
+def notes_of(folder, lines, *overrides):
+    (folder / "pairs.tsv").write_text("".join(lines), encoding="utf-8")
+    tiny = "width = 16\nnum_layers = 1\nnum_heads = 2\nhidden = 16\n"
+    (folder / "my.toml").write_text(
+        '[data]\ntrain = { pairs = "pairs.tsv" }\nvalid = { hold_out = 4 }\n[tokenizer]\nkind = "bpe"\nsize = 900\n'
+        f'[model]\nkind = "transformer"\n{tiny}[train]\nsteps = 500\ntokens = 256\nwarmup_steps = 5\ndevice = "cpu"\n',
+        encoding="utf-8",
+    )
+    notes = []
+    regard.train(
+        str(folder / "my.toml"),
+        out=folder / "run",
+        overrides=overrides,
+        data=folder,
+        listen=notes.append,
+        stop=lambda: True,
+    )
+    return [note.text for note in notes if isinstance(note, Noted)]
+
+
+def test_tokens_that_hardly_ever_occur_are_noted(tmp_path):
+    # 600 pairs, each with a number of its own on both sides.
+    lines = [f"number {number * 7919 % 100_000}\tN{number * 7919 % 100_000}\n" for number in range(600)]
+    rare = [text for text in notes_of(tmp_path, lines) if "times on average" in text]
+    assert len(rare) == 1 and "a smaller tokenizer.size, or tokenizer.kind=char" in rare[0]
+    (tmp_path / "other").mkdir()
+    assert not [text for text in notes_of(tmp_path / "other", lines, "tokenizer.kind=char") if "on average" in text]
+
+
+def test_a_run_that_ends_before_its_first_score_is_noted(tmp_path):
+    lines = [f"a b {number}\tc d\n" for number in range(20)]
+    late = "the dev set is scored every 1,000 steps, and training has 500: no scores before the end"
+    assert f"{late}; to see some, set train.validate_every=50" in notes_of(tmp_path, lines, "tokenizer.kind=char")
+    (tmp_path / "other").mkdir()
+    texts = notes_of(tmp_path / "other", lines, "tokenizer.kind=char", "train.validate_every=50")
+    assert not [text for text in texts if "dev set is scored" in text]
+
+
 def test_a_run_resumes_when_its_recipe_says_since_where_its_files_may_be(tmp_path):
     (tmp_path / "train.tsv").write_text("a b\tb a\n")
     recipe = tmp_path / "my.toml"

@@ -42,4 +42,5 @@ def find_run(name: Path | str) -> RunFolder:
     if str(name) in models:
         return RunFolder(models[str(name)])
     known = f", and no pretrained model has this name ({did_you_mean(str(name), models)})" if models else ""
-    raise CheckpointError(f"{name} is not a run folder (it has no recipe.toml){known}; train one with: regard train")
+    what = "not a run folder (it has no recipe.toml)" if Path(name).exists() else "not a run folder: it does not exist"
+    raise CheckpointError(f"{name} is {what}{known}; train one with: regard train")

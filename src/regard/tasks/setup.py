@@ -32,6 +32,8 @@ from regard.training.events import Listener, Noted
 from regard.training.memory_check import check_memory, largest_budget, longest_sentences, rectangles
 from regard.training.world import World
 
+WORTH_SCORING = 200  # steps of a run that is not only tried out
+
 
 def share_codec(task: Task[Any], codec: Codec | None, world: World) -> Codec:
     """Return the codec of the first process, which alone has fitted one."""
@@ -96,6 +98,7 @@ def make_loaders(
         more = f"more than {counted(most, 'token')} on a side"
         listen(Noted(0, f"training leaves out {those} with {more}; {keep_long(task)}"))
     task.check(dataset, model, listen)
+    _note_late_scores(recipe, listen)
     obstacle = why_not_packed(task, dataset, model, world)
     if obstacle and next(model.parameters()).is_cuda:
         listen(Noted(0, f"batches hold sentences of similar length, without a CUDA graph, because {obstacle}"))
@@ -106,6 +109,20 @@ def make_loaders(
         mixture = Mixture(counts, weights, seed=recipe.train.seed)
         loaders[begin] = _make_loader(task, mixture_epochs(mixture, epochs), mixture.epoch(dataset, 0), model, obstacle)
     return loaders
+
+
+def _note_late_scores(recipe: Recipe, listen: Listener) -> None:
+    """Note that a run, unless it is very short, ends before its dev set is scored for the first time."""
+    train = recipe.train
+    every = train.validate_every or train.checkpoint_every
+    if recipe.data.dev_sets and WORTH_SCORING <= train.steps < every:
+        listen(
+            Noted(
+                0,
+                f"the dev set is scored every {every:,} steps, and training has {train.steps:,}: no scores before the end; "
+                f"to see some, set train.validate_every={max(1, train.steps // 10)}",
+            )
+        )
 
 
 def mixture_epochs(mixture: Mixture, epochs: Callable[[int], Dataset]) -> Callable[[int], Dataset]:

@@ -7,6 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from regard.config import AugmentConfig, SearchOptions
 from regard.data.batch import ADDED, FERTILITIES, Batch, collate_pairs, make_batch
 from regard.data.columns import Column, Columns, Dataset, Indices, pair_columns
@@ -34,6 +36,12 @@ from regard.text.tokenizer import UNK, Tokenizer
 from regard.text.tokenizer_pair import Tokenizers, fit_tokenizers, load_tokenizers
 from regard.text.unknown_words import extend
 from regard.training.events import Example, Listener, Noted
+
+RARE = 10  # times in the training text: too few to learn a token from
+MANY_EXAMPLES, MANY_TOKENS = (
+    500,
+    1_000_000,
+)  # with fewer examples a run is a toy; with more tokens none of this is a problem
 
 
 class TranslationTask(Task[Tokenizers]):
@@ -190,7 +198,10 @@ class TranslationTask(Task[Tokenizers]):
             if count:
                 counts = f"{count:,} of {counted(len(dataset), side)}"
                 listen(Noted(0, f"{counts} have {most:,} tokens or more; training reads the first {most:,} of them"))
-        if not isinstance(dataset, Columns) or not isinstance(model, NonAutoregressive):
+        if not isinstance(dataset, Columns):
+            return
+        self._note_rare_tokens(dataset, listen)
+        if not isinstance(model, NonAutoregressive):
             return
         count = int(model.cannot_write(dataset["source"].lengths, dataset["target"].lengths).sum())
         if count == len(dataset):
@@ -198,6 +209,23 @@ class TranslationTask(Task[Tokenizers]):
         if count:
             targets = counted(count, "target")
             listen(Noted(0, f"nothing is learned from {targets} longer than this model can write for the source"))
+
+    def _note_rare_tokens(self, dataset: Columns, listen: Listener) -> None:
+        """Note that subwords are too long for the text: a model learns little about tokens that it hardly ever sees."""
+        for side in ("source", "target"):
+            config, values = self.recipe.tokenizer.side(side), dataset[side].values
+            if config.kind not in ("bpe", "unigram") or not MANY_EXAMPLES <= len(dataset) <= len(values) < MANY_TOKENS:
+                continue
+            times = len(values) / len(np.unique(values))
+            if times < RARE:
+                listen(
+                    Noted(
+                        0,
+                        f"a token of the {side}s is in the training text {times:.1f} times on average, which is little to "
+                        "learn from; a smaller tokenizer.size, or tokenizer.kind=char, has fewer and shorter tokens",
+                    )
+                )
+                return
 
     def collate(self, columns: Columns, rows: Indices) -> Batch:
         return collate_pairs(columns, rows)
