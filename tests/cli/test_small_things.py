@@ -42,6 +42,17 @@ def test_outputs_that_are_all_empty_are_reported_once(run, tmp_path, monkeypatch
     assert [text.split(":")[0] for text in found] == ([] if output else ["all 2 outputs are empty"])
 
 
+def test_translate_names_characters_that_the_model_has_never_seen(tmp_path):
+    small = ["model.width=16", "model.num_layers=1", "model.num_heads=2", "model.hidden=16", "train.steps=1"]
+    small += ["tokenizer.kind=char", "train.threads=1", "train.device=cpu"]
+    regard.train("copy", out=tmp_path / "run", overrides=small, listen=lambda event: None)
+    (tmp_path / "in.txt").write_text("a b\nA 😀\n")
+    found = call("translate", tmp_path / "run", tmp_path / "in.txt", "--beam", 1)
+    assert found.stderr.count("line 2 has characters that the model does not know (A 😀)") == 1
+    (tmp_path / "in.txt").write_text("a b\n")
+    assert "does not know" not in call("translate", tmp_path / "run", tmp_path / "in.txt", "--beam", 1).stderr
+
+
 def test_doctor_does_not_call_a_missing_extra_ok(monkeypatch):
     monkeypatch.setitem(doctor_module.EXTRAS, "ghosts", doctor_module.Extra(("no_such_package",), "ghosts"))
     lines = call("doctor").output.splitlines()

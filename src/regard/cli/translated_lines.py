@@ -27,7 +27,9 @@ from regard.decoding.translator import READ_AHEAD, Translation, Translator
 from regard.errors import ConfigError, DataError
 from regard.text.arriving_lines import count_file_lines, count_lines, read_blocks
 from regard.text.lines import stream_lines
+from regard.text.protected_spans import placeholder_ids
 from regard.text.text_report import TextReport
+from regard.text.unknown_share import UnknownCharacters
 
 PER_BLOCK = 1024  # lines that are translated before they are written to a file
 
@@ -76,12 +78,16 @@ class Lines:
         """Translate all lines but the first `skip`, and write one line for each, or a list of Moses for each."""
         number, nbest = self.first + skip, self.options.nbest
         written = asked = False
+        unknown = self._unknown_characters()
         with self._progress(output, skip) as progress:
             for block in self._blocks(skip, most=READ_AHEAD if output is sys.stdout else PER_BLOCK):
                 texts: list[str | Request] = list(block)
                 if self.json_input:
                     texts = [read_request(line, place) for place, line in enumerate(block, number)]
                 asked = asked or any(line.strip() for line in block)
+                if unknown is not None:
+                    for place, one in enumerate(texts, number):
+                        unknown.read(one if isinstance(one, str) else one.text, place)
                 for found in self.translator.stream(texts, options=self.options, first=number, on_ready=progress):
                     written = written or any(one.text.strip() for one in found)
                     if found[0].lost and not self.as_json:
@@ -97,6 +103,15 @@ class Lines:
                 output.flush()
         if asked and not written:
             print_warning("all translations are empty: the model has learned too little to write any")
+        if unknown is not None and (sentence := unknown.sentence()):
+            self.warn(sentence)
+
+    def _unknown_characters(self) -> UnknownCharacters | None:
+        """Return what looks for unknown characters; None if the model copies them, or reads words."""
+        tokenizer = self.translator.tokenizers.source
+        spells = tokenizer.kind in ("char", "bpe", "unigram")
+        copies = self.translator.backend.copies or placeholder_ids(tokenizer)
+        return UnknownCharacters(tokenizer) if spells and not copies else None
 
     def _blocks(self, skip: int, *, most: int) -> Iterator[list[str]]:
         """Yield the lines in blocks that are translated together."""
