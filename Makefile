@@ -28,16 +28,16 @@ demo: $(VENV)/.core
 	@$(BIN)/regard demo
 
 # Tests start many processes, which would all compile the package if no bytecode were kept. They also wait for them, so that
-# three workers keep two cores busy.
-PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist worksteal
+# three workers keep two cores busy, and four with the slow tests, which wait more.
+PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --dist worksteal
 
 test: $(VENV)/.dev engine
 	@echo "Running the quick tests in three processes ..."
-	@$(PYTEST) --quick
+	@$(PYTEST) -n 3 --quick
 
 test-slow: $(VENV)/.dev engine
-	@echo "Running the slow tests in three processes (about 20 minutes) ..."
-	@$(PYTEST) --slow
+	@echo "Running the slow tests in four processes (about 17 minutes) ..."
+	@$(PYTEST) -n 4 --slow
 
 test-all: test test-slow
 

@@ -64,7 +64,7 @@ def test_tables_of_results_have_chinese_cells(opened):
     shown = page.locator(".zh figure.results").all_inner_texts()
     assert len(shown) == 2
     assert "循环神经网络，加性注意力" in shown[0] and "attention" not in shown[0]
-    assert "是" in shown[1] and "yes" not in shown[1]
+    assert "没有发现差别" in shown[1] and "d_model 的两倍" in shown[1] and "no difference" not in shown[1]
 
 
 def test_a_search_in_chinese_finds_the_term(opened):

@@ -86,8 +86,8 @@ class Lines:
                     texts = [read_request(line, place) for place, line in enumerate(block, number)]
                 asked = asked or any(line.strip() for line in block)
                 if unknown is not None:
-                    for place, one in enumerate(texts, number):
-                        unknown.read(one if isinstance(one, str) else one.text, place)
+                    for place, text in enumerate(texts, number):
+                        unknown.read(text if isinstance(text, str) else text.text, place)
                 for found in self.translator.stream(texts, options=self.options, first=number, on_ready=progress):
                     written = written or any(one.text.strip() for one in found)
                     if found[0].lost and not self.as_json:
