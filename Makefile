@@ -28,7 +28,7 @@ demo: $(VENV)/.core
 	@$(BIN)/regard demo
 
 # Tests start many processes, which would all compile the package if no bytecode were kept. They also wait for them, so that
-# three workers keep two cores busy, and four with the slow tests, which wait more.
+# three workers keep two cores busy; four take as long.
 PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --dist worksteal
 
 test: $(VENV)/.dev engine
@@ -36,8 +36,8 @@ test: $(VENV)/.dev engine
 	@$(PYTEST) -n 3 --quick
 
 test-slow: $(VENV)/.dev engine
-	@echo "Running the slow tests in four processes (about 17 minutes) ..."
-	@$(PYTEST) -n 4 --slow
+	@echo "Running the slow tests in three processes (about 20 minutes) ..."
+	@$(PYTEST) -n 3 --slow
 
 test-all: test test-slow
 
