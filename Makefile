@@ -29,15 +29,15 @@ demo: $(VENV)/.core
 
 # Tests start many processes, which would all compile the package if no bytecode were kept. They also wait for them, so that
 # three workers keep two cores busy; four take as long.
-PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --dist worksteal
+PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist worksteal
 
 test: $(VENV)/.dev engine
 	@echo "Running the quick tests in three processes ..."
-	@$(PYTEST) -n 3 --quick
+	@$(PYTEST) --quick
 
 test-slow: $(VENV)/.dev engine
 	@echo "Running the slow tests in three processes (about 20 minutes) ..."
-	@$(PYTEST) -n 3 --slow
+	@$(PYTEST) --slow
 
 test-all: test test-slow
 
