@@ -38,10 +38,8 @@ from regard.text.unknown_words import extend
 from regard.training.events import Example, Listener, Noted
 
 RARE = 10  # times in the training text: too few to learn a token from
-MANY_EXAMPLES, MANY_TOKENS = (
-    500,
-    1_000_000,
-)  # with fewer examples a run is a toy; with more tokens none of this is a problem
+MANY_EXAMPLES = 500  # with fewer a run is a toy
+MANY_TOKENS = 1_000_000  # with more, tokens are rarely too rare
 
 
 class TranslationTask(Task[Tokenizers]):
