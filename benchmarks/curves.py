@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import studies
+import report
 
 WAYS = {
     "CUDA graph": [],
@@ -84,7 +84,7 @@ def draw(runs: dict[str, dict[str, Any]], path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    studies.add_flags(parser)
+    report.add_flags(parser)
     parser.add_argument("--recipe", default="multi30k-en-de")
     parser.add_argument("--steps", type=int, default=1000)
     arguments = parser.parse_args()
@@ -93,9 +93,9 @@ def main() -> None:
     runs = {}
     for name, overrides in WAYS.items():
         runs[name] = losses(arguments.recipe, arguments.data, [*common, *overrides])
-        studies.say(f"{name}: {runs[name]['how']}, {runs[name]['tokens_per_second']:,.0f} tokens/s")
+        report.say(f"{name}: {runs[name]['how']}, {runs[name]['tokens_per_second']:,.0f} tokens/s")
     apart = distances(runs)
-    studies.write(
+    report.write(
         arguments.out,
         {"study": "curves", "recipe": arguments.recipe, "differences": apart, "runs": runs},
         as_table(runs, apart),

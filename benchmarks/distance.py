@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import studies
+import report
 from harness import say
 
 LETTERS = "abcdefghijklmnopqrst"
@@ -109,10 +109,10 @@ def main() -> None:
         write_pairs(folder / "valid.tsv", rows(100, range(1, longest + 1), seed=2))
         found = {family.name: run_family(family, folder, arguments.steps, lengths) for family in FAMILIES}
     result = {"study": "distance", "steps": arguments.steps, "longest": longest, "families": found}
-    studies.write(arguments.out, result, as_table(found, longest))
+    report.write(arguments.out, result, as_table(found, longest))
     curves = {name: (list(one["letters_right"]), list(one["letters_right"].values())) for name, one in found.items()}
     picture = arguments.out.with_suffix(".svg")
-    studies.draw_lines(picture, curves, across="letters of a row", up="letters right, %", mark=longest)
+    report.draw_lines(picture, curves, across="letters of a row", up="letters right, %", mark=longest)
 
 
 if __name__ == "__main__":

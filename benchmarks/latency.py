@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import studies
+import report
 from harness import say
 from machine import machine_seconds, process_seconds
 from regard import loading
@@ -79,7 +79,7 @@ def as_table(lines: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    studies.add_flags(parser)
+    report.add_flags(parser)
     parser.add_argument("runs", type=Path, nargs="+", help="the first one is autoregressive, and the rescorer")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--rounds", type=int, default=3)
@@ -95,7 +95,7 @@ def main() -> None:
     share = max(0.0, others) / (time.perf_counter() - began) / (os.cpu_count() or 1)
     device = str(next(found[lines[0]["way"]][0].model.parameters()).device)
     result = {"study": "latency", "device": device, "used_by_others": round(share, 3), "lines": lines}
-    studies.write(arguments.out, result, as_table(lines))
+    report.write(arguments.out, result, as_table(lines))
 
 
 if __name__ == "__main__":

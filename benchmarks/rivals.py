@@ -26,7 +26,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import studies
+import report
 from harness import say
 from rival import RIVALS, Rival, Task
 
@@ -188,7 +188,7 @@ def as_table(lines: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    studies.add_flags(parser)
+    report.add_flags(parser)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument(
         "--only", nargs="+", metavar="RIVAL", choices=[rival.name for rival in RIVALS], help="only these"
@@ -209,9 +209,9 @@ def main() -> None:
     if found is None:
         raise SystemExit(f"out of time; the same call resumes. Not done: {', '.join(study.unfinished)}")
     lines = summarize(found)
-    studies.write(arguments.out, {"study": "rivals", "lines": lines, "runs": found}, as_table(lines))
+    report.write(arguments.out, {"study": "rivals", "lines": lines, "runs": found}, as_table(lines))
     curves = {line["rival"]: (list(line["by_length"]), list(line["by_length"].values())) for line in lines}
-    studies.draw_lines(arguments.out.with_suffix(".svg"), curves, across="words of the source", up="BLEU, test2016")
+    report.draw_lines(arguments.out.with_suffix(".svg"), curves, across="words of the source", up="BLEU, test2016")
 
 
 def run_all(

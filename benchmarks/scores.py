@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import studies
+import report
 
 # Text-only Transformer-Tiny, Wu et al. 2021, "Good for Misconceived Reasons": the best published text-only system.
 PUBLISHED = {
@@ -39,7 +39,7 @@ def one_run(recipe: str, seed: int, data: Path, keep: Path) -> dict[str, Any]:
         result["name"]: next(score["value"] for score in result["scores"] if score["name"] == "bleu")
         for result in card["results"]
     }
-    studies.say(f"{recipe}, seed {seed}: {seconds:.1f} s, " + ", ".join(f"{k} {v:.2f}" for k, v in bleus.items()))
+    report.say(f"{recipe}, seed {seed}: {seconds:.1f} s, " + ", ".join(f"{k} {v:.2f}" for k, v in bleus.items()))
     return {"seed": seed, "wall_clock": round(seconds, 1), "bleu": bleus, "card": card}
 
 
@@ -80,7 +80,7 @@ def as_table(lines: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    studies.add_flags(parser)
+    report.add_flags(parser)
     parser.add_argument("--recipes", default="multi30k-en-de,multi30k-en-fr")
     parser.add_argument("--seeds", type=int, default=3)
     arguments = parser.parse_args()
@@ -90,7 +90,7 @@ def main() -> None:
         for recipe in arguments.recipes.split(",")
     }
     lines = summarize(runs)
-    studies.write(arguments.out, {"study": "scores", "lines": lines, "runs": runs}, as_table(lines))
+    report.write(arguments.out, {"study": "scores", "lines": lines, "runs": runs}, as_table(lines))
 
 
 if __name__ == "__main__":

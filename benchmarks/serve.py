@@ -19,7 +19,7 @@ import sys
 import time
 from typing import Any
 
-import studies
+import report
 from harness import say
 from machine import machine_seconds
 from regard import loading
@@ -130,7 +130,7 @@ def by_clients(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    studies.add_flags(parser)
+    report.add_flags(parser)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--sentences", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
@@ -201,7 +201,7 @@ def main() -> None:
     said = (
         f"Served over in one go: {ratios['in_one_go']:.2f}; over the command: {ratios['command']:.2f}. Medians of each."
     )
-    studies.write(arguments.out, result, "\n".join([*table, "", said, ""]))
+    report.write(arguments.out, result, "\n".join([*table, "", said, ""]))
 
 
 if __name__ == "__main__":
