@@ -3,20 +3,23 @@
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import msgspec
 import numpy as np
 import pytest
+from sacrebleu.metrics import BLEU
 
 from regard.errors import DataError
 from regard.explain.figures import pyplot
 from regard.metrics.significance import Sampling
-from regard.study.cells import Cell
+from regard.study.cells import OUTPUTS, Cell, cell_of, outputs_name
 from regard.study.collected import collect, refuse_other_sets
 from regard.study.deriving import rounded, spread
 from regard.study.figure import draw_study, make_figure
 from regard.study.sentence_statistics import SENTENCE_METRICS, WIDTHS, sentence_metric
-from regard.study.tables import as_latex, as_markdown, as_text, latex, show_p
+from regard.study.table_formats import as_latex, as_markdown, as_text, latex
+from regard.study.tables import show_p
 from tests.study.synthetic import STUDY, make_cells, write_study
 
 QUICK = Sampling(trials=200)
@@ -70,6 +73,33 @@ def test_many_wrong_tokens_are_significant_and_a_second_try_is_not(result):
     worse = result.row(ODD).sets[1].compared
     assert worse.p_sentences == pytest.approx(1 / 201, rel=1e-4)
     assert worse.p_sentences_corrected == pytest.approx(3 / 201, rel=1e-4)  # Holm: the smallest of three
+
+
+def test_scores_by_length_are_those_of_the_sentences_with_such_references(folder, collected, result):
+    references = [line.split("\t")[1] for line in (folder / "test.tsv").read_text(encoding="utf-8").splitlines()]
+    groups = result.by_length["test"]
+    assert (
+        sum(group.sentences for group in groups) == len(references) == 40 and len(groups) == 4
+    )  # of 10 or about so many
+    for group in groups:
+        part = [n for n, text in enumerate(references) if group.shortest <= len(text.split()) <= group.longest]
+        assert len(part) == group.sentences
+        scores = []
+        for record in (one for one in collected.records if one.row == ODD and one.seed in (1, 2, 3)):
+            outputs = (cell_of(record).folder(folder / "out") / OUTPUTS).load_text(outputs_name("test")).splitlines()
+            mine = [outputs[n] for n in part], [[references[n] for n in part]]
+            scores.append(BLEU(force=True).corpus_score(*mine).score)
+        assert group.scores[ODD] == pytest.approx(np.mean(scores), rel=1e-5)
+    assert "BLEU on test by tokens of the reference (sentences)" in as_text(result)
+
+
+def test_without_one_length_for_each_sentence_there_are_no_scores_by_length(folder, collected):
+    """chrF has no lengths; of several references, each output has the length of the nearest one."""
+    assert with_metric(folder, "chrf").result(QUICK).by_length == {"valid": [], "test": []}
+    other = {place: counted.copy() for place, counted in collected.statistics.items()}
+    other["base", 1, "test"][0, 1] += 1
+    found = replace(collected, statistics=other).result(QUICK).by_length
+    assert found["test"] == [] and found["valid"]
 
 
 def test_candidates_are_shown_with_their_scores_on_the_dev_set(result):

@@ -193,7 +193,7 @@ def show(
     from regard.study.collected import collect
     from regard.study.result_files import result_files, save_result
     from regard.study.study_file import read_study
-    from regard.study.tables import as_text
+    from regard.study.table_formats import as_text
 
     sampling = Sampling(trials=trials)
     sampling.check()

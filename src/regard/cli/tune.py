@@ -71,7 +71,7 @@ def tune(
     found = read_tuning(file)  # refuses mistakes before the import of torch, which takes seconds
     from regard.cli.display import StatusLine
     from regard.study.collected import collect
-    from regard.study.tables import as_text
+    from regard.study.table_formats import as_text
     from regard.study.tuning import BEST_STUDY, TRIALS_STUDY
     from regard.study.tuning import tune as run_tune
 

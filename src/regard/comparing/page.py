@@ -86,7 +86,10 @@ def _by_length(compared: ComparedSet) -> str:
     metrics, rows = compared.metrics, []
     head = [TableCell(compared.by_length.unit), TableCell("sentences", "number"), TableCell("system")]
     for group in compared.by_length.groups:
-        names = [TableCell(describe_range(group)), TableCell(f"{group.num_sentences:,}", "number")]
+        names = [
+            TableCell(describe_range(group.shortest, group.longest)),
+            TableCell(f"{group.num_sentences:,}", "number"),
+        ]
         for number, system in enumerate(metrics[0].systems):
             scores = [f"{group.scores[one.metric][number]:.{one.decimals}f}" for one in metrics]
             rows.append([*names, TableCell(system.system), *(TableCell(text, "number") for text in scores)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from regard.comparing.outputs import ByLength, ComparedSet, LengthGroup, MetricComparison, SystemScore
+from regard.comparing.outputs import ByLength, ComparedSet, MetricComparison, SystemScore
 from regard.comparing.word_frequency import ByFrequency, FrequencyGroup
 from regard.messages import counted
 from regard.metrics.significance import ALPHA, Sampling
@@ -80,9 +80,9 @@ def describe_metric(metric: MetricComparison) -> str:
     return metric.metric if metric.higher_is_better else f"{metric.metric} (lower is better)"
 
 
-def describe_range(group: LengthGroup) -> str:
+def describe_range(shortest: int, longest: int) -> str:
     """Return the lengths in a group."""
-    return f"{group.shortest}" if group.shortest == group.longest else f"{group.shortest} to {group.longest}"
+    return f"{shortest}" if shortest == longest else f"{shortest} to {longest}"
 
 
 def describe_lengths(by_length: ByLength) -> str:

@@ -53,7 +53,7 @@ def _by_length(compared: ComparedSet) -> list[str]:
     metrics = compared.metrics
     rows = [[describe_lengths(compared.by_length), "sentences", "system", *(one.metric for one in metrics)]]
     for group in compared.by_length.groups:
-        names = (describe_range(group), f"{group.num_sentences:,}")
+        names = (describe_range(group.shortest, group.longest), f"{group.num_sentences:,}")
         for number, system in enumerate(metrics[0].systems):
             scores = [f"{group.scores[one.metric][number]:.{one.decimals}f}" for one in metrics]
             rows.append([*(("", "") if number else names), system.system, *scores])

@@ -36,6 +36,7 @@ class CorpusMetric:
     scores_of_sums: Callable[[Statistics], Statistics]  # [..., K] to [...]: many at once, in 64 bits
     # What one needs to know to reproduce a score; keywords say how it was tested, as in `signature(ar=10_000)`.
     signature: Callable[..., str]
+    length: int | None = None  # the number of the statistic that is the length of the reference, if there is one
 
     def score(self, statistics: Statistics) -> float:
         """Return the score of these sentences together."""
@@ -52,7 +53,7 @@ class CorpusMetric:
 
 def bleu_metric(references: Sequence[Sequence[str]], config: EvaluateConfig) -> CorpusMetric:
     """Return BLEU with these references."""
-    return _of_sacrebleu("BLEU", make_bleu(config), references, higher_is_better=True, many=_bleu_of_matches)
+    return _of_sacrebleu("BLEU", make_bleu(config), references, higher_is_better=True, many=_bleu_of_matches, length=1)
 
 
 def chrf_metric(references: Sequence[Sequence[str]], config: EvaluateConfig) -> CorpusMetric:
@@ -99,6 +100,7 @@ def _of_sacrebleu(
     *,
     higher_is_better: bool,
     many: Callable[[Statistics], Statistics] = lambda sums: np.full(sums.shape[:-1], np.nan),
+    length: int | None = None,
 ) -> CorpusMetric:
     """Return a metric of sacreBLEU. `many` computes what scores it can from many sums; others are NaN."""
     metric.num_refs = len(references)
@@ -134,6 +136,7 @@ def _of_sacrebleu(
         score_of_sums=score_of_sums,
         scores_of_sums=scores_of_sums,
         signature=signature,
+        length=length,
     )
 
 

@@ -19,7 +19,9 @@ references.py            test sets, and sentences counted against their referenc
 sentence_statistics.py   counts of every sentence, whose sums give a score
 significance.py          significance over seeds and over sentences
 results.py               all numbers of a study
+deriving.py              how they are derived
 tables.py, figure.py     the result for readers
+table_formats.py         tables as Markdown, LaTeX and text
 result_files.py          its files
 bundle.py                the files of a bundle: the result with all that it is derived from
 bundle_writing.py        a bundle is written

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from regard.comparing.outputs import length_ranges
 from regard.metrics import METRICS
 from regard.metrics.corpus_metrics import CorpusMetric, Statistics
 from regard.metrics.significance import Sampling
@@ -23,6 +24,7 @@ from regard.study.cells import (
 )
 from regard.study.results import (
     Cost,
+    LengthScores,
     Published,
     RowComparison,
     RowResult,
@@ -88,6 +90,7 @@ def derive(
         trials=sampling.trials,
         trials_seed=sampling.seed,
         rows=rows,
+        by_length={test: _by_length(chosen, statistics, test, metric) for test in tests},
         cost=_cost(records),
     )
     return msgspec.convert(rounded(msgspec.to_builtins(found)), StudyResult)
@@ -170,6 +173,32 @@ def spread(values: Sequence[float]) -> Spread:
 
 def _mean(values: Sequence[float]) -> float | None:
     return float(np.mean(values)) if values else None
+
+
+def _by_length(
+    chosen: Mapping[str, Mapping[int, CellRecord]],
+    statistics: Mapping[Place, Statistics],
+    test: str,
+    metric: CorpusMetric | None,
+) -> list[LengthScores]:
+    """Return the scores of sentences by the length of their reference, if the statistics have one length for each."""
+    counted = {
+        row: [statistics[row, seed, test] for seed in own if (row, seed, test) in statistics]
+        for row, own in chosen.items()
+    }
+    every = [one for own in counted.values() for one in own]
+    if metric is None or metric.length is None or not every:
+        return []
+    lengths = every[0][:, metric.length]
+    # Of several references, each output is compared with the one of the nearest length.
+    if any((one[:, metric.length] != lengths).any() for one in every):
+        return []
+    found = []
+    for shortest, longest in length_ranges(lengths.astype(int).tolist()):
+        part = (lengths >= shortest) & (lengths <= longest)
+        scores = {row: float(np.mean([metric.score(one[part]) for one in own])) for row, own in counted.items() if own}
+        found.append(LengthScores(shortest, longest, int(part.sum()), scores))
+    return found
 
 
 def _candidates(study: Study, row: str, records: Sequence[CellRecord]) -> list[TriedCandidate]:

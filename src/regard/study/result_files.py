@@ -11,7 +11,7 @@ import msgspec
 from regard.storage.folder import Folder
 from regard.study.figure import draw_study
 from regard.study.results import StudyResult
-from regard.study.tables import as_latex, as_markdown, as_text
+from regard.study.table_formats import as_latex, as_markdown, as_text
 
 RESULT, FIGURE = "study.json", "figure"
 Tables = dict[str, Callable[[StudyResult], str]]

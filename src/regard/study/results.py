@@ -51,6 +51,15 @@ class SetResult(msgspec.Struct, frozen=True):
     published: dict[str, Published]  # by metric
 
 
+class LengthScores(msgspec.Struct, frozen=True):
+    """The scores of the sentences of a test set whose references have these numbers of tokens."""
+
+    shortest: int
+    longest: int
+    sentences: int
+    scores: dict[str, float]  # by row, by the metric that is tested; means over seeds
+
+
 class TriedCandidate(msgspec.Struct, frozen=True):
     """A candidate of a row, and its score on the dev set with the seed of candidates."""
 
@@ -102,6 +111,7 @@ class StudyResult(msgspec.Struct, frozen=True):
     trials: int  # of approximate randomization, and its seed
     trials_seed: int
     rows: list[RowResult]
+    by_length: dict[str, list[LengthScores]]  # by test set
     cost: Cost
 
     @property

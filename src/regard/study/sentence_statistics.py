@@ -41,6 +41,7 @@ def _token_error_metric(references: References, config: EvaluateConfig) -> Corpu
         score_of_sums=lambda sums: 100 * sums[0] / max(sums[1], 1),
         scores_of_sums=lambda sums: 100 * sums[..., 0] / np.maximum(sums[..., 1], 1),
         signature=lambda **tested: "Levenshtein over tokens split at spaces",
+        length=1,
     )
 
 
