@@ -237,6 +237,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 #ifndef LIBFUZZER
 int main(int count, char **arguments) {
     const double seconds = count > 1 ? atof(arguments[1]) : 10;
+    const int64_t most = count > 3 ? atoll(arguments[3]) : INT64_MAX;
     uint64_t state = (count > 2 ? strtoull(arguments[2], 0, 10) : 1) * 2654435761u + 88172645463325252u;
     struct timespec begin, now;
     clock_gettime(CLOCK_MONOTONIC, &begin);
@@ -250,7 +251,7 @@ int main(int count, char **arguments) {
         LLVMFuzzerTestOneInput(data, sizeof data);
         cases++;
         clock_gettime(CLOCK_MONOTONIC, &now);
-    } while ((double)(now.tv_sec - begin.tv_sec) + 1e-9 * (double)(now.tv_nsec - begin.tv_nsec) < seconds);
+    } while (cases < most && (double)(now.tv_sec - begin.tv_sec) + 1e-9 * (double)(now.tv_nsec - begin.tv_nsec) < seconds);
     printf("%lld cases\n", (long long)cases);
     return 0;
 }

@@ -41,9 +41,9 @@ def run_quietly(command: list[str], **more: object) -> subprocess.CompletedProce
     return subprocess.run(command, capture_output=True, text=True, errors="replace", **more)  # type: ignore[call-overload]
 
 
-def run_target(program: Path, seconds: float, seed: int) -> subprocess.CompletedProcess[str]:
-    """Run the target for some time; a finding ends it with a status other than 0 and a report."""
-    return run_quietly([str(program), str(seconds), str(seed)], env={**os.environ, **OPTIONS})
+def run_target(program: Path, seconds: float, seed: int, cases: int = sys.maxsize) -> subprocess.CompletedProcess[str]:
+    """Run the target for some time, or some cases; a finding ends it with a status other than 0 and a report."""
+    return run_quietly([str(program), str(seconds), str(seed), str(cases)], env={**os.environ, **OPTIONS})
 
 
 def main() -> None:

@@ -52,7 +52,7 @@ def fail_after(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[i
     names = [f"-D{name}=failing_{name}" for name in ("malloc", "calloc", "realloc", "posix_memalign")]
     sources = [*sorted(ENGINE.glob("*.c")), Path(__file__).with_name("failing_allocations.c")]
     library = folder / build.library_name()
-    command = ["cc", *build.FLAGS, "-O1", *names, "-DREGARD_SET=scalar", f"-I{ENGINE}", "-shared", "-o", str(library)]
+    command = ["cc", *build.FLAGS, "-O0", *names, "-DREGARD_SET=scalar", f"-I{ENGINE}", "-shared", "-o", str(library)]
     done = subprocess.run([*command, *map(str, sources), "-lm"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     with pytest.MonkeyPatch.context() as patch:

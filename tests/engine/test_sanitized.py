@@ -28,6 +28,6 @@ def can_sanitize(tmp_path, kind):
 def test_no_input_makes_the_engine_misbehave(tmp_path, kind):
     if not can_sanitize(tmp_path, kind):
         pytest.skip(f"this compiler has no -fsanitize={kind}")
-    done = run_target(compile_target(tmp_path, kind), seconds=8, seed=1)
+    done = run_target(compile_target(tmp_path, kind), seconds=600, seed=1, cases=60)
     assert done.returncode == 0, done.stderr[:4000]
-    assert int(done.stdout.split()[0]) > 20
+    assert done.stdout == "60 cases\n"
