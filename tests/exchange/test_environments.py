@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import regard
+from regard.exchange.certificate import CERTIFICATE, PAGE
 from regard.exchange.exporting import export_model
 from tests.exchange.engine_environments import make_environment, run
 from tests.test_docs import ROOT, blocks
@@ -34,14 +35,19 @@ def program(engine, folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
-def test_an_export_translates_as_we_do_in_an_environment_without_regard(engine, tmp_path, in_this_process):
+def test_an_export_translates_as_we_do_in_an_environment_without_regard(engine, tmp_path):
     folder, distributions = ENGINES[engine]
     python = make_environment(tmp_path / "environment", *distributions)
     missing = run(python, "-c", "import regard")
     assert missing.returncode == 1 and "ModuleNotFoundError: No module named 'regard'" in missing.stderr
     lines = tmp_path / "lines.txt"
     lines.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
-    export_model("de-en", tmp_path / folder, to=engine, lines=lines)
+    # The certificate, too, is of a process that cannot import regard.
+    certificate = export_model("de-en", tmp_path / folder, to=engine, lines=lines)
+    assert certificate.measured.identical == 1.0
+    page = (tmp_path / folder / "certificate.md").read_text(encoding="utf-8")
+    assert "| identical greedy translations | 100.0% |" in page and "## Files" in page
+    assert set(certificate.files) == {one.name for one in (tmp_path / folder).iterdir()} - {CERTIFICATE, PAGE}
     done = run(python, *program(engine, folder), cwd=tmp_path, input=lines.read_text(encoding="utf-8"))
     assert done.returncode == 0, done.stderr
     # Protected spans are a step before and after the model, which engines do not have.
