@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 
 import pytest
 from safetensors.torch import load_file
@@ -71,11 +70,10 @@ def test_a_stopped_run_saves_exits_with_its_own_status_and_resumes_to_the_same_b
 
 @pytest.mark.slow
 def test_under_nohup_a_run_continues_when_the_terminal_hangs_up(tmp_path, expected):
-    def ignore():
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-    command = [sys.executable, "-m", "regard", "train", "reverse", "--out", str(tmp_path / "run"), *TRAIN]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=ignore)
+    # As nohup does before the command begins.
+    begin = "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); sys.argv[0] = 'regard'\n"
+    arguments = ["train", "reverse", "--out", str(tmp_path / "run"), *TRAIN]
+    process = Forked(arguments, program=f"{begin}from regard.cli import main; main()", stderr=subprocess.PIPE)
     wait_for(process, "step 7/")
     process.send_signal(signal.SIGHUP)
     assert end(process)[0] == 0

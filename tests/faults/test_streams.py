@@ -12,17 +12,23 @@ import pytest
 from regard.cli import terminal
 from regard.cli.terminal import printable
 from regard.run.folder import RunFolder
+from tests.commands import Forked, folder_of_command
 from tests.faults.test_kills import SETTINGS
 
 TRAIN = [*SETTINGS, "train.steps=20", "train.checkpoint_every=1000"]
 
 
-def in_a_shell(redirected, run, **settings):
-    """Train in a shell with redirections."""
-    command = f'"$0" -m regard train reverse --out "$@" {redirected}'
+def in_a_shell(redirected, run, *command, **settings):
+    """Train in a shell with redirections: by `regard`, or by another command, whose process begins with them."""
+    command = command or [str(folder_of_command() / "regard")]
+    line = f'"$@" {redirected}'
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        ["sh", "-c", command, sys.executable, str(run), *TRAIN], env=environment, timeout=120, text=True, **settings
+        ["sh", "-c", line, "sh", *command, "train", "reverse", "--out", str(run), *TRAIN],
+        env=environment,
+        timeout=120,
+        text=True,
+        **settings,
     )
 
 
@@ -43,7 +49,7 @@ def test_a_run_with_a_broken_pipe_is_trained_to_its_end(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
 def test_a_run_with_closed_streams_is_trained_to_its_end(tmp_path, closed):
-    done = in_a_shell(closed, tmp_path / "run", capture_output=True)
+    done = in_a_shell(closed, tmp_path / "run", sys.executable, "-m", "regard", capture_output=True)
     assert done.returncode == 0
     assert is_complete(tmp_path / "run")
     assert "Traceback" not in done.stderr + done.stdout
@@ -60,10 +66,10 @@ def test_a_run_that_cannot_write_messages_is_trained_to_its_end(tmp_path):
 @pytest.mark.slow
 def test_a_run_whose_terminal_is_closed_is_trained_to_its_end(tmp_path):
     ours, its = pty.openpty()
-    command = [sys.executable, "-m", "regard", "train", "reverse", "--out", str(tmp_path / "run"), *TRAIN]
+    command = ["train", "reverse", "--out", str(tmp_path / "run"), *TRAIN]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "TERM": "xterm"}
-    process = subprocess.Popen(command, stdin=its, stdout=its, stderr=its, env=environment)
-    os.close(its)
+    with open(its, "r+b", buffering=0) as terminal:
+        process = Forked(command, stdin=terminal, stdout=terminal, stderr=terminal, environment=environment)
     assert os.read(ours, 1)
     os.close(ours)
     assert process.wait(timeout=120) == 0
