@@ -1,8 +1,7 @@
 """Records the file operations of a command, then tests recovery from every state that a crash may leave.
 
-`python -m tests.faults.crashes SCENARIO HOME REPORT COUNT SEED JOBS`, started by `recorded`, writes a report about COUNT
-states (or "all"). Each session of the command and each state is run in a forked process, so that PyTorch is imported
-once.
+`python -m tests.faults.crashes`, started by `Scenarios`, reads one scenario per line and writes a report about some of its
+states, or all. Each scenario, session of the command and state is run in a forked process, so that PyTorch is imported once.
 """
 
 from __future__ import annotations
@@ -57,14 +56,35 @@ def build_recorder(folder: Path) -> Path | None:
 
 def recorded(command: list[str], folder: Path, log: Path, recorder: Path) -> subprocess.CompletedProcess[str]:
     """Run a command and record its file operations below the folder."""
+    environment = with_recorder(recorder) | {"RECORD_FOLDER": str(folder.resolve()), "RECORD_LOG": str(log)}
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+
+def with_recorder(recorder: Path) -> dict[str, str]:
     paths = [str(REPOSITORY / "src"), str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
-    variables = {
-        "PYTHONPATH": os.pathsep.join(paths),
-        "LD_PRELOAD": str(recorder),
-        "RECORD_FOLDER": str(folder.resolve()),
-        "RECORD_LOG": str(log),
-    }
-    return subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "LD_PRELOAD": str(recorder)}
+
+
+class Scenarios:
+    """The process that runs scenarios."""
+
+    def __init__(self, recorder: Path) -> None:
+        command = [sys.executable, "-m", "tests.faults.crashes"]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self.process = subprocess.Popen(command, env=with_recorder(recorder), text=True, **pipes)  # type: ignore[call-overload]
+
+    def run(self, name: str, folder: Path, *, count: int | None, seed: int, jobs: int) -> dict[str, Any]:
+        """Return the report about some states, or all, with the files of the scenario below a folder."""
+        request = {"name": name, "folder": str(folder.resolve()), "count": count, "seed": seed, "jobs": jobs}
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        status = self.process.stdout.readline()
+        assert status == "0\n", (status, (folder / "errors.txt").read_text(encoding="utf-8")[-3000:])
+        return json.loads((folder / "report.json").read_text(encoding="utf-8"))
+
+    def end(self) -> None:
+        self.process.stdin.close()
+        assert self.process.wait(60) == 0
 
 
 def record(name: str, home: Path, out: Path) -> None:
@@ -217,12 +237,12 @@ def tried(
         shutil.rmtree(disk)
 
 
-def forked(work: Callable[[], None]) -> int:
-    """Run a function in a forked process; return the process id."""
+def forked(work: Callable[[], None], *, seconds: int = MAX_SECONDS) -> int:
+    """Run a function in a forked process, for some time at most (0: any); return the process id."""
     child = os.fork()
     if child:
         return child
-    signal.alarm(MAX_SECONDS)
+    signal.alarm(seconds)
     try:
         work()
     except BaseException:
@@ -235,16 +255,27 @@ def wait_for(child: int) -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-def main() -> None:
-    name, home, report, count, seed, jobs = sys.argv[1:]
-    folder, disk, log = Path(home), Path(os.environ["RECORD_FOLDER"]), Path(os.environ["RECORD_LOG"])
-    wait_for(forked(lambda: make_home(folder, teacher=SCENARIOS[name].teacher)))
-    record(name, folder, disk / OUT)
+def run_scenario(name: str, folder: str, count: int | None, seed: int, jobs: int) -> None:
+    """Write report.json, and to errors.txt what is printed."""
+    place = Path(folder)
+    home, disk, log = place / "home", place / "disk", place / "operations.log"
+    with (place / "errors.txt").open("w") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    disk.mkdir()
+    ctypes.CDLL(None).record_below(str(disk).encode(), str(log).encode())
+    wait_for(forked(lambda: make_home(home, teacher=SCENARIOS[name].teacher)))
+    record(name, home, disk / OUT)
     recording = Recording(read_log(log))
     assert recording.final() == read_tree(disk), "an operation was not recorded"
-    number = None if count == "all" else int(count)
-    found = check(name, recording, folder, count=number, seed=int(seed), jobs=int(jobs))
-    Path(report).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    found = check(name, recording, home, count=count, seed=seed, jobs=jobs)
+    (place / "report.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    for line in sys.stdin:
+        child = forked(lambda: run_scenario(**json.loads(line)), seconds=0)  # noqa: B023
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 
 
 if __name__ == "__main__":

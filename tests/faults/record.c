@@ -42,6 +42,11 @@ __attribute__((constructor)) static void begin(void) {
     pthread_atfork(lock, unlock, unlock);
 }
 
+/* Record below another folder from now on: for a process that is forked before its folder is known. */
+void record_below(const char *new_folder, const char *new_log) {
+    folder = strdup(new_folder), log_path = strdup(new_log), folder_length = strlen(folder);
+}
+
 static void refuse(const char *what, const char *path) {
     dprintf(2, "record: %s of %s cannot be recorded\n", what, path);
     abort();

@@ -8,12 +8,11 @@ the counts.
 import fcntl
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.faults.crashes import GOOD, build_recorder, recorded
+from tests.faults.crashes import GOOD, Scenarios, build_recorder
 from tests.faults.scenarios import SCENARIOS
 
 EVERYTHING = os.environ.get("REGARD_CRASHES") == "all"
@@ -38,19 +37,21 @@ def publish(report):
             file.write(json.dumps({**reports, report["scenario"]: report}, indent=1) + "\n")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_every_crash_is_recovered_from_or_refused_by_name(tmp_path, name):
-    recorder = build_recorder(tmp_path)
+@pytest.fixture(scope="module")
+def scenarios(tmp_path_factory):
+    recorder = build_recorder(tmp_path_factory.mktemp("recorder"))
     if recorder is None:
         pytest.skip("there is no C compiler here to build the recorder with")
-    report, disk = tmp_path / "report.json", tmp_path / "disk"
-    disk.mkdir()
-    count, jobs = ("all", "2") if EVERYTHING else (str(SAMPLE[name]), "1")
-    command = [sys.executable, "-m", "tests.faults.crashes", name, str(tmp_path / "home"), str(report)]
-    done = recorded([*command, count, str(SEED), jobs], disk, tmp_path / "operations.log", recorder)
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(report.read_text())
+    started = Scenarios(recorder)
+    yield started
+    started.end()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_crash_is_recovered_from_or_refused_by_name(scenarios, tmp_path, name):
+    count, jobs = (None, 2) if EVERYTHING else (SAMPLE[name], 1)
+    found = scenarios.run(name, tmp_path, count=count, seed=SEED, jobs=jobs)
     publish(found)
     assert sum(found["verdicts"].values()) == found["tried"] > 0
     wrong = [kind for kind in found["kinds"] if kind["verdict"] not in GOOD]
