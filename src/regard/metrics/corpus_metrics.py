@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,14 +61,16 @@ def chrf_metric(references: Sequence[Sequence[str]], config: EvaluateConfig) -> 
     """Return chrF with these references."""
     from sacrebleu.metrics import CHRF
 
-    return _of_sacrebleu("chrF", CHRF(lowercase=config.lowercase), references, higher_is_better=True)
+    metric = CHRF(lowercase=config.lowercase)
+    many = partial(_chrf_of_matches, recall_weight=metric.beta**2)
+    return _of_sacrebleu("chrF", metric, references, higher_is_better=True, many=many)
 
 
 def ter_metric(references: Sequence[Sequence[str]]) -> CorpusMetric:
     """Return TER with these references (Snover et al. 2006). It ignores case, as is the default of sacreBLEU."""
     from sacrebleu.metrics import TER
 
-    return _of_sacrebleu("TER", TER(), references, higher_is_better=False)
+    return _of_sacrebleu("TER", TER(), references, higher_is_better=False, many=_ter_of_edits)
 
 
 def make_bleu(config: EvaluateConfig) -> Any:
@@ -93,13 +96,34 @@ def _bleu_of_matches(sums: Statistics) -> Statistics:
     return np.where((correct_O > 0).all(axis=-1), penalty * np.exp(total / orders), np.nan)
 
 
+def _chrf_of_matches(sums: Statistics, *, recall_weight: int) -> Statistics:
+    """Return chrF [...] of sums [..., K], as sacreBLEU computes it; NaN where an order has no n-grams, or none matches."""
+    outputs_O, references_O, correct_O = (sums[..., first::3] for first in range(3))
+    orders = correct_O.shape[-1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # Added one by one, as in BLEU.
+        precision, recall = (
+            sum(shares_O[..., order] for order in range(orders)) / orders
+            for shares_O in (correct_O / outputs_O, correct_O / references_O)
+        )
+        scores = (1 + recall_weight) * precision * recall / (recall_weight * precision + recall)
+    return 100 * np.where((outputs_O > 0).all(axis=-1) & (references_O > 0).all(axis=-1), scores, np.nan)
+
+
+def _ter_of_edits(sums: Statistics) -> Statistics:
+    """Return TER [...] of sums [..., K], as sacreBLEU computes it; NaN where the references are empty."""
+    edits, words = sums[..., 0], sums[..., 1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return 100 * np.where(words > 0, edits / words, np.nan)
+
+
 def _of_sacrebleu(
     name: str,
     metric: Any,
     references: Sequence[Sequence[str]],
     *,
     higher_is_better: bool,
-    many: Callable[[Statistics], Statistics] = lambda sums: np.full(sums.shape[:-1], np.nan),
+    many: Callable[[Statistics], Statistics],
     length: int | None = None,
 ) -> CorpusMetric:
     """Return a metric of sacreBLEU. `many` computes what scores it can from many sums; others are NaN."""
