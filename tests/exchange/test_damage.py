@@ -98,7 +98,7 @@ def changed_entry(content, chosen):
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize("count", [CHANGES, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [CHANGES, pytest.param(150, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("make", [marian, fairseq, old_fairseq, opennmt, huggingface, ctranslate2])
 def test_changed_bytes_give_a_run_or_one_sentence(tmp_path, make, count):
     folder, out = tmp_path / "model", tmp_path / "run"

@@ -76,7 +76,7 @@ def test_it_is_adapted_and_exported_again(imported, tmp_path):
     pytest.importorskip("ctranslate2")
     _, run = imported
     word = dict(zip(WORDS, WOERTER, strict=True))
-    pairs = dict.fromkeys(sentences(WORDS, 400, seed=9))
+    pairs = dict.fromkeys(sentences(WORDS, 150, seed=9))
     text = tmp_path / "mine.tsv"
     text.write_text("".join(f"{one}\t{' '.join(map(word.get, one.split()))}\n" for one in pairs), encoding="utf-8")
     done = regard.adapt(

@@ -30,6 +30,7 @@ from tests.browser import Watched, expect, serious_findings
 from tests.exchange.marian_folders import WOERTER, WORDS, sentences
 from tests.exchange.tiny_runs import make_run
 from tests.firefox import firefox
+from tests.shared import make_once
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ROOT / "src/regard/shipped/de-en"
@@ -63,7 +64,7 @@ ODD = [
 
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory):
-    return export_page("de-en", tmp_path_factory.mktemp("web") / "de-en.html")
+    return make_once(tmp_path_factory, "web", lambda folder: export_page("de-en", folder / "de-en.html")) / "de-en.html"
 
 
 @pytest.fixture(scope="module")
@@ -176,13 +177,13 @@ def test_odd_text_is_translated_as_by_the_engine(loaded):
 
 @pytest.mark.slow
 def test_firefox_gives_the_same_outputs_without_a_request(window):
-    texts = [*GERMAN, *WITH_SPANS]
+    some = GERMAN[::3]  # Chromium translates all of them
     window.evaluate("regard.ready")
-    found = outputs(window.evaluate("regard.translate(a)", texts))
+    found = outputs(window.evaluate("regard.translate(a)", [*some, *WITH_SPANS]))
     assert window.evaluate("performance.getEntriesByType('resource').map((one) => one.name)") == []
     translator = engine_of("de-en")
-    assert found[: len(GERMAN)] == translated(translator, GERMAN)
-    assert [best[0][0] for best in found[len(GERMAN) :]] == translator.translate(WITH_SPANS)
+    assert found[: len(some)] == translated(translator, some)
+    assert [best[0][0] for best in found[len(some) :]] == translator.translate(WITH_SPANS)
 
 
 @pytest.mark.slow
@@ -411,9 +412,10 @@ def test_the_page_is_accessible(opened, page_file):
     for width in (390, 1200):
         page.set_viewport_size({"width": width, "height": 850})
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-        for scheme in ("light", "dark"):
+        # Dark colours change contrasts and nothing else.
+        for scheme, only in (("light", None), ("dark", ["color-contrast"])):
             page.emulate_media(color_scheme=scheme)
-            assert serious_findings(page) == [], (width, scheme)
+            assert serious_findings(page, only) == [], (width, scheme)
 
 
 def test_the_policy_of_the_page_refuses_requests(browser, page_file):
