@@ -15,6 +15,7 @@ from regard.registry import Registry
 from regard.storage.folder import Folder
 from regard.text.tokenizer import TOKENIZERS, TokenizerKind, register_tokenizer
 from regard.text.tokenizer_pair import load_tokenizers, train_tokenizers
+from tests.shared import make_once
 
 
 @pytest.fixture
@@ -167,32 +168,29 @@ final = "best"
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
     """Return a folder that holds a recipe for the plug-in, and the environment of a process that has it installed."""
-    folder = tmp_path_factory.mktemp("plugin")
-    shutil.copytree(PLUGIN, folder / "source")
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-index",
-        "--no-deps",
-    ]
-    command += ["--no-build-isolation", "--target", str(folder / "site"), str(folder / "source")]
-    subprocess.run(command, check=True, capture_output=True)
-    (folder / "mine.toml").write_text(RECIPE)
-    (folder / "pairs.tsv").write_text("".join(f"Größe {n}\tsize {n}\n" for n in range(40)), encoding="utf-8")
+
+    def make(folder):
+        shutil.copytree(PLUGIN, folder / "source")
+        options = ["--quiet", "--disable-pip-version-check", "--no-index", "--no-deps", "--no-build-isolation"]
+        command = [sys.executable, "-m", "pip", "install", *options, "--target", str(folder / "site")]
+        subprocess.run([*command, str(folder / "source")], check=True, capture_output=True)
+        (folder / "mine.toml").write_text(RECIPE)
+        (folder / "pairs.tsv").write_text("".join(f"Größe {n}\tsize {n}\n" for n in range(40)), encoding="utf-8")
+
+    folder = make_once(tmp_path_factory, "plug-in", make)
     path = os.pathsep.join([str(folder / "site"), os.environ.get("PYTHONPATH", "")])
     return folder, {**os.environ, "PYTHONPATH": path}
 
 
 @pytest.fixture(scope="module")
-def trained(installed):
+def trained(installed, tmp_path_factory):
     folder, environment = installed
-    command = [sys.executable, "-m", "regard", "train", "mine.toml", "--out", "run"]
-    subprocess.run(command, check=True, capture_output=True, cwd=folder, env=environment)
-    return folder / "run"
+
+    def make(made):
+        command = [sys.executable, "-m", "regard", "train", "mine.toml", "--out", str(made / "run")]
+        subprocess.run(command, check=True, capture_output=True, cwd=folder, env=environment)
+
+    return make_once(tmp_path_factory, "plug-in-run", make) / "run"
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from regard.explain.report import as_report, asset, summarize
 from regard.run.folder import RunFolder
 from tests.browser import DESKTOP, PHONE, Watched, expect, serious_findings
 from tests.explain.test_report import SMALL
+from tests.shared import make_once
 
 SCREENS = pytest.mark.parametrize("screen", [PHONE, DESKTOP], ids=["phone", "desktop"])
 
@@ -16,16 +17,18 @@ SCREENS = pytest.mark.parametrize("screen", [PHONE, DESKTOP], ids=["phone", "des
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Two runs with four validations and three, and a last one with one validation."""
-    folder = tmp_path_factory.mktemp("runs")
     sizes = {
         "plain": ["train.steps=40"],
         "one-head": ["train.steps=30", "model.num_heads=1"],
         "short": ["train.steps=2"],
     }
-    for name, own in sizes.items():
-        regard.train(
-            "reverse", out=folder / name, overrides=[*SMALL, "train.warmup_steps=2", *own], listen=lambda event: None
-        )
+
+    def make(folder):
+        for name, own in sizes.items():
+            overrides = [*SMALL, "train.warmup_steps=2", *own]
+            regard.train("reverse", out=folder / name, overrides=overrides, listen=lambda event: None)
+
+    folder = make_once(tmp_path_factory, "report-runs", make)
     return [RunFolder(folder / name) for name in sizes]
 
 

@@ -1,5 +1,6 @@
 """The site of `regard learn`, built once and served."""
 
+import json
 import threading
 import warnings
 
@@ -8,28 +9,42 @@ import pytest
 from regard.learn.serving import make_server
 from regard.learn.site import build
 from tests.browser import Watched
+from tests.shared import make_once
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("site")
+def made(tmp_path_factory):
+    """A folder with the site, and what is known of it as JSON, made once for all processes."""
+
+    def make(folder):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            site = build(folder / "site")
+        known = {
+            "warnings": [str(one.message) for one in found],
+            "titles": [(page.url, page.titles) for chapter in site.chapters for page in chapter.pages],
+            "public": [one.texts["en"] for one in site.pages["api/regard.html"].rendered.headings],
+            "files": list(site.links.files),
+        }
+        (folder / "known.json").write_text(json.dumps(known), encoding="utf-8")
+
+    return make_once(tmp_path_factory, "learn-site", make)
 
 
 @pytest.fixture(scope="session")
-def built(folder):
-    """The site, and the warnings of building it."""
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        return build(folder), [str(one.message) for one in found]
+def folder(made):
+    """The folder of the site."""
+    return made / "site"
 
 
 @pytest.fixture(scope="session")
-def site(built):
-    return built[0]
+def known(made):
+    """Warnings of building the site, titles of listed pages by their address, public names, files that are linked to."""
+    return json.loads((made / "known.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="session")
-def address(site, folder):
+def address(folder):
     with make_server(folder, 0) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}"

@@ -79,6 +79,9 @@ def test_mistakes_are_explained(words, message):
 @pytest.mark.slow
 def test_both_runs_are_trained_drawn_and_written(tiny, tmp_path, monkeypatch):
     out = tmp_path / "out"
+    first = call(tiny, "norm", "--steps", 4, "--seed", 3, "--out", out)
+    assert first.exit_code == 0, first.output
+    monkeypatch.setattr(sys, "executable", forking_python())  # the processes of the first seed were started anew
     result = call(tiny, "norm", "--steps", 4, "--seeds", 2, "--seed", 3, "--out", out)
     assert result.exit_code == 0, result.output
     assert "Take away the norms" in result.stdout and "seeds 3, 4" in result.stdout
@@ -92,7 +95,6 @@ def test_both_runs_are_trained_drawn_and_written(tiny, tmp_path, monkeypatch):
     page = (out / "ablation.html").read_text()
     assert "default-src 'none'" in page and "without-norm-seed-4" in page
     before = (out / "with-norm-seed-3" / "log.jsonl").read_bytes()
-    monkeypatch.setattr(sys, "executable", forking_python())
     again = call(tiny, "norm", "--steps", 4, "--seeds", 2, "--seed", 3, "--out", out)
     assert again.exit_code == 0 and again.stdout == result.stdout
     assert (out / "with-norm-seed-3" / "log.jsonl").read_bytes() == before

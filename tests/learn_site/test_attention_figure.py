@@ -256,7 +256,7 @@ def test_nothing_in_it_keeps_people_out(opened):
         assert serious_findings(live.page, ["color-contrast"]) == []
 
 
-def test_it_works_from_disk_and_with_odd_sentences(browser, site, folder):
+def test_it_works_from_disk_and_with_odd_sentences(browser, folder):
     watched = Watched(browser, **DESKTOP)
     watched.page.goto((folder / CHAPTER).as_uri())
     live = ready(watched.page)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import posixpath
 import re
 from dataclasses import dataclass, field
@@ -110,4 +111,10 @@ def file_url(path: str) -> str:
 
 def relative(url: str, target: str, anchor: str = "") -> str:
     """Return an address as the page at `url` writes it."""
-    return posixpath.relpath(target, posixpath.dirname(url) or ".") + (f"#{anchor}" if anchor else "")
+    return _from_folder(target, posixpath.dirname(url) or ".") + (f"#{anchor}" if anchor else "")
+
+
+@functools.cache
+def _from_folder(target: str, folder: str) -> str:
+    """Return `relpath`, kept because every page has the navigation with all addresses."""
+    return posixpath.relpath(target, folder)
