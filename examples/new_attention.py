@@ -64,7 +64,7 @@ def main() -> float:
     options = (
         "model.width=64 model.num_layers=1 model.num_heads=4 model.hidden=128 model.dropout=0 model.norm_order=pre"
     )
-    settings = "train.steps=250 train.validate_every=250 train.checkpoint_every=250 train.validate_pairs=100"
+    settings = "train.steps=250 train.tokens=256 train.lr=5e-3 train.validate_every=250 train.validate_pairs=100"
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         overrides = ["model.kind=linear-transformer", *options.split(), *settings.split()]

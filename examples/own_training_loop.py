@@ -15,13 +15,13 @@ import torch
 
 import regard
 
-STEPS = 250
+STEPS = 200
 
 
 def make_pairs(count: int, seed: int) -> list[tuple[str, str]]:
     """Return words of letters, and the same words reversed."""
     generator = random.Random(seed)
-    words = ["".join(generator.choices("abcdefgh", k=generator.randint(3, 6))) for _ in range(count)]
+    words = ["".join(generator.choices("abcdefgh", k=generator.randint(3, 5))) for _ in range(count)]
     return [(word, word[::-1]) for word in words]
 
 
@@ -33,7 +33,7 @@ def main() -> float:
     target = regard.Column.from_lists(tokenizers.target.encode_all([other for _, other in pairs]))
     columns = regard.pair_columns(source, target)
     # EOS is added to each source and each target.
-    loader = regard.Loader(lambda epoch: columns, regard.collate_pairs, added=(1, 1), budget=600, max_length=20, seed=1)
+    loader = regard.Loader(lambda epoch: columns, regard.collate_pairs, added=(1, 1), budget=300, max_length=20, seed=1)
 
     size = tokenizers.source.size
     model = regard.Transformer(
@@ -46,8 +46,8 @@ def main() -> float:
         dropout=0.0,
         norm_order="pre",
     )
-    optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3, betas=(0.9, 0.98))
-    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=4e-3, total_steps=STEPS)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3, betas=(0.9, 0.98))
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=5e-3, total_steps=STEPS)
     model.train()
     for step, (batch, _) in enumerate(islice(loader.batches(regard.Position()), STEPS), start=1):
         loss = model(batch) / batch.num_tokens
