@@ -140,10 +140,15 @@ def probe_heads(
 
     at = points_of(len(heads), points)
     curves: dict[str, list[PruningPoint]] = {}
+    # Every order begins with all heads and ends with none.
+    known: dict[frozenset[Head], PruningPoint] = {}
     for name, order in orders.items():
         curves[name] = []
-        for point in pruning_curve(model, examples, order, at, score):
-            curves[name].append(point)
+        for removed in at:
+            key = frozenset(order[:removed])
+            if key not in known:
+                [known[key]] = pruning_curve(model, examples, order, [removed], score)
+            curves[name].append(known[key])
             report(f"removing heads by {name}", len(curves[name]), len(at))
     base = loss_per_token(model, examples)
     return HeadProbe(str(run), len(texts), examples.num_tokens, base, removal, gradient, entropy, distance, curves)
