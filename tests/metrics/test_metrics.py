@@ -8,6 +8,7 @@ import sacrebleu
 from hypothesis import given
 from hypothesis import strategies as st
 
+import regard
 from regard.config import EvaluateConfig
 from regard.errors import ConfigError, DataError
 from regard.metrics import (
@@ -65,6 +66,27 @@ def test_bleu_by_hand():
     # 5 of 6 words, 3 of 5 pairs, 2 of 4 triples and 1 of 3 quadruples are right; both sides have 6 words.
     score = value("bleu", ["a b c d x f"], ["a b c d e f"], EvaluateConfig(bleu_tokenize="none"))
     assert score == pytest.approx(100 * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** 0.25)
+
+
+def test_bleu_is_left_out_where_it_is_always_0(tmp_path):
+    """Times of day are three tokens; with a fourth there is something to compare."""
+    times, config = ["12:30", "7:05"], EvaluateConfig()
+    names = [score.name for score in score_all(times, times, times, config)]
+    assert names == ["chrf", "exact", "token_errors"]
+    longer = [*times, "12:30 Uhr"]
+    assert score_all(longer, longer, longer, config)[0].name == "bleu"
+    assert score_all(["十二点"], ["十二点"], [""], config)[0].name == "chrf"
+    letters = EvaluateConfig(bleu_tokenize="char")
+    assert score_all(["十二点半"], ["十二点半"], [""], letters)[0].name == "bleu"
+    with pytest.raises(ConfigError, match=r"evaluate.metrics names 'bleu', but no reference has 4 tokens"):
+        score_all(times, times, times, EvaluateConfig(metrics=("bleu",)))
+    (tmp_path / "times.tsv").write_text("half past twelve\t12:30\n", encoding="utf-8")
+    files = [f"data.{part}={{ pairs = '{tmp_path}/times.tsv' }}" for part in ("train", "valid")]
+    with pytest.raises(
+        ConfigError, match=r"train.metric is 'bleu', but in the dev set no reference has 4 tokens, .* exact"
+    ):
+        regard.train("dates", out=tmp_path / "run", overrides=[*files, "train.metric=bleu"])
+    assert not (tmp_path / "run").exists()
 
 
 def test_case_counts_unless_the_recipe_says_it_does_not():

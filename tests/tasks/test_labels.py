@@ -74,7 +74,7 @@ def test_span_f1_is_left_out_where_labels_are_not_those_of_spans(tmp_path):
     (tmp_path / "tags.tsv").write_text("the dog\tDET NOUN\n")
     files = [f"data.{part}={{ pairs = '{tmp_path}/tags.tsv' }}" for part in ("train", "valid")]
     with pytest.raises(
-        ConfigError, match=r"train.metric is 'span_f1', which cannot be computed with the dev references"
+        ConfigError, match=r"train.metric is 'span_f1', but in the dev set the references have no labels of spans"
     ):
         regard.train("runs", out=tmp_path / "run", overrides=[*files, "train.metric=span_f1"])
     assert not (tmp_path / "run").exists()

@@ -44,11 +44,15 @@ class Metric(Generic[Output]):
     compares: tuple[str, ...] = (TEXT,)  # kinds of outputs that it scores: TEXT, others that tasks name, or ANY
     on_demand: bool = False  # computed only where a recipe names it in `evaluate.metrics`
     # Says why it cannot be computed with some references, as part of a sentence; an empty text if it can.
-    obstacle: Callable[[Sequence[Output]], str] | None = None
+    obstacle: Callable[[Sequence[Output], EvaluateConfig], str] | None = None
 
     def scores(self, compares: str) -> bool:
         """Whether it scores outputs of this kind."""
         return compares in self.compares or (ANY in self.compares and compares != PROBABILITIES)
+
+    def why_not(self, references: Sequence[Output], config: EvaluateConfig) -> str:
+        """Return the obstacle to computing it with these references; an empty text if there is none."""
+        return "" if self.obstacle is None else self.obstacle(references, config)
 
     def score(
         self, outputs: Sequence[Output], references: Sequence[Output], inputs: Sequence[str], config: EvaluateConfig
@@ -80,16 +84,14 @@ def metrics_of(compares: str = TEXT, names: Sequence[str] | None = None) -> list
     return fit
 
 
-def applicable_metrics(
-    references: Sequence[Any], *, compares: str = TEXT, names: Sequence[str] | None = None
-) -> list[Metric[Any]]:
+def applicable_metrics(references: Sequence[Any], config: EvaluateConfig, *, compares: str = TEXT) -> list[Metric[Any]]:
     """Return those of `metrics_of` that can be computed with these references. Raise ConfigError if a named one cannot."""
     found = []
-    for metric in metrics_of(compares, names):
-        obstacle = metric.obstacle(references) if metric.obstacle is not None else ""
+    for metric in metrics_of(compares, config.metrics):
+        obstacle = metric.why_not(references, config)
         if not obstacle:
             found.append(metric)
-        elif names is not None:
+        elif config.metrics is not None:
             raise ConfigError(f"evaluate.metrics names {metric.name!r}, but {obstacle}; remove it")
     return found
 
@@ -121,7 +123,7 @@ def score_all(
         raise DataError(f"the number of outputs ({len(outputs)}) and of references ({len(references)}) differs")
     if not references:
         raise DataError("there is nothing to score: the test set is empty")
-    metrics = applicable_metrics(references, compares=compares, names=config.metrics)
+    metrics = applicable_metrics(references, config, compares=compares)
     return [metric.score(outputs, references, inputs, config) for metric in metrics]
 
 

@@ -33,7 +33,7 @@ def span_f1(
     return value, "exact spans of BIO labels, micro average, as conlleval counts them"
 
 
-def without_spans(references: Sequence[str]) -> str:
+def without_spans(references: Sequence[str], config: EvaluateConfig) -> str:
     """Return why spans of these labels cannot be compared; an empty text if they can. Labels may all be O."""
     labels = {label for reference in references for label in reference.split()}
     if labels <= {"O"} or any(label.startswith(("B-", "I-")) for label in labels):

@@ -11,6 +11,8 @@ from regard.errors import require
 from regard.metrics.base import ANY, Metric, MetricFunction
 from regard.metrics.corpus_metrics import make_bleu
 
+LONGEST_NGRAM = 4  # of BLEU
+
 
 def bleu(
     outputs: Sequence[str], references: Sequence[str], inputs: Sequence[str], config: EvaluateConfig
@@ -19,6 +21,14 @@ def bleu(
     metric = make_bleu(config)
     value = metric.corpus_score(list(outputs), [list(references)]).score
     return value, str(metric.get_signature())
+
+
+def too_short_for_bleu(references: Sequence[str], config: EvaluateConfig) -> str:
+    """Return why BLEU of these references is always 0; an empty text if it is not."""
+    tokenize = make_bleu(config).tokenizer
+    if any(len(tokenize(reference).split()) >= LONGEST_NGRAM for reference in references):
+        return ""
+    return f"no reference has {LONGEST_NGRAM} tokens, and BLEU compares as many in a row"
 
 
 def chrf(
@@ -96,7 +106,7 @@ def histograms(outputs: Sequence[str], references: Sequence[str]) -> dict[str, l
 
 
 TEXT_METRICS = (
-    Metric("bleu", bleu, higher_is_better=True, label="BLEU"),
+    Metric("bleu", bleu, higher_is_better=True, label="BLEU", obstacle=too_short_for_bleu),
     Metric("chrf", chrf, higher_is_better=True, label="chrF"),
     Metric("exact", exact_match, higher_is_better=True, label="exact match", unit="%", compares=(ANY,)),
     *(

@@ -10,7 +10,7 @@ from regard.data.batch_sampler import dev_batches
 from regard.data.columns import Columns
 from regard.errors import ConfigError, DataError
 from regard.messages import counted
-from regard.metrics import PROBABILITIES, applicable_metrics, score_all
+from regard.metrics import METRICS, PROBABILITIES, applicable_metrics, score_all
 from regard.models.base import Model
 from regard.nn.device import autocast, pick_precision
 from regard.run.folder import Codec
@@ -41,14 +41,15 @@ def make_validator(
     shown = examples[: recipe.train.validate_pairs]
     inputs, references = [pair.source for pair in shown], [pair.target for pair in shown]
     if has_outputs:
-        computed = applicable_metrics(references, compares=task.compares, names=recipe.evaluate.metrics)
+        computed = applicable_metrics(references, recipe.evaluate, compares=task.compares)
         for metric in computed:
             # Refuses a metric that cannot be computed here, because its package is missing or a reference is malformed.
             metric.score(references[:1], references[:1], inputs[:1], recipe.evaluate)
         if recipe.train.metric not in ("loss", *(metric.name for metric in computed)):
+            why_not = METRICS.get(recipe.train.metric, where="train.metric").why_not(references, recipe.evaluate)
             raise ConfigError(
-                f"train.metric is {recipe.train.metric!r}, which cannot be computed with the dev references; "
-                "set train.metric=loss"
+                f"train.metric is {recipe.train.metric!r}, but in the dev set {why_not}; "
+                f"choose another one: {', '.join(['loss', *(metric.name for metric in computed)])}"
             )
     columns = extras(task.encode(examples, codec))
     try:
