@@ -7,6 +7,7 @@ import sys
 import warnings
 from pathlib import Path
 
+DATA_FOLDER = "--data (in Python: data=) or REGARD_DATA"  # how a user names the folder of the data
 _PACKAGE = str(Path(__file__).parent)
 # C0 except tab and newline, DEL, and C1: characters that control a terminal instead of being displayed.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")

@@ -36,7 +36,7 @@ def find_recipe(name: str) -> Path:
         if Path(name).is_file():
             return Path(name)
         raise ConfigError(
-            f"no recipe file {name!r} here; give the path of a .toml file, or one of: {', '.join(shipped)}"
+            f"no recipe file {name!r} here; give the path of a .toml file, or the name of a recipe of ours, such as dates"
         )
     raise ConfigError(
         f"no recipe is called {name!r}; {did_you_mean(name, shipped)} (a recipe of your own ends in .toml)"

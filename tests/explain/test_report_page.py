@@ -103,6 +103,14 @@ def test_settings_that_differ_come_first(opened, runs):
     assert [row.split("\t") for row in rows] == [["model.num_heads", "2", "1"], ["train.steps", "40", "30"]]
 
 
+def test_the_summary_says_which_weights_are_the_final_ones(opened, runs):
+    page = opened(runs[:1], **DESKTOP)
+    summary = page.locator("section").filter(has=page.get_by_role("heading", name="Summary")).locator("table")
+    head, row = (line.split("\t") for line in summary.inner_text().splitlines())
+    best = [one["step"] for one in summarize(runs[0])["validations"] if one["best"]][-1]
+    assert row[head.index("best at step")] == str(best) and row[head.index("final weights")] == "of the last step"
+
+
 def test_training_and_dev_loss_are_in_one_chart(opened, runs):
     page = opened(runs[:1], **DESKTOP)
     loss = chart(page, "Loss, nats per token")

@@ -1,10 +1,11 @@
 """A run of several languages is served as all its pairs, and other pairs through a pivot when asked."""
 
 import pytest
+from starlette.exceptions import HTTPException
 
 import regard
 from regard.errors import ConfigError
-from regard.serve.models import load_all, refuse_unknown_pivot
+from regard.serve.models import ServedModel, load_all, refuse_unknown_pivot
 from regard.serve.service import Service
 from tests.serve.conftest import serving
 
@@ -121,3 +122,11 @@ def test_without_a_pivot_only_the_pairs_of_the_model_are_there(many):
         ConfigError, match=r"--pivot is 'xx', but a pivot must be translated into and out of; .*: de, en, fr"
     ):
         refuse_unknown_pivot(models, "xx")
+
+
+def test_without_languages_an_error_says_how_to_name_a_model():
+    service = Service({"dates": ServedModel("dates", None, None, None, None)}, None, None, None)
+    for find in (lambda: service.find_route("en", "de"), lambda: service.find_model(None, "de")):
+        with pytest.raises(HTTPException) as caught:
+            find()
+        assert "available: none, because no recipe names them in data.train.languages" in caught.value.detail

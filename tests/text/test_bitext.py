@@ -105,7 +105,7 @@ def test_a_missing_file_is_refused_with_the_searched_folders():
         find_file("a.en", [Path("here"), Path("there")])
     assert str(caught.value) == (
         "no file 'a.en' in 'here', 'there', plain or .gz, .xz or .zst; "
-        "name the folder that holds it with --data or REGARD_DATA"
+        "name the folder that holds it with --data (in Python: data=) or REGARD_DATA"
     )
 
 
@@ -224,8 +224,9 @@ def test_a_data_folder_that_does_not_exist_is_refused(folder, monkeypatch):
     for wrong in (folder / "absent", folder / "a.en"):
         with pytest.raises(DataError) as caught:
             data_folders(wrong, None)
-        assert (
-            str(caught.value) == f"the data folder {str(wrong)!r} does not exist; name an existing folder with --data"
+        assert str(caught.value) == (
+            f"the data folder {str(wrong)!r} does not exist; name an existing folder with --data (in Python: data=) or "
+            "REGARD_DATA"
         )
     monkeypatch.setenv("REGARD_DATA", str(folder / "absent"))
     with pytest.raises(DataError, match="does not exist"):

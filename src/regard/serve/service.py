@@ -29,6 +29,7 @@ SHORT = 1000  # characters that are split on the event loop; longer texts, and t
 CLIENT_CLOSED_REQUEST = 499  # nginx's status for a client that closes the connection before the response
 TIMED_OUT = "the request timed out; please retry"
 INTERNAL_ERROR = "internal server error"
+NO_LANGUAGES = "none, because no recipe names them in data.train.languages; name a model instead, on /v1/translate"
 T = TypeVar("T")
 # From the sentences of a request to what their translations must have: fields of a `decoding.requests.Request`.
 DemandsOf = Callable[[Sequence[str]], Sequence[Mapping[str, Any]]]
@@ -95,7 +96,7 @@ class Service:
         if target is not None:
             named = [one for one in named if one.languages is not None and one.languages[1] == target]
         if not named:
-            into = ", ".join(targets) or "none"
+            into = ", ".join(targets) or NO_LANGUAGES
             raise HTTPException(404, f"there is no model into {str(target)[:20]!r}; available: {into}")
         if target is None and name is not None and name == named[0].run:
             raise HTTPException(422, f"{name} translates into {', '.join(targets)}; choose one of them with target")
@@ -109,7 +110,7 @@ class Service:
         pivot = self.pivot
         if pivot is not None and source != target and (source, pivot) in pairs and (pivot, target) in pairs:
             return [pairs[source, pivot], pairs[pivot, target]]
-        there = ", ".join("-".join(languages) for languages in self.language_pairs()) or "none"
+        there = ", ".join("-".join(languages) for languages in self.language_pairs()) or NO_LANGUAGES
         raise HTTPException(400, f"there is no model for {source[:20]}-{target[:20]}; available: {there}")
 
     def language_pairs(self) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ import msgspec
 
 from regard.config import Bitext, DataConfig, Recipe
 from regard.errors import DataError
+from regard.messages import DATA_FOLDER
 from regard.text.babi import PARTS, find_babi, stream_babi
 from regard.text.compression import ENDINGS
 from regard.text.corpus import Pair, decode_pairs, stream_pairs, stream_texts
@@ -110,7 +111,7 @@ def babi_files(bitext: Bitext, folders: list[Path], data: DataConfig | None = No
         origin = f"get them from {data.origin}, and " if data is not None and data.origin else ""
         raise DataError(
             f"no bAbI files of {', '.join(map(repr, missing))}, as in 'qa1_single-supporting-fact_{kind}.txt', in {where}; "
-            f"{origin}name the folder that holds them with --data or REGARD_DATA"
+            f"{origin}name the folder that holds them with {DATA_FOLDER}"
         )
     return [path for paths in found.values() for path in paths]
 
@@ -166,7 +167,7 @@ def named_folder(given: Path | str | None) -> Path | None:
     """Return the data folder: --data if it is given, else REGARD_DATA, else None."""
     place = given or os.environ.get("REGARD_DATA")
     if place and not Path(place).is_dir():
-        raise DataError(f"the data folder {str(place)!r} does not exist; name an existing folder with --data")
+        raise DataError(f"the data folder {str(place)!r} does not exist; name an existing folder with {DATA_FOLDER}")
     return Path(place) if place else None
 
 
@@ -241,10 +242,8 @@ def _missing_files(names: list[str], folders: list[Path], data: DataConfig | Non
     where = ", ".join(repr(str(place)) for place in searched.values())
     files = ", ".join(repr(Path(name).name) for name in names)
     them = "it" if len(names) == 1 else "them"
-    advice = f"name the folder that holds {them} with --data or REGARD_DATA"
+    advice = f"name the folder that holds {them} with {DATA_FOLDER}"
     if data is not None and data.origin:
         example = Path(data.folders[0], Path(names[0]).name) if data.folders else Path(names[0])
-        advice = (
-            f"get {them} from {data.origin}, and name the folder that has {str(example)!r} with --data or REGARD_DATA"
-        )
+        advice = f"get {them} from {data.origin}, and name the folder that has {str(example)!r} with {DATA_FOLDER}"
     return DataError(f"no file {files} in {where}, plain or {ENDINGS[0]}, {ENDINGS[1]} or {ENDINGS[2]}; {advice}")

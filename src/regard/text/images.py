@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import DataError, require
+from regard.messages import DATA_FOLDER
 from regard.text.pair import Pair
 
 Pixels = NDArray[np.uint8]  # [H, W, 3], red, green and blue
@@ -137,7 +138,7 @@ def _found(name: str, folders: Sequence[Path]) -> Path:
         if (folder / path).is_file():
             return folder / path
     where = ", ".join(repr(str(folder)) for folder in folders)
-    raise DataError(f"no image {name[:200]!r} in {where}; name the folder that holds it with --data or REGARD_DATA")
+    raise DataError(f"no image {name[:200]!r} in {where}; name the folder that holds it with {DATA_FOLDER}")
 
 
 # Patches

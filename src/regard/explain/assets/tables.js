@@ -31,9 +31,9 @@ export function summary(runs) {
   const rows = runs.map((one, at) => {
     const best = one.validations.findLast((v) => v.best) ?? one.validations.at(-1);
     const name = element("span", { class: "run" }, element("span", { class: "key", style: `background: ${colourOf(at)}` }), one.name);
-    return [name, one.finished ? "finished" : "training", one.step, duration(one.seconds), one.started?.parameters, ...metrics.map((metric) => best?.scores[metric]), best?.step];
+    return [name, one.finished ? "finished" : "training", one.step, duration(one.seconds), one.started?.parameters, ...metrics.map((metric) => best?.scores[metric]), best?.step, one.settings["train.final"] === "best" ? "of the best step" : "of the last step"];
   });
-  return section("Summary", table(["run", "", "steps", "time", "parameters", ...metrics.map((metric) => `dev ${metric}`), "at step"], rows));
+  return section("Summary", table(["run", "", "steps", "time", "parameters", ...metrics.map((metric) => `dev ${metric}`), "best at step", "final weights"], rows));
 }
 
 /** Returns the settings that are not the same in all runs. */
