@@ -117,8 +117,8 @@ def test_every_missing_file_is_named_and_every_searched_folder_once(tmp_path, mo
         load_bitext(bitext, folders=[tmp_path, Path()], data=data)
     assert str(caught.value) == (
         f"no file 'a.en', 'a.de.gz' in '{tmp_path}/corpus', '{tmp_path}/published', plain or .gz, .xz or .zst; "
-        "get them from the A corpus (example.org/a), and name the folder that has 'published/a.en' with --data or "
-        "REGARD_DATA"
+        "get them from the A corpus (example.org/a), and name the folder that has 'published/a.en' with --data "
+        "(in Python: data=) or REGARD_DATA"
     )
 
 
