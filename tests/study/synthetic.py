@@ -14,6 +14,7 @@ from regard.study.cells import (
     Cell,
     CellRecord,
     SetScores,
+    is_tried,
     outputs_name,
     recipe_of_cell,
     settings_digest,
@@ -105,7 +106,9 @@ def _write_cell(study, cell, out, errors, state, sets):
     folder = cell.folder(out).make()
     scored = []
     generator = random.Random(cell.key)
-    for name, pairs in {} if state else sets.items():
+    for name, pairs in sets.items():
+        if state or (is_tried(study, cell) and name != VALID):
+            continue
         outputs = [changed(pair.target, errors + generator.gauss(0, 0.01), generator) for pair in pairs]
         content = "".join(f"{text}\n" for text in outputs).encode()
         (folder / OUTPUTS).make().save_bytes(outputs_name(name), content)

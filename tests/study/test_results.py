@@ -13,7 +13,7 @@ from sacrebleu.metrics import BLEU
 from regard.errors import DataError
 from regard.explain.figures import pyplot
 from regard.metrics.significance import Sampling
-from regard.study.cells import OUTPUTS, Cell, cell_of, outputs_name
+from regard.study.cells import OUTPUTS, Cell, cell_of, outputs_name, read_record
 from regard.study.collected import collect, refuse_other_sets
 from regard.study.deriving import rounded, spread
 from regard.study.figure import draw_study, make_figure
@@ -100,6 +100,15 @@ def test_without_one_length_for_each_sentence_there_are_no_scores_by_length(fold
     other["base", 1, "test"][0, 1] += 1
     found = replace(collected, statistics=other).result(QUICK).by_length
     assert found["test"] == [] and found["valid"]
+
+
+def test_a_candidate_whose_seed_joins_those_of_the_study_has_not_ended(folder, collected):
+    """It was scored on the dev set alone; with its seed in the means, it needs scores on the test set."""
+    cell = Cell("same | again", {"train.lr": 0.002}, 0)
+    assert [one.name for one in read_record(collected.study, cell, folder / "out").tests] == ["valid"]
+    joined = msgspec.structs.replace(collected.study, seeds=(0, 1))
+    assert read_record(joined, cell, folder / "out") is None
+    assert read_record(joined, replace(cell, seed=1), folder / "out") is not None
 
 
 def test_candidates_are_shown_with_their_scores_on_the_dev_set(result):

@@ -35,7 +35,7 @@ def tune(
 
       metric = "exact"               on the dev set
 
-      trials = 20                    that are trained, one seed each
+      trials = 20                    that are trained, with a seed of their own
 
       seeds = \[1, 2, 3]              of the final comparison
 

@@ -160,14 +160,19 @@ def read_record(study: Study, cell: Cell, out: Path | str) -> CellRecord | None:
     folder = cell.folder(out)
     if not folder.has_file(RECORD):
         return None
-    record = folder.load_struct(RECORD, CellRecord)
-    if record.state == "failed" and record.settings_sha256 != settings_digest(recipe_of_cell(study, cell)):
-        return None  # nothing is lost: it is tried again with the settings of now
-    if record.settings_sha256 != settings_digest(recipe_of_cell(study, cell)):
+    record, recipe = folder.load_struct(RECORD, CellRecord), recipe_of_cell(study, cell)
+    if record.settings_sha256 != settings_digest(recipe):
+        if record.state == "failed":
+            return None  # nothing is lost: it is tried again with the settings of now
         raise ConfigError(
             f"{folder} was trained with other settings than the study has now; remove this folder to train it again, "
             "or name another folder with --out"
         )
+    reported = recipe.data.test if study.tests is None else study.tests
+    needed = (VALID,) if is_tried(study, cell) else reported
+    # What was a candidate with other seeds has no scores on the test sets yet.
+    if record.state == "finished" and any(record.test(name) is None for name in needed):
+        return None
     return record
 
 

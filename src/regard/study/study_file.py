@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +67,8 @@ class Study(Struct, frozen=True):
 
     @property
     def choosing_seed(self) -> int:
-        """The seed of candidates: none of those that the means are taken over, so that its luck is in no mean."""
-        return next(seed for seed in itertools.count() if seed not in self.seeds)
+        """The seed of candidates."""
+        return seed_for_choosing(self.seeds)
 
     def recipe_name(self, row: str) -> str:
         """Return the recipe of a row."""
@@ -78,6 +78,11 @@ class Study(Struct, frozen=True):
     def row_names(self) -> list[str]:
         """The names of the rows, in the order of the file."""
         return list(self.rows)
+
+
+def seed_for_choosing(seeds: Sequence[int]) -> int:
+    """Return a seed that is none of those that means are taken over, so that the luck of what it chooses is in no mean."""
+    return next(seed for seed in itertools.count() if seed not in seeds)
 
 
 def read_study(path: Path | str) -> Study:
@@ -151,7 +156,7 @@ def locate_recipe(path: Path, name: str) -> str:
     file = path.parent / name
     if not file.is_file():
         raise ConfigError(f"the recipe is {name!r}, but there is no such file in {str(path.parent)!r}")
-    return str(file)
+    return str(file.absolute())  # a process of a cell may be in another folder
 
 
 def _baseline(study: Study) -> str:

@@ -11,7 +11,7 @@ import msgspec
 from regard.errors import ConfigError
 from regard.storage.folder import Folder
 from regard.study.cells import CellRecord, is_higher_better
-from regard.study.study_file import VALID, Settings, Study, StudyRow
+from regard.study.study_file import VALID, Settings, Study, StudyRow, seed_for_choosing
 from regard.study.tuning_file import Tuning
 from regard.toml import dump_toml, from_table, read_toml, to_table
 
@@ -31,14 +31,14 @@ def trial_number(name: str) -> int:
 
 
 def study_of(tuning: Tuning, trials: Mapping[str, Settings]) -> Study:
-    """Return the study of the recipe and these trials, with the first seed, on the dev set."""
+    """Return the study of the recipe and these trials, with a seed of their own, on the dev set."""
     rows = {RECIPE_ROW: StudyRow()}
     rows |= {name: StudyRow(settings=settings) for name, settings in trials.items()}
     return Study(
         question=f"Which settings of {Path(tuning.recipe).name} have the best {tuning.metric} on the dev set?",
         recipe=tuning.recipe,
         metric=tuning.metric,
-        seeds=tuning.seeds[:1],
+        seeds=(seed_for_choosing(tuning.seeds),),
         baseline=RECIPE_ROW,
         tests=(VALID,),
         settings=tuning.settings,
@@ -77,9 +77,6 @@ def score_of(tuning: Tuning, record: CellRecord) -> float | None:
 
 def save_study(study: Study, path: Path) -> None:
     """Write a study as a file next to its cells, for `regard study`."""
-    if study.recipe.endswith(".toml"):
-        # Relative to the file, or to nothing: an absolute path.
-        study = msgspec.structs.replace(study, recipe=str(Path(study.recipe).resolve()))
     Folder(path.parent).make().save_text(path.name, f"{dump_toml(to_table(study))}\n")
 
 

@@ -39,7 +39,7 @@ class Tuning(Struct, frozen=True):
     recipe: str  # the name of a shipped recipe, or a .toml file next to this one
     metric: str  # on the dev set, which the trials are judged by
     search: dict[str, Range | list[Any]]  # by dotted key: a range, or a list of values
-    trials: int = 20  # that are trained, with the first seed
+    trials: int = 20  # that are trained, with a seed that is none of `seeds`
     seeds: tuple[int, ...] = (1, 2, 3)  # of the final comparison of the best trial with the recipe
     settings: Settings = msgspec.field(default_factory=dict)  # of every trial
 
