@@ -1,6 +1,7 @@
 """`regard adapt` on a toy: the domain is learnt, the general text kept, and everything is in the run folder."""
 
 import json
+import shutil
 import signal
 import subprocess
 
@@ -14,6 +15,7 @@ from regard.run.folder import RunFolder
 from regard.text.pair import Pair
 from tests import commands
 from tests.adapting.toy import GENERAL, domain_pairs, sentences, train_base, write_pairs
+from tests.shared import make_once
 
 WORDS = {"house": "das Haus", "cat": "die Katze", "man": "den Mann", "child": "das Kind"}
 QUIET = {"tell": lambda text: None, "device": "cpu"}
@@ -21,7 +23,9 @@ QUIET = {"tell": lambda text: None, "device": "cpu"}
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-    return train_base(tmp_path_factory.mktemp("toy"))
+    trained = make_once(tmp_path_factory, "adapting-base", train_base)
+    # Tests write next to it.
+    return shutil.copytree(trained, tmp_path_factory.mktemp("toy") / "toy") / "base"
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +125,7 @@ def test_a_model_that_forgets_is_rejected_kept_under_another_name_and_accepted_w
     other = dict(zip(GENERAL, "MNOPQRSTAB", strict=True))  # the general words with other translations
     text = write_pairs(tmp_path / "other.tsv", sentences(other, 150, seed=6))
     general = write_pairs(tmp_path / "general.tsv", sentences(GENERAL, 150, seed=7))
-    settings = {"general": [general], "replay": "none", "bound": 100, "steps": 80, "out": tmp_path / "other", **QUIET}
+    settings = {"general": [general], "replay": "none", "bound": 100, "steps": 40, "out": tmp_path / "other", **QUIET}
     done = adapt(base, text, **settings)
     assert not done.accepted and done.verdict.text.startswith("Not accepted: worse on general text (")
     assert done.run.path == tmp_path / "other-rejected" and done.run.finished and not (tmp_path / "other").exists()
@@ -175,7 +179,7 @@ def test_the_command_prints_the_table_or_json_and_exits_with_one_if_rejected(bas
     assert card["command"] == f"regard adapt {base.name} --with domain.tsv --steps 20"
     other = dict(zip(GENERAL, "MNOPQRSTAB", strict=True))
     wrong = write_pairs(tmp_path / "other.tsv", sentences(other, 150, seed=6))
-    more = ["--replay", "none", "--bound", "100", "--steps", "80", "--json"]
+    more = ["--replay", "none", "--bound", "100", "--steps", "40", "--json"]
     done = commands.regard(*arguments(base, wrong, tmp_path / "b", *more))
     assert done.returncode == 1
     assert json.loads(done.stdout)["accepted"] is False
