@@ -27,7 +27,7 @@ import typer.main
 from regard.process_end import end_process
 
 # Processes that commands start: these are forked too, for commands in a shell and by `forking_python`.
-MODULES = ("regard.learn.ablated_training", "regard.study.train_cell")
+MODULES = ("regard.learn.ablated_training", "regard.study.train_cell", "tests.distributed.worker")
 PIPE_SIZE = 65536  # a pipe holds as many bytes without a reader
 
 
@@ -143,8 +143,8 @@ sys.exit(status)
 
 
 @functools.cache
-def folder_of_command():
-    """Return a folder with the command `regard`, for the PATH of a shell."""
+def folder_of_command(*imported):
+    """Return a folder with the command `regard`, for the PATH of a shell. `imported` is that of `Forked`."""
     folder = Path(tempfile.mkdtemp(prefix="regard-"))
     atexit.register(shutil.rmtree, folder)
     listening = socket.socket(socket.AF_UNIX)
@@ -155,16 +155,16 @@ def folder_of_command():
     for path in (folder / "bin" / "regard", folder / "python"):
         path.write_text(COMMAND.format(python=sys.executable, executable=executable, modules=MODULES, address=address))
         path.chmod(0o755)
-    threading.Thread(target=pass_on, args=[listening], daemon=True).start()
+    threading.Thread(target=pass_on, args=[listening, imported], daemon=True).start()
     return folder / "bin"
 
 
-def forking_python():
+def forking_python(*imported):
     """Return a Python that forks the modules in MODULES instead of importing them."""
-    return str(folder_of_command().parent / "python")
+    return str(folder_of_command(*imported).parent / "python")
 
 
-def pass_on(listening):
+def pass_on(listening, imported):
     """Pass requests on to the process that forks, which answers them."""
     while True:
         connection, _ = listening.accept()
@@ -172,8 +172,8 @@ def pass_on(listening):
             line, streams, _, _ = socket.recv_fds(connection, PIPE_SIZE, 3)
             while not line.endswith(b"\n"):
                 line += connection.recv(PIPE_SIZE)
-            sent = socket.send_fds(server(), [line], [connection.fileno(), *streams])
-            server().sendall(line[sent:])
+            sent = socket.send_fds(server(*imported), [line], [connection.fileno(), *streams])
+            server(*imported).sendall(line[sent:])
         for stream in streams:
             os.close(stream)
 

@@ -17,26 +17,45 @@ import regard
 from regard.data.batch import Batch
 from regard.models import MODELS
 from regard.run.folder import RunFolder
-from tests.commands import Forked
+from tests.commands import Forked, folder_of_command, forking_python
 
+ROOT = Path(__file__).parents[2]
 SETTINGS = [
     *("model.width=32", "model.num_layers=1", "model.hidden=64", "model.num_heads=2", "model.dropout=0.1"),
     *("train.tokens=256", "train.steps=12", "train.checkpoint_every=4", "train.validate_pairs=20", "train.log_every=1"),
     *("train.device=cpu", "train.threads=1", "train.keep=9", "decode.max_extra=2"),
+    "data.train.generate=reverse/valid",  # 500 rows
 ]
-IMPORTED = ("torch._dynamo", "regard.training.fsdp")  # which both kinds of parallel training do
+# Which both kinds of parallel training import, and torchrun.
+IMPORTED = ("torch._dynamo", "regard.training.fsdp", "torch.distributed.run")
+TORCHRUN = "import sys; from torch.distributed.run import main; main(sys.argv[1:])"
 CLOSE = 1e-4  # tolerance of losses: sums over processes are added in another order
 
 
-def torchrun(out, *, accident="none", restarts=0):
+def torchrun(out):
     """Start worker.py with torchrun, and wait for its end."""
     command = [
         *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"),
-        *(f"--max-restarts={restarts}", str(Path(__file__).with_name("worker.py"))),
+        *(str(Path(__file__).with_name("worker.py")), "reverse", str(out), "none", *SETTINGS),
     ]
-    words = ["reverse", str(out), accident, *SETTINGS]
     with alone():
-        return subprocess.run([*command, *words], capture_output=True, text=True, timeout=240)
+        return subprocess.run(command, capture_output=True, text=True, timeout=240)
+
+
+def start_torchrun(*words, **streams):
+    """Start two processes of a command with torchrun. All of them are forked."""
+    return Forked(
+        ["--standalone", "--nproc-per-node=2", *words], program=TORCHRUN, imported=IMPORTED, cwd=ROOT, **streams
+    )
+
+
+def torchrun_with(accident, out, *, restarts=0):
+    """Start worker.py with torchrun and an accident, wait for its end, and return the exit status and stderr."""
+    command = [f"--max-restarts={restarts}", "--no-python", forking_python(*IMPORTED), "-m", "tests.distributed.worker"]
+    with alone(), tempfile.TemporaryFile("w+") as stderr:
+        status = start_torchrun(*command, "reverse", out, accident, *SETTINGS, stderr=stderr).wait(240)
+        stderr.seek(0)
+        return status, stderr.read()
 
 
 def fork(out, *overrides, recipe="reverse", processes=2, settings=SETTINGS):
@@ -182,42 +201,45 @@ def test_three_processes_with_two_batches_per_epoch_take_the_same_number_of_step
     recipe.write_text(
         '[data]\ntrain.pairs = "few.tsv"\n[tokenizer]\nkind = "char"\n[model]\nkind = "transformer"\n[train]\ntokens = 20\n'
     )
-    done = fork(tmp_path / "run", "train.tokens=20", recipe=recipe, processes=3)
+    own = [one for one in SETTINGS if not one.startswith("data.")]
+    done = fork(tmp_path / "run", "train.tokens=20", recipe=recipe, processes=3, settings=own)
     assert done.returncode == 0, done.stderr[-3000:]
     assert RunFolder(tmp_path / "run").weights()[0].counters["step"] == 12
 
 
 @pytest.mark.slow
-def test_a_killed_worker_is_restarted_and_the_run_ends_as_if_uninterrupted(two_processes, tmp_path):
-    done = torchrun(tmp_path / "run", accident="die 1 6", restarts=2)
-    assert done.returncode == 0, done.stderr[-3000:]
+def test_a_killed_worker_is_restarted_and_the_run_ends_as_if_uninterrupted(tmp_path):
+    status, stderr = torchrun_with("die 1 6", tmp_path / "run", restarts=2)
+    assert status == 0, stderr[-3000:]
     assert (tmp_path / "run.died").exists()
-    assert losses(tmp_path / "run") == pytest.approx(losses(two_processes), abs=1e-6)
-    assert_close(tmp_path / "run", two_processes, 1e-6)
+    done = fork(tmp_path / "uninterrupted")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert losses(tmp_path / "run") == pytest.approx(losses(tmp_path / "uninterrupted"), abs=1e-6)
+    assert_close(tmp_path / "run", tmp_path / "uninterrupted", 1e-6)
 
 
 @pytest.mark.slow
 def test_a_process_that_fails_ends_all_others_and_prints_its_error(tmp_path):
     # Processes that waited for the failed one would run into the timeout of `torchrun`.
-    done = torchrun(tmp_path / "run", accident="fail 1 3")
-    assert done.returncode != 0
-    assert "rank 1: the disk of this process has gone" in done.stderr
+    status, stderr = torchrun_with("fail 1 3", tmp_path / "run")
+    assert status != 0
+    assert "rank 1: the disk of this process has gone" in stderr
 
 
 @pytest.mark.slow
 def test_all_processes_stop_at_the_same_step_and_leave_a_run_that_can_be_resumed(tmp_path):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "regard"]
+    command = ["--no-python", folder_of_command(*IMPORTED) / "regard", "train", "reverse", "--out", tmp_path / "run"]
     settings = [*SETTINGS, "train.steps=100000", "train.checkpoint_every=100000", "train.log_every=1"]
     with alone():
-        process = subprocess.Popen(
-            [*command, "train", "reverse", "--out", str(tmp_path / "run"), *settings], stderr=subprocess.PIPE, text=True
-        )
+        process = start_torchrun(*command, *settings, stderr=subprocess.PIPE)
         for line in process.stderr:
             if line.startswith("step 5/"):
                 break
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=120)
-    assert process.returncode != 0, "a scheduler would take the run for finished"
+        process.stderr.read()
+        status = process.wait()
+        process.stderr.close()
+    assert status != 0, "a scheduler would take the run for finished"
     (step,) = RunFolder(tmp_path / "run").steps()
     assert step >= 5
     assert not RunFolder(tmp_path / "run").finished
@@ -263,7 +285,7 @@ assert SMALL.keys() == TRANSLATORS, "every translation family must be listed her
 @pytest.mark.slow
 def test_every_family_can_be_sharded(tmp_path):
     short = ["train.tokens=256", "train.steps=2", "train.validate_pairs=2", "train.threads=1", "train.device=cpu"]
-    short += ["decode.max_extra=2"]
+    short += ["decode.max_extra=2", "data.train.generate=reverse/valid"]
     families = {kind: [f"model.kind={kind}", "model.dropout=0.1", *SMALL[kind], *short] for kind in SMALL}
     words = [word for kind in SMALL for word in (tmp_path / kind, "train.parallel=shards", *families[kind], "--")]
     done = start("runs_worker.py", "reverse", *words)

@@ -16,7 +16,7 @@ from regard.run.folder import RunFolder
 from regard.study.cells import Cell, read_records
 from regard.study.collected import collect
 from regard.study.study_file import read_study
-from tests.commands import Forked, regard
+from tests.commands import Forked, forking_python, regard
 from tests.study.forked_runner import start_runner
 from tests.study.test_running import without_times
 
@@ -110,8 +110,8 @@ def test_a_study_in_pieces_of_time_resumes_where_it_was(write_study, tmp_path):
 
     def piece_of_time(before):
         """Run the study for some seconds; again, if the machine is so busy that the cell has not taken a step in them."""
-        for _ in range(10):
-            done = regard(*command(file, out, "--seconds", "7"))
+        for _ in range(20):
+            done = regard(*command(file, out, "--seconds", "2"), executable=forking_python())
             assert done.returncode == 3 and "resume with:" in done.stderr
             if begun.exists and max(begun.steps(), default=0) > before:
                 return max(begun.steps())
