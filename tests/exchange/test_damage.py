@@ -12,6 +12,7 @@ from regard.errors import RegardError
 from regard.exchange.importing import import_model
 from tests.exchange import test_checkpoints as checkpoints
 from tests.exchange.marian_folders import make_folder
+from tests.shared import make_once
 
 CHANGES = 25
 ONE_LAYER = {"encoder_layers": 1, "decoder_layers": 1}
@@ -100,9 +101,10 @@ def changed_entry(content, chosen):
 
 @pytest.mark.parametrize("count", [CHANGES, pytest.param(150, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("make", [marian, fairseq, old_fairseq, opennmt, huggingface, ctranslate2])
-def test_changed_bytes_give_a_run_or_one_sentence(tmp_path, make, count):
+def test_changed_bytes_give_a_run_or_one_sentence(tmp_path, tmp_path_factory, make, count):
     folder, out = tmp_path / "model", tmp_path / "run"
-    make(folder)
+    made = make_once(tmp_path_factory, f"damaged-{make.__name__}", lambda place: make(place / "model"))
+    shutil.copytree(made / "model", folder)
     names = sorted(path.name for path in folder.iterdir())
     contents = {name: (folder / name).read_bytes() for name in names}
     chosen = random.Random(count)

@@ -14,6 +14,7 @@ from regard.text.tokenizer import EOS
 from tests.exchange.marian_folders import WOERTER, WORDS, make_folder, sentences
 from tests.packages import skip_module_without
 from tests.serve.conftest import serving
+from tests.shared import make_once
 
 skip_module_without("transformers")
 TEXT = "the old cat sat on the station"
@@ -21,15 +22,19 @@ GREEDY = regard.SearchOptions(beam=1, max_extra=4)
 
 
 @pytest.fixture(scope="module")
-def imported(tmp_path_factory):
-    """A folder as OPUS-MT's are, with random weights, Hugging Face's model of it, and the run that is made of it."""
-    folder = tmp_path_factory.mktemp("imported")
-    model = make_folder(folder / "opus-mt-en-de")
-    return model, import_model(folder / "opus-mt-en-de", folder / "run").path
+def run(tmp_path_factory):
+    """The run that is made of a folder as OPUS-MT's are, with random weights, which is next to it."""
+
+    def make(folder):
+        make_folder(folder / "opus-mt-en-de")
+        import_model(folder / "opus-mt-en-de", folder / "run")
+
+    return make_once(tmp_path_factory, "imported", make) / "run"
 
 
-def test_look_shows_the_attention_that_hugging_face_computes(imported):
-    model, run = imported
+def test_look_shows_the_attention_that_hugging_face_computes(run):
+    transformers = pytest.importorskip("transformers")
+    model = transformers.MarianMTModel.from_pretrained(run.parent / "opus-mt-en-de").eval()
     trace = regard.look(run, TEXT, beam=1, device="cpu")
     tokenizers = regard.load(run, device="cpu").tokenizers
     theirs = json.loads((run.parent / "opus-mt-en-de" / "vocab.json").read_text(encoding="utf-8"))
@@ -59,8 +64,7 @@ def test_look_shows_the_attention_that_hugging_face_computes(imported):
 
 
 @pytest.mark.slow
-def test_it_is_served_as_it_translates(imported):
-    _, run = imported
+def test_it_is_served_as_it_translates(run):
     translator = regard.load(run, device="cpu")
     with serving(str(run), "--no-int8") as server:
         [listed] = server.get("/v1/models").json()
@@ -72,9 +76,8 @@ def test_it_is_served_as_it_translates(imported):
 
 
 @pytest.mark.slow
-def test_it_is_adapted_and_exported_again(imported, tmp_path):
+def test_it_is_adapted_and_exported_again(run, tmp_path):
     pytest.importorskip("ctranslate2")
-    _, run = imported
     word = dict(zip(WORDS, WOERTER, strict=True))
     pairs = dict.fromkeys(sentences(WORDS, 150, seed=9))
     text = tmp_path / "mine.tsv"
@@ -102,10 +105,15 @@ def test_it_is_adapted_and_exported_again(imported, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["ctranslate2", "huggingface", "onnx"])
-def test_tags_of_a_model_for_several_languages_are_exported(target, tmp_path, monkeypatch, in_this_process):
+def test_tags_of_a_model_for_several_languages_are_exported(
+    target, tmp_path, tmp_path_factory, monkeypatch, in_this_process
+):
     pytest.importorskip({"huggingface": "transformers", "onnx": "onnxruntime"}.get(target, target))
-    make_folder(tmp_path / "opus-mt-en-mul", tags=[">>deu<<", ">>fra<<"], ending=1.0)
-    run = import_model(tmp_path / "opus-mt-en-mul", tmp_path / "run").path
+    options = {"tags": [">>deu<<", ">>fra<<"], "ending": 1.0}
+    folder = make_once(
+        tmp_path_factory, "imported-tags", lambda place: make_folder(place / "opus-mt-en-mul", **options)
+    )
+    run = import_model(folder / "opus-mt-en-mul", tmp_path / "run").path
     lines = tmp_path / "lines.txt"
     lines.write_text(f">>deu<< {TEXT}\n>>fra<< {TEXT}\n{TEXT}\n", encoding="utf-8")
     certificate = regard.export_model(run, tmp_path / "out", to=target, lines=lines)
