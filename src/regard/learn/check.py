@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -90,25 +91,26 @@ def check_file(exercise: str, path: Path, *, limit: float = LIMIT) -> Check:
     path = path.resolve()
     command = [sys.executable, "-P", "-m", "regard.learn.check_process", exercise, str(path)]
     found = os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
-    process = subprocess.Popen(
-        command,
-        cwd=path.parent,
-        env={**os.environ, "PYTHONPATH": found, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        written, _ = process.communicate(timeout=limit)
-        end = f"the program ended ({_status(process.returncode)})"
-    except subprocess.TimeoutExpired:
-        _kill(process)
-        written, _ = process.communicate()
-        end = f"the program has not ended after {limit:g} seconds, and was stopped"
-    except BaseException:
-        _kill(process)
-        raise
+    # Not a pipe: processes that the program has started may keep it open after the end.
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            command,
+            cwd=path.parent,
+            env={**os.environ, "PYTHONPATH": found, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            end = f"the program ended ({_status(process.wait(limit))})"
+        except subprocess.TimeoutExpired:
+            end = f"the program has not ended after {limit:g} seconds, and was stopped"
+        finally:
+            _kill(process)
+        process.wait()
+        output.seek(0)
+        written = output.read()
     return checked_events(exercise, _events(written), end)
 
 
