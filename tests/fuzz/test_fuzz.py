@@ -1,12 +1,11 @@
 """A sample of `make fuzz`, and every case that failed in the past."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.commands import python
 from tests.shared import make_once
 
 pytestmark = pytest.mark.slow
@@ -19,8 +18,9 @@ def fuzz(folder):
     """Write the summary of one run over all fixtures and a seeded sample."""
     given = [part for path in FIXTURES for part in ("--case", str(path))]
     out = ["--out", str(folder / "summary.json")]
-    command = [sys.executable, "-m", "tests.fuzz", "--cases", str(CASES), "--workers", "1", *out, *given]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    arguments = ["fuzz", "--cases", str(CASES), "--workers", "1", *out, *given]
+    run = "import runpy\nrunpy.run_module('tests.fuzz', run_name='__main__', alter_sys=True)"
+    result = python(f"import sys\nsys.argv = {arguments!r}\n{run}", timeout=600)
     assert (folder / "summary.json").exists(), result.stderr
 
 
