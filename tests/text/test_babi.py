@@ -51,7 +51,9 @@ def test_a_folder_names_all_of_its_tasks_and_a_list_several(folder):
 
 
 def test_a_missing_task_is_named_with_what_to_do(folder):
-    with pytest.raises(DataError, match=r"no bAbI files of 'en/qa3', as in .*_test.txt', in .*--data .* or REGARD_DATA"):
+    with pytest.raises(
+        DataError, match=r"no bAbI files of 'en/qa3', as in .*_test.txt', in .*--data .* or REGARD_DATA"
+    ):
         load(folder, "en/qa3", "test")
 
 
