@@ -107,6 +107,8 @@ def test_toy_task_is_learned_to_99_percent(recipe, tmp_path):
     assert score_after(recipe, tmp_path / "run", *rows, *fewer.get(recipe, []), metric=TOYS[recipe], data=data) > 99
 
 
+FAST = " train.lr=1e-2 train.warmup_steps=20 train.decay=0.6"
+NARROW = "model.width=32 model.num_layers=1 model.num_heads=4 model.hidden=64 model.norm_order=pre"
 STACKS = "model.width=64 model.num_layers=1 model.num_heads=4 model.hidden=64 model.norm_order=pre"
 READER = "model.width=64 model.num_layers=2 model.num_heads=4 model.hidden=64 model.norm_order=pre"
 READER += " model.positions=rotary train.lr=4e-3 train.clip_norm=1.0 train.tokens=768 train.steps=300"
@@ -114,16 +116,16 @@ RIVALS = {
     "rnn": ("reverse", "model.width=32 model.hidden=64 train.lr=1e-2 train.steps=150", 98),
     "convs2s": (
         "copy",
-        "model.width=64 model.encoder=[[64,3],[64,3]] model.decoder=[[64,3],[64,3]] train.steps=150",
+        "model.width=32 model.encoder=[[32,3],[32,3]] model.decoder=[[32,3],[32,3]] train.steps=110" + FAST,
         98,
     ),
     "bytenet": ("copy", "model.width=64 model.sets=1 train.steps=100", 98),
-    "nat": ("copy", STACKS + " train.lr=5e-3 train.steps=120", 98),
+    "nat": ("copy", NARROW + " train.steps=100" + FAST, 98),
     "cmlm": ("copy", STACKS + " train.lr=8e-3 train.steps=170", 98),
-    "ctc": ("copy", STACKS + " train.lr=5e-3 train.steps=100", 98),
+    "ctc": ("copy", NARROW + " train.steps=80" + FAST, 98),
     "pointer-lstm": (
         "sort-numbers",
-        "model.width=32 model.hidden=64 model.outputs=permutation train.steps=150 train.lr=6e-3",
+        "model.width=32 model.hidden=64 model.outputs=permutation train.steps=110" + FAST,
         95,
     ),
     # The room that was told last is the answer to 52 % of the questions.
