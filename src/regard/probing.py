@@ -1,4 +1,4 @@
-"""Probe runs: how important each attention head is and where it attends, and how similar layers represent tokens."""
+"""Probe runs: how important each attention head is and where it attends, and how similarly layers represent tokens."""
 
 from __future__ import annotations
 

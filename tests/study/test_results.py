@@ -19,7 +19,7 @@ from regard.study.deriving import rounded, spread
 from regard.study.figure import draw_study, make_figure
 from regard.study.sentence_statistics import SENTENCE_METRICS, WIDTHS, sentence_metric
 from regard.study.table_formats import as_latex, as_markdown, as_text, latex
-from regard.study.tables import show_p
+from regard.study.tables import notes, show_p
 from tests.study.synthetic import STUDY, make_cells, write_study
 
 QUICK = Sampling(trials=200)
@@ -109,6 +109,11 @@ def test_a_candidate_whose_seed_joins_those_of_the_study_has_not_ended(folder, c
     joined = msgspec.structs.replace(collected.study, seeds=(0, 1))
     assert read_record(joined, cell, folder / "out") is None
     assert read_record(joined, replace(cell, seed=1), folder / "out") is not None
+
+
+def test_a_chosen_value_at_an_edge_of_those_tried_is_named(result):
+    edges = [note for note in notes(result) if note.startswith("Beyond these values")]
+    assert len(edges) == 1 and edges[0].endswith("others may be better: same | again lr 0.002 (largest).")
 
 
 def test_candidates_are_shown_with_their_scores_on_the_dev_set(result):

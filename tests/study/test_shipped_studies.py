@@ -1,5 +1,6 @@
 """The studies of the repository: every recipe is complete, and every number of a committed bundle can be derived again."""
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -32,6 +33,24 @@ def test_table_3_has_the_rows_of_the_paper_and_chooses_for_each_size():
     assert chosen == ["base", "N 2", "N 4", "N 8", "half of d_model", "twice d_model", "big"]
     candidates = 6 + 5 * 4 + 2
     assert count_cells(study) == candidates + 20 * 3
+
+
+@pytest.mark.parametrize("bundle", BUNDLES, ids=lambda path: path.name)
+def test_the_guide_states_what_a_study_found(bundle):
+    """Every number with one decimal in its line is a mean, a change, or a bound of an interval of the study."""
+    text = (FOLDER.parent / "docs" / "study.md").read_text(encoding="utf-8")
+    (said,) = re.findall(rf"^\| \[[^|]*studies/{bundle.name}/table.md\) \| (.*) \|$", text, flags=re.M)
+    stated = {float(number) for number in re.findall(r"(?<![\d.,])[-+]?\d+\.\d(?![\d.])", said)}
+    assert stated and stated <= set(numbers_of(bundle))
+
+
+def numbers_of(bundle):
+    """All scores of a study on its first test set and their comparisons, with one decimal."""
+    for row in json.loads((bundle / "study.json").read_text(encoding="utf-8"))["rows"]:
+        found = row["sets"][0]
+        yield from (round(one["mean"], 1) for one in found["scores"].values())
+        if found["compared"]:
+            yield from (round(found["compared"][key], 1) for key in ("change", "low", "high"))
 
 
 @pytest.mark.slow

@@ -15,12 +15,12 @@ from regard.cli.terminal import print_message, print_warning
 
 LINE_SECONDS = 5.0  # between two lines of progress
 
-app = typer.Typer(help="Ask what the parts of a model do.", no_args_is_help=True)
+app = typer.Typer(help="Measure attention heads and layers of a trained model.", no_args_is_help=True)
 
 
 @app.callback()
 def probe() -> None:
-    """Ask what the parts of a model do."""
+    """Measure attention heads and layers of a trained model."""
 
 
 RUN = Annotated[
@@ -32,7 +32,7 @@ DATA = Annotated[
     typer.Option(help="Sentences and translations: .tsv, .csv, .jsonl, .tmx, .po or .parquet.", show_default=False),
 ]
 OUT = Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.")]
-SENTENCES = Annotated[int, typer.Option(help="As many pairs of the file are used.", min=1)]
+SENTENCES = Annotated[int, typer.Option(help="Number of pairs to read.", min=1)]
 
 
 @app.command()
@@ -41,13 +41,13 @@ def heads(
     data: DATA,
     out: OUT = Path("probe"),
     sentences: SENTENCES = 200,
-    points: Annotated[int, typer.Option(help="As many points has a curve.", min=2)] = 9,
+    points: Annotated[int, typer.Option(help="Number of points of a curve.", min=2)] = 9,
 ) -> None:
     """Measure how important each attention head is and where it attends, and remove heads in the order of importance.
 
-    Importance is measured twice: by how much the loss per token grows without the head, and by the mean gradient of the loss
-    with respect to a gate behind it (Michel et al. 2019). Then heads are removed from the least important on, in both orders
-    and at random (Voita et al. 2019).
+    Importance is measured twice: by how much the loss per token grows without the head, and by the mean absolute gradient of
+    the loss with respect to a gate behind it (Michel et al. 2019). Then heads are removed from the least important on, in
+    both orders and at random (Voita et al. 2019).
 
     Where a head attends is described by two means over all queries: the entropy of its weights (0: one position; ln n: n
     positions equally) and, for self-attention, the distance between query and key in positions (1: the token before).
@@ -85,7 +85,7 @@ def layers(
     out: OUT = Path("probe"),
     sentences: SENTENCES = 200,
 ) -> None:
-    """Measure how similar layers represent the same tokens, within a run or between two runs.
+    """Measure how similarly layers represent the same tokens, within a run or between two runs.
 
     The measure is linear CKA (Kornblith et al. 2019): 1 if the vectors of two layers are equal up to rotation, scale and
     shift, whatever their widths; near 0 if they are unrelated. Similar neighbours mean that a layer changes little; two runs

@@ -113,6 +113,7 @@ def run(
     from regard.cli.display import StatusLine
     from regard.study.grid_page import PAGE
     from regard.study.running import run_study
+    from regard.study.study_file import describe_settings
 
     with ExitStack() as stack:
         start = None
@@ -136,7 +137,8 @@ def run(
         )
     for record in state.records:
         if record.state != "finished":
-            print_message(f"{record.state}: {record.row}, seed {record.seed}: {record.problem}")
+            candidate = f" with {describe_settings(record.candidate)}" if record.candidate else ""
+            print_message(f"{record.state}: {record.row}{candidate}, seed {record.seed}: {record.problem}")
     remaining = len(state.open_cells())
     if remaining:
         again = f"{command_name()} {shlex.join(sys.argv[1:])}"
@@ -169,14 +171,17 @@ def show(
         Path | None,
         typer.Option(help="Write a bundle to this new folder, which others can check.", show_default=False),
     ] = None,
-    trials: Annotated[int, typer.Option(help="Of approximate randomization.", min=1, max=100_000)] = 10_000,
+    trials: Annotated[
+        int,
+        typer.Option(help="Random exchanges of the test over sentences: more give finer p-values.", min=1, max=100_000),
+    ] = 10_000,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print what a study has found so far: scores of all rows over seeds, and which of them differ from the baseline.
 
     Writes the same as study.json, table.md, table.tex, table.txt, figure.svg and figure.pdf into the folder of the study. A
-    row is called better or worse if two tests find a difference: one over seeds and one over sentences, each corrected for
-    the number of rows.
+    row is called better or worse if every test finds a difference, and unclear if one of two does: one test is over seeds,
+    and one over sentences, where the metric has counts of each sentence. Each is corrected for the number of rows.
 
     A bundle has this and all that it was derived from, but for the test sets: records, outputs, statistics of each sentence,
     run cards, and the hash of every file. It is small enough to publish; regard study check derives its numbers again.
@@ -187,7 +192,6 @@ def show(
 
       regard study show studies/table3.toml --data ~/data --out runs/table3 --bundle table3
     """
-    from regard.errors import ConfigError
     from regard.metrics.significance import Sampling
     from regard.study.bundle_writing import write_bundle
     from regard.study.collected import collect

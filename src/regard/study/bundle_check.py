@@ -1,8 +1,9 @@
-"""Derive every number of a bundle again (`regard study check`), and name each that differs.
+"""Derive the numbers of a bundle again (`regard study check`), and name each that differs.
 
-Three layers, so that neither an accident nor a careful hand goes unnoticed: every file must have the hash that the manifest
-lists; records must agree with the study, with their outputs and with the statistics of their sentences; and the result and
-its tables must be those that are derived from them. With the data, sentences are counted again from outputs and references.
+Three layers, so that a changed number is noticed even if other files were changed with it: every file must have the hash
+that the manifest lists; records must agree with the study, with their outputs and with the statistics of their sentences;
+and the result and its tables must be those that are derived from them. With the data, sentences are counted again from
+outputs and references.
 """
 
 from __future__ import annotations
@@ -149,6 +150,9 @@ def _check_result(bundle: Path | str, collected: Collected, found: BundleCheck) 
     sampling = Sampling(seed=stored.trials_seed, trials=stored.trials)
     sampling.check()
     result = collected.result(sampling)
+    missing = [f"{row.name}: {problem}" for row in result.rows for problem in row.problems]
+    if missing:
+        found.notes.append(f"the study is not complete: {'; '.join(missing)}")
     written = parse_json(load_member(bundle, RESULT), origin=RESULT)
     for problem in _differences(written, msgspec.to_builtins(result), "", found):
         found.add(f"{RESULT}: {problem}")

@@ -239,7 +239,9 @@ def _problems(study: Study, row: str, records: Sequence[CellRecord]) -> list[str
         name, verb = ("seed", "is") if len(seeds) == 1 else ("seeds", "are")
         found.append(f"{name} {', '.join(seeds)}{candidate} {verb} missing")
     if choose_candidate(study, row, records) is None:
-        found.append("no candidate is chosen yet")
+        failed = [one.settings for one in _candidates(study, row, records) if one.state == "failed"]
+        reason = f", because {describe_settings(failed[0])} failed" if failed else ""
+        found.append(f"no candidate is chosen yet{reason}")
     return found
 
 

@@ -93,7 +93,7 @@ def _draw_row(axes: Any, place: int, row: RowResult, scored: SetResult, result: 
     if compared is not None and compared.low is not None and compared.high is not None:
         ends = [spread.mean + bound - compared.change for bound in (compared.low, compared.high)]
         line = axes.plot(ends, [place, place], color=BLACK, linewidth=1.6, solid_capstyle="butt", zorder=3)
-        used["95 % interval of the change"] = line[0]
+        used["95 % interval of the change, uncorrected"] = line[0]
     kind = "baseline" if row.name == result.baseline else "untested" if compared is None else compared.verdict
     marker, fill, name = MARKERS[kind]
     style = {"linestyle": "none", "marker": marker, "markersize": 7, "markeredgecolor": BLACK, "markerfacecolor": fill}

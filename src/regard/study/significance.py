@@ -11,7 +11,7 @@ Over sentences: would other sentences of the same kind show it, for these traine
 mean score over seeds. It knows nothing of seeds: two trainings of the same settings can differ significantly by it.
 
 Each test is corrected for the number of rows (Holm 1979), so that the probability of any wrong finding on a test set is at
-most ALPHA.
+most ALPHA, if all rows vary alike. A baseline that varies more than the other rows raises it (docs/study.md).
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def sentence_p(
 
 
 def holm(values: Mapping[str, float]) -> dict[str, float]:
-    """Return p-values that are corrected for their number: none of the true hypotheses is rejected, but for ALPHA."""
+    """Return the p-values of Holm: with those below ALPHA as findings, any is wrong with a probability of at most ALPHA."""
     corrected: dict[str, float] = {}
     largest = 0.0
     for rank, name in enumerate(sorted(values, key=lambda name: values[name])):

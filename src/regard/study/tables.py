@@ -82,7 +82,7 @@ def show_p(p: float | None) -> str:
 def _tested(result: StudyResult, number: int) -> Table:
     metric, test = result.metric, result.tests[number]
     published = list(dict.fromkeys(name for row in result.rows for name in row.sets[number].published))
-    head = ["row", label_of(metric), "change", "95 % interval", "p, seeds", "p, sentences", "verdict"]
+    head = ["row", label_of(metric), "change", "95 % interval, uncorrected", "p, seeds", "p, sentences", "verdict"]
     head += [f"{label_of(name)}, published" for name in published]
     rows = []
     for row in result.rows:
@@ -182,6 +182,17 @@ def _choices(result: StudyResult) -> list[Table]:
     return [Table(f"Candidates, seed {result.choosing_seed}", head, rows, groups)] if rows else []
 
 
+def _at_an_edge(row: RowResult) -> str:
+    """Return which chosen numbers are the smallest or largest that were tried, as in "lr 0.004 (largest)"."""
+    found = []
+    for key, chosen in row.chosen.items():
+        tried = sorted({one.settings[key] for one in row.candidates if isinstance(one.settings.get(key), int | float)})
+        if len(tried) > 1 and chosen in (tried[0], tried[-1]):
+            which = "smallest" if chosen == tried[0] else "largest"
+            found.append(f"{describe_settings({key: chosen})} ({which})")
+    return ", ".join(found)
+
+
 def notes(result: StudyResult) -> list[str]:
     """Return what a reader needs to know to read the tables: tests, settings, cost, and cells that did not finish."""
     direction = "higher" if result.higher_is_better else "lower"
@@ -212,7 +223,13 @@ def notes(result: StudyResult) -> list[str]:
     if cost.device_hours < cost.hours:
         found.append(
             "Device hours are an estimate: the hours of each cell, divided by the number of cells that were allowed to "
-            "share its device."
+            "share its device. Times and speeds are of cells that shared a device, with more or fewer others: they do not "
+            "compare rows."
+        )
+    edges = [f"{row.name} {edge}" for row in result.rows if (edge := _at_an_edge(row))]
+    if edges:
+        found.append(
+            f"Beyond these values, which are at an edge of those tried, others may be better: {'; '.join(edges)}."
         )
     found += [f"{row.name}: {problem}." for row in result.rows for problem in row.problems]
     return found
