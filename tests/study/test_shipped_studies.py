@@ -5,8 +5,10 @@ import re
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from regard.errors import ConfigError
 from regard.study.bundle_check import check_bundle
 from regard.study.cells import count_cells
 from regard.study.checks import check_recipes
@@ -24,6 +26,13 @@ def test_every_recipe_of_a_study_is_complete(path):
     assert set(check_recipes(study, warn=warnings.append)) == set(study.rows)
     assert warnings == [], "a warm-up is longer than training"
     assert len(study.seeds) >= 3
+
+
+def test_perplexities_of_different_tokenizers_are_not_compared():
+    """ByteNet reads characters: its perplexity is per character."""
+    rivals = read_study(next(path for path in STUDIES if path.stem == "rivals"))
+    with pytest.raises(ConfigError, match="the rows have different tokenizers"):
+        check_recipes(msgspec.structs.replace(rivals, metric="perplexity"))
 
 
 def test_table_3_has_the_rows_of_the_paper_and_chooses_for_each_size():

@@ -40,6 +40,10 @@ def check_recipes(study: Study, *, warn: Callable[[str], None] = lambda text: No
             except ConfigError as error:
                 raise ConfigError(f"the row {row!r}: {error}") from error
             found[row] = recipe
+    if study.metric == "perplexity" and len({repr(recipe.tokenizer) for recipe in found.values()}) > 1:
+        raise ConfigError(
+            "study.metric is 'perplexity', which is per token, but the rows have different tokenizers; choose another metric"
+        )
     for text in warnings:
         warn(text)
     return found

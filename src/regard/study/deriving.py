@@ -10,7 +10,6 @@ import msgspec
 import numpy as np
 
 from regard.comparing.outputs import length_ranges
-from regard.metrics import METRICS
 from regard.metrics.corpus_metrics import CorpusMetric, Statistics
 from regard.metrics.significance import Sampling
 from regard.study.cells import (
@@ -20,6 +19,7 @@ from regard.study.cells import (
     chosen_records,
     find_record,
     has_choice,
+    is_higher_better,
     tried_cells,
 )
 from regard.study.results import (
@@ -80,7 +80,7 @@ def derive(
         question=study.question,
         recipe=Path(study.recipe).name,
         metric=study.metric,
-        higher_is_better=METRICS.get(study.metric, where="study.metric").higher_is_better,
+        higher_is_better=is_higher_better(study.metric),
         baseline=study.baseline,
         seeds=list(study.seeds),
         choosing_seed=study.choosing_seed if any(has_choice(study, row) for row in study.rows) else None,
@@ -125,7 +125,7 @@ def _compare(
         if p is not None:
             over_sentences[row] = p
     corrected = holm({row: one.p for row, one in over_seeds.items()}), holm(over_sentences)
-    higher = METRICS.get(study.metric, where="study.metric").higher_is_better
+    higher = is_higher_better(study.metric)
     found = {}
     for row in others:
         one: SeedTest | None = over_seeds.get(row)

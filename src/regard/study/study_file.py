@@ -119,7 +119,7 @@ def _refuse_wrong_lists(study: Study) -> None:
     tables |= {f"study.rows.{name}.choose": row.choose or {} for name, row in study.rows.items()}
     for where, table in tables.items():
         for key, values in table.items():
-            if not values or len({_canonical(value) for value in values}) < len(values):
+            if not values or len({canonical(value) for value in values}) < len(values):
                 raise ConfigError(f"{where} has {key} = {values!r}; name at least one value, each once")
 
 
@@ -229,8 +229,9 @@ def describe_settings(settings: Settings) -> str:
 
 
 def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else _canonical(value)
+    return value if isinstance(value, str) else canonical(value)
 
 
-def _canonical(value: Any) -> str:
+def canonical(value: Any) -> str:
+    """Return a text that only equal values have; 1, 1.0 and true are three values."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import msgspec
 
 from regard.config import Struct
-from regard.study.study_file import MAX_SEEDS, Settings, locate_recipe
+from regard.study.study_file import MAX_SEEDS, Settings, canonical, locate_recipe
 from regard.toml import flat_table, from_table, read_toml
 
 MAX_TRIALS, MAX_VALUES = 400, 100
@@ -65,8 +64,3 @@ def read_tuning(path: Path | str) -> Tuning:
         table["settings"] = flat_table(table["settings"])
     tuning = from_table(Tuning, table, where="tune")
     return msgspec.structs.replace(tuning, recipe=locate_recipe(path, tuning.recipe))
-
-
-def canonical(value: Any) -> str:
-    """Return a text that only equal values have; 1, 1.0 and true are three values."""
-    return json.dumps(value, sort_keys=True, default=str)
