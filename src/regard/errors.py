@@ -52,6 +52,10 @@ class CheckpointError(RegardError):
     """A run folder that is missing, damaged or busy."""
 
 
+class Busy(CheckpointError):
+    """A folder that another process has locked."""
+
+
 class DecodeError(RegardError):
     """A search that cannot be carried out with these options or this model."""
 

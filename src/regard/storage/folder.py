@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from regard.errors import CheckpointError
+from regard.errors import Busy, CheckpointError
 from regard.storage.directory import LOCK, PathDirectory, open_directory
 from regard.storage.locks import try_lock
 from regard.storage.paths import bare_name, refuse_wrong_kinds, temporary_name
@@ -257,11 +257,11 @@ class Folder:
 
     @contextmanager
     def locked(self, *, busy: str) -> Iterator[None]:
-        """Lock the folder; raise CheckpointError(busy) if another process holds it. The lock ends with the process."""
+        """Lock the folder; raise Busy with this text if another process holds it. The lock ends with the process."""
         opened = self.make()._open(LOCK, os.O_RDWR | os.O_CREAT)
         try:
             if not self._try_lock(opened):
-                raise CheckpointError(busy)
+                raise Busy(busy)
             yield
         finally:
             os.close(opened)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from regard.errors import CheckpointError
+from regard.errors import Busy, CheckpointError
 from regard.run.folder import RunFolder
 from regard.storage.folder import Folder
 from regard.study.cells import (
@@ -75,15 +76,11 @@ def write_failure(job: Job, problem: str) -> None:
     Raise RegardError or OSError if the folder of the cell is damaged or cannot be written.
     """
     folder = job.cell.folder(job.out)
-    try:
-        with folder.locked(busy=HELD):
-            found = read_record(job.study, job.cell, job.out)
-            if found is None or found.state == "failed":
-                run = RunFolder(folder.path / RUN)
-                write_record(folder, make_record(job, run, "failed", problem=problem))
-    except CheckpointError as error:
-        if str(error) != HELD:
-            raise
+    with suppress(Busy), folder.locked(busy=HELD):
+        found = read_record(job.study, job.cell, job.out)
+        if found is None or found.state == "failed":
+            run = RunFolder(folder.path / RUN)
+            write_record(folder, make_record(job, run, "failed", problem=problem))
 
 
 def _is_score(key: str, value: Any) -> bool:

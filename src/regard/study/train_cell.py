@@ -15,7 +15,7 @@ from types import FrameType
 
 import msgspec
 
-from regard.errors import CheckpointError, ConfigError, DataError, Diverged, MissingExtra, RegardError
+from regard.errors import Busy, CheckpointError, ConfigError, DataError, Diverged, MissingExtra, RegardError
 from regard.process_end import end_process
 from regard.run.folder import RunFolder
 from regard.signals import STOPPING
@@ -39,10 +39,8 @@ def train_cell(job: Job, *, stop: Callable[[], bool], scoring: Callable[[], None
             if found is not None and found.state != "failed":
                 return ENDED
             return _train_and_score(job, folder, stop, scoring)
-    except CheckpointError as error:
-        if str(error) == HELD:
-            return BUSY
-        raise
+    except Busy:
+        return BUSY
 
 
 def _train_and_score(job: Job, folder: Folder, stop: Callable[[], bool], scoring: Callable[[], None]) -> int:
