@@ -53,7 +53,7 @@ soak: $(VENV)/.dev
 check: $(VENV)/.dev
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
-	@$(BIN)/mypy
+	@$(BIN)/mypy --num-workers auto
 	@$(BIN)/python scripts/audit.py
 
 lock:
