@@ -4,6 +4,7 @@ RegardError
 ├── ConfigError        a recipe or an option that does not fit
 ├── DataError          data that cannot be read, or parallel files that do not match
 ├── CheckpointError    a run folder that is missing, damaged or busy
+│   └── Busy               a folder that another process has locked
 ├── DecodeError        a search that cannot be carried out with these options or this model
 │   ├── Cancelled          a search that was cancelled
 │   └── DeadlineExceeded   a search that exceeded its time limit
