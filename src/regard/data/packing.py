@@ -48,7 +48,8 @@ def fill(sizes: Sequence[Indices], shape: PackedShape, random: np.random.Generat
         room, tilt = full, 0
         while len(passed) < LOOK_AHEAD and len(chosen) < shape.examples - 1:
             # So many more fit whichever they are, and need not be tried.
-            certain = min(have // most for have, most in zip(room, largest, strict=True) if most)
+            bounds = (have // most for have, most in zip(room, largest, strict=True) if most)
+            certain = min(bounds, default=len(waiting))
             taken = _take(min(certain, shape.examples - 1 - len(chosen)), tilt, next_few, waiting)
             if not taken:
                 while waiting and len(next_few) < CHOICE:
