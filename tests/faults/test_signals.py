@@ -102,6 +102,23 @@ def test_a_stopped_prepare_exits_with_its_own_status_and_resumes(tmp_path, numbe
     assert len(store) == 3000 and not list(store_problems(store))
 
 
+def test_a_signal_in_a_constructor_leaves_no_traceback():
+    # A file of `tempfile`, for example, looks in its finalizer for what its constructor was about to make.
+    program = (
+        "import os, signal\n"
+        "from regard.cli.terminal import exit_on_signals\n"
+        "class Half:\n"
+        "    def __init__(self):\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        self.file = None\n"
+        "    def __del__(self):\n"
+        "        self.file\n"
+        "exit_on_signals()\n"
+        "Half()\n"
+    )
+    assert end(Forked((), program=program, stderr=subprocess.PIPE)) == (143, "")
+
+
 @pytest.mark.slow
 def test_a_stopped_distill_exits_with_its_own_status_and_resumes(tmp_path):
     quick = [*SETTINGS, "train.steps=1", "train.average=1"]

@@ -44,11 +44,18 @@ def exit_on_signals() -> None:
     """Make SIGTERM and SIGHUP raise Terminated. A signal that is ignored stays ignored, which nohup relies on."""
 
     def end(number: int, frame: FrameType | None) -> None:
+        sys.unraisablehook = _drop_consequences
         raise Terminated(number)
 
     for one in STOPPING:
         if one != signal.SIGINT and signal.getsignal(one) == signal.SIG_DFL:
             signal.signal(one, end)
+
+
+def _drop_consequences(unraisable: sys.UnraisableHookArgs) -> None:
+    """Print nothing of what finalizers raise after a signal: an object whose constructor was interrupted is incomplete."""
+    if isinstance(unraisable.exc_value, Terminated):  # the signal came in a finalizer, and has not ended the command
+        sys.__unraisablehook__(unraisable)
 
 
 class StopRequest:
