@@ -18,6 +18,10 @@ LAYERS = {
     "__main__": 12,
 }  # fmt: skip
 FILES = [path for path in sorted(ROOT.rglob("*.py")) if path != ROOT / "__init__.py"]
+NAMES = {
+    ".".join(("regard", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__"): path
+    for path in FILES
+}
 
 
 def room(path: Path) -> str:
@@ -40,6 +44,35 @@ def imported_rooms(path: Path) -> set[str]:
 def test_a_file_imports_only_from_lower_layers_or_its_own_room(path):
     for other in imported_rooms(path) - {room(path), "errors"}:
         assert LAYERS[other] < LAYERS[room(path)], f"{room(path)} imports {other}"
+
+
+def imported_files(path: Path) -> set[Path]:
+    """The files that a file imports when it runs, at the top or in a function."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            node.body = []
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            # A folder has files as names, and its `__init__.py` has others.
+            found |= names if names <= NAMES.keys() else names | {str(node.module)}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return {NAMES[name] for name in found & NAMES.keys()}
+
+
+def test_no_files_import_each_other_in_a_circle():
+    imports = {path: imported_files(path) for path in FILES}
+    while True:
+        # A file of a circle imports one, and is imported by one.
+        imported = set().union(*imports.values())
+        left = {path: others for path, others in imports.items() if others & imports.keys() and path in imported}
+        if len(left) == len(imports):
+            break
+        imports = left
+    assert not imports, sorted(str(path.relative_to(ROOT)) for path in imports)
 
 
 def test_every_room_has_a_layer():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,13 +145,3 @@ class Backend(ABC):
 
         The first `tags` tokens of a source and its EOS do not count. A batch has at most `budget` tokens.
         """
-
-
-def as_backend(model: Any) -> Backend:
-    """Return the backend of a model of PyTorch; one that is a backend already stays as it is."""
-    if isinstance(model, Backend):
-        return model
-    # Not at the top: torch may not be installed where the engine computes.
-    from regard.decoding.torch_backend import TorchBackend
-
-    return TorchBackend(model)

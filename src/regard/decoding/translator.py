@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from regard.config import SearchOptions
-from regard.decoding.backend import Backend, as_backend
+from regard.decoding.backend import Backend
 from regard.decoding.constraints import Demands
 from regard.decoding.hypothesis import Check, Hypothesis, never_stop
 from regard.decoding.options import refuse_without_effect
@@ -57,7 +57,7 @@ class Translator(TextScoring):
         warn: Callable[[str], None] = warn_caller,
         languages: Languages = NO_LANGUAGES,
     ) -> None:
-        self.backend, self.tokenizers, self.warn = as_backend(model), tokenizers, warn
+        self.backend, self.tokenizers, self.warn = _as_backend(model), tokenizers, warn
         self.options, self.languages = SearchOptions().with_given(options), languages
         self.tags: tuple[str, ...] | None = None  # symbols in front of each source; None: none have been chosen
         self.pivot: Translator | None = None  # translates each text first, into another language
@@ -340,3 +340,13 @@ class Translator(TextScoring):
             [[*tags, *ids] for ids in encoded] if tags else encoded,
             [ExtendedVocabulary(self.tokenizers.target, masked=masked) for masked in masks],
         )
+
+
+def _as_backend(model: Model | Backend) -> Backend:
+    """Return the backend of a model of PyTorch; one that is a backend already stays as it is."""
+    if isinstance(model, Backend):
+        return model
+    # Not at the top: torch may not be installed where the engine computes.
+    from regard.decoding.torch_backend import TorchBackend
+
+    return TorchBackend(model)
