@@ -27,7 +27,7 @@ import typer.main
 from regard.process_end import end_process
 
 # Processes that commands start: these are forked too, for commands in a shell and by `forking_python`.
-MODULES = ("regard.learn.ablated_training", "regard.study.train_cell", "tests.distributed.worker")
+MODULES = ("regard.learn.ablated_training", "regard.study.running.train_cell", "tests.distributed.worker")
 PIPE_SIZE = 65536  # a pipe holds as many bytes without a reader
 
 

@@ -54,7 +54,7 @@ ALLOWED = {
     "explain/head_figures.py": {"savefig": "the picture that the user named"},
     "explain/layer_figures.py": {"savefig": "the picture that the user named"},
     "explain/paper_figures.py": {"savefig": "the picture that the user named"},
-    "study/figure.py": {"savefig": "a buffer in memory"},
+    "study/result/figure.py": {"savefig": "a buffer in memory"},
     "cli/exercises.py": {"write_text": "the file that the user named"},
     "learn/exercise_files.py": dict.fromkeys(
         ("read_text", "mkdir", "write_text"), "a page of the package, and the folder that the user named"
@@ -78,7 +78,7 @@ ALLOWED = {
     "serve/server.py": {"read_text": "a part of the page, in the package"},
     "serve/worker_process.py": {"read_text": "/proc"},
     "serve/worker.py": {"fdopen": "a pipe"},
-    "study/workers.py": {"glob": "/dev"},
+    "study/running/workers.py": {"glob": "/dev"},
     "storage/directory.py": None,
     "storage/folder.py": None,
     "text/arriving_lines.py": {"open": "text that the user named"},

@@ -101,7 +101,7 @@ if TYPE_CHECKING:
     from regard.models.tagger import Tagger as Tagger
     from regard.models.transformer import Transformer as Transformer
     from regard.storage.folder import Folder as Folder
-    from regard.study.running import run_study as run_study
+    from regard.study.running.runner import run_study as run_study
     from regard.tasks import register_task as register_task
     from regard.tasks.base import Task as Task
     from regard.tasks.corpus import TrainingData as TrainingData
@@ -154,7 +154,7 @@ _PUBLIC = {
     "regard.models.tagger": ("Classifier", "Tagger"),
     "regard.models.transformer": ("Transformer",),
     "regard.storage.folder": ("Folder",),
-    "regard.study.running": ("run_study",),
+    "regard.study.running.runner": ("run_study",),
     "regard.tasks": ("register_task",),
     "regard.tasks.base": ("Task",),
     "regard.tasks.corpus": ("TrainingData",),

@@ -9,8 +9,8 @@ import os
 import sys
 from pathlib import Path
 
-from regard.study.running import run_study
-from regard.study.train_cell import train_cell
+from regard.study.running.runner import run_study
+from regard.study.running.train_cell import train_cell
 from tests.commands import Forked
 
 ROOT = Path(__file__).parents[2]

@@ -12,16 +12,15 @@ from regard.study.cells import (
     OUTPUTS,
     RECORD,
     Cell,
-    CellRecord,
-    SetScores,
     is_tried,
     outputs_name,
     recipe_of_cell,
     settings_digest,
     settings_of,
     tests_of,
-    tried_cells,
 )
+from regard.study.choices import tried_cells
+from regard.study.records import CellRecord, SetScores
 from regard.study.study_file import VALID, candidates_of, read_study
 from regard.tasks import task_of
 from regard.text.bitext import load_bitext, pairs_fingerprint

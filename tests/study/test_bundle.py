@@ -11,11 +11,11 @@ import pytest
 
 from regard.errors import ConfigError
 from regard.metrics.significance import Sampling
-from regard.study.bundle import MANIFEST
-from regard.study.bundle_check import check_bundle
-from regard.study.bundle_writing import write_bundle
-from regard.study.collected import collect
-from regard.study.result_files import result_files
+from regard.study.bundle.bundle_check import check_bundle
+from regard.study.bundle.bundle_files import MANIFEST
+from regard.study.bundle.bundle_writing import write_bundle
+from regard.study.result.collected import collect
+from regard.study.result.result_files import result_files
 from tests.commands import python, regard
 from tests.study.synthetic import STUDY, make_cells, write_study
 
@@ -232,9 +232,9 @@ def test_references_in_the_bundle_itself_are_not_used(bundle, original, tmp_path
 
 def test_all_compressed_files_together_have_a_limit(bundle, monkeypatch):
     sizes = [len(gzip.decompress(path.read_bytes())) for path in bundle.rglob("*.gz")]
-    monkeypatch.setattr("regard.study.bundle_records.MOST_BYTES_TOGETHER", sum(sizes) + 1)
+    monkeypatch.setattr("regard.study.bundle.bundle_records.MOST_BYTES_TOGETHER", sum(sizes) + 1)
     assert check_bundle(bundle).problems == []
-    monkeypatch.setattr("regard.study.bundle_records.MOST_BYTES_TOGETHER", sum(sizes) // 2)
+    monkeypatch.setattr("regard.study.bundle.bundle_records.MOST_BYTES_TOGETHER", sum(sizes) // 2)
     assert any("too long" in one for one in check_bundle(bundle).problems)
 
 

@@ -19,12 +19,13 @@ from regard.cli import app
 from regard.cluster import pool
 from regard.errors import ConfigError
 from regard.run.folder import RunFolder
-from regard.study import ray_cells
-from regard.study.cells import Cell, read_records
-from regard.study.job import ENDED, STOPPED, Job
-from regard.study.ray_cells import ray_start
-from regard.study.running import run_study
-from regard.study.slurm import slurm_script
+from regard.study.cells import Cell
+from regard.study.choices import read_records
+from regard.study.running import ray_cells
+from regard.study.running.job import ENDED, STOPPED, Job
+from regard.study.running.ray_cells import ray_start
+from regard.study.running.runner import run_study
+from regard.study.running.slurm import slurm_script
 from tests.study.test_running import without_times, write_pretended
 
 
@@ -120,7 +121,7 @@ class FakeWorker:
 @pytest.fixture
 def processes(monkeypatch):
     monkeypatch.setattr(ray_cells, "LocalWorker", FakeWorker)
-    monkeypatch.setattr("regard.study.running.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("regard.study.running.runner.POLL_SECONDS", 0.01)
     FakeWorker.made = []
     return FakeWorker.made
 

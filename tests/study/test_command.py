@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from regard.cli import app
 from regard.errors import ConfigError
-from regard.study.job import ENDED, REFUSED
+from regard.study.running.job import ENDED, REFUSED
 from tests.study.test_running import Finished, write_pretended
 
 
@@ -16,8 +16,8 @@ def call(*words):
 @pytest.fixture
 def start_with(monkeypatch):
     """Replaces the processes of cells by a function of their job."""
-    monkeypatch.setattr("regard.study.running.POLL_SECONDS", 0.01)
-    return lambda start: monkeypatch.setattr("regard.study.running.start_here", lambda job, running: start(job))
+    monkeypatch.setattr("regard.study.running.runner.POLL_SECONDS", 0.01)
+    return lambda start: monkeypatch.setattr("regard.study.running.runner.start_here", lambda job, running: start(job))
 
 
 def pretend(job):

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from regard.errors import CheckpointError
 from regard.metrics.significance import Sampling
 from regard.run.folder import RunFolder
-from regard.study.cells import Cell, read_records
-from regard.study.collected import collect
+from regard.study.cells import Cell
+from regard.study.choices import read_records
+from regard.study.result.collected import collect
 from regard.study.study_file import read_study
 from tests.commands import Forked, forking_python, regard
 from tests.study.forked_runner import start_runner

@@ -8,9 +8,9 @@ import pytest
 
 from regard.metrics.corpus_metrics import mean_metric
 from regard.metrics.significance import ALPHA, Sampling
-from regard.study.cells import CellRecord, SetScores
-from regard.study.deriving import derive
-from regard.study.significance import holm, seed_tests
+from regard.study.records import CellRecord, SetScores
+from regard.study.result.deriving import derive
+from regard.study.result.significance import holm, seed_tests
 from regard.study.study_file import Study, StudyRow
 
 GUIDE = Path(__file__).parents[2] / "docs" / "study.md"

@@ -14,12 +14,12 @@ from regard.errors import DataError
 from regard.explain.figures import pyplot
 from regard.metrics.significance import Sampling
 from regard.study.cells import OUTPUTS, Cell, cell_of, outputs_name, read_record
-from regard.study.collected import collect, refuse_other_sets
-from regard.study.deriving import rounded, spread
-from regard.study.figure import draw_study, make_figure
-from regard.study.sentence_statistics import SENTENCE_METRICS, WIDTHS, sentence_metric
-from regard.study.table_formats import as_latex, as_markdown, as_text, latex
-from regard.study.tables import notes, show_p
+from regard.study.result.collected import collect, refuse_other_sets
+from regard.study.result.deriving import rounded, spread
+from regard.study.result.figure import draw_study, make_figure
+from regard.study.result.sentence_statistics import SENTENCE_METRICS, WIDTHS, sentence_metric
+from regard.study.result.table_formats import as_latex, as_markdown, as_text, latex
+from regard.study.result.tables import notes, show_p
 from tests.study.synthetic import STUDY, make_cells, write_study
 
 QUICK = Sampling(trials=200)

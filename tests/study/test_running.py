@@ -10,14 +10,16 @@ from msgspec.structs import replace
 
 from regard.errors import ConfigError, DataError
 from regard.run.folder import RunFolder
-from regard.study.cell_record import make_record
-from regard.study.cells import Cell, SetScores, chosen_records, read_records
-from regard.study.grid_page import PAGE
-from regard.study.job import BUSY, ENDED, FAILED, REFUSED, STOPPED
-from regard.study.running import MAX_ATTEMPTS, run_study
+from regard.study.cells import Cell
+from regard.study.choices import chosen_records, read_records
+from regard.study.records import SetScores
+from regard.study.running.cell_record import make_record
+from regard.study.running.grid_page import PAGE
+from regard.study.running.job import BUSY, ENDED, FAILED, REFUSED, STOPPED
+from regard.study.running.runner import MAX_ATTEMPTS, run_study
+from regard.study.running.train_cell import train_cell
+from regard.study.running.workers import environment, visible_gpus
 from regard.study.state import StudyState, seconds_left
-from regard.study.train_cell import train_cell
-from regard.study.workers import environment, visible_gpus
 
 
 class Finished:
@@ -41,8 +43,8 @@ class Finished:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr("regard.study.running.POLL_SECONDS", 0)
-    monkeypatch.setattr("regard.study.running.BUSY_SECONDS", 0)
+    monkeypatch.setattr("regard.study.running.runner.POLL_SECONDS", 0)
+    monkeypatch.setattr("regard.study.running.runner.BUSY_SECONDS", 0)
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from regard.errors import ConfigError
-from regard.study.bundle_check import check_bundle
-from regard.study.cells import count_cells
+from regard.study.bundle.bundle_check import check_bundle
 from regard.study.checks import check_recipes
+from regard.study.choices import count_cells
 from regard.study.study_file import candidates_of, read_study
 
 FOLDER = Path(__file__).parents[2] / "studies"

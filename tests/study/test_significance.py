@@ -8,7 +8,7 @@ import pytest
 from regard.metrics.corpus_metrics import mean_metric
 from regard.metrics.distributions import f_probability, incomplete_beta, t_bound, t_probability
 from regard.metrics.significance import ALPHA, Sampling, randomization_p, randomization_p_of_means
-from regard.study.significance import holm, seed_tests, sentence_p, stable_rows, verdict
+from regard.study.result.significance import holm, seed_tests, sentence_p, stable_rows, verdict
 
 METRIC = mean_metric("score", "mean", lambda outputs: [float(text) for text in outputs], decimals=2)
 

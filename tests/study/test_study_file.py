@@ -3,17 +3,9 @@
 import pytest
 
 from regard.errors import ConfigError
-from regard.study.cells import (
-    Cell,
-    CellRecord,
-    SetScores,
-    cells_of,
-    choose_candidate,
-    chosen_records,
-    count_cells,
-    settings_digest,
-    slug,
-)
+from regard.study.cells import Cell, settings_digest, slug
+from regard.study.choices import cells_of, choose_candidate, chosen_records, count_cells
+from regard.study.records import CellRecord, SetScores
 from regard.study.study_file import candidates_of, overrides_of, read_study, recipe_of
 
 ROWS = """

@@ -12,22 +12,16 @@ from regard.cli import app
 from regard.errors import CheckpointError, ConfigError, MissingExtra, TrainingError
 from regard.run.folder import RunFolder
 from regard.storage.folder import Folder
-from regard.study.cell_record import make_record
-from regard.study.cells import (
-    CellRecord,
-    SetScores,
-    cells_of,
-    read_records,
-    recipe_of_cell,
-    settings_digest,
-    settings_of,
-)
-from regard.study.job import ENDED, REFUSED
-from regard.study.proposals import propose
+from regard.study.cells import recipe_of_cell, settings_digest, settings_of
+from regard.study.choices import cells_of, read_records
+from regard.study.records import CellRecord, SetScores
+from regard.study.running.cell_record import make_record
+from regard.study.running.job import ENDED, REFUSED
 from regard.study.study_file import read_study
-from regard.study.trials import best_study, scored_trials
-from regard.study.tuning import tune
-from regard.study.tuning_file import read_tuning
+from regard.study.tuning.proposals import propose
+from regard.study.tuning.search import tune
+from regard.study.tuning.trials import best_study, scored_trials
+from regard.study.tuning.tuning_file import read_tuning
 from tests.study.synthetic import write_study
 from tests.study.test_running import Finished
 
@@ -275,10 +269,10 @@ def test_a_folder_with_another_study_is_refused(tuning, tmp_path):
 @pytest.fixture
 def call(tuning, tmp_path, monkeypatch):
     """Calls `regard tune` with processes of cells that are replaced by a function of their job."""
-    monkeypatch.setattr("regard.study.running.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("regard.study.running.runner.POLL_SECONDS", 0.01)
 
     def call(start, *words):
-        monkeypatch.setattr("regard.study.running.start_here", lambda job, running: start(job))
+        monkeypatch.setattr("regard.study.running.runner.start_here", lambda job, running: start(job))
         text = SEARCH.replace('metric = "bleu"', 'metric = "perplexity"').replace("trials = 8", "trials = 3")
         (tmp_path / "search.toml").write_text(text, encoding="utf-8")
         return CliRunner().invoke(app, ["tune", str(tmp_path / "search.toml"), "--out", str(tmp_path / "out"), *words])

@@ -111,15 +111,15 @@ def run(
         write_script(slurm, found, file, folder, data, at_once)
         return
     from regard.cli.display import StatusLine
-    from regard.study.grid_page import PAGE
-    from regard.study.running import run_study
+    from regard.study.running.grid_page import PAGE
+    from regard.study.running.runner import run_study
     from regard.study.study_file import describe_settings
 
     with ExitStack() as stack:
         start = None
         if ray:
             from regard.cluster.pool import connected
-            from regard.study.ray_cells import ray_start
+            from regard.study.running.ray_cells import ray_start
 
             start, at_once = ray_start(stack.enter_context(connected()), per_gpu=at_once or 1)
         # After Ray, which has handlers of its own.
@@ -152,7 +152,7 @@ def run(
 def write_script(path: Path, study: Study, file: Path, out: Path, data: Path | None, at_once: int | None) -> None:
     """Write a batch script for Slurm, after all that it would refuse has been checked."""
     from regard.study.checks import check_study
-    from regard.study.slurm import slurm_script
+    from regard.study.running.slurm import slurm_script
 
     refuse_to_replace(path, "sbatch", option="--slurm")
     check_study(study, data=data, warn=print_warning)
@@ -193,11 +193,11 @@ def show(
       regard study show studies/table3.toml --data ~/data --out runs/table3 --bundle table3
     """
     from regard.metrics.significance import Sampling
-    from regard.study.bundle_writing import write_bundle
-    from regard.study.collected import collect
-    from regard.study.result_files import result_files, save_result
+    from regard.study.bundle.bundle_writing import write_bundle
+    from regard.study.result.collected import collect
+    from regard.study.result.result_files import result_files, save_result
+    from regard.study.result.table_formats import as_text
     from regard.study.study_file import read_study
-    from regard.study.table_formats import as_text
 
     sampling = Sampling(trials=trials)
     sampling.check()
@@ -239,7 +239,7 @@ def check(
 
     Exit status: 0 if all is right, 1 if something differs.
     """
-    from regard.study.bundle_check import check_bundle
+    from regard.study.bundle.bundle_check import check_bundle
 
     found = check_bundle(bundle, data=data, tell=print_message)
     for note in found.notes:

@@ -66,14 +66,14 @@ def tune(
     Exit status: 0 if the search has ended; 1 if no trial has a score, or if a cell of the comparison failed; 3 if --seconds
     were over first; if stopped, 130 after Ctrl-C, 143 after SIGTERM.
     """
-    from regard.study.tuning_file import read_tuning
+    from regard.study.tuning.tuning_file import read_tuning
 
     found = read_tuning(file)  # refuses mistakes before the import of torch, which takes seconds
     from regard.cli.display import StatusLine
-    from regard.study.collected import collect
-    from regard.study.table_formats import as_text
-    from regard.study.tuning import BEST_STUDY, TRIALS_STUDY
-    from regard.study.tuning import tune as run_tune
+    from regard.study.result.collected import collect
+    from regard.study.result.table_formats import as_text
+    from regard.study.tuning.search import BEST_STUDY, TRIALS_STUDY
+    from regard.study.tuning.search import tune as run_tune
 
     folder = out or Path("runs") / file.stem
     with StopRequest() as stop, StatusLine("starting ...") as status:

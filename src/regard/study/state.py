@@ -9,17 +9,9 @@ from typing import Any, Literal
 
 from regard.errors import CheckpointError
 from regard.run.folder import RunFolder
-from regard.study.cells import (
-    RUN,
-    Cell,
-    CellRecord,
-    cells_of,
-    count_cells,
-    read_record,
-    recipe_of_cell,
-    settings_digest,
-    settings_of,
-)
+from regard.study.cells import RUN, Cell, read_record, recipe_of_cell, settings_digest, settings_of
+from regard.study.choices import cells_of, count_cells, find_records
+from regard.study.records import CellRecord
 from regard.study.study_file import VALID, Study
 
 Stage = Literal["waiting", "training", "elsewhere", "scoring", "finished", "diverged", "failed"]
@@ -59,21 +51,15 @@ class StudyState:
 
     def refresh(self) -> None:
         """Read the records that have been written since the last call."""
-        while True:
-            found = {}
-            for cell in self.open_cells():
-                record = self._read(cell)
-                if record is not None and not (record.state == "failed" and cell.key in self._retried):
-                    found[cell.key] = record
-            self._records |= found
-            if not found:
-                return  # else the choice of a candidate may have added cells
+        self._records = find_records(self.study, lambda cell: self._records.get(cell.key) or self._read(cell))
 
     def _read(self, cell: Cell) -> CellRecord | None:
         try:
-            return read_record(self.study, cell, self.out)
+            record = read_record(self.study, cell, self.out)
         except CheckpointError as error:  # damaged: this cell fails, and the others are trained
-            return self._failed(cell, str(error))
+            record = self._failed(cell, str(error))
+        tried_again = record is not None and record.state == "failed" and cell.key in self._retried
+        return None if tried_again else record
 
     def _failed(self, cell: Cell, problem: str) -> CellRecord:
         return CellRecord(

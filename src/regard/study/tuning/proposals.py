@@ -8,7 +8,7 @@ from typing import Any
 
 from regard.errors import require
 from regard.study.study_file import Settings, canonical
-from regard.study.tuning_file import Range, Tuning
+from regard.study.tuning.tuning_file import Range, Tuning
 
 DIGITS = 4  # that are kept of a proposed number, so that a file of settings can be read
 SEARCH_SEED = 1

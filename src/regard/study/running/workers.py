@@ -14,7 +14,7 @@ from typing import IO, Protocol
 import msgspec
 
 from regard.cores import usable_cores
-from regard.study.job import Job
+from regard.study.running.job import Job
 
 END_SECONDS = 120.0  # for a process to save its last step
 MAX_ERROR = 20_000  # characters that are kept of the errors of a process
@@ -48,7 +48,7 @@ class LocalWorker:
         self.job, self.gpu = job, gpu
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `errors`
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "regard.study.train_cell"],
+            [sys.executable, "-m", "regard.study.running.train_cell"],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,

@@ -11,7 +11,8 @@ from regard.explain.page_assets import make_page
 from regard.messages import format_duration
 from regard.metrics import describe_score
 from regard.run.folder import REPORT
-from regard.study.cells import CELLS, RUN, Cell, choose_candidate, has_choice
+from regard.study.cells import CELLS, RUN, Cell
+from regard.study.choices import choose_candidate, has_choice
 from regard.study.state import CellProgress, StudyState
 from regard.study.study_file import Settings, candidates_of, describe_settings
 

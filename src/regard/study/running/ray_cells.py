@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from regard.study.job import FAILED, STOPPED, Job
-from regard.study.workers import END_SECONDS, LocalWorker, Start, Worker
+from regard.study.running.job import FAILED, STOPPED, Job
+from regard.study.running.workers import END_SECONDS, LocalWorker, Start, Worker
 
 
 class CellActor:

@@ -10,8 +10,9 @@ from typing import Any
 from regard.errors import DataError
 from regard.metrics import TEXT
 from regard.metrics.corpus_metrics import Statistics
-from regard.study.cells import OUTPUTS, CellRecord, SetScores, cell_of, outputs_name, recipe_of_cell, slug
-from regard.study.sentence_statistics import pack, sentence_metric, statistics_text
+from regard.study.cells import OUTPUTS, cell_of, outputs_name, slug
+from regard.study.records import CellRecord, SetScores
+from regard.study.result.sentence_statistics import pack, sentence_metric, statistics_text
 from regard.study.study_file import Study
 from regard.text.bitext import pairs_fingerprint
 
@@ -28,8 +29,11 @@ class References:
     """The test sets of a study, to count the sentences of outputs with."""
 
     def __init__(self, study: Study, record: CellRecord, folders: list[Path]) -> None:
+        # Torch takes seconds to import, and a study whose sentences are counted needs none of it.
+        from regard.study.test_sets import task_and_sets
+
         self.study = study
-        self.task, self.sets = test_sets(study, record, folders)
+        self.task, self.sets = task_and_sets(study, record, folders)
 
     def count(self, record: CellRecord, scored: SetScores, out: Path | str) -> Statistics | None:
         """Return the statistics of an output, and keep them; None if the task does not compare text."""
@@ -41,16 +45,6 @@ class References:
         name = statistics_name(scored.name, self.study.metric)
         (cell / STATISTICS).make().save_bytes(name, pack(statistics_text(counted)))
         return counted
-
-
-def test_sets(study: Study, record: CellRecord, folders: list[Path]) -> tuple[Any, dict[str, Any]]:
-    """Return the task of a study, and the pairs of its dev set and its test sets, whose files are in these folders."""
-    # Torch takes seconds to import, and a study whose sentences are counted needs none of it.
-    from regard.study.score_cell import read_sets
-    from regard.tasks import task_of
-
-    task = task_of(recipe_of_cell(study, cell_of(record)))
-    return task, read_sets(task, folders)
 
 
 def read_outputs(content: bytes, scored: SetScores, origin: Path) -> list[str]:

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from regard.storage.folder import Folder
-from regard.study.figure import draw_study
-from regard.study.results import StudyResult
-from regard.study.table_formats import as_latex, as_markdown, as_text
+from regard.study.result.figure import draw_study
+from regard.study.result.study_result import StudyResult
+from regard.study.result.table_formats import as_latex, as_markdown, as_text
 
 RESULT, FIGURE = "study.json", "figure"
 Tables = dict[str, Callable[[StudyResult], str]]

@@ -10,9 +10,10 @@ import msgspec
 
 from regard.errors import ConfigError
 from regard.storage.folder import Folder
-from regard.study.cells import CellRecord, is_higher_better
+from regard.study.choices import is_higher_better
+from regard.study.records import CellRecord
 from regard.study.study_file import VALID, Settings, Study, StudyRow, seed_for_choosing
-from regard.study.tuning_file import Tuning
+from regard.study.tuning.tuning_file import Tuning
 from regard.toml import dump_toml, from_table, read_toml, to_table
 
 RECIPE_ROW = "recipe"  # the baseline: the recipe with the settings of the search, and nothing tried

@@ -9,7 +9,7 @@ from regard.comparing.result import describe_range
 from regard.messages import counted
 from regard.metrics import METRICS
 from regard.metrics.significance import ALPHA
-from regard.study.results import RowComparison, RowResult, SetResult, Spread, StudyResult
+from regard.study.result.study_result import RowComparison, RowResult, SetResult, Spread, StudyResult
 from regard.study.study_file import VALID, describe_settings
 
 VERDICTS = {

@@ -10,25 +10,25 @@ from typing import Any
 import regard
 from regard.errors import DataError
 from regard.storage.folder import Folder
-from regard.study.bundle import list_files, load_member, with_recipe_files
+from regard.study.bundle.bundle_files import list_files, load_member, with_recipe_files
 from regard.study.cells import (
     CELLS,
     OUTPUTS,
     RECORD,
-    CellRecord,
-    SetScores,
+    Cell,
     cell_of,
-    cells_of_row,
     is_tried,
     outputs_name,
     recipe_of_cell,
     settings_digest,
     settings_of,
 )
-from regard.study.collected import Collected
-from regard.study.deriving import Place
-from regard.study.references import STATISTICS, read_outputs, same_score, statistics_name
-from regard.study.sentence_statistics import MOST_BYTES_TOGETHER, parse_statistics, sentence_metric, unpack
+from regard.study.choices import find_records
+from regard.study.records import CellRecord, SetScores
+from regard.study.result.collected import Collected
+from regard.study.result.deriving import Place
+from regard.study.result.references import STATISTICS, read_outputs, same_score, statistics_name
+from regard.study.result.sentence_statistics import MOST_BYTES_TOGETHER, parse_statistics, sentence_metric, unpack
 from regard.study.study_file import Study
 
 MOST_PROBLEMS = 100  # that are listed
@@ -60,32 +60,28 @@ class BundleCheck:
 
 def read_bundled_records(bundle: Path | str, study: Study, found: BundleCheck) -> list[CellRecord]:
     """Return the records of all cells of the study that are in the bundle."""
-    records: list[CellRecord] = []
-    expected: set[str] = set()
-    for row in study.rows:
-        own: list[CellRecord] = []
-        # The seeds of the chosen candidate are known when the candidates are read.
-        for _ in range(2):
-            for cell in cells_of_row(study, row, [*records, *own]):
-                folder = Folder(bundle, CELLS, *cell.parts)
-                if cell.key in expected or not folder.has_file(RECORD):
-                    continue
-                expected.add(cell.key)
-                record = folder.load_struct(RECORD, CellRecord)
-                place = f"{CELLS}/{cell.key}/{RECORD}"
-                if cell_of(record) != cell:
-                    found.add(f"{place}: row, candidate or seed are not those of its folder")
-                    continue
-                if record.settings != settings_of(study, cell):
-                    found.add(f"{place}: settings are not those of the study")
-                names = [one.name for one in record.tests]
-                if len(set(names)) < len(names):
-                    found.add(f"{place}: a test set is there twice")
-                    continue
-                own.append(record)
-        records += own
+    known: set[str] = set()
+
+    def read(cell: Cell) -> CellRecord | None:
+        folder, place = Folder(bundle, CELLS, *cell.parts), f"{CELLS}/{cell.key}/{RECORD}"
+        if not folder.has_file(RECORD):
+            return None
+        known.add(cell.key)
+        record = folder.load_struct(RECORD, CellRecord)
+        if cell_of(record) != cell:
+            found.add(f"{place}: row, candidate or seed are not those of its folder")
+            return None
+        if record.settings != settings_of(study, cell):
+            found.add(f"{place}: settings are not those of the study")
+        names = [one.name for one in record.tests]
+        if len(set(names)) < len(names):
+            found.add(f"{place}: a test set is there twice")
+            return None
+        return record
+
+    records = list(find_records(study, read).values())
     for path in list_files(Folder(bundle, CELLS)):
-        if path.endswith(f"/{RECORD}") and path.removesuffix(f"/{RECORD}") not in expected:
+        if path.endswith(f"/{RECORD}") and path.removesuffix(f"/{RECORD}") not in known:
             found.add(f"{CELLS}/{path} is not a cell of the study")
     found.cells = len(records)
     return records

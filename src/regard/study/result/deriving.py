@@ -12,8 +12,7 @@ import numpy as np
 from regard.comparing.outputs import length_ranges
 from regard.metrics.corpus_metrics import CorpusMetric, Statistics
 from regard.metrics.significance import Sampling
-from regard.study.cells import (
-    CellRecord,
+from regard.study.choices import (
     cells_of_row,
     choose_candidate,
     chosen_records,
@@ -22,7 +21,9 @@ from regard.study.cells import (
     is_higher_better,
     tried_cells,
 )
-from regard.study.results import (
+from regard.study.records import CellRecord
+from regard.study.result.significance import SeedTest, holm, seed_tests, sentence_p, verdict
+from regard.study.result.study_result import (
     Cost,
     LengthScores,
     Published,
@@ -33,7 +34,6 @@ from regard.study.results import (
     StudyResult,
     TriedCandidate,
 )
-from regard.study.significance import SeedTest, holm, seed_tests, sentence_p, verdict
 from regard.study.study_file import VALID, Study, describe_settings
 
 DIGITS = 6  # that are kept of a number

@@ -10,11 +10,13 @@ from regard.errors import CheckpointError, DataError
 from regard.metrics.corpus_metrics import CorpusMetric, Statistics
 from regard.metrics.significance import Sampling
 from regard.recipe_files import recipe_folder
-from regard.study.cells import CellRecord, SetScores, cell_of, chosen_records, is_tried, read_records, tests_of
-from regard.study.deriving import FINISHED, Place, derive
-from regard.study.references import STATISTICS, References, same_score, statistics_name
-from regard.study.results import StudyResult
-from regard.study.sentence_statistics import parse_statistics, sentence_metric, unpack
+from regard.study.cells import cell_of, is_tried, tests_of
+from regard.study.choices import chosen_records, read_records
+from regard.study.records import CellRecord, SetScores
+from regard.study.result.deriving import FINISHED, Place, derive
+from regard.study.result.references import STATISTICS, References, same_score, statistics_name
+from regard.study.result.sentence_statistics import parse_statistics, sentence_metric, unpack
+from regard.study.result.study_result import StudyResult
 from regard.study.study_file import VALID, Study
 from regard.text.bitext import data_folders
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from string import Template
 
-from regard.study.cells import count_cells
+from regard.study.choices import count_cells
 from regard.study.study_file import Study
 
 MAX_JOBS = 16  # in the script; an editor can change it

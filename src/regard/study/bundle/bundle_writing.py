@@ -13,11 +13,12 @@ from regard.recipe_files import merged_table, shipped_recipes
 from regard.run.folder import CARD_PAGE
 from regard.storage.directory import LOCK
 from regard.storage.folder import Folder
-from regard.study.bundle import MANIFEST, RECIPE, STUDY
-from regard.study.cells import CELLS, OUTPUTS, RECORD, RUN, CellRecord, cell_of, outputs_name
-from regard.study.collected import Collected
-from regard.study.references import STATISTICS, statistics_name
-from regard.study.sentence_statistics import pack, statistics_text
+from regard.study.bundle.bundle_files import MANIFEST, RECIPE, STUDY
+from regard.study.cells import CELLS, OUTPUTS, RECORD, RUN, cell_of, outputs_name
+from regard.study.records import CellRecord
+from regard.study.result.collected import Collected
+from regard.study.result.references import STATISTICS, statistics_name
+from regard.study.result.sentence_statistics import pack, statistics_text
 from regard.study.study_file import with_recipes
 from regard.toml import dump_toml, to_table
 

@@ -6,11 +6,9 @@ import hashlib
 import math
 import re
 from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import Any
 
 from regard import kernels
-from regard.config import Recipe
 from regard.data.batch_sampler import dev_batches
 from regard.decoding.options import describe_search
 from regard.loading import load
@@ -20,11 +18,11 @@ from regard.nn.device import autocast, pick_precision
 from regard.recipe_files import recipe_folder
 from regard.run.folder import RunFolder
 from regard.storage.folder import Folder
-from regard.study.cells import OUTPUTS, SetScores, outputs_name
-from regard.study.study_file import VALID
+from regard.study.cells import OUTPUTS, outputs_name
+from regard.study.records import SetScores
+from regard.study.test_sets import read_sets
 from regard.tasks.base import Task, dev_loss
-from regard.tasks.corpus import load_tagged, read_valid
-from regard.text.bitext import data_folders, new_report, pairs_fingerprint
+from regard.text.bitext import data_folders, pairs_fingerprint
 from regard.text.pair import Pair
 from regard.torch_loading import load_model, task_of_run
 
@@ -51,21 +49,6 @@ def score_cell(
             perplexity = perplexity_of(model, task, codec, sets[name])
         found.append(_score(name, task, predictor, sets[name], perplexity, outputs_folder))
     return found
-
-
-def read_sets(task: Task[Any], folders: list[Path]) -> dict[str, list[Pair]]:
-    """Return the pairs of the dev set, if there is one, and of all test sets, by name."""
-    recipe = task.recipe
-    report = new_report(recipe.data)
-    sets = {VALID: _read_dev(task, recipe, folders)} if recipe.data.dev_sets else {}
-    sets |= {name: load_tagged(text, recipe.data, folders, report) for name, text in recipe.data.test.items()}
-    return {name: task.with_files(examples, folders) for name, examples in sets.items()}
-
-
-def _read_dev(task: Task[Any], recipe: Recipe, folders: list[Path]) -> list[Pair]:
-    if any(one.hold_out for one in recipe.data.dev_sets):
-        return task.read(folders).valid
-    return read_valid(recipe, folders, new_report(recipe.data))
 
 
 def perplexity_of(model: Model, task: Task[Any], codec: Any, examples: Sequence[Pair]) -> float | None:

@@ -20,7 +20,7 @@ from regard.errors import CheckpointError, RegardError
 from regard.metrics import METRICS, TEXT, score_all
 from regard.metrics.significance import Sampling
 from regard.storage.folder import Folder, parse_json
-from regard.study.bundle import (
+from regard.study.bundle.bundle_files import (
     MANIFEST,
     MOST_TRIALS,
     list_files,
@@ -29,7 +29,7 @@ from regard.study.bundle import (
     read_manifest,
     with_recipe_files,
 )
-from regard.study.bundle_records import (
+from regard.study.bundle.bundle_records import (
     BundleCheck,
     check_settings,
     collect_bundle,
@@ -38,11 +38,11 @@ from regard.study.bundle_records import (
     read_bundled_records,
 )
 from regard.study.cells import RECORD, cell_of, recipe_of_cell
-from regard.study.collected import Collected
-from regard.study.references import STATISTICS, count_sentences, same_score, statistics_name, test_sets
-from regard.study.result_files import RESULT, TABLES
-from regard.study.results import StudyResult
-from regard.study.sentence_statistics import statistics_text
+from regard.study.result.collected import Collected
+from regard.study.result.references import STATISTICS, count_sentences, same_score, statistics_name
+from regard.study.result.result_files import RESULT, TABLES
+from regard.study.result.sentence_statistics import statistics_text
+from regard.study.result.study_result import StudyResult
 from regard.text.bitext import data_folders, refuse_outside
 
 
@@ -101,6 +101,8 @@ def _check_hashes(bundle: Path | str, found: BundleCheck) -> None:
 
 def _check_scores(bundle: Path | str, collected: Collected, data: Path | str, found: BundleCheck) -> None:
     """Compute scores and statistics of all outputs again."""
+    from regard.study.test_sets import task_and_sets  # imports torch
+
     study, folders = with_recipe_files(bundle, collected.study), data_folders(data, None)
     found.unpacked = 0  # the texts before are not kept
     task: Any = None
@@ -112,7 +114,7 @@ def _check_scores(bundle: Path | str, collected: Collected, data: Path | str, fo
             for text in (*table.corpora, *table.dev_sets, *table.test.values()):
                 refuse_outside(text, folders, recipe_of=str(bundle))
             # Not the folder of the recipe, which comes with the bundle: references in it would prove nothing.
-            task, sets = test_sets(study, record, folders)
+            task, sets = task_and_sets(study, record, folders)
         outputs = read_bundled_outputs(bundle, place, scored, found)
         key = (record.row, record.seed, scored.name)
         if key in collected.statistics and task.compares == TEXT:

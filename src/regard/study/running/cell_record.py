@@ -10,19 +10,9 @@ import msgspec
 from regard.errors import Busy, CheckpointError
 from regard.run.folder import RunFolder
 from regard.storage.folder import Folder
-from regard.study.cells import (
-    RECORD,
-    RUN,
-    CellRecord,
-    SetScores,
-    State,
-    ValidationScores,
-    read_record,
-    recipe_of_cell,
-    settings_digest,
-    settings_of,
-)
-from regard.study.job import Job
+from regard.study.cells import RECORD, RUN, read_record, recipe_of_cell, settings_digest, settings_of
+from regard.study.records import CellRecord, SetScores, State, ValidationScores
+from regard.study.running.job import Job
 
 HELD = "another process has this cell"
 NOT_SCORES = ("event", "step", "best", "crc")

@@ -12,8 +12,8 @@ from typing import Any
 
 from regard.explain.figures import pyplot
 from regard.explain.fonts import choose_fonts
-from regard.study.results import RowResult, SetResult, StudyResult
-from regard.study.tables import label_of
+from regard.study.result.study_result import RowResult, SetResult, StudyResult
+from regard.study.result.tables import label_of
 
 BLACK, GREY, BAND = "#000000", "#6b6b6b", "#f0f0f0"
 ROW_HEIGHT, PANEL_WIDTH = 0.32, 3.4  # inches

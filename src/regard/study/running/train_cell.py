@@ -1,4 +1,6 @@
-"""The process of one cell: `python -m regard.study.train_cell < JOB` trains or resumes it, scores it and writes its record.
+"""The process of one cell: it trains or resumes the cell, scores it and writes its record.
+
+    python -m regard.study.running.train_cell < JOB
 
 Exit status: 0 if the cell has ended, finished or diverged; 1 after an error that another attempt may not have; 3 if the cell
 cannot be trained, which stderr explains; 4 if a signal stopped it; 5 if another process has the cell.
@@ -20,9 +22,10 @@ from regard.process_end import end_process
 from regard.run.folder import RunFolder
 from regard.signals import STOPPING
 from regard.storage.folder import Folder
-from regard.study.cell_record import HELD, make_record, write_record
-from regard.study.cells import RUN, SetScores, is_tried, read_record
-from regard.study.job import BUSY, ENDED, FAILED, REFUSED, STOPPED, Job
+from regard.study.cells import RUN, is_tried, read_record
+from regard.study.records import SetScores
+from regard.study.running.cell_record import HELD, make_record, write_record
+from regard.study.running.job import BUSY, ENDED, FAILED, REFUSED, STOPPED, Job
 from regard.study.study_file import VALID, overrides_of
 
 
@@ -46,7 +49,7 @@ def train_cell(job: Job, *, stop: Callable[[], bool], scoring: Callable[[], None
 def _train_and_score(job: Job, folder: Folder, stop: Callable[[], bool], scoring: Callable[[], None]) -> int:
     # After the lock: the import of torch takes seconds.
     from regard import api
-    from regard.study.score_cell import score_cell
+    from regard.study.running.score_cell import score_cell
 
     run = RunFolder(folder.path / RUN)
     try:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from regard.comparing.text import aligned
-from regard.study.results import StudyResult
-from regard.study.tables import notes, score_tables
+from regard.study.result.study_result import StudyResult
+from regard.study.result.tables import notes, score_tables
 
 
 def as_text(result: StudyResult) -> str:

@@ -16,12 +16,14 @@ from typing import Any
 from regard.errors import ConfigError, RegardError, TrainingError, require
 from regard.messages import counted
 from regard.storage.folder import Folder
-from regard.study.cells import CellRecord, read_records
 from regard.study.checks import check_study
-from regard.study.proposals import has_settings, propose
-from regard.study.running import run_study
+from regard.study.choices import read_records
+from regard.study.records import CellRecord
+from regard.study.running.runner import run_study
+from regard.study.running.workers import visible_gpus
 from regard.study.study_file import Settings, Study
-from regard.study.trials import (
+from regard.study.tuning.proposals import has_settings, propose
+from regard.study.tuning.trials import (
     Trials,
     best_study,
     read_refused,
@@ -34,8 +36,7 @@ from regard.study.trials import (
     trial_name,
     trial_number,
 )
-from regard.study.tuning_file import Tuning
-from regard.study.workers import visible_gpus
+from regard.study.tuning.tuning_file import Tuning
 
 BEST_STUDY, TRIALS_STUDY, REFUSED_TRIALS = "best.toml", "study.toml", "refused.toml"
 MAX_REFUSED = 20  # trials in a row that the recipe refuses; then nothing that the search proposes will do
