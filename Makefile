@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow test-all faults fuzz soak check lock fix bench pictures docs engine web wheels clean help
+.PHONY: demo test test-slow test-all coverage faults fuzz soak check lock fix bench pictures docs engine web wheels clean help
 
 help:
 	@echo "make demo    train a Transformer on dates and use it (about two minutes)"
 	@echo "make test    run the quick tests (less than five minutes on two cores)"
 	@echo "make test-slow  run the other tests: every variant, longer training, more processes"
 	@echo "make test-all   run both"
+	@echo "make coverage   run both, and count the lines of src/ that they run (about an hour)"
 	@echo "make faults  kill training 200 times and try every state a crash can leave (half an hour)"
 	@echo "make fuzz    open 100,000 damaged folders and send damaged requests (about half an hour)"
 	@echo "make soak    put a server under hostile load for thirty minutes and check every answer"
@@ -40,6 +41,12 @@ test-slow: $(VENV)/.dev engine
 	@$(PYTEST) --slow
 
 test-all: test test-slow
+
+coverage: $(VENV)/.dev engine
+	@rm -rf build/coverage && mkdir -p build/coverage
+	@OMP_NUM_THREADS=1 $(BIN)/coverage run -m pytest -n 3 --dist worksteal
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report --skip-covered
 
 faults: $(VENV)/.dev
 	@REGARD_KILLS=200 REGARD_CRASHES=all OMP_NUM_THREADS=1 $(BIN)/pytest -v -rP -n 2 tests/faults
