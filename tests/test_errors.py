@@ -1,11 +1,15 @@
 """The errors we explain: one tree, and a hint at what was meant."""
 
+import ast
+import itertools
 import json
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
+import regard
 from regard import errors
 from regard.errors import MissingExtra, RegardError, did_you_mean, install_command, require, require_installed
 from regard.messages import counted
@@ -96,6 +100,45 @@ def test_a_long_list_of_known_names_is_shortened():
 )
 def test_a_count_has_its_noun_in_the_singular_or_the_plural(number, noun, text):
     assert counted(number, noun) == text
+
+
+# Counts that cannot be 1 where they are printed: there are always more, or a condition has excluded it.
+MANY = {
+    ("cli/ablate.py", "words"),
+    ("cli/learn.py", "pages"),
+    ("cli/study.py", "files"),
+    ("comparing/compare.py", "systems"),
+    ("exchange/marian.py", "vocabularies"),
+    ("exchange/vocabulary.py", "symbols"),
+    ("learn/check.py", "tests"),
+    ("learn/numbers.py", "elements"),
+    ("learn/render.py", "blocks"),
+    ("models/bytenet.py", "dilations"),
+    ("probing.py", "sentences"),
+    ("study/study_file.py", "rows"),
+    ("tasks/captioning.py", "characters"),
+    ("tasks/questions.py", "sentences"),
+    ("text/glossary.py", "forms"),
+    ("text/parquet.py", "rows"),
+    ("text/reviews.py", "sentences"),
+    ("text/tokenizer.py", "ids"),
+    ("text/words.py", "different tags"),
+}
+
+
+def test_no_message_prints_a_length_in_front_of_a_plural():
+    """It would say "1 pairs"; `counted` does not."""
+    root = Path(regard.__file__).parent
+    found = set()
+    for path in sorted(root.rglob("*.py")):
+        for text in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            parts = text.values if isinstance(text, ast.JoinedStr) else []
+            for value, after in itertools.pairwise(parts):
+                if isinstance(value, ast.FormattedValue) and isinstance(after, ast.Constant):
+                    noun = re.match(r" ((?:[a-z-]+ )?[a-z]{2,}s)(?![a-z/])(?<! has)", after.value)
+                    if noun and "len(" in ast.unparse(value.value):
+                        found.add((str(path.relative_to(root)), noun[1]))
+    assert found == MANY
 
 
 def test_a_package_that_is_there_is_imported():

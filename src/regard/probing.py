@@ -76,7 +76,7 @@ class HeadProbe:
         order = removal_order(self.removal)
         by_entropy, by_distance = (sorted(one, key=lambda head: one[head]) for one in (self.entropy, self.distance))
         lines = [
-            f"{len(order)} heads; loss per target token {self.loss:.3f} on {counted(self.sentences, 'sentence')}",
+            f"{counted(len(order), 'head')}; loss per target token {self.loss:.3f} on {counted(self.sentences, 'sentence')}",
             f"most important   {named(order[:-6:-1], self.removal, '+.3f')}",
             f"least important  {named(order[:5], self.removal, '+.3f')}",
             f"lowest entropy   {named(by_entropy[:5], self.entropy, '.2f')}",

@@ -39,7 +39,7 @@ def test_outputs_that_are_all_empty_are_reported_once(run, tmp_path, monkeypatch
     assert translated.stderr.count("all translations are empty") == (not output)
     found = []
     regard.evaluate(run, pairs=tmp_path / "test.tsv", device="cpu", warn=found.append)
-    assert [text.split(":")[0] for text in found] == ([] if output else ["all 2 outputs are empty"])
+    assert [text.split(":")[0] for text in found] == ([] if output else ["all outputs are empty"])
 
 
 def test_translate_names_characters_that_the_model_has_never_seen(tmp_path):

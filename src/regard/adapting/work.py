@@ -19,6 +19,7 @@ from regard.config import Bitext
 from regard.decoding.translator import Translator
 from regard.errors import DataError
 from regard.loading import load_translator
+from regard.messages import counted
 from regard.run.folder import RunFolder
 from regard.storage.resumable import ResumableFolder
 from regard.text.bitext import pairs_fingerprint
@@ -113,7 +114,7 @@ class AdaptationWork:
         base_scores = self.folder.load_struct(BASE, DevScores)
         for name, pairs in self._sources().items():
             if not (self.folder / "text").has_file(f"{name}.jsonl"):
-                self.tell(f"translating {len(pairs):,} sources with the base model, as replay")
+                self.tell(f"translating {counted(len(pairs), 'source')} with the base model, as replay")
                 self._save(name, own_translations(translator, pairs))
         train = [Bitext(pairs="train.jsonl")]
         if self.kind is not None:

@@ -25,6 +25,7 @@ from regard.decoding.requests import Request
 from regard.decoding.translation import as_json as translation_as_json
 from regard.decoding.translator import READ_AHEAD, Translation, Translator
 from regard.errors import ConfigError, DataError
+from regard.messages import counted
 from regard.text.arriving_lines import count_file_lines, count_lines, read_blocks
 from regard.text.lines import stream_lines
 from regard.text.protected_spans import placeholder_ids
@@ -167,7 +168,7 @@ class OutputFile:
                     f"{self.part} was begun with other settings ({', '.join(changed)}); give the same ones, or remove it"
                 )
             done = self._complete_lines()
-            print_message(f"continuing {self.path} after {done:,} lines")
+            print_message(f"continuing {self.path} after {counted(done, 'line')}")
         else:
             self._settings_file.write_text(json.dumps(self.settings), encoding="utf-8")
             self.part.write_bytes(b"")

@@ -16,6 +16,7 @@ from regard.data.batch_sampler import num_blocks
 from regard.data.batch_structure import ONE, BatchStructure, Count, ExampleLengths, Field, LayoutStructure
 from regard.data.columns import Columns, Dataset, Indices
 from regard.errors import ConfigError
+from regard.messages import counted
 
 # Batches of sentences of similar length, per block of examples, that are worth a shape of their own.
 ENOUGH = 4
@@ -193,7 +194,7 @@ def shape_for(totals: Totals, structure: BatchStructure, budget: int, *, spare: 
     longest = max(totals.largest[:limited])
     if longest > budget:
         raise ConfigError(
-            f"train.tokens is {budget} but a sentence has {longest} tokens; raise it, or lower data.max_length"
+            f"train.tokens is {budget} but a sentence has {counted(longest, 'token')}; raise it, or lower data.max_length"
         )
     last = max(totals.sums[limited - 1], 1)
     ratios = [max(one, 1) / last for one in totals.sums[:limited]]

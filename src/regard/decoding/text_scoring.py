@@ -13,6 +13,7 @@ from regard.decoding.hypothesis import Check, Hypothesis, SearchResults, length_
 from regard.decoding.requests import Request
 from regard.decoding.translation import Translation
 from regard.errors import DecodeError
+from regard.messages import counted
 from regard.text.inputs import as_texts
 from regard.text.tokenizer import EOS
 from regard.text.unknown_words import ExtendedVocabulary
@@ -61,7 +62,7 @@ class TextScoring(ABC):
         for number in numbers:
             if len(encoded[number]) > most:
                 length = len(encoded[number])
-                self.warn(f"line {first + number} has {length} tokens; only the first {most} are translated")
+                self.warn(f"line {first + number} has {counted(length, 'token')}; only the first {most} are translated")
                 encoded[number] = encoded[number][:most]
 
     # Scores
@@ -82,7 +83,9 @@ class TextScoring(ABC):
         """
         texts, outputs = as_texts(sources, call="score()"), as_texts(targets, call="score()")
         if len(texts) != len(outputs):
-            raise DecodeError(f"score() was given {len(texts)} sources and {len(outputs)} targets; give equally many")
+            raise DecodeError(
+                f"score() was given {counted(len(texts), 'source')} and {counted(len(outputs), 'target')}; give equally many"
+            )
         chosen = self if to is None else self.into(to)
         return chosen._score(texts, outputs, self.options.with_given(options), first)
 
@@ -114,7 +117,7 @@ class TextScoring(ABC):
         outputs = [[*one.encode(text), model.eos] for one, text in zip(vocabularies, targets, strict=True)]
         for number, ids in enumerate(outputs):
             if model.max_length is not None and len(ids) > model.max_length:
-                self.warn(f"target {first + number} has {len(ids) - 1} tokens; only its beginning is scored")
+                self.warn(f"target {first + number} has {counted(len(ids) - 1, 'token')}; only its beginning is scored")
                 outputs[number] = ids[: model.max_length]
         return [[*ids, EOS] for ids in encoded], outputs, vocabularies
 

@@ -8,6 +8,7 @@ import msgspec
 
 from regard.config import Struct
 from regard.errors import CheckpointError
+from regard.messages import counted
 from regard.storage.folder import Folder
 
 CERTIFICATE, PAGE = "certificate.json", "certificate.md"
@@ -130,7 +131,7 @@ def write_certificate(folder: Folder, certificate: Certificate) -> None:
 def rows_of(measured: Measured, bounds: Bounds) -> list[tuple[str, str, str]]:
     """Return what was measured, with its bound: name, value and bound of each."""
     rows = [
-        ("held-out lines", f"{measured.lines}, {measured.tokens} tokens", ""),
+        ("held-out lines", f"{measured.lines}, {counted(measured.tokens, 'token')}", ""),
         ("largest difference of a logit", f"{measured.logit:.2g}", f"{bounds.logit:g}")
         if measured.logit is not None
         else ("largest difference of a logit", "not compared", ""),

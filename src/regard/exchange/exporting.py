@@ -29,7 +29,7 @@ from regard.exchange.certificate import (
 from regard.exchange.comparing import BEAMS, EngineRequest, Ours, Theirs, ask_engine, compare, our_outputs
 from regard.exchange.held_out import HeldOut, held_out_lines
 from regard.exchange.portable import END, Portable, load_portable
-from regard.messages import warn_caller
+from regard.messages import counted, warn_caller
 from regard.models.base import TextSeq2Seq
 from regard.storage.folder import Folder
 from regard.text.symbols import UNK
@@ -95,7 +95,7 @@ def export_model(
     with _new_folder(path) as folder:
         tell(f"writing {path} for {to}, {weights}")
         target.write(model, folder, weights)
-        tell(f"translating {len(held_out.sources)} lines ({held_out.origin}) with regard and with {to}")
+        tell(f"translating {counted(len(held_out.sources), 'line')} ({held_out.origin}) with regard and with {to}")
         certificate = _certify(run, model, folder, held_out, to=to, weights=weights, bounds=bounds or BOUNDS[weights])
         found = failures(certificate.measured, certificate.bounds)
         if found:

@@ -23,6 +23,7 @@ from regard.exchange.certificate import (
 from regard.exchange.comparing import EngineRequest, ask_engine, compare
 from regard.exchange.exporting import TARGETS
 from regard.exchange.portable import END
+from regard.messages import counted
 from regard.storage.folder import Folder
 
 
@@ -53,7 +54,7 @@ def verify(path: Path | str, *, tell: Callable[[str], None] = lambda text: None)
     lines, weights = certificate.lines, certificate.weights
     if not lines or any(len(line.scores) != len(line.tokens) + 1 for line in lines):
         raise CheckpointError(f"{folder.path / CERTIFICATE} is damaged: its lines and their scores do not fit")
-    tell(f"translating {len(lines)} lines with {certificate.target}")
+    tell(f"translating {counted(len(lines), 'line')} with {certificate.target}")
     theirs = ask_engine(
         EngineRequest(
             engine=certificate.target,

@@ -16,6 +16,7 @@ from regard.explain.attention import Attention
 from regard.explain.limits import MAX_CONTINUED_TOKENS, MAX_REDRAWN_WEIGHTS
 from regard.explain.trace import Alternative, Trace
 from regard.explain.translation_axes import translation_axes
+from regard.messages import counted
 from regard.text.symbols import EOS
 from regard.text.unknown_words import ExtendedVocabulary
 
@@ -49,7 +50,7 @@ def trace_translation(
 
         return trace_refinement(translator, text, source_ids, vocabulary, options, name=name, check=check)
     demands = translator.demands([(source_ids, vocabulary)], [prefix], shortlist=options.shortlist)
-    tell(f"translating {len(source_ids) - 1} tokens")
+    tell(f"translating {counted(len(source_ids) - 1, 'token')}")
     found = [
         best for some in backend.search([source_ids], options=options, demands=demands, check=check) for _, best in some
     ]
@@ -60,7 +61,7 @@ def trace_translation(
     trace, others = traced.trace(target_ids, alternatives)
     count = sum(map(len, others))
     if count:
-        tell(f"translating with each of {count} alternatives")
+        tell(f"translating with each of {counted(count, 'alternative')}")
     others = _continued(traced, target_ids, others, options, redraw=redraw, check=check)
     return replace(trace, alternatives=others)
 
@@ -102,7 +103,7 @@ def _source_ids(translator: Translator, text: str, options: SearchOptions) -> tu
         raise DecodeError("the sentence is empty; give one with words in it")
     limit = translator.longest_source
     if len(ids) > limit:
-        raise DecodeError(f"the sentence has {len(ids)} tokens; this model takes at most {limit}")
+        raise DecodeError(f"the sentence has {counted(len(ids), 'token')}; this model takes at most {limit:,}")
     return [*ids, EOS], vocabulary
 
 

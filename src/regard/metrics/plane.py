@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from regard.config import EvaluateConfig
 from regard.errors import DataError
+from regard.messages import counted
 from regard.metrics.base import POSITIONS, Metric, MetricFunction
 from regard.text.elements import parse_elements, parse_positions
 
@@ -51,7 +52,9 @@ def choose(points: Points, line: str) -> Points:
     """Return the points at the positions in an output."""
     indices = indices_of(line)
     if indices and max(indices) >= len(points):
-        raise DataError(f"{line[:80]!r} has positions outside of its {len(points)} points; they count from 0")
+        raise DataError(
+            f"{line[:80]!r} has positions outside of its {counted(len(points), 'point')}; they count from 0"
+        )
     return points[indices]
 
 
@@ -110,7 +113,7 @@ def area_coverage(
         corners = choose(points, output)
         if is_simple(corners):
             shares.append(abs(signed_area(corners)) / max(abs(signed_area(choose(points, reference))), 1e-12))
-    return 100 * _mean(shares), f"mean over {len(shares):,} simple polygons"
+    return 100 * _mean(shares), f"mean over {counted(len(shares), 'simple polygon')}"
 
 
 def invalid_hulls(

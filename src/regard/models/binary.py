@@ -21,6 +21,7 @@ from regard.config import MAX_LAYERS, MAX_WIDTH, Struct, below_one, between
 from regard.data.batch import NO_LABEL, Batch
 from regard.data.ragged import Ragged
 from regard.errors import ConfigError
+from regard.messages import counted
 from regard.models.base import Model, make_config
 from regard.models.encoder_decoder import EncoderConfig, TransformerEncoder
 from regard.nn.linear import Linear
@@ -41,7 +42,9 @@ class BinaryModel(Model):
     def __init__(self, *, input_width: int, output_width: int, largest_number: int) -> None:
         super().__init__()
         if not (1 <= input_width <= MOST_BITS and 1 <= output_width <= MOST_BITS):
-            raise ConfigError(f"vectors have {input_width} and {output_width} bits; each can have 1 to {MOST_BITS}")
+            raise ConfigError(
+                f"vectors have {input_width} and {counted(output_width, 'bit')}; each can have 1 to {MOST_BITS}"
+            )
         self.input_width, self.output_width, self.largest_number = input_width, output_width, largest_number
         self.num_channels = input_width + bool(largest_number)
 

@@ -81,8 +81,9 @@ class Positions(nn.Module):
             return x_ND + table.index_select(0, positions_N).to(x_ND.dtype)
         if self.kind == "learned":
             if longest > self.learned.size(0):
+                learned = counted(self.learned.size(0), "position")
                 raise DataError(
-                    f"a sentence has {longest} tokens but this model learned {counted(self.learned.size(0), 'position')}; "
+                    f"a sentence has {counted(longest, 'token')} but this model learned {learned}; "
                     "split it, or train with a larger model.max_positions or sinusoids"
                 )
             return x_ND + self.learned.index_select(0, positions_N)

@@ -22,6 +22,7 @@ from regard.explain.attention import Axis
 from regard.explain.pictures import Picture
 from regard.explain.recorded import alternatives_of, recorded_attentions
 from regard.explain.trace import Trace, TraceOptions
+from regard.messages import counted
 from regard.models.tagger import Labeller
 from regard.models.word_encoder import NO_EXTRAS
 from regard.nn.attention_log import capture_attention
@@ -80,7 +81,9 @@ class LabelTask(WordTask[LabelCodec]):
         pairs = train.examples()
         labels = sorted({name for pair in pairs for name in self.names(pair)})
         if not 0 < len(labels) <= MOST_LABELS:
-            raise DataError(f"the training examples have {len(labels):,} labels; 1 to {MOST_LABELS:,} can be learnt")
+            raise DataError(
+                f"the training examples have {counted(len(labels), 'label')}; 1 to {MOST_LABELS:,} can be learnt"
+            )
         texts = [text for pair in pairs for text in self.texts(pair)]
         return LabelCodec(fit_input_tokenizer(texts, self.recipe.tokenizer), labels=tuple(labels))
 

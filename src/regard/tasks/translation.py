@@ -195,7 +195,7 @@ class TranslationTask(Task[Tokenizers]):
             )
             if count:
                 counts = f"{count:,} of {counted(len(dataset), side)}"
-                listen(Noted(0, f"{counts} have {most:,} tokens or more; training reads the first {most:,} of them"))
+                listen(Noted(0, f"{counts} have {counted(most, 'token')} or more; training reads the first {most:,}"))
         if not isinstance(dataset, Columns):
             return
         self._note_rare_tokens(dataset, listen)

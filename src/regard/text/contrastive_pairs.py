@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from regard.errors import DataError
+from regard.messages import counted
 from regard.text.compression import ENDINGS
 from regard.text.lines import stream_lines
 
@@ -100,5 +101,7 @@ def _header(cells: list[str], path: Path) -> list[str]:
 
 def _record(header: list[str], cells: list[str], path: Path, number: int) -> dict[str, Any]:
     if len(cells) != len(header):
-        raise DataError(f"line {number} of {path} has {len(cells)} columns; the first line names {len(header)}")
+        raise DataError(
+            f"line {number} of {path} has {counted(len(cells), 'column')}; the first line names {len(header)}"
+        )
     return dict(zip(header, cells, strict=True))

@@ -9,6 +9,7 @@ from typing import Any
 
 import regard
 from regard.errors import DataError
+from regard.messages import counted
 from regard.storage.folder import Folder
 from regard.study.bundle.bundle_files import list_files, load_member, with_recipe_files
 from regard.study.cells import (
@@ -136,5 +137,7 @@ def read_bundled_outputs(bundle: Path | str, place: str, scored: SetScores, foun
     name = f"{place}/{OUTPUTS}/{outputs_name(scored.name)}.gz"
     outputs = read_outputs(found.unpack(bundle, name).encode(), scored, Path(place))
     if len(outputs) != scored.pairs:
-        raise DataError(f"{name} has {len(outputs):,} lines, but {place}/{RECORD} says {scored.pairs:,} pairs")
+        raise DataError(
+            f"{name} has {counted(len(outputs), 'line')}, but {place}/{RECORD} says {counted(scored.pairs, 'pair')}"
+        )
     return outputs

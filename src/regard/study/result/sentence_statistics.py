@@ -13,6 +13,7 @@ import numpy as np
 
 from regard.config import EvaluateConfig
 from regard.errors import DataError
+from regard.messages import counted
 from regard.metrics.corpus_metrics import CorpusMetric, Statistics, bleu_metric, chrf_metric, mean_metric
 from regard.metrics.text import edit_distance
 
@@ -99,7 +100,7 @@ def _number(value: float) -> str:
 
 def parse_statistics(text: str, metric: str, *, sentences: int, origin: object) -> Statistics:
     """Return the statistics in a text. Raise DataError unless it has as many counts per sentence as the metric."""
-    wrong = DataError(f"{origin} is damaged: it must have {sentences:,} lines of {WIDTHS[metric]} counts")
+    wrong = DataError(f"{origin} is damaged: it must have {counted(sentences, 'line')} of {WIDTHS[metric]} counts")
     lines = text.splitlines()
     if len(lines) != sentences:  # before memory for so many is taken
         raise wrong
