@@ -74,6 +74,8 @@ def test_a_near_name_shares_words_or_most_letters(name, known, meant):
         ("depth", ["dropout", "width"]),
         ("fr-en", ["de-en", "en-de"]),
         ("optimizer", ["model", "tokenizer"]),
+        ("lstm", ["binary-lstm", "pointer-lstm", "rnn"]),  # words of different things
+        ("wordpiece", ["bpe", "unigram", "word"]),
         ("train.seed", ["train.decay", "train.steps"]),  # what is common to all of them says nothing
     ],
 )

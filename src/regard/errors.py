@@ -84,9 +84,11 @@ class MissingExtra(RegardError):
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the end of an error about an unknown name: the most similar known name, or the known names if none is."""
     known = sorted(known)
-    best = max(known, key=lambda one: _similarity(name, one), default="")
-    if _similarity(name, best):
-        return f"did you mean {best!r}?"
+    likeness = {one: _similarity(name, one) for one in known}
+    similar = sorted((one for one in known if likeness[one]), key=lambda one: -likeness[one])
+    # Several that share a word, and little else, are different things.
+    if similar and (len(similar) == 1 or likeness[similar[0]] >= NEAR):
+        return f"did you mean {similar[0]!r}?"
     more = f" and {len(known) - MAX_NAMES} more" if len(known) > MAX_NAMES else ""
     return f"known: {', '.join(known[:MAX_NAMES])}{more}"
 
@@ -94,7 +96,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def _similarity(name: str, known: str) -> float:
     """Return how similar two names are, from 0 to 1; 0 if they only have some letters in common.
 
-    Similar names have most of their letters in common, or one consists of words of the other, or begins with it.
+    Similar names have most of their letters in common, or one consists of words of the other, or the known one begins with
+    the name.
     """
     a, b = _without_common_parts(name.lower(), known.lower())
     if not a or not b:
@@ -104,7 +107,7 @@ def _similarity(name: str, known: str) -> float:
         return 1.0
     ratio = difflib.SequenceMatcher(None, b, a).ratio()
     shares_words = words and others and (words <= others or others <= words)
-    begins = min(len(a), len(b)) >= 3 and (a.startswith(b) or b.startswith(a))
+    begins = len(a) >= 3 and b.startswith(a)
     return ratio if ratio >= NEAR or shares_words or begins else 0.0
 
 
@@ -130,13 +133,15 @@ CHECKOUT = find_checkout(Path(__file__))
 def install_command(extra: str) -> str:
     """Return the command that installs an extra into the environment of this process."""
     if CHECKOUT is None:
-        return f"{_pip()} install {shlex.quote(f'regard[{extra}]')}"
+        return pip_install(f"regard[{extra}]")
     place = "." if CHECKOUT.samefile(".") else CHECKOUT
-    return f"{_pip()} install -e {shlex.quote(f'{place}[{extra}]')}"
+    return pip_install("-e", f"{place}[{extra}]")
 
 
-def _pip() -> str:
-    return "pip" if _is_on_path("pip") else f"{python_command()} -m pip"
+def pip_install(*arguments: str) -> str:
+    """Return the command that installs a package into the environment of this process, which need not be active."""
+    pip = "pip" if _is_on_path("pip") else f"{python_command()} -m pip"
+    return f"{pip} install {shlex.join(arguments)}"
 
 
 def python_command() -> str:

@@ -16,7 +16,7 @@ from regard.cli.terminal import (
     redirect_to_null,
     write_utf8,
 )
-from regard.errors import RegardError
+from regard.errors import RegardError, pip_install
 from regard.process_end import end_process
 
 
@@ -61,7 +61,7 @@ def _run(words: list[str]) -> int:
         if error.name != "torch":
             raise
         # A deployment without it translates with the engine (docs/deploy.md).
-        print_error("this needs PyTorch, which is not installed: pip install torch")
+        print_error(f"this needs PyTorch, which is not installed: {pip_install('torch')}")
         return 1
     except BrokenPipeError:
         # The reader of stdout has ended, as in `regard translate ... | head`.

@@ -15,7 +15,7 @@ import typer
 from rich.markup import escape
 
 from regard.cli.terminal import console, printable
-from regard.errors import install_command
+from regard.errors import install_command, pip_install
 from regard.messages import counted
 
 
@@ -136,9 +136,8 @@ def _hardware() -> list[Finding]:
             advice = "" if half else "no bfloat16 on this GPU: training runs in float16 with a loss scale"
             found.append(Finding(f"GPU {index}", f"{properties.name}, {memory}", half, advice))
         triton = importlib.util.find_spec("triton") is not None
-        advice = (
-            "" if triton else "the GPU kernels of regard need it; training is slower without them: pip install triton"
-        )
+        slower = f"the GPU kernels of regard need it; training is slower without them: {pip_install('triton')}"
+        advice = "" if triton else slower
         found.append(Finding("Triton", "installed" if triton else "not installed", triton, advice))
     else:
         expected = torch.backends.cuda.is_built()

@@ -49,8 +49,9 @@ def tune(
 
       "model.norm_order" = \["pre", "post"]
 
-    Optuna proposes the trials (pip install 'regard\[tune]'). Each is a row of the study FOLDER/study.toml. The best one on
-    the dev set is then trained with all seeds, as the recipe is, and both are compared on the test sets: FOLDER/best.toml.
+    Optuna proposes the trials; if it is not installed, the command says how to install it. Each trial is a row of the study
+    FOLDER/study.toml. The best one on the dev set is then trained with all seeds, as the recipe is, and both are compared on
+    the test sets: FOLDER/best.toml.
 
     Examples:
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.errors import CheckpointError, ConfigError, DataError, MissingExtra
+from regard.errors import CheckpointError, ConfigError, DataError, MissingExtra, pip_install
 from regard.metrics.corpus_metrics import CorpusMetric, mean_metric
 from regard.nn.device import pick_device
 
@@ -24,7 +24,7 @@ def load_comet(checkpoint: Path) -> Any:
     try:
         comet = importlib.import_module("comet")
     except ImportError as error:
-        raise MissingExtra("--comet needs the package 'comet': pip install unbabel-comet") from error
+        raise MissingExtra(f"--comet needs the package 'comet': {pip_install('unbabel-comet')}") from error
     try:
         return comet.load_from_checkpoint(str(checkpoint))
     # The package raises all kinds of errors for a file that it cannot read.

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from regard.errors import install_command
 from regard.storage.folder import Folder
 from regard.study.result.figure import draw_study
 from regard.study.result.study_result import StudyResult
@@ -27,7 +28,7 @@ def result_files(result: StudyResult, warn: Callable[[str], None]) -> dict[str, 
     """Return the files of a result: JSON, tables, and the figure if matplotlib is installed."""
     files = {RESULT: result_json(result)} | {name: make(result).encode() for name, make in TABLES.items()}
     if find_spec("matplotlib") is None:
-        warn("there is no figure, because matplotlib is not installed: pip install 'regard[plots]'")
+        warn(f"there is no figure, because matplotlib is not installed: {install_command('plots')}")
         return files
     return files | {f"{FIGURE}.{kind}": content for kind, content in draw_study(result, warn=warn).items()}
 
