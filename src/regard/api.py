@@ -189,7 +189,7 @@ def _train(
     dataset = extras(dataset) if isinstance(dataset, Columns) else dataset
     epochs = task.epochs(corpus.train, dataset, codec)
     loaders = make_loaders(task, corpus.train.counts, dataset, epochs, model, world, hear)
-    validate = make_validator(task, corpus.valid, codec, model, world, extras) if corpus.valid else None
+    validate = make_validator(task, corpus.valid, codec, model, world, extras, hear) if corpus.valid else None
     try_one_example(task, codec, model.eval(), world.device, pick_precision(recipe.train.precision, world.device))
     metric = deciding_metric(recipe.train.metric, compares=task.compares, names=recipe.evaluate.metrics)
     trainer = Trainer(

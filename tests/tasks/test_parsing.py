@@ -82,7 +82,9 @@ def test_outputs_of_other_processes_count_as_well_formed_only_if_they_were_gener
     codec = task.fit(regard.tasks.corpus.TextPairs(pairs))
     model = build_model(task.recipe.model, **task.sizes(codec)).eval()
     # An untrained model generates no trees.
-    validation = make_validator(task, pairs, codec, model, Gathering(), lambda columns: columns)(model)
+    validation = make_validator(task, pairs, codec, model, Gathering(), lambda columns: columns, lambda event: None)(
+        model
+    )
     assert validation.metrics["well_formed"] == 0.0
 
 

@@ -21,15 +21,16 @@ TINY = [
 
 def test_pairs_that_are_too_long_are_counted_and_the_setting_is_named(tmp_path):
     (tmp_path / "train.tsv").write_text("a b\tb a\na b c d\td c b a\nb\ta b c d e\n")
+    (tmp_path / "dev.tsv").write_text("a\tb\na b c d\td\n")
     notes = []
     recipe = tmp_path / "my.toml"
-    recipe.write_text('[data]\ntrain = { pairs = "train.tsv" }\nmax_length = 3\n[model]\nkind = "transformer"\n')
+    files = 'train = { pairs = "train.tsv" }\nvalid = { pairs = "dev.tsv" }\n'
+    recipe.write_text(f'[data]\n{files}max_length = 3\n[model]\nkind = "transformer"\n')
     regard.train(str(recipe), out=tmp_path / "run", overrides=TINY, listen=notes.append)
     texts = [note.text for note in notes if isinstance(note, Noted)]
-    assert (
-        "training leaves out 2 of 3 examples with more than 3 tokens on a side; to keep them, raise data.max_length "
-        "(now 3), or cut them with data.cut_source=true or data.cut_target=true"
-    ) in texts
+    kept = "to keep them, raise data.max_length (now 3), or cut them with data.cut_source=true or data.cut_target=true"
+    assert f"training leaves out 2 of 3 examples with more than 3 tokens on a side; {kept}" in texts
+    assert f"the dev loss leaves out 1 of 2 examples with more than 3 tokens on a side; {kept}" in texts
 
 
 def test_sides_that_are_too_long_are_cut_where_the_recipe_says_so(tmp_path):
@@ -44,7 +45,7 @@ def test_sides_that_are_too_long_are_cut_where_the_recipe_says_so(tmp_path):
     overrides = [*TINY, "data.cut_target=true"]
     regard.train(str(recipe), out=tmp_path / "run", overrides=overrides, listen=notes.append)
     texts = [note.text for note in notes if isinstance(note, Noted)]
-    assert "2 of 3 targets have 3 tokens or more; training reads the first 3 of them" in texts
+    assert "2 of 3 targets have 3 tokens or more; training reads the first 3" in texts
     assert any(text.startswith("training leaves out 1 of 3 examples") for text in texts)
 
 

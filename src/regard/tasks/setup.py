@@ -75,6 +75,16 @@ def keep_long(task: Task[Any]) -> str:
     return f"to keep them, raise data.max_length (now {most:,}){cut}"
 
 
+def note_left_out(task: Task[Any], dataset: Dataset, what: str, listen: Listener) -> None:
+    """Note how many examples are too long for training, or for the dev loss."""
+    most = task.recipe.data.max_length
+    left_out = len(dataset) - dataset.upto(most).examples
+    if left_out:
+        those = f"{left_out:,} of {counted(len(dataset), 'example')}"
+        more = f"more than {counted(most, 'token')} on a side"
+        listen(Noted(0, f"{what} leaves out {those} with {more}; {keep_long(task)}"))
+
+
 def make_loaders(
     task: Task[Any],
     counts: Sequence[int],
@@ -90,13 +100,9 @@ def make_loaders(
     numbers of examples of the corpora.
     """
     recipe, most = task.recipe, task.recipe.data.max_length
-    left_out = len(dataset) - dataset.upto(most).examples
-    if left_out == len(dataset):
+    if not dataset.upto(most).examples:
         raise too_long(most)
-    if left_out:
-        those = f"{left_out:,} of {counted(len(dataset), 'example')}"
-        more = f"more than {counted(most, 'token')} on a side"
-        listen(Noted(0, f"training leaves out {those} with {more}; {keep_long(task)}"))
+    note_left_out(task, dataset, "training", listen)
     task.check(dataset, model, listen)
     _note_late_scores(recipe, listen)
     obstacle = why_not_packed(task, dataset, model, world)

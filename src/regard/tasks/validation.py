@@ -15,9 +15,9 @@ from regard.models.base import Model
 from regard.nn.device import autocast, pick_precision
 from regard.run.folder import Codec
 from regard.tasks.base import Task, dev_loss
-from regard.tasks.setup import keep_long
+from regard.tasks.setup import keep_long, note_left_out
 from regard.text.corpus import Pair
-from regard.training.events import Example, Validation
+from regard.training.events import Example, Listener, Validation
 from regard.training.trainer import Validate
 from regard.training.world import World
 
@@ -31,6 +31,7 @@ def make_validator(
     model: Model,
     world: World,
     extras: Callable[[Columns], Columns],
+    listen: Listener,
 ) -> Validate:
     """Return a function that scores a model: its loss over all dev examples, the other metrics over the first few.
 
@@ -60,6 +61,7 @@ def make_validator(
     batches = dev_batches(columns, task.collate, added=task.added, budget=budget, max_length=most)
     if not batches:
         raise DataError(f"every dev example has more than {counted(most, 'token')} on a side; {keep_long(task)}")
+    note_left_out(task, columns, "the dev loss", listen)
     batches = batches[mine]
     precision = pick_precision(recipe.train.precision, device)
 
