@@ -345,6 +345,17 @@ def test_attention_and_probabilities_are_those_of_the_engine(loaded):
         assert (found[name]["tokens"], found[name]["words"]) == (axis.tokens, axis.words)
 
 
+def test_protected_spans_are_shown_as_the_text_that_they_stand_for(loaded):
+    text = "Hallo 😀, ich habe 25 Hunde."
+    axes = loaded.evaluate(
+        "text => regard.look(text).then(({ trace }) => [trace.source, trace.target, trace.read])", text
+    )
+    trace = regard.look("de-en", text)
+    own = [trace.source, trace.target, trace.axes["read"]]
+    assert [(one["tokens"], one["words"]) for one in axes] == [(one.tokens, one.words) for one in own]
+    assert all("😀" in one["tokens"] for one in axes)
+
+
 def test_attention_is_shown_by_head_and_layer(opened, page_file):
     page = opened(page_file).page
     page.locator("#text").fill("Der Hund schläft.")

@@ -123,6 +123,14 @@ def test_a_trace_can_be_cancelled(translator):
         trace_translation(translator, SENTENCE, check=check)
 
 
+def test_a_protected_span_is_shown_as_the_text_that_it_stands_for():
+    trace = trace_translation(regard.load("de-en"), "Hallo 😀, ich habe 25 Hunde.")
+    for axis in (trace.source, trace.target, trace.axes["read"]):
+        assert {"😀", "25"} <= set(axis.tokens) and {"😀", "25"} <= set(axis.word_texts)
+    pieces = [one.token for others in trace.alternatives for one in others]
+    assert not any("⟦" in text for text in (*trace.source.tokens, *trace.target.tokens, *pieces))
+
+
 @pytest.mark.parametrize("kind", TOKENIZERS.names())
 def test_an_unknown_character_is_shown_as_it_was_written(kind):
     tokenizers = train_tokenizers([("a dog sees a cat", "ein hund sieht")] * 3, kind=kind, size=60, joint=True)

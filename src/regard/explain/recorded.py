@@ -199,6 +199,8 @@ def trace_forced(
     """Return the trace of a given output, and the alternatives at each of its positions."""
     assert isinstance(model, Seq2Seq)
     log, logp = record_forced(model, Ragged.from_lists([source_ids], next(model.parameters()).device), target_ids)
-    probabilities, others = alternatives_of(logp.exp(), target_ids, alternatives, lambda id: vocabulary.tokens([id])[0])
+    probabilities, others = alternatives_of(
+        logp.exp(), target_ids, alternatives, lambda id: vocabulary.display(vocabulary.tokens([id]))[0]
+    )
     attentions = recorded_attentions(model, log, axes)
     return Trace(name, axes, attentions, probabilities, pictures=recorded_pictures(log, axes)), others

@@ -17,6 +17,7 @@ from regard.explain.limits import MAX_CONTINUED_TOKENS, MAX_REDRAWN_WEIGHTS
 from regard.explain.trace import Alternative, Trace
 from regard.explain.translation_axes import translation_axes
 from regard.messages import counted
+from regard.text.protected_spans import PLACEHOLDERS
 from regard.text.symbols import EOS
 from regard.text.unknown_words import ExtendedVocabulary
 
@@ -90,11 +91,19 @@ class _Traced:
         forced = backend.forced_trace(self.source_ids, target_ids, best=alternatives + 2)
         if forced is not None:
             probabilities, others = _of_forced(forced, target_ids, alternatives, vocabulary, backend.never)
-            return Trace(self.name, axes, _attentions(forced), probabilities), others
+            return Trace(self.name, axes, _attentions(forced), probabilities), _possible(others)
         # Imported here, because torch may not be installed where the engine records.
         from regard.explain.recorded import trace_forced
 
-        return trace_forced(backend.model, self.source_ids, target_ids, axes, alternatives, vocabulary, name=self.name)
+        trace, others = trace_forced(
+            backend.model, self.source_ids, target_ids, axes, alternatives, vocabulary, name=self.name
+        )
+        return trace, _possible(others)
+
+
+def _possible(others: list[list[Alternative]]) -> list[list[Alternative]]:
+    """Return alternatives without placeholders that stand for nothing in the source, which search never outputs."""
+    return [[one for one in found if one.token not in PLACEHOLDERS] for found in others]
 
 
 def _source_ids(translator: Translator, text: str, options: SearchOptions) -> tuple[list[int], ExtendedVocabulary]:
@@ -113,7 +122,7 @@ def _of_forced(
     """Return the probability of the output at each position, and the `count` likeliest others, without zero probability."""
     others = [
         [
-            Alternative(column, vocabulary.tokens([column])[0], round(p, 6), "")
+            Alternative(column, *vocabulary.display(vocabulary.tokens([column])), round(p, 6), "")
             for column, p in zip(columns, ps, strict=True)
             if column != own and column not in never and p > 0
         ][:count]

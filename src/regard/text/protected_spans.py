@@ -88,6 +88,12 @@ class Masked:
                 found.append((Span(span.kind, span.text, match.start(), *joined), placeholder))
         return _replaced(output, found)
 
+    def display(self, token: str) -> str:
+        """Return a token as it is displayed: a placeholder as the span that it stands for, another one as it is."""
+        found = _PLACEHOLDER.fullmatch(token)
+        number = int(found[1]) if found else 0
+        return self.spans[number - 1].text if 1 <= number <= len(self.spans) else token
+
     def restore(self, output: str) -> str:
         """Return the output with the spans in place of their placeholders."""
         parts = _PLACEHOLDER.split(output)  # text, number, text, number, ..., text

@@ -46,6 +46,10 @@ class ExtendedVocabulary:
         known = self.tokenizer.tokens([id if id < size else UNK for id in ids])
         return [token if id < size else self.words[id - size] for id, token in zip(ids, known, strict=True)]
 
+    def display(self, tokens: Sequence[str]) -> list[str]:
+        """Return tokens as they are displayed: placeholders as the spans of the source that they stand for."""
+        return list(tokens) if self.masked is None else list(map(self.masked.display, tokens))
+
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of the ids, without BOS, EOS and tags, and with the protected spans of the source."""
         text = self._decode(ids)

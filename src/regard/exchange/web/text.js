@@ -62,6 +62,11 @@ export function mask(text) {
   return { text: (out + text.slice(at)).replaceAll("\u27e7  \u27e6", "\u27e7 \u27e6"), spans };
 }
 
+/** Return tokens as they are displayed: placeholders as the spans that they stand for. */
+export function display(tokens, spans) {
+  return tokens.map((token) => spans[PLACEHOLDERS.indexOf(token)]?.text ?? token);
+}
+
 /** Return an output with the spans in place of their placeholders. */
 export function restore(output, spans) {
   const parts = output.split(/\u27e6([1-9]\p{Nd}?)\u27e7/u);

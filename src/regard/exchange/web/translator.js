@@ -1,6 +1,6 @@
 // Translation of sentences: text to ids, search, ids to text; and how an output came about. The same as in regard.decoding.
 import { BOS, EOS, RESERVED, makeTokenizer, strip } from "./tokenizer.js";
-import { groupWords, mask, placeholderIds, restore } from "./text.js";
+import { display, groupWords, mask, placeholderIds, restore } from "./text.js";
 import { SpanSearch } from "./span_search.js";
 
 const ALTERNATIVES = 5; // tokens that are shown at each position
@@ -105,7 +105,7 @@ export class Translator {
         .map((place) => ({ id: forced.columns[place], probability: Math.exp(forced.values[place]) }))
         .filter(({ id, probability }) => id >= 0 && id !== own && !never.has(id) && probability > 0)
         .slice(0, ALTERNATIVES)
-        .map((one) => ({ ...one, token: this.target.tokens([one.id])[0] })),
+        .map((one) => ({ ...one, token: display(this.target.tokens([one.id]), source.spans)[0] })),
     );
     return {
       ...this.axes(source, targets, sources),
@@ -124,12 +124,13 @@ export class Translator {
     const source_tokens = [...this.source.tokens(source.tags), ...text_tokens, RESERVED[EOS]].slice(0, sources);
     const source_ids = source.ids.slice(0, sources), target_tokens = this.target.tokens(targets);
     const target_words = groupWords(this.target.kind, targets, target_tokens);
-    const text = this.decode(targets, source);
+    const text = this.decode(targets, source), output = display(target_tokens, source.spans);
+    const source_words = groupWords(this.source.kind, source_ids, source_tokens);
     return {
-      source: { label: "source", text: source.text, ids: source_ids, tokens: source_tokens, words: groupWords(this.source.kind, source_ids, source_tokens) },
-      target: { label: "output", text, ids: targets, tokens: target_tokens, words: target_words },
+      source: { label: "source", text: source.text, ids: source_ids, tokens: display(source_tokens, source.spans), words: source_words },
+      target: { label: "output", text, ids: targets, tokens: output, words: target_words },
       read: {
-        label: "decoder input", text, ids: [BOS, ...targets.slice(0, -1)], tokens: [RESERVED[BOS], ...target_tokens.slice(0, -1)],
+        label: "decoder input", text, ids: [BOS, ...targets.slice(0, -1)], tokens: [RESERVED[BOS], ...output.slice(0, -1)],
         words: [[0], ...target_words.slice(0, -1).map((word) => word.map((at) => at + 1))],
       },
     };
