@@ -13,8 +13,10 @@ from regard.explain.attention import (
     group_words,
     mean_over_heads,
     merge_words,
+    relative_entropy,
 )
 from regard.explain.recorded import recorded_attentions
+from regard.explain.report import as_page
 from regard.explain.trace import Trace, moses_pairs, soft_alignment
 from regard.nn.attention_log import AttentionLog
 from regard.text.tokenizer_pair import train_tokenizers
@@ -108,6 +110,26 @@ def test_moses_pairs_name_the_source_word_attended_to_most():
 def test_without_attention_there_is_no_alignment():
     text = Axis("source", "a", [3, 2], ["a", "</s>"], [[0], [1]])
     assert moses_pairs(Trace("", {"source": text, "target": text}, [])) == []
+
+
+@pytest.mark.parametrize(
+    ("row", "entropy"),
+    [([0.25] * 4, 1.0), ([0, 1, 0, 0], 0.0), ([0.5, 0, 0.5, 0], 0.5)],  # ln 2 is half of ln 4
+)
+def test_the_entropy_of_a_head_is_relative_to_that_of_equal_weights(row, entropy):
+    weights = np.array([[row, row]], dtype=np.float32)
+    assert relative_entropy(weights) == pytest.approx([entropy], abs=1e-6)
+
+
+@pytest.mark.parametrize("even", [True, False])
+def test_a_model_that_attends_to_all_words_evenly_aligns_none_and_the_page_says_so(even):
+    weights = np.full((2, 4, 4), 0.25, dtype=np.float32)
+    if not even:
+        weights[1] = np.eye(4)
+    axis = Axis.from_tokens("input", ["a", "b", "c", "d"])
+    trace = Trace("", {"source": axis, "target": axis}, [Attention("encoder-decoder", 1, "target", "source", weights)])
+    assert moses_pairs(trace) == ([] if even else [(0, 0), (1, 1), (2, 2), (3, 3)])
+    assert ("nearly the same weight" in as_page(trace)) == even
 
 
 def test_attention_between_two_sequences_is_shown_before_self_attention():

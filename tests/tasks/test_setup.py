@@ -9,7 +9,7 @@ import regard
 from regard.errors import ConfigError, DataError
 from regard.recipe_files import load_recipe, shipped_recipes
 from regard.run.folder import RunFolder
-from regard.tasks import task_of
+from regard.tasks import task_of, translation
 from regard.tasks.recipe_checks import resolve
 from regard.training.events import Noted
 
@@ -85,6 +85,16 @@ def test_a_run_that_ends_before_its_first_score_is_noted(tmp_path):
     (tmp_path / "other").mkdir()
     texts = notes_of(tmp_path / "other", lines, "tokenizer.kind=char", "train.validate_every=50")
     assert not [text for text in texts if "dev set is scored" in text]
+
+
+@pytest.mark.parametrize(("entropy", "notes"), [(0.97, 1), (0.5, 0)])
+def test_a_model_that_has_not_learned_to_attend_is_noted_at_the_end(tmp_path, monkeypatch, entropy, notes):
+    monkeypatch.setattr(translation, "attention_between", lambda *_, **__: {"entropy": entropy})
+    heard = []
+    overrides = [*TINY, "train.steps=2", "train.validate_every=1", "train.validate_pairs=2"]
+    regard.train("copy", out=tmp_path / "run", overrides=overrides, listen=heard.append)
+    found = [event.step for event in heard if isinstance(event, Noted) and "hardly learned to attend" in event.text]
+    assert found == [2] * notes
 
 
 def test_a_run_resumes_when_its_recipe_says_since_where_its_files_may_be(tmp_path):

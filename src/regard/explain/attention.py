@@ -92,6 +92,13 @@ def mean_over_heads(weights_HQK: AttentionWeights) -> AttentionWeights:
     return weights_HQK.mean(axis=0)
 
 
+def relative_entropy(weights_HQK: AttentionWeights) -> NDArray[np.float64]:
+    """Return the mean entropy of each head over that of equal weights, [H]: 1 if all keys have the same weight."""
+    weights = np.clip(weights_HQK.astype(np.float64), 1e-12, 1.0)
+    entropy_HQ = -(weights * np.log(weights)).sum(axis=2)
+    return entropy_HQ.mean(axis=1) / np.log(weights.shape[2]) if weights.shape[2] > 1 else np.zeros(len(weights))
+
+
 def attention_rollout(layers_QQ: Sequence[AttentionWeights]) -> AttentionWeights:
     """Return how much of each input reaches each position through these layers (Abnar and Zuidema 2020): [Q, Q].
 

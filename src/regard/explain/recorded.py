@@ -20,7 +20,7 @@ from regard.decoding.search import refine
 from regard.decoding.translator import Translator
 from regard.explain.attention import Attention, AttentionWeights, Axis, merge_words
 from regard.explain.pictures import Picture, draw_copying
-from regard.explain.trace import Alternative, Trace, soft_alignment
+from regard.explain.trace import Alternative, Trace, soft_alignment, source_entropy
 from regard.explain.translation_axes import translation_axes
 from regard.models.base import Model, NonAutoregressive, Seq2Seq
 from regard.nn.attention_log import COPY, AttentionKind, AttentionLog, capture_attention
@@ -140,7 +140,7 @@ def attention_between(
 ) -> dict[str, Any]:
     """Return the mean encoder-decoder attention between the words of a translation, in percent, for the log.
 
-    `tags` are the symbols in front of the source.
+    "entropy" is the smallest relative entropy of a head, if it can be told. `tags` are the symbols in front of the source.
     """
     source_ids = [*tokenizers.tag_ids(tags), *tokenizers.source.encode(source), EOS]
     target_ids = [*tokenizers.target.encode(target), model.eos]
@@ -155,7 +155,9 @@ def attention_between(
     if trace.layers("encoder-decoder"):
         between = merge_words(soft_alignment(trace)[None], trace.target.words, trace.source.words)[0]
         percent = np.rint(100 * np.nan_to_num(between)).astype(int).tolist()
-    return {"source": trace.source.word_texts, "target": trace.target.word_texts, "percent": percent}
+    found = {"source": trace.source.word_texts, "target": trace.target.word_texts, "percent": percent}
+    entropy = source_entropy(trace)
+    return found if entropy is None else {**found, "entropy": round(entropy, 3)}
 
 
 @torch.inference_mode()

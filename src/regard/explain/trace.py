@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from regard.explain.attention import Attention, AttentionWeights, Axis, mean_over_heads, merge_words
+from regard.explain.attention import Attention, AttentionWeights, Axis, mean_over_heads, merge_words, relative_entropy
 from regard.explain.pictures import Picture
 
 if TYPE_CHECKING:
@@ -80,6 +80,23 @@ class TraceOptions:
 
 # Alignment
 
+EVEN = 0.95  # relative entropy; some heads of models that have learned to translate are below 0.5
+FEWEST_KEYS = 4  # of shorter sources nothing is said
+
+
+def source_entropy(trace: Trace) -> float | None:
+    """Return the smallest relative entropy of a head over the source; None if no head attends to it, or it is too short."""
+    layers = trace.layers("encoder-decoder")
+    if not layers or len(trace.source.tokens) < FEWEST_KEYS or not len(trace.target.tokens):
+        return None
+    return float(min(relative_entropy(one.weights).min() for one in layers))
+
+
+def attends_evenly(trace: Trace) -> bool:
+    """Return whether all heads give all source tokens nearly the same weight, so that attention aligns nothing."""
+    entropy = source_entropy(trace)
+    return entropy is not None and entropy >= EVEN
+
 
 def soft_alignment(trace: Trace) -> AttentionWeights:
     """Return the mean encoder-decoder attention over all layers and heads: [target tokens, source tokens]."""
@@ -90,10 +107,13 @@ def soft_alignment(trace: Trace) -> AttentionWeights:
 
 
 def moses_pairs(trace: Trace) -> list[tuple[int, int]]:
-    """Return (source word, target word) pairs as Moses counts them: for each target word its most attended source word."""
+    """Return (source word, target word) pairs as Moses counts them: for each target word its most attended source word.
+
+    There are none where a model attends to all words evenly.
+    """
     source, target = trace.source.words_without_eos, trace.target.words_without_eos
     weights = soft_alignment(trace)
-    if not source or not target or not weights.any():
+    if not source or not target or not weights.any() or attends_evenly(trace):
         return []
     between = merge_words(weights[None], target, source)[0]
     return sorted((int(row.argmax()), number) for number, row in enumerate(between))

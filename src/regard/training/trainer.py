@@ -275,7 +275,7 @@ class Trainer:
         else:
             counters.without_better += 1
         self.listen(Validated(counters.step, result.metrics, result.examples, best, result.details))
-        for warning in result.warnings:
+        for warning in (*result.warnings, *(result.late_warnings if counters.step == config.steps else ())):
             self.listen(Noted(counters.step, warning))
         if best and counters.step % config.checkpoint_every and config.final == "best":
             # After the report, so that the log of a resumed run contains it.
