@@ -50,7 +50,9 @@ def test_a_listener_that_does_nothing_is_silent(tmp_path, capsys):
 def test_a_run_that_is_finished_says_so(tmp_path, capsys):
     regard.train("copy", out=tmp_path / "run", overrides=TINY, listen=lambda event: None)
     assert not regard.train("copy", out=tmp_path / "run", overrides=TINY).trained
-    expected = f"{tmp_path / 'run'} is already finished; name another folder with --out to train again\n"
+    expected = (
+        f"{tmp_path / 'run'} is already finished; to train again, name another folder with --out (in Python: out=)\n"
+    )
     assert capsys.readouterr().err == expected
 
 

@@ -106,7 +106,7 @@ def train(
             recipe = with_tokenizer(recipe, run.recipe().tokenizer)
         refuse_other_recipe(run, recipe, accept)
     if run.finished and not _continues(run, recipe, accept):
-        listen(Noted(0, f"{run} is already finished; name another folder with --out to train again"))
+        listen(Noted(0, f"{run} is already finished; to train again, name another folder with --out (in Python: out=)"))
         return TrainResult(run, finished=True, trained=False)
     device = use_device(pick_device(own_device(recipe.train.device)))
     use_threads(recipe.train.threads)
@@ -119,7 +119,9 @@ def _continues(run: RunFolder, recipe: Recipe, accept: Sequence[str]) -> bool:
     if "train.steps" not in accept or recipe.train.steps <= run.recipe().train.steps:
         return False
     if not run.steps():
-        raise ConfigError(f"{run} has no checkpoint to continue from; name another folder with --out to train again")
+        raise ConfigError(
+            f"{run} has no checkpoint to continue from; to train again, name another folder with --out (in Python: out=)"
+        )
     return True
 
 

@@ -17,6 +17,7 @@ TINY = [
     *("train.steps=1", "train.warmup_steps=1", "train.threads=1", "train.validate_pairs=1"),
     *("model.width=8", "model.num_layers=1", "model.num_heads=1", "model.hidden=8", "decode.max_extra=0"),
 ]
+SCORE = [Score("exact", 99.4, "")]
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def folder(tmp_path_factory):
 def printed(folder):
     """The output of a demo that trains one step on a toy corpus, as lines."""
     train = api.train
-    scores = [evaluating.Evaluation("test", 2000, "greedy", [Score("exact", 99.4, "")], "0" * 64)]
+    scores = [evaluating.Evaluation("test", 2000, "greedy", SCORE, "0" * 64)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(api, "train", lambda name, **options: train(name, overrides=TINY, **options))
         patch.setattr(evaluating, "evaluate", lambda run, **options: scores)
@@ -45,6 +46,19 @@ def test_the_commands_work_as_they_are_printed(printed, folder):
     for command in commands:
         run_printed(command, cwd=folder)
     assert (folder / "look.html").is_file()
+
+
+def test_a_second_demo_says_how_to_train_again(printed, folder, monkeypatch):
+    monkeypatch.setattr(
+        evaluating, "evaluate", lambda run, **options: [evaluating.Evaluation("test", 1, "", SCORE, "")]
+    )
+    train = api.train
+    monkeypatch.setattr(api, "train", lambda name, **options: train(name, overrides=TINY, **options))
+    monkeypatch.chdir(folder)
+    lines = CliRunner().invoke(app, ["demo"], env={"COLUMNS": "500"}).output.splitlines()
+    assert lines[0].startswith("runs/dates is trained already. To train again, remove it, or name another folder: ")
+    assert lines[0].endswith("demo --out runs/dates-2") and not any("Training" in line for line in lines)
+    assert "already finished" not in "".join(lines) and lines[-4:] == printed[-4:]
 
 
 def test_the_report_is_pointed_at(printed, folder):

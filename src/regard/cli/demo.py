@@ -35,18 +35,25 @@ def demo(
 
       regard demo
     """
-    print_message("Training a Transformer to read dates: samedi 14 novembre 2026 -> 2026-11-14")
-    print_message(
-        "To be quick, it does not use the paper's positions, norm order and schedule, but rotary positions, pre-norm "
-        "and warm-up-stable-decay."
-    )
+    from regard.run.folder import RunFolder
+
+    trained = RunFolder(out).finished
+    if trained:
+        again = f"{command_name()} demo --out {shlex.quote(f'{out}-2')}"
+        print_message(f"{out} is trained already. To train again, remove it, or name another folder: {again}")
+    else:
+        print_message("Training a Transformer to read dates: samedi 14 novembre 2026 -> 2026-11-14")
+        print_message(
+            "To be quick, it does not use the paper's positions, norm order and schedule, but rotary positions, "
+            "pre-norm and warm-up-stable-decay."
+        )
     from regard import api, evaluating, loading
     from regard.cli.display import make_display
     from regard.text.dates import EXAMPLES
 
     started = time.monotonic()
     with StopRequest() as stop, make_display() as display:
-        outcome = api.train("dates", out=out, listen=display, stop=stop)
+        outcome = api.train("dates", out=out, listen=(lambda event: None) if trained else display, stop=stop)
     if not outcome.finished:
         print_message(f"stopped; resume with: {command_name()} demo --out {out}")
         raise typer.Exit(stop.status)

@@ -92,6 +92,7 @@ def look(
         )
     path = out or Path(f"look.{ending}")
     refuse_to_replace(path, ending)
+    wrote = "replaced" if path.exists() else "wrote"
     from regard.explain.figures import FigureOptions, draw
     from regard.explain.report import as_page
     from regard.looking import look as trace_of
@@ -120,7 +121,7 @@ def look(
         options = FigureOptions(name=attention, layer=layer, heads=tuple(head or ()), word=word, heatmap=heatmap)
         draw(trace, path, options, warn=print_warning)
     print(trace.target.text)
-    print_message(f"wrote {path}")
+    print_message(f"{wrote} {path}")
 
 
 def _draw_paper_figure(name: str, path: Path) -> None:
