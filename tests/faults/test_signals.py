@@ -119,6 +119,21 @@ def test_a_signal_in_a_constructor_leaves_no_traceback():
     assert end(Forked((), program=program, stderr=subprocess.PIPE)) == (143, "")
 
 
+def test_a_signal_in_a_finalizer_ends_the_command_too():
+    # Python drops what a finalizer raises.
+    program = (
+        "import os, signal, time\n"
+        "from regard.cli.terminal import exit_on_signals\n"
+        "class Last:\n"
+        "    def __del__(self):\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "exit_on_signals()\n"
+        "Last()\n"
+        "time.sleep(60)\n"
+    )
+    assert end(Forked((), program=program, stderr=subprocess.PIPE)) == (143, "")
+
+
 @pytest.mark.slow
 def test_a_stopped_distill_exits_with_its_own_status_and_resumes(tmp_path):
     quick = [*SETTINGS, "train.steps=1", "train.average=1"]

@@ -13,6 +13,7 @@ import shlex
 import shutil
 import signal
 import sys
+import threading
 from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import IO, TYPE_CHECKING, Any, TextIO, cast
@@ -25,6 +26,7 @@ from regard.signals import HANGUP, STOPPING
 if TYPE_CHECKING:
     from rich.console import Console
 
+AGAIN_SECONDS = 0.1  # until a signal that was dropped is sent again
 # No reader, no terminal, no file.
 _BROKEN = (errno.EPIPE, errno.EIO, errno.EBADF)
 # The rank among the processes that torchrun started. Only rank 0 prints messages.
@@ -53,9 +55,13 @@ def exit_on_signals() -> None:
 
 
 def _drop_consequences(unraisable: sys.UnraisableHookArgs) -> None:
-    """Print nothing of what finalizers raise after a signal: an object whose constructor was interrupted is incomplete."""
-    if isinstance(unraisable.exc_value, Terminated):  # the signal came in a finalizer, and has not ended the command
-        sys.__unraisablehook__(unraisable)
+    """Print nothing of what finalizers raise after a signal: an object whose constructor was interrupted is incomplete.
+
+    If the signal itself came in a finalizer, where Python drops exceptions, it is sent again.
+    """
+    if isinstance(unraisable.exc_value, Terminated):
+        number = unraisable.exc_value.status - 128
+        threading.Timer(AGAIN_SECONDS, os.kill, [os.getpid(), number]).start()
 
 
 class StopRequest:
