@@ -44,9 +44,8 @@ test-all: test test-slow
 
 coverage: $(VENV)/.dev engine
 	@rm -rf build/coverage && mkdir -p build/coverage
-	@OMP_NUM_THREADS=1 $(BIN)/coverage run -m pytest -n 3 --dist worksteal
-	@$(BIN)/coverage combine --quiet
-	@$(BIN)/coverage report --skip-covered
+	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/coverage run -m pytest -n 3 --dist worksteal; status=$$?; \
+		$(BIN)/coverage combine --quiet && $(BIN)/coverage report --skip-covered; exit $$status
 
 faults: $(VENV)/.dev
 	@REGARD_KILLS=200 REGARD_CRASHES=all OMP_NUM_THREADS=1 $(BIN)/pytest -v -rP -n 2 tests/faults

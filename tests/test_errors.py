@@ -55,6 +55,7 @@ def test_names_may_come_from_anything_that_can_be_walked_once():
         ("heads", ["hidden", "num_heads"], "num_heads"),  # a word of it
         ("hidden_size", ["hidden", "width"], "hidden"),  # a word more
         ("optim", ["optimizer", "tokens"], "optimizer"),  # its beginning
+        ("augmentation", ["augment", "source"], "augment"),
         ("RNN", ["nat", "rnn"], "rnn"),  # another case
         ("multi30k-de-en", ["multi30k-en-de", "multi30k-en-de-rnn"], "multi30k-en-de"),  # another order
         ("train.stepz", ["train.lr", "train.steps"], "train.steps"),
@@ -81,6 +82,12 @@ def test_a_near_name_shares_words_or_most_letters(name, known, meant):
 )
 def test_a_name_that_only_shares_letters_is_not_offered(name, known):
     assert did_you_mean(name, known) == f"known: {', '.join(known)}"
+
+
+def test_several_names_with_a_word_in_common_come_first():
+    known = [*(f"name{number:02}" for number in range(30)), "validate_every", "validate_pairs"]
+    first = "known: validate_every, validate_pairs, name00"
+    assert did_you_mean("validate", known).startswith(first)
 
 
 def test_a_long_list_of_known_names_is_shortened():

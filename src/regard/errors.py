@@ -86,9 +86,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     known = sorted(known)
     likeness = {one: _similarity(name, one) for one in known}
     similar = sorted((one for one in known if likeness[one]), key=lambda one: -likeness[one])
-    # Several that share a word, and little else, are different things.
     if similar and (len(similar) == 1 or likeness[similar[0]] >= NEAR):
         return f"did you mean {similar[0]!r}?"
+    # Several that share a word, and little else, are different things.
+    known = [*similar, *(one for one in known if one not in similar)]
     more = f" and {len(known) - MAX_NAMES} more" if len(known) > MAX_NAMES else ""
     return f"known: {', '.join(known[:MAX_NAMES])}{more}"
 
@@ -97,7 +98,7 @@ def _similarity(name: str, known: str) -> float:
     """Return how similar two names are, from 0 to 1; 0 if they only have some letters in common.
 
     Similar names have most of their letters in common, or one consists of words of the other, or the known one begins with
-    the name.
+    the name or is more than half of it, at its beginning.
     """
     a, b = _without_common_parts(name.lower(), known.lower())
     if not a or not b:
@@ -107,7 +108,7 @@ def _similarity(name: str, known: str) -> float:
         return 1.0
     ratio = difflib.SequenceMatcher(None, b, a).ratio()
     shares_words = words and others and (words <= others or others <= words)
-    begins = len(a) >= 3 and b.startswith(a)
+    begins = (len(a) >= 3 and b.startswith(a)) or (2 * len(b) > len(a) and a.startswith(b))
     return ratio if ratio >= NEAR or shares_words or begins else 0.0
 
 

@@ -16,7 +16,7 @@ from regard.config import Recipe, SearchPrecision
 from regard.decoding.shortlist import Shortlist
 from regard.decoding.translator import Translator
 from regard.engine.loading import EngineRun, why_not_in_engine
-from regard.errors import CheckpointError, ConfigError
+from regard.errors import CheckpointError, ConfigError, pip_install
 from regard.messages import warn_caller
 from regard.run.finding import find_run
 from regard.run.folder import SHORTLIST, RunFolder
@@ -148,7 +148,7 @@ def _predictor(
         if int8:
             raise ConfigError(f"the engine computes 8-bit integers, and not for {runs[0]}: {found}; leave out int8")
         if not torch_installed():
-            raise ConfigError(f"{runs[0]} needs PyTorch, which is not installed: {found}")
+            raise ConfigError(f"{runs[0]} needs PyTorch ({found}), which is not installed: {pip_install('torch')}")
         from regard.torch_loading import torch_predictor
 
         predictor = torch_predictor(runs, device, warn, threads=threads, precision=precision)
@@ -160,7 +160,9 @@ def _predictor(
 def _torch_model(folder: RunFolder, weights: str) -> Model:
     """Return the model of a run with weights of this name ("final", or a checkpoint), on the CPU, laid out for search."""
     if not torch_installed():
-        raise ConfigError("this needs PyTorch, which is not installed; translations, scores and traces do not")
+        raise ConfigError(
+            f"this needs PyTorch, unlike translations, scores and traces; it is not installed: {pip_install('torch')}"
+        )
     from regard.torch_loading import load_model
 
     # The run may have newer checkpoints by now.
@@ -233,7 +235,9 @@ def is_transformer_translation(recipe: Recipe) -> bool:
 def require_torch(run: Path | str) -> None:
     """Raise ConfigError unless PyTorch, which a run needs that is no translation with a Transformer, is installed."""
     if not torch_installed():
-        raise ConfigError(f"{run} needs PyTorch, which is not installed: the engine computes Transformers alone")
+        raise ConfigError(
+            f"{run} needs PyTorch, since the engine computes Transformers alone; it is not installed: {pip_install('torch')}"
+        )
 
 
 def require_translation(run: Path | str, verb: str) -> None:

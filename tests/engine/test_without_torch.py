@@ -13,6 +13,7 @@ from regard.cli.quick import parse_quickly
 from regard.cli.translate_run import translate_run
 from regard.config import SearchOptions
 from regard.engine.bindings import library
+from regard.errors import pip_install
 from regard.run.finding import find_run
 from regard.serve.worker_process import WorkerCommand, WorkerProcess
 
@@ -65,16 +66,18 @@ def test_the_library_loads_translates_and_scores_without_importing_torch():
 def test_what_needs_torch_says_so_in_one_sentence():
     said = python(MAIN, "translate", "de-en", "--engine", "torch", text="Hallo\n")
     assert said.returncode == 1
-    assert said.stderr == "error: de-en needs PyTorch, which is not installed: PyTorch was asked for\n"
+    why = "de-en needs PyTorch (PyTorch was asked for), which is not installed"
+    assert said.stderr == f"error: {why}: {pip_install('torch')}\n"
     said = python(REFUSE + "import regard\nregard.load('de-en').model")
-    assert said.stderr.endswith("this needs PyTorch, which is not installed; translations, scores and traces do not\n")
+    why = "this needs PyTorch, unlike translations, scores and traces; it is not installed"
+    assert said.stderr.endswith(f"{why}: {pip_install('torch')}\n")
 
 
 @pytest.mark.parametrize("words", [["train", "copy"], ["look", "--mask"], ["evaluate", "de-en"]], ids=" ".join)
 def test_a_command_that_needs_torch_says_so_in_one_sentence(words):
     said = python(MAIN, *words)
     assert (said.returncode, said.stdout) == (1, "")
-    assert said.stderr == "error: this needs PyTorch, which is not installed: pip install torch\n"
+    assert said.stderr == f"error: this needs PyTorch, which is not installed: {pip_install('torch')}\n"
 
 
 def test_given_translations_are_scored(tmp_path):

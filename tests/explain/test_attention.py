@@ -13,7 +13,7 @@ from regard.explain.attention import (
     group_words,
     mean_over_heads,
     merge_words,
-    relative_entropy,
+    normalized_entropy,
 )
 from regard.explain.recorded import recorded_attentions
 from regard.explain.report import as_page
@@ -118,7 +118,7 @@ def test_without_attention_there_is_no_alignment():
 )
 def test_the_entropy_of_a_head_is_relative_to_that_of_equal_weights(row, entropy):
     weights = np.array([[row, row]], dtype=np.float32)
-    assert relative_entropy(weights) == pytest.approx([entropy], abs=1e-6)
+    assert normalized_entropy(weights) == pytest.approx([entropy], abs=1e-6)
 
 
 @pytest.mark.parametrize("even", [True, False])

@@ -127,6 +127,7 @@ def test_a_protected_span_is_shown_as_the_text_that_it_stands_for():
     trace = trace_translation(regard.load("de-en"), "Hallo 😀, ich habe 25 Hunde.")
     for axis in (trace.source, trace.target, trace.axes["read"]):
         assert {"😀", "25"} <= set(axis.tokens) and {"😀", "25"} <= set(axis.word_texts)
+    assert all(len(others) == 3 for others in trace.alternatives)
     pieces = [one.token for others in trace.alternatives for one in others]
     assert not any("⟦" in text for text in (*trace.source.tokens, *trace.target.tokens, *pieces))
 

@@ -102,36 +102,41 @@ def test_a_stopped_prepare_exits_with_its_own_status_and_resumes(tmp_path, numbe
     assert len(store) == 3000 and not list(store_problems(store))
 
 
-def test_a_signal_in_a_constructor_leaves_no_traceback():
+SIGNALS = pytest.mark.parametrize(
+    ("number", "ending"), [("SIGTERM", (143, "")), ("SIGINT", (130, ""))], ids=["TERM", "INT"]
+)
+
+
+@SIGNALS
+def test_a_signal_in_a_constructor_leaves_no_traceback(number, ending):
     # A file of `tempfile`, for example, looks in its finalizer for what its constructor was about to make.
     program = (
-        "import os, signal\n"
-        "from regard.cli.terminal import exit_on_signals\n"
         "class Half:\n"
         "    def __init__(self):\n"
-        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        f"        os.kill(os.getpid(), signal.{number})\n"
         "        self.file = None\n"
         "    def __del__(self):\n"
         "        self.file\n"
-        "exit_on_signals()\n"
         "Half()\n"
     )
-    assert end(Forked((), program=program, stderr=subprocess.PIPE)) == (143, "")
+    assert end(interrupted(program)) == ending
 
 
-def test_a_signal_in_a_finalizer_ends_the_command_too():
+@SIGNALS
+def test_a_signal_in_a_finalizer_ends_the_command_too(number, ending):
     # Python drops what a finalizer raises.
     program = (
-        "import os, signal, time\n"
-        "from regard.cli.terminal import exit_on_signals\n"
-        "class Last:\n"
-        "    def __del__(self):\n"
-        "        os.kill(os.getpid(), signal.SIGTERM)\n"
-        "exit_on_signals()\n"
-        "Last()\n"
-        "time.sleep(60)\n"
+        f"class Last:\n    def __del__(self):\n        os.kill(os.getpid(), signal.{number})\nLast()\ntime.sleep(60)\n"
     )
-    assert end(Forked((), program=program, stderr=subprocess.PIPE)) == (143, "")
+    assert end(interrupted(program)) == ending
+
+
+def interrupted(program):
+    """Start a program that handles signals as commands do."""
+    begin = "import os, signal, sys, time\nfrom regard.cli.terminal import exit_on_signals\nexit_on_signals()\n"
+    caught = "".join(f"    {line}\n" for line in program.splitlines())
+    program = f"{begin}try:\n{caught}except KeyboardInterrupt:\n    sys.exit(130)\n"
+    return Forked((), program=program, stderr=subprocess.PIPE)
 
 
 @pytest.mark.slow

@@ -13,9 +13,9 @@ from regard.run.folder import RunFolder
 from regard.study.cells import Cell
 from regard.study.choices import chosen_records, read_records
 from regard.study.records import SetScores
-from regard.study.running.cell_record import make_record
 from regard.study.running.grid_page import PAGE
 from regard.study.running.job import BUSY, ENDED, FAILED, REFUSED, STOPPED
+from regard.study.running.record_from_log import make_record
 from regard.study.running.runner import MAX_ATTEMPTS, run_study
 from regard.study.running.train_cell import train_cell
 from regard.study.running.workers import environment, visible_gpus

@@ -15,8 +15,8 @@ from regard.storage.folder import Folder
 from regard.study.cells import recipe_of_cell, settings_digest, settings_of
 from regard.study.choices import cells_of, read_records
 from regard.study.records import CellRecord, SetScores
-from regard.study.running.cell_record import make_record
 from regard.study.running.job import ENDED, REFUSED
+from regard.study.running.record_from_log import make_record
 from regard.study.study_file import read_study
 from regard.study.tuning.proposals import propose
 from regard.study.tuning.search import tune

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 import regard
-from regard.errors import ConfigError, DataError
+from regard.errors import ConfigError, DataError, Diverged
 from regard.recipe_files import load_recipe, shipped_recipes
 from regard.run.folder import RunFolder
 from regard.tasks import task_of, translation
@@ -87,14 +87,29 @@ def test_a_run_that_ends_before_its_first_score_is_noted(tmp_path):
     assert not [text for text in texts if "dev set is scored" in text]
 
 
-@pytest.mark.parametrize(("entropy", "notes"), [(0.97, 1), (0.5, 0)])
-def test_a_model_that_has_not_learned_to_attend_is_noted_at_the_end(tmp_path, monkeypatch, entropy, notes):
+ENDINGS = {
+    "all steps": ["train.steps=2", "model.norm_order=post"],
+    "no patience": ["train.steps=100", "model.norm_order=post", "train.patience=1", "train.lr=1e-12"],
+    "pre-norm": ["train.steps=2", "model.norm_order=pre"],
+}
+
+
+@pytest.mark.parametrize("entropy", [0.97, 0.5])
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_model_that_has_not_learned_to_attend_is_noted_at_the_end(tmp_path, monkeypatch, ending, entropy):
     monkeypatch.setattr(translation, "attention_between", lambda *_, **__: {"entropy": entropy})
     heard = []
-    overrides = [*TINY, "train.steps=2", "train.validate_every=1", "train.validate_pairs=2"]
+    overrides = [*TINY, "train.validate_every=1", "train.validate_pairs=2", *ENDINGS[ending]]
     regard.train("copy", out=tmp_path / "run", overrides=overrides, listen=heard.append)
-    found = [event.step for event in heard if isinstance(event, Noted) and "hardly learned to attend" in event.text]
-    assert found == [2] * notes
+    found = [event for event in heard if isinstance(event, Noted) and "hardly learned to attend" in event.text]
+    assert [event.step for event in found] == ([2] if entropy == 0.97 else [])
+    assert all(("sublayer_gain=0.5" in event.text) == (ending != "pre-norm") for event in found)
+
+
+def test_attention_that_is_not_finite_does_not_hide_that_training_diverges(tmp_path):
+    overrides = [*TINY, "train.steps=12", "train.validate_every=2", "train.lr=1e18", "train.optimizer=adam"]
+    with pytest.raises(Diverged):
+        regard.train("copy", out=tmp_path / "run", overrides=overrides, listen=lambda event: None)
 
 
 def test_a_run_resumes_when_its_recipe_says_since_where_its_files_may_be(tmp_path):

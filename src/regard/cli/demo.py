@@ -38,10 +38,7 @@ def demo(
     from regard.run.folder import RunFolder
 
     trained = RunFolder(out).finished
-    if trained:
-        again = f"{command_name()} demo --out {shlex.quote(f'{out}-2')}"
-        print_message(f"{out} is trained already. To train again, remove it, or name another folder: {again}")
-    else:
+    if not trained:
         print_message("Training a Transformer to read dates: samedi 14 novembre 2026 -> 2026-11-14")
         print_message(
             "To be quick, it does not use the paper's positions, norm order and schedule, but rotary positions, "
@@ -57,6 +54,9 @@ def demo(
     if not outcome.finished:
         print_message(f"stopped; resume with: {command_name()} demo --out {out}")
         raise typer.Exit(stop.status)
+    if trained:
+        again = f"{command_name()} demo --out {shlex.quote(f'{out}-2')}"
+        print_message(f"{out} is trained already. To train again, remove it, or name another folder: {again}")
     if outcome.trained:
         print_message(f"trained in {format_duration(time.monotonic() - started)}")
     [result] = evaluating.evaluate(out, warn=print_warning)

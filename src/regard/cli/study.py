@@ -142,7 +142,7 @@ def run(
     remaining = len(state.open_cells())
     if remaining:
         again = f"{command_name()} {shlex.join(sys.argv[1:])}"
-        print_message(f"{len(state.records)} of {counted(state.total, 'cell')} have ended; resume with: {again}")
+        print_message(f"{len(state.records)} of {state.total} cells have ended; resume with: {again}")
         raise typer.Exit(stop.status if stop() else UNFINISHED)
     print_message(f"all cells have ended: {folder / PAGE}")
     if state.count("failed"):

@@ -43,25 +43,24 @@ class Terminated(SystemExit):
 
 
 def exit_on_signals() -> None:
-    """Make SIGTERM and SIGHUP raise Terminated. A signal that is ignored stays ignored, which nohup relies on."""
+    """Make SIGTERM and SIGHUP raise Terminated, and SIGINT KeyboardInterrupt.
+
+    A signal that is ignored stays ignored, which nohup relies on.
+    """
 
     def end(number: int, frame: FrameType | None) -> None:
-        sys.unraisablehook = _drop_consequences
-        raise Terminated(number)
+        def drop_consequences(unraisable: sys.UnraisableHookArgs) -> None:
+            # An object whose constructor was interrupted is incomplete, and its finalizer may complain of that. But if the
+            # signal itself came in a finalizer, where Python drops exceptions, it is sent again.
+            if isinstance(unraisable.exc_value, Terminated | KeyboardInterrupt):
+                threading.Timer(AGAIN_SECONDS, os.kill, [os.getpid(), number]).start()
+
+        sys.unraisablehook = drop_consequences
+        raise KeyboardInterrupt if number == signal.SIGINT else Terminated(number)
 
     for one in STOPPING:
-        if one != signal.SIGINT and signal.getsignal(one) == signal.SIG_DFL:
+        if signal.getsignal(one) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(one, end)
-
-
-def _drop_consequences(unraisable: sys.UnraisableHookArgs) -> None:
-    """Print nothing of what finalizers raise after a signal: an object whose constructor was interrupted is incomplete.
-
-    If the signal itself came in a finalizer, where Python drops exceptions, it is sent again.
-    """
-    if isinstance(unraisable.exc_value, Terminated):
-        number = unraisable.exc_value.status - 128
-        threading.Timer(AGAIN_SECONDS, os.kill, [os.getpid(), number]).start()
 
 
 class StopRequest:

@@ -33,7 +33,7 @@ class Axis:
     label: str  # the heading of the axis in pictures, such as "source"
     text: str
     ids: list[int]  # empty if the tokens have none, such as the points of a plane
-    tokens: list[str]
+    tokens: list[str]  # as they are displayed: a placeholder as the span that it stands for
     words: list[list[int]]  # token indices of each word
 
     @classmethod
@@ -92,8 +92,8 @@ def mean_over_heads(weights_HQK: AttentionWeights) -> AttentionWeights:
     return weights_HQK.mean(axis=0)
 
 
-def relative_entropy(weights_HQK: AttentionWeights) -> NDArray[np.float64]:
-    """Return the mean entropy of each head over that of equal weights, [H]: 1 if all keys have the same weight."""
+def normalized_entropy(weights_HQK: AttentionWeights) -> NDArray[np.float64]:
+    """Return the mean entropy of each head divided by that of equal weights, [H]: 1 if all keys have the same weight."""
     weights = np.clip(weights_HQK.astype(np.float64), 1e-12, 1.0)
     entropy_HQ = -(weights * np.log(weights)).sum(axis=2)
     return entropy_HQ.mean(axis=1) / np.log(weights.shape[2]) if weights.shape[2] > 1 else np.zeros(len(weights))

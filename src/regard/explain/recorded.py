@@ -6,7 +6,7 @@ Shapes: N tokens, V columns of the scores.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -140,7 +140,8 @@ def attention_between(
 ) -> dict[str, Any]:
     """Return the mean encoder-decoder attention between the words of a translation, in percent, for the log.
 
-    "entropy" is the smallest relative entropy of a head, if it can be told. `tags` are the symbols in front of the source.
+    "entropy" is the smallest normalized entropy of a head over the source, if it can be judged. `tags` are the symbols
+    in front of the source.
     """
     source_ids = [*tokenizers.tag_ids(tags), *tokenizers.source.encode(source), EOS]
     target_ids = [*tokenizers.target.encode(target), model.eos]
@@ -196,11 +197,13 @@ def trace_forced(
     alternatives: int,
     vocabulary: ExtendedVocabulary,
     *,
+    never: Collection[int],
     name: str,
 ) -> tuple[Trace, list[list[Alternative]]]:
-    """Return the trace of a given output, and the alternatives at each of its positions."""
+    """Return the trace of a given output, and the alternatives at each of its positions, of which none is in `never`."""
     assert isinstance(model, Seq2Seq)
     log, logp = record_forced(model, Ragged.from_lists([source_ids], next(model.parameters()).device), target_ids)
+    logp[:, list(never)] = float("-inf")
     probabilities, others = alternatives_of(
         logp.exp(), target_ids, alternatives, lambda id: vocabulary.display(vocabulary.tokens([id]))[0]
     )

@@ -10,13 +10,13 @@ from typing import Any
 
 from regard.explain.figures import pictures_as_svg
 from regard.explain.page_assets import VIEW_MODULES, asset, escape_json, join_modules, make_page
-from regard.explain.trace import Trace, attends_evenly, moses_pairs
+from regard.explain.trace import Trace, has_uniform_attention, moses_pairs
 from regard.explain.trace_json import trace_as_json
 from regard.run.folder import CARD_PAGE, REPORT, RunFolder
 from regard.toml import dump_toml, to_table
 
 HINT = "The redder a word and the thicker its line, the less certain the model was. Choose a word to see alternatives."
-EVENLY = (
+UNIFORM_NOTE = (
     "All heads of encoder-decoder attention give all source tokens nearly the same weight: this model has hardly learned to "
     "attend to the source. So there is no alignment."
 )
@@ -35,7 +35,7 @@ def as_page(trace: Trace, *, products: bool = False) -> str:
         "model": html.escape(trace.model),
         "source": html.escape(trace.source.text),
         "hint": HINT if any(trace.alternatives) else "",
-        "evenly": f'<p class="note">{EVENLY}</p>' if attends_evenly(trace) else "",
+        "uniform": f'<p class="note">{UNIFORM_NOTE}</p>' if has_uniform_attention(trace) else "",
         "alignment": "" if pairs else "hidden",
         "pairs": pairs,
         "pictures": _pictures(trace),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from regard.explain.attention import Attention, AttentionWeights, Axis, mean_over_heads, merge_words, relative_entropy
+from regard.explain.attention import Attention, AttentionWeights, Axis, mean_over_heads, merge_words, normalized_entropy
 from regard.explain.pictures import Picture
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ class Alternative:
     """Another token that the model could have output at a position."""
 
     id: int
-    token: str
+    token: str  # as it is displayed
     probability: float
     text: str  # the complete output if this token is forced; empty if it was not computed
     trace: Trace | None = None  # how that output came about, without alternatives; None if it was not computed
@@ -80,22 +81,26 @@ class TraceOptions:
 
 # Alignment
 
-EVEN = 0.95  # relative entropy; some heads of models that have learned to translate are below 0.5
-FEWEST_KEYS = 4  # of shorter sources nothing is said
+UNIFORM = 0.95  # normalized entropy; some heads of models that have learned to translate are below 0.5
+FEWEST_KEYS = 4  # tokens; shorter sources are not judged
 
 
 def source_entropy(trace: Trace) -> float | None:
-    """Return the smallest relative entropy of a head over the source; None if no head attends to it, or it is too short."""
+    """Return the smallest normalized entropy of a head over the source.
+
+    None if no head attends to it, if it is too short or the output is empty, or if weights are not finite.
+    """
     layers = trace.layers("encoder-decoder")
-    if not layers or len(trace.source.tokens) < FEWEST_KEYS or not len(trace.target.tokens):
+    if not layers or len(trace.source.tokens) < FEWEST_KEYS or not trace.target.words_without_eos:
         return None
-    return float(min(relative_entropy(one.weights).min() for one in layers))
+    entropy = float(min(normalized_entropy(one.weights).min() for one in layers))
+    return entropy if math.isfinite(entropy) else None
 
 
-def attends_evenly(trace: Trace) -> bool:
+def has_uniform_attention(trace: Trace) -> bool:
     """Return whether all heads give all source tokens nearly the same weight, so that attention aligns nothing."""
     entropy = source_entropy(trace)
-    return entropy is not None and entropy >= EVEN
+    return entropy is not None and entropy >= UNIFORM
 
 
 def soft_alignment(trace: Trace) -> AttentionWeights:
@@ -109,11 +114,11 @@ def soft_alignment(trace: Trace) -> AttentionWeights:
 def moses_pairs(trace: Trace) -> list[tuple[int, int]]:
     """Return (source word, target word) pairs as Moses counts them: for each target word its most attended source word.
 
-    There are none where a model attends to all words evenly.
+    There are none if the attention is uniform.
     """
     source, target = trace.source.words_without_eos, trace.target.words_without_eos
     weights = soft_alignment(trace)
-    if not source or not target or not weights.any() or attends_evenly(trace):
+    if not source or not target or not weights.any() or has_uniform_attention(trace):
         return []
     between = merge_words(weights[None], target, source)[0]
     return sorted((int(row.argmax()), number) for number, row in enumerate(between))

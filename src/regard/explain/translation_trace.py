@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,6 @@ from regard.explain.limits import MAX_CONTINUED_TOKENS, MAX_REDRAWN_WEIGHTS
 from regard.explain.trace import Alternative, Trace
 from regard.explain.translation_axes import translation_axes
 from regard.messages import counted
-from regard.text.protected_spans import PLACEHOLDERS
 from regard.text.symbols import EOS
 from regard.text.unknown_words import ExtendedVocabulary
 
@@ -58,7 +57,12 @@ def trace_translation(
     # With learned positions, an output may leave no room for EOS.
     target_ids = [*found[0][0].ids, backend.eos][: backend.max_length]
     check()
-    traced = _Traced(translator, vocabulary, text, source_ids, name)
+    never = frozenset(backend.never)
+    if demands is not None:
+        # Placeholders of other spans than those of the source.
+        own = demands.automata[0]
+        never |= set(demands.never).difference(own.symbols if own is not None else ())
+    traced = _Traced(translator, vocabulary, text, source_ids, never, name)
     trace, others = traced.trace(target_ids, alternatives)
     count = sum(map(len, others))
     if count:
@@ -75,6 +79,7 @@ class _Traced:
     vocabulary: ExtendedVocabulary
     text: str
     source_ids: list[int]
+    never: frozenset[int]  # tokens that search does not output
     name: str
 
     def trace(self, target_ids: list[int], alternatives: int) -> tuple[Trace, list[list[Alternative]]]:
@@ -88,22 +93,17 @@ class _Traced:
             target_ids,
             reads_source_eos=backend.reads_source_eos,
         )
-        forced = backend.forced_trace(self.source_ids, target_ids, best=alternatives + 2)
+        best = min(alternatives + 1 + len(self.never), vocabulary.tokenizer.size)
+        forced = backend.forced_trace(self.source_ids, target_ids, best=best)
         if forced is not None:
-            probabilities, others = _of_forced(forced, target_ids, alternatives, vocabulary, backend.never)
-            return Trace(self.name, axes, _attentions(forced), probabilities), _possible(others)
+            probabilities, others = _of_forced(forced, target_ids, alternatives, vocabulary, self.never)
+            return Trace(self.name, axes, _attentions(forced), probabilities), others
         # Imported here, because torch may not be installed where the engine records.
         from regard.explain.recorded import trace_forced
 
-        trace, others = trace_forced(
-            backend.model, self.source_ids, target_ids, axes, alternatives, vocabulary, name=self.name
+        return trace_forced(
+            backend.model, self.source_ids, target_ids, axes, alternatives, vocabulary, never=self.never, name=self.name
         )
-        return trace, _possible(others)
-
-
-def _possible(others: list[list[Alternative]]) -> list[list[Alternative]]:
-    """Return alternatives without placeholders that stand for nothing in the source, which search never outputs."""
-    return [[one for one in found if one.token not in PLACEHOLDERS] for found in others]
 
 
 def _source_ids(translator: Translator, text: str, options: SearchOptions) -> tuple[list[int], ExtendedVocabulary]:
@@ -117,7 +117,7 @@ def _source_ids(translator: Translator, text: str, options: SearchOptions) -> tu
 
 
 def _of_forced(
-    forced: ForcedTrace, target_ids: list[int], count: int, vocabulary: ExtendedVocabulary, never: Sequence[int]
+    forced: ForcedTrace, target_ids: list[int], count: int, vocabulary: ExtendedVocabulary, never: Collection[int]
 ) -> tuple[list[float], list[list[Alternative]]]:
     """Return the probability of the output at each position, and the `count` likeliest others, without zero probability."""
     others = [

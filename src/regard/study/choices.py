@@ -41,7 +41,7 @@ def count_cells(study: Study, records: Sequence[CellRecord] = ()) -> int:
     """Return how many cells the study has when all candidates are chosen. A row of which none finishes has no others."""
     count = len(cells_of(study, records))
     for row, table in study.rows.items():
-        ended = all(find_record(records, cell) is not None for cell in tried_cells(study, table.like or row))
+        ended = all(record_of(records, cell) is not None for cell in tried_cells(study, table.like or row))
         if choose_candidate(study, row, records) is None and not ended:
             count += len(study.seeds)
     return count
@@ -55,7 +55,7 @@ def choose_candidate(study: Study, row: str, records: Sequence[CellRecord]) -> S
     row = study.rows[row].like or row
     if not has_choice(study, row):
         return candidates_of(study, row)[0]
-    ended = [find_record(records, cell) for cell in tried_cells(study, row)]
+    ended = [record_of(records, cell) for cell in tried_cells(study, row)]
     sign = 1 if is_higher_better(study.metric) else -1
     best, chosen = -math.inf, None
     for record in ended:
@@ -87,7 +87,7 @@ def chosen_records(study: Study, records: Sequence[CellRecord]) -> dict[str, dic
 # Records
 
 
-def find_records(study: Study, read: Callable[[Cell], CellRecord | None]) -> dict[str, CellRecord]:
+def known_records(study: Study, read: Callable[[Cell], CellRecord | None]) -> dict[str, CellRecord]:
     """Return what `read` returns for each cell that is known, by key, in the order of rows, candidates and seeds.
 
     A record of a candidate can decide the choice of a row, and with it which other cells there are.
@@ -103,13 +103,13 @@ def find_records(study: Study, read: Callable[[Cell], CellRecord | None]) -> dic
 
 def read_records(study: Study, out: Path | str) -> list[CellRecord]:
     """Return the records of all cells that have ended."""
-    return list(find_records(study, lambda cell: read_record(study, cell, out)).values())
+    return list(known_records(study, lambda cell: read_record(study, cell, out)).values())
 
 
 def _same(cell: Cell, record: CellRecord) -> bool:
     return (cell.row, cell.candidate, cell.seed) == (record.row, record.candidate, record.seed)
 
 
-def find_record(records: Iterable[CellRecord], cell: Cell) -> CellRecord | None:
+def record_of(records: Iterable[CellRecord], cell: Cell) -> CellRecord | None:
     """Return the record of a cell, or None."""
     return next((record for record in records if _same(cell, record)), None)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from regard.errors import CheckpointError
 from regard.run.folder import RunFolder
 from regard.study.cells import RUN, Cell, read_record, recipe_of_cell, settings_digest, settings_of
-from regard.study.choices import cells_of, count_cells, find_records
+from regard.study.choices import cells_of, count_cells, known_records
 from regard.study.records import CellRecord
 from regard.study.study_file import VALID, Study
 
@@ -51,7 +51,7 @@ class StudyState:
 
     def refresh(self) -> None:
         """Read the records that have been written since the last call."""
-        self._records = find_records(self.study, lambda cell: self._records.get(cell.key) or self._read(cell))
+        self._records = known_records(self.study, lambda cell: self._records.get(cell.key) or self._read(cell))
 
     def _read(self, cell: Cell) -> CellRecord | None:
         try:

@@ -16,7 +16,7 @@ from regard.data.word_alignment import Aligner
 from regard.decoding.translator import Translator
 from regard.errors import ConfigError, DataError
 from regard.explain.recorded import attention_between
-from regard.explain.trace import Trace, TraceOptions
+from regard.explain.trace import FEWEST_KEYS, Trace, TraceOptions
 from regard.explain.translation_trace import trace_translation
 from regard.messages import counted
 from regard.metrics import TEXT, histograms
@@ -283,7 +283,9 @@ class TranslationTask(Task[Tokenizers]):
             "histograms": histograms([one.output for one in examples], [one.reference for one in examples])
         }
         if examples and isinstance(model, Seq2Seq):
-            first = examples[0]
+            # The same one at each validation.
+            long = (one for one in examples if len(codec.source.encode(one.source)) >= FEWEST_KEYS)
+            first = next(long, examples[0])
             details["attention"] = attention_between(model, codec, first.source, first.output, tags=first.tags)
         return details
 

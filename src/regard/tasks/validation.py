@@ -9,7 +9,7 @@ from typing import Any
 from regard.data.batch_sampler import dev_batches
 from regard.data.columns import Columns
 from regard.errors import ConfigError, DataError
-from regard.explain.trace import EVEN
+from regard.explain.trace import UNIFORM
 from regard.messages import counted
 from regard.metrics import METRICS, PROBABILITIES, applicable_metrics, score_all
 from regard.models.base import Model
@@ -23,10 +23,11 @@ from regard.training.trainer import Validate
 from regard.training.world import World
 
 EXAMPLES_SHOWN = 5
-EVENLY = (
-    "all heads give all tokens of the source nearly the same weight, so the model has hardly learned to attend to it; train "
-    "longer, or try model.norm_order=pre, or model.sublayer_gain=0.5 for a deep post-norm Transformer"
+UNIFORM_NOTE = (
+    "all heads give all tokens of the source nearly the same weight, so the model has hardly learned to attend to it; "
+    "train it longer, or with another rate"
 )
+POST_NORM = ", with model.sublayer_gain=0.5, or with model.norm_order=pre"
 
 
 def make_validator(
@@ -90,10 +91,12 @@ def make_validator(
             details = task.details(model, codec, found)
         empty = bool(outputs) and not any(output.strip() for output in outputs)
         warnings = (f"all dev outputs are empty ({len(outputs):,}): the model writes nothing yet",) if empty else ()
-        late = (EVENLY,) if details.get("attention", {}).get("entropy", 0.0) >= EVEN else ()
+        uniform = details.get("attention", {}).get("entropy", 0.0) >= UNIFORM
+        advice = POST_NORM if recipe.model.get("norm_order") == "post" else ""
+        final = (f"{UNIFORM_NOTE}{advice}",) if uniform else ()
         # Sorted by tags, so that examples of all of them are shown.
         chosen = sorted(found, key=lambda one: one.tags)[:: -(-len(found) // EXAMPLES_SHOWN)]
         described = tuple(replace(one, source=" ".join([*one.tags, task.describe_input(one.source)])) for one in chosen)
-        return Validation(metrics, described, details, warnings, late)
+        return Validation(metrics, described, details, warnings, final)
 
     return validate

@@ -60,7 +60,7 @@ class Validation:
     examples: tuple[Example, ...]
     details: dict[str, Any] = field(default_factory=dict)  # for the report, such as attention weights of an example
     warnings: tuple[str, ...] = ()
-    late_warnings: tuple[str, ...] = ()  # that mean something only at the end of training
+    final_warnings: tuple[str, ...] = ()  # printed only when training ends
 
 
 @dataclass(frozen=True)

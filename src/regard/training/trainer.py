@@ -99,6 +99,7 @@ class Trainer:
         self.run = run if isinstance(run, RunFolder) else RunFolder(run)
         self.world, self.validate, self.listen, self.stop = world, validate, listen, stop
         self.sign = 1 if higher_is_better else -1  # of `train.metric`
+        self.final_warnings: tuple[str, ...] = ()  # of the last validation
         self.device = next(model.parameters()).device
         self.precision = pick_precision(config.precision, self.device)
         adapters = choose_parameters(model, config, new=new)
@@ -275,7 +276,8 @@ class Trainer:
         else:
             counters.without_better += 1
         self.listen(Validated(counters.step, result.metrics, result.examples, best, result.details))
-        for warning in (*result.warnings, *(result.late_warnings if counters.step == config.steps else ())):
+        self.final_warnings = result.final_warnings
+        for warning in result.warnings:
             self.listen(Noted(counters.step, warning))
         if best and counters.step % config.checkpoint_every and config.final == "best":
             # After the report, so that the log of a resumed run contains it.
@@ -291,6 +293,8 @@ class Trainer:
             self.checkpoints.save()
             text = f"no better {config.metric} for {counted(config.patience, 'validation')}; stopping"
             self.listen(Noted(counters.step, text))
+        for warning in self.final_warnings:
+            self.listen(Noted(counters.step, warning))
         self.checkpoints.wait()
         if 2 * counters.skipped > counters.step:
             raise Diverged(

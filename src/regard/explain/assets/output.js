@@ -50,7 +50,7 @@ export function linkedWords(line, { text, tokens, words }) {
   line.replaceChildren();
   for (const word of words) {
     const own = shown(word.map((token) => tokens[token]).join("")), begin = text.indexOf(own, at);
-    if (begin < 0) continue; // EOS, or a protected span, which the text has in place of its symbol
+    if (begin < 0) continue; // EOS
     parts.push({ element: element("span", { class: "plain" }, own), tokens: word });
     line.append(text.slice(at, begin), parts.at(-1).element);
     at = begin + own.length;

@@ -24,7 +24,7 @@ from regard.study.cells import (
     settings_digest,
     settings_of,
 )
-from regard.study.choices import find_records
+from regard.study.choices import known_records
 from regard.study.records import CellRecord, SetScores
 from regard.study.result.collected import Collected
 from regard.study.result.deriving import Place
@@ -80,7 +80,7 @@ def read_bundled_records(bundle: Path | str, study: Study, found: BundleCheck) -
             return None
         return record
 
-    records = list(find_records(study, read).values())
+    records = list(known_records(study, read).values())
     for path in list_files(Folder(bundle, CELLS)):
         if path.endswith(f"/{RECORD}") and path.removesuffix(f"/{RECORD}") not in known:
             found.add(f"{CELLS}/{path} is not a cell of the study")
@@ -117,11 +117,11 @@ def collect_bundle(bundle: Path | str, study: Study, records: list[CellRecord], 
         if metric is None or is_tried(study, record) or not Folder(bundle, *below).has_file(file):
             continue
         text = found.unpack(bundle, name)
-        counted = parse_statistics(text, study.metric, sentences=scored.pairs, origin=name)
-        score, recorded = metric.score(counted), scored.scores.get(study.metric)
+        of_sentences = parse_statistics(text, study.metric, sentences=scored.pairs, origin=name)
+        score, recorded = metric.score(of_sentences), scored.scores.get(study.metric)
         if not same_score(score, recorded):
             found.add(f"{place}/{RECORD}: {study.metric} on {scored.name} is {recorded}, but {name} gives {score}")
-        statistics[record.row, record.seed, scored.name] = counted
+        statistics[record.row, record.seed, scored.name] = of_sentences
     return collected
 
 

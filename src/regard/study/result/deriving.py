@@ -16,9 +16,9 @@ from regard.study.choices import (
     cells_of_row,
     choose_candidate,
     chosen_records,
-    find_record,
     has_choice,
     is_higher_better,
+    record_of,
     tried_cells,
 )
 from regard.study.records import CellRecord
@@ -204,7 +204,7 @@ def _by_length(
 def _candidates(study: Study, row: str, records: Sequence[CellRecord]) -> list[TriedCandidate]:
     found, chosen = [], choose_candidate(study, row, records)
     for cell in tried_cells(study, row):
-        record = find_record(records, cell)
+        record = record_of(records, cell)
         state = "missing" if record is None else record.state
         score = None if record is None else record.score(VALID, study.metric)
         found.append(TriedCandidate(cell.candidate, state, score, cell.candidate == chosen))
@@ -228,7 +228,7 @@ def _problems(study: Study, row: str, records: Sequence[CellRecord]) -> list[str
     found: list[str] = []
     missing: dict[str, list[str]] = {}  # seeds, by candidate
     for cell in cells_of_row(study, row, records):
-        record = find_record(records, cell)
+        record = record_of(records, cell)
         candidate = f" with {describe_settings(cell.candidate)}" if cell.candidate else ""
         if record is None:
             missing.setdefault(candidate, []).append(str(cell.seed))

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from regard.explain.page_assets import make_page
-from regard.messages import counted, format_duration
+from regard.messages import format_duration
 from regard.metrics import describe_score
 from regard.run.folder import REPORT
 from regard.study.cells import CELLS, RUN, Cell
@@ -35,9 +35,7 @@ def as_page(state: StudyState, progress: Sequence[CellProgress], *, left: float 
     body = [
         f'<p class="question">{html.escape(study.question)}</p>',
         _facts(state, left if remaining else None),
-        _bar(
-            len(state.records), state.total, f"{len(state.records)} of {counted(state.total, 'cell')}", kind="overall"
-        ),
+        _bar(len(state.records), state.total, f"{len(state.records)} of {state.total} cells", kind="overall"),
         _grid(state, progress),
         f'<p class="note">{html.escape(_explanation(state))}</p>',
         _problems(progress),

@@ -16,9 +16,9 @@ from regard.messages import counted, format_duration
 from regard.storage.folder import Folder
 from regard.study.cells import Cell, is_tried, read_record
 from regard.study.checks import check_study
-from regard.study.running.cell_record import write_failure
 from regard.study.running.grid_page import PAGE, as_page
 from regard.study.running.job import BUSY, ENDED, REFUSED, STOPPED, Job
+from regard.study.running.record_from_log import write_failure
 from regard.study.running.workers import Start, Worker, start_here, visible_gpus
 from regard.study.state import CellProgress, StudyState, seconds_left
 from regard.study.study_file import Study, read_study

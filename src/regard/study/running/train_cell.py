@@ -24,8 +24,8 @@ from regard.signals import STOPPING
 from regard.storage.folder import Folder
 from regard.study.cells import RUN, is_tried, read_record
 from regard.study.records import SetScores
-from regard.study.running.cell_record import HELD, make_record, write_record
 from regard.study.running.job import BUSY, ENDED, FAILED, REFUSED, STOPPED, Job
+from regard.study.running.record_from_log import HELD, make_record, write_record
 from regard.study.study_file import VALID, overrides_of
 
 
