@@ -96,7 +96,7 @@ def test_neighbours_change_no_score():
 def test_what_cannot_be_scored_is_refused_or_cut():
     said = []
     translator = translator_of(warn=said.append)
-    with pytest.raises(DecodeError, match="given 1 sources and 2 targets; give equally many"):
+    with pytest.raises(DecodeError, match="given 1 source and 2 targets; give equally many"):
         translator.score(["a"], ["b", "c"])
     with pytest.raises(DecodeError, match="takes a list of texts"):
         translator.score("a", ["b"])

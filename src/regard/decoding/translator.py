@@ -318,7 +318,7 @@ class Translator(TextScoring):
         lost = lost_spans(request.text, output, request.keep) if reported else []
         tokens = None
         if found.token_scores is not None:
-            names = vocabulary.display(vocabulary.tokens([*found.ids, EOS][: len(found.token_scores)]))
+            names = vocabulary.tokens([*found.ids, EOS][: len(found.token_scores)])
             tokens = tuple(map(ScoredToken, names, found.token_scores))
         confidence = None
         if found.calibrated is not None:
