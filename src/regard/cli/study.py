@@ -215,7 +215,7 @@ def show(
         print_warning("the study is not complete: some cells are missing, diverged or failed")
     if bundle is not None:
         hashes = write_bundle(bundle, collected, folder, files)
-        print_message(f"wrote {len(hashes) + 1:,} files to {bundle}; check them with: regard study check {bundle}")
+        print_message(f"wrote {len(hashes):,} files and MANIFEST to {bundle}; check them with: regard study check {bundle}")
 
 
 @app.command()
