@@ -98,7 +98,7 @@ def _similarity(name: str, known: str) -> float:
     """Return how similar two names are, from 0 to 1; 0 if they only have some letters in common.
 
     Similar names have most of their letters in common, or one consists of words of the other, or the known one begins with
-    the name or is more than half of it, at its beginning.
+    the name or is at least half of it, at its beginning.
     """
     a, b = _without_common_parts(name.lower(), known.lower())
     if not a or not b:
@@ -108,7 +108,7 @@ def _similarity(name: str, known: str) -> float:
         return 1.0
     ratio = difflib.SequenceMatcher(None, b, a).ratio()
     shares_words = words and others and (words <= others or others <= words)
-    begins = (len(a) >= 3 and b.startswith(a)) or (2 * len(b) > len(a) and a.startswith(b))
+    begins = (len(a) >= 3 and b.startswith(a)) or (2 * len(b) >= len(a) and a.startswith(b))
     return ratio if ratio >= NEAR or shares_words or begins else 0.0
 
 

@@ -164,7 +164,7 @@ def test_a_warning_gives_the_number_of_the_line_in_the_file(run):
     worker.prepare()
     result = worker.translate(["a b", None, "a " * 3000], first=7)
     assert result.translations[1] is None and len(result.translations) == 3
-    assert [text.split(";")[0] for text in result.warnings] == ["line 9 has 3000 tokens"]
+    assert [text.split(";")[0] for text in result.warnings] == ["line 9 has 3,000 tokens"]
 
 
 def test_an_unreachable_cluster_is_reported_immediately(monkeypatch):
