@@ -121,7 +121,7 @@ def probe_heads(
     translator = load_translator(run, "probe heads", device="cpu", engine="torch", precision="float32", warn=warn)
     model = translator.model
     if not isinstance(model, Seq2Seq) or not all_heads(model):
-        raise ConfigError(f"{run} is no Transformer with an encoder and a decoder; only these have heads to probe")
+        raise ConfigError(f"{run} is not a Transformer with an encoder and a decoder; only these have heads to probe")
     texts, references = read_texts(run, data, sentences)
     encoded, outputs, _ = translator.encode_pairs(texts, references, SearchOptions())
     examples, heads = Examples(encoded, outputs), all_heads(model)
@@ -206,7 +206,7 @@ def probe_layers(
     for name, translator in zip(runs, translators, strict=True):
         if not isinstance(translator.model, Transformer):
             raise ConfigError(
-                f"{name} is no Transformer with an encoder and a decoder; only these have layers to probe"
+                f"{name} is not a Transformer with an encoder and a decoder; only these have layers to probe"
             )
     pairs = list(zip(*read_texts(run, data, sentences), strict=True))
     same = [pair for pair in pairs if len({_split(translator, *pair) for translator in translators}) == 1]

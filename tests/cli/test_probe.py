@@ -75,7 +75,7 @@ def test_only_the_first_pairs_are_used(data):
     ("run", "text", "message"),
     [
         ("transformer", "", "data.tsv is empty"),
-        ("rnn", PAIRS, "is no Transformer with an encoder and a decoder"),
+        ("rnn", PAIRS, "is not a Transformer with an encoder and a decoder"),
         ("nowhere", PAIRS, "nowhere"),
     ],
 )

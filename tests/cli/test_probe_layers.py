@@ -72,8 +72,8 @@ def test_sentences_that_are_split_differently_are_left_out(data, monkeypatch):
 @pytest.mark.parametrize(
     ("runs", "message"),
     [
-        (["rnn"], "is no Transformer with an encoder and a decoder"),
-        (["transformer", "nat"], "is no Transformer with an encoder and a decoder"),
+        (["rnn"], "is not a Transformer with an encoder and a decoder"),
+        (["transformer", "nat"], "is not a Transformer with an encoder and a decoder"),
         (["transformer", "nowhere"], "nowhere"),
     ],
 )

@@ -65,7 +65,7 @@ def test_a_file_is_written_whole_or_not_at_all(folder):
     again = regard("translate", "en-de", "in.txt", "out.txt", cwd=folder)
     assert again.returncode == 1 and "out.txt is there already; remove it, or name another file" in again.stderr
     lists = regard("translate", "en-de", "in.txt", "list.txt", "--nbest", "2", cwd=folder)
-    assert lists.returncode == 1 and "OUTPUT has one line per line" in lists.stderr
+    assert lists.returncode == 1 and "an OUTPUT file needs an INPUT file" in lists.stderr
 
 
 @pytest.mark.slow

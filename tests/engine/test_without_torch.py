@@ -1,6 +1,7 @@
 """The command, the library and a worker of the server translate where torch cannot be imported."""
 
 import json
+import re
 import subprocess
 import sys
 from inspect import signature
@@ -78,6 +79,14 @@ def test_a_command_that_needs_torch_says_so_in_one_sentence(words):
     said = python(MAIN, *words)
     assert (said.returncode, said.stdout) == (1, "")
     assert said.stderr == f"error: this needs PyTorch, which is not installed: {pip_install('torch')}\n"
+
+
+def test_doctor_reports_that_torch_is_missing_and_that_the_engine_is_compiled():
+    said = python(MAIN, "doctor")
+    assert (said.returncode, said.stdout) == (0, "")
+    assert re.search(r"^- +PyTorch +not installed\n +the engine translates without it", said.stderr, re.MULTILINE)
+    assert pip_install("torch") in said.stderr
+    assert re.search(r"^ok +engine +compiled; uses \w+", said.stderr, re.MULTILINE)
 
 
 def test_given_translations_are_scored(tmp_path):

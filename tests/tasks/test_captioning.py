@@ -69,7 +69,7 @@ def test_a_image_of_another_size_is_refused_with_both_sizes(task, codec):
 def test_an_input_that_names_a_file_is_refused(task, codec, tmp_path):
     (tmp_path / "one.png").write_bytes(png_bytes(GREY))
     predictor = task.predictor(build_model(task.recipe.model, **task.sizes(codec)).eval(), codec)
-    with pytest.raises(DecodeError, match="is no image"):
+    with pytest.raises(DecodeError, match="is not an image"):
         predictor.predict([str(tmp_path / "one.png")])
     # Whoever calls `look` has the file.
     trace = task.trace(predictor, str(tmp_path / "one.png"), TraceOptions())

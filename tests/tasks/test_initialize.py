@@ -72,9 +72,9 @@ def test_a_tagger_begins_with_the_encoder_of_a_masked_model_and_its_tokenizer(ma
     given = RunFolder(masked).weights()[0].weights
     for name, weight in given.items():
         assert torch.equal(weights[name], weight), name
-    [note] = [note for note in notes if note.startswith("begins with")]
+    [note] = [note for note in notes if note.startswith("initialized")]
     assert note == (
-        f"begins with {len(given)} of {len(given) + 2} tensors from {masked}; new: output.weight, output.bias"
+        f"initialized {len(given)} of {len(given) + 2} tensors from {masked}; new: output.weight, output.bias"
     )
     assert "dog" in (tmp_path / "run" / "tokenizer" / "joint.json").read_text()
     assert RunFolder(tmp_path / "run").corpus()["init"]["step"] == 2
@@ -102,7 +102,7 @@ def test_resuming_does_not_need_the_run_it_began_with(masked, tmp_path):
     train("runs", tmp_path / "run", *options, data=tmp_path, stop=lambda: next(asked) >= 3)
     own.rename(tmp_path / "gone")
     found, notes = train("runs", tmp_path / "run", *options, data=tmp_path)
-    assert RunFolder(tmp_path / "run").finished and not any("begins with" in note for note in notes)
+    assert RunFolder(tmp_path / "run").finished and not any("initialized" in note for note in notes)
     for name, weight in expected.items():
         assert torch.equal(found[name], weight), name
 
@@ -142,7 +142,7 @@ def test_a_translation_run_is_fine_tuned(tmp_path):
     weights, notes = train("reverse", tmp_path / "second", f"train.init={tmp_path / 'first'}", *NOTHING)
     for name, weight in first.items():
         assert torch.equal(weights[name], weight), name
-    assert any(note == f"begins with {len(first)} of {len(first)} tensors from {tmp_path / 'first'}" for note in notes)
+    assert any(note == f"initialized {len(first)} of {len(first)} tensors from {tmp_path / 'first'}" for note in notes)
 
 
 @pytest.mark.slow
@@ -247,7 +247,7 @@ def test_every_vocabulary_is_found_among_the_dimensions_of_parameters(kind):
 def test_a_task_that_does_not_name_its_vocabularies_is_refused_by_name():
     task = task_of(load_recipe("copy", []))
     with pytest.raises(
-        ConfigError, match=r"^translation does not say what its ids stand for, so train\.init cannot serve"
+        ConfigError, match=r"^the task translation does not support train\.init \(it defines no vocabularies\)"
     ):
         Task.vocabularies(task, None)
 
@@ -298,7 +298,7 @@ def test_tensors_that_are_extra_or_of_another_shape_are_named(tmp_path):
     with pytest.raises(ConfigError, match=r"of another shape: \S*inner\.weight \(24 x 16, there 16 x 16\), "):
         train("copy", tmp_path / "second", *init, *same, data=tmp_path)
     _, notes = train("copy", tmp_path / "second", *init, PARTIAL, *same, data=tmp_path)
-    assert any("begins with" in note and "new: " in note for note in notes)
+    assert any("initialized" in note and "new: " in note for note in notes)
 
 
 def test_labels_that_the_other_run_knows_keep_its_output_layer(tmp_path):

@@ -55,7 +55,7 @@ def test_trees_with_words_are_learnt_with_placeholders():
 def test_a_target_that_is_no_tree_over_its_words_is_refused_with_its_number():
     task, good, bad = ParsingTask(recipe()), Pair("a b", "(S XX XX )S"), Pair("a b", "(S XX )S")
     codec = fit_tokenizers([good], task.recipe.tokenizer)
-    with pytest.raises(DataError, match=r"the target of example 2, '\(S XX \)S', is no tree over 2 words"):
+    with pytest.raises(DataError, match=r"the target of example 2, '\(S XX \)S', is not a tree over 2 words"):
         task.encode([good, bad], codec)
 
 

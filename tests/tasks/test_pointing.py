@@ -191,7 +191,9 @@ def test_training_examples_that_are_no_possible_output_are_refused():
     one.check(one.encode([Pair("0.5 0.1", "1 0"), Pair("0.5", "0")], codec), model, print)
     for wrong in ("0 0", "1"):
         columns = one.encode([Pair("0.5 0.1", "1 0"), Pair("0.5 0.1", wrong)], codec)
-        with pytest.raises(DataError, match="example 2 is no permutation output"):
+        with pytest.raises(
+            DataError, match=r"^the target of example 2 is not a valid output for model\.outputs=permut"
+        ):
             one.check(columns, model, print)
 
 
@@ -233,7 +235,7 @@ def test_dev_examples_that_the_model_cannot_output_are_refused(tmp_path):
     files = [
         f"data.{part}={{ pairs = '{tmp_path}/{name}.tsv' }}" for part, name in (("train", "train"), ("valid", "dev"))
     ]
-    with pytest.raises(DataError, match="in the dev set, example 2 is no permutation output"):
+    with pytest.raises(DataError, match="in the dev set, the target of example 2 is not a valid output"):
         regard.train("sort-numbers", out=tmp_path / "run", overrides=[*files, "model.outputs=permutation"])
     assert not (tmp_path / "run").exists()
 

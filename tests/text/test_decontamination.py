@@ -30,7 +30,8 @@ def test_a_recipe_decontaminates_and_says_how_many(tmp_path: Path) -> None:
     )
     corpus = read_corpus(load_recipe(str(tmp_path / "recipe.toml")), [tmp_path])
     assert corpus.train.examples() == [Pair("a", "b"), Pair("c", "d")]
-    assert corpus.summary.startswith("2 examples to train on (1 other left out for sharing words with a test set)")
+    left_out = "1 other left out: it shares eight consecutive words with a test set"
+    assert corpus.summary.startswith(f"2 examples to train on ({left_out})")
 
 
 def test_decontaminating_needs_a_test_set_and_text() -> None:

@@ -58,9 +58,9 @@ def bomb(side):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("images/1.png", "is no image"),
-        ("/etc/passwd", "is no image"),
-        ("data:text/html;base64,AAAA", "is no image"),
+        ("images/1.png", "is not an image"),
+        ("/etc/passwd", "is not an image"),
+        ("data:text/html;base64,AAAA", "is not an image"),
         ("data:image/png;base64,A*", "not in base64"),
         ("data:image/png;base64," + "A" * (2 * MAX_BYTES), "more than 1,048,576 bytes"),
         (uri(b"\x89PNG\r\n\x1a\n" + bytes(100)), "damaged, or no PNG"),

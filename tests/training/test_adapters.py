@@ -86,7 +86,7 @@ def test_the_final_weights_are_those_of_a_plain_model_that_every_verb_loads(fold
     attentions, feed_forwards = 3 * 4, 2 * 2
     trained = attentions * 64 + feed_forwards * 80
     size = sum(weight.numel() for weight in final(folder, "base").values())
-    assert f"{trained:,} numbers are trained; the model has {size:,}" in notes
+    assert f"{trained:,} parameters are trained; the model has {size:,}" in notes
     assert final(folder, "plain").keys() == final(folder, "base").keys()
     regard.export(folder / "plain", folder / "exported", weights="float16")
     assert regard.load(folder / "exported").predict(["a b"]) == regard.load(folder / "plain").predict(["a b"])

@@ -25,8 +25,10 @@ def ablate(
         Path | None,
         typer.Option(help="Folder of the runs and the pages. Default: runs/ablate-WHAT.", show_default=False),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the weights, the order of the examples, and dropout.", min=0)] = 1,
-    seeds: Annotated[int, typer.Option(help="Repeat with as many seeds, from --seed on.", min=1, max=100)] = 1,
+    seed: Annotated[
+        int, typer.Option(help="Random seed of the weights, the order of the examples, and dropout.", min=0)
+    ] = 1,
+    seeds: Annotated[int, typer.Option(help="Number of seeds, starting at --seed.", min=1, max=100)] = 1,
     steps: Annotated[
         int | None, typer.Option(help="Steps of training. Default: those of the task.", min=1, show_default=False)
     ] = None,
@@ -35,7 +37,8 @@ def ablate(
     """Take one part of the Transformer away, and see what it was for.
 
     Trains a recipe with and without the part: at the same time, in two processes of one core each, with the same seed and
-    the same first weights. Prints both curves, both scores and both outputs, and writes them as a page. Bet before you look.
+    the same first weights. Prints both curves, both scores and both outputs, and writes them as a page. Make a prediction
+    before you read the result.
 
     mask         the decoder sees later tokens in training: can it cheat?
 

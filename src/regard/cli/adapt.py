@@ -50,16 +50,19 @@ def adapt(
     replay: Annotated[
         Literal["auto", "self", "none"],
         typer.Option(
-            help="Own translations to train on against forgetting: of general text (auto), of your text (self), none."
+            help="Which of the model's own translations to mix in, to prevent forgetting: of general text (auto), "
+            "of your text (self), or none."
         ),
     ] = "auto",
     minutes: Annotated[float, typer.Option(help="Limit on training.")] = 15.0,
     steps: Annotated[int | None, typer.Option(help="Limit on the steps of a candidate.", show_default=False)] = None,
-    bound: Annotated[float, typer.Option(help="Points of chrF that the general dev score may fall.")] = 0.5,
+    bound: Annotated[
+        float, typer.Option(help="Largest accepted drop of chrF on the general dev set, in points.")
+    ] = 0.5,
     accept_loss: Annotated[
         bool, typer.Option("--accept-loss", help="Accept a model whose general score falls significantly.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of the split and of training.")] = 1,
+    seed: Annotated[int, typer.Option(help="Random seed of the split and of training.")] = 1,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

@@ -28,7 +28,8 @@ def calibrate(
     most: Annotated[int, typer.Option(help="Pairs of the dev set that are used at most.", min=1)] = 2000,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
-    """Fit a temperature to a run's dev set, so that its probabilities say how often it is right; then measure it.
+    """Fit a temperature on a run's dev set so that probabilities match accuracy (calibration), and measure the
+    calibration error.
 
     The temperature divides the logits, and changes no translation and no score. It is stored in the run folder, as
     calibration.json, and exports keep it. With it, `regard score --json --confidence` and the server give the probability

@@ -39,7 +39,7 @@ def compare(
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(help="The language of the references, of models that have several.", show_default=False),
+        typer.Option(help="Target language, for a multilingual model.", show_default=False),
     ] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of data files. Default: REGARD_DATA.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page to this file.", show_default=False)] = None,
@@ -67,9 +67,9 @@ def compare(
             show_default=False,
         ),
     ] = None,
-    resamples: Annotated[int, typer.Option(help="Of the bootstrap.")] = 1_000,
-    trials: Annotated[int, typer.Option(help="Of approximate randomization.")] = 10_000,
-    seed: Annotated[int, typer.Option(help="Of both.")] = 12345,
+    resamples: Annotated[int, typer.Option(help="Number of bootstrap resamples.")] = 1_000,
+    trials: Annotated[int, typer.Option(help="Number of randomization trials.")] = 10_000,
+    seed: Annotated[int, typer.Option(help="Random seed of the bootstrap and of approximate randomization.")] = 12345,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
     """Compare translation systems on the same sentences, the first one being the baseline.

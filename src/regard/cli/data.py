@@ -27,7 +27,7 @@ app = typer.Typer(help="Corpora larger than memory: convert text to ids on disk.
 
 @app.command()
 def prepare(
-    recipe: Annotated[str, typer.Argument(help="The name of a shipped recipe, or a .toml file.", show_default=False)],
+    recipe: Annotated[str, typer.Argument(help="The name of an included recipe, or a .toml file.", show_default=False)],
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings that replace those of the recipe.")
     ] = None,

@@ -23,12 +23,15 @@ def distill(
     reference: Annotated[Path | None, typer.Option(help="Human translations of --source, line by line.")] = None,
     to: Annotated[
         str | None,
-        typer.Option(help="The language to translate into, of a model that has several.", show_default=False),
+        typer.Option(help="Target language, for a multilingual model.", show_default=False),
     ] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of data files. Default: REGARD_DATA.")] = None,
     beam: Annotated[int | None, typer.Option(help="Beam size. Default: that of the recipe.")] = None,
     closest: Annotated[
-        bool, typer.Option("--closest", help="Take the hypothesis of the beam with the best sentence BLEU.")
+        bool,
+        typer.Option(
+            "--closest", help="Take the hypothesis of the beam with the best sentence BLEU against the reference."
+        ),
     ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:

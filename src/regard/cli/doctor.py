@@ -97,19 +97,30 @@ def check_run(run: Path) -> list[Finding]:
 
 def findings() -> list[Finding]:
     """Return all findings about this machine."""
-    return [*_software(), *_hardware(), _data(), _disk(), *_extras()]
+    from regard.loading import torch_installed
+
+    with_torch = torch_installed()
+    software = [Finding("Python", platform.python_version(), True), _torch() if with_torch else _no_torch()]
+    hardware = _hardware() if with_torch else [Finding("CPU", _cpu(), True), _engine()]
+    return [*software, *hardware, _data(), _disk(), *_extras()]
 
 
-def _software() -> list[Finding]:
+def _torch() -> Finding:
     import torch
 
-    versions = [Finding("Python", platform.python_version(), True), Finding("PyTorch", torch.__version__, True)]
     old = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 11)
-    if old:
-        versions[1] = Finding(
-            "PyTorch", torch.__version__, False, "regard is tested with 2.11 and later: upgrade torch"
-        )
-    return versions
+    return Finding(
+        "PyTorch", torch.__version__, not old, "regard is tested with 2.11 and later: upgrade torch" if old else ""
+    )
+
+
+def _no_torch() -> Finding:
+    advice = f"the engine translates without it; training and most other commands need it: {pip_install('torch')}"
+    return Finding("PyTorch", "not installed", True, advice, missing=True)
+
+
+def _cpu() -> str:
+    return f"{platform.machine()}, {counted(os.cpu_count() or 1, 'core')}"
 
 
 def _hardware() -> list[Finding]:
@@ -121,8 +132,7 @@ def _hardware() -> list[Finding]:
     found = [
         Finding(
             "CPU",
-            f"{platform.machine()}, {counted(cores, 'core')}, {counted(threads, 'thread')} used, "
-            f"bfloat16 {'yes' if cpu_has_bfloat16() else 'no'}",
+            f"{_cpu()}, {counted(threads, 'thread')} used, bfloat16 {'yes' if cpu_has_bfloat16() else 'no'}",
             threads <= cores,
             "" if threads <= cores else "more threads than cores makes every operation slower: unset OMP_NUM_THREADS",
         )

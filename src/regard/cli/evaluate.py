@@ -33,7 +33,7 @@ def evaluate(
     to: Annotated[
         str | None,
         typer.Option(
-            help="The language of the references, of a model that has several; of the recipe's test sets, only those in it.",
+            help="Target language, for a multilingual model; only test sets in this language are scored.",
             show_default=False,
         ),
     ] = None,
@@ -83,7 +83,8 @@ def evaluate(
         bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same output.")
     ] = False,
     precision: Annotated[
-        Literal["auto", "float32", "bfloat16"], typer.Option(help="Of search on a GPU. auto: bfloat16 if possible.")
+        Literal["auto", "float32", "bfloat16"],
+        typer.Option(help="Precision of search on a GPU. auto: bfloat16 if possible."),
     ] = "auto",
     engine: EngineOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

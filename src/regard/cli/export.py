@@ -21,7 +21,7 @@ class Weights(StrEnum):
 
 
 class Engine(StrEnum):
-    """Who uses the model."""
+    """Where the model will run."""
 
     regard = "regard"
     ctranslate2 = "ctranslate2"
@@ -43,7 +43,8 @@ def export(
     to: Annotated[
         Engine,
         typer.Option(
-            help="Who uses the model: this library, another engine, with a certificate, or a browser (web): one HTML file."
+            help="Where the model will run: in this library, in another engine (with a certificate), or in a browser (web), "
+            "as one HTML file."
         ),
     ] = Engine.regard,
     weights: Annotated[
@@ -59,7 +60,7 @@ def export(
     ] = None,
     lines: Annotated[
         Path | None,
-        typer.Option(help="Instead: a file with a sentence per line, or sentence, tab, reference."),
+        typer.Option(help="In place of the test set: a file with one sentence per line, or sentence, tab, reference."),
     ] = None,
     identical: Annotated[
         float | None,
@@ -101,7 +102,9 @@ def export(
     """
     if to == Engine.web:
         if data is not None or lines is not None or identical is not None:
-            raise typer.BadParameter("--data, --lines and --identical are for certificates, which a page has not")
+            raise typer.BadParameter(
+                "--data, --lines and --identical are for certificates, which an HTML page does not have"
+            )
         from regard.exchange.to_web import export_page
 
         page = export_page(run, out, tell=print_message)

@@ -25,7 +25,7 @@ def look(
     sentence: Annotated[str | None, typer.Argument(help="The input text.", show_default=False)] = None,
     to: Annotated[
         str | None,
-        typer.Option(help="The language to translate into, of a model that has several.", show_default=False),
+        typer.Option(help="Target language, for a multilingual model.", show_default=False),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The file to write. Default: look.html.")] = None,
     svg: Annotated[bool, typer.Option("--svg", help="Draw one layer as an SVG picture for a paper.")] = False,
@@ -45,7 +45,7 @@ def look(
         float | None, typer.Option(help="A language model draws its output; 1 is its own distribution.", min=0)
     ] = None,
     top_k: Annotated[int | None, typer.Option(help="A language model draws from this many tokens.", min=1)] = None,
-    seed: Annotated[int, typer.Option(help="Of the random output of a language model.", min=0)] = 1,
+    seed: Annotated[int, typer.Option(help="Random seed of the output of a language model.", min=0)] = 1,
     products: Annotated[
         bool, typer.Option("--products", help="Also write queries and keys, to see their product number by number.")
     ] = False,

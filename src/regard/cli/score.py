@@ -48,7 +48,7 @@ def score(
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(help="The language of the translations, of a model that has several.", show_default=False),
+        typer.Option(help="Target language, for a multilingual model.", show_default=False),
     ] = None,
     length_penalty: Annotated[
         float | None,

@@ -36,7 +36,8 @@ def serve(
         ),
     ] = None,
     precision: Annotated[
-        Literal["auto", "float32", "bfloat16"], typer.Option(help="Of search on a GPU. auto: bfloat16 if possible.")
+        Literal["auto", "float32", "bfloat16"],
+        typer.Option(help="Precision of search on a GPU. auto: bfloat16 if possible."),
     ] = "auto",
     pivot: Annotated[
         str | None,

@@ -15,7 +15,7 @@ from regard.toml import dump_toml, to_table
 
 
 def train(
-    recipe: Annotated[str, typer.Argument(help="The name of a shipped recipe, or a .toml file.", show_default=False)],
+    recipe: Annotated[str, typer.Argument(help="The name of an included recipe, or a .toml file.", show_default=False)],
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings that replace those of the recipe.")
     ] = None,
@@ -28,7 +28,7 @@ def train(
 ) -> None:
     """Train a recipe; resume if the run folder holds an unfinished run.
 
-    Shipped recipes: SHIPPED_RECIPES.
+    Included recipes: SHIPPED_RECIPES.
 
     Examples:
 

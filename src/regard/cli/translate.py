@@ -43,7 +43,7 @@ def translate(
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(help="The language to translate into, of a model that has several.", show_default=False),
+        typer.Option(help="Target language, for a multilingual model.", show_default=False),
     ] = None,
     pivot: Annotated[
         str | None,
@@ -67,24 +67,30 @@ def translate(
     early_stopping: Annotated[
         Literal["true", "false", "never"] | None,
         typer.Option(
-            help="When beam search ends: `beam` outputs have ended; no open one is better; or none can become better.",
+            help="When beam search stops. true: `beam` hypotheses are finished; false: no unfinished hypothesis scores "
+            "higher at its current length; never: none can score higher at any length.",
             show_default=False,
         ),
     ] = None,
     beam_groups: Annotated[
         int | None, typer.Option(help="Diverse beam search: groups of beams that avoid each other's tokens.")
     ] = None,
-    diversity_penalty: Annotated[float | None, typer.Option(help="Of --beam-groups.", show_default=False)] = None,
+    diversity_penalty: Annotated[
+        float | None,
+        typer.Option(help="With --beam-groups: penalty for each token that an earlier group took.", show_default=False),
+    ] = None,
     sample: Annotated[
         bool, typer.Option("--sample", help="Draw --beam samples per line in place of searching.")
     ] = False,
-    temperature: Annotated[float | None, typer.Option(help="Of samples; 0: the likeliest token.")] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="Sampling temperature, which divides the logits; 0: the likeliest token.")
+    ] = None,
     top_k: Annotated[int | None, typer.Option(help="Sample from this many likeliest tokens.")] = None,
     top_p: Annotated[
         float | None, typer.Option(help="Sample from the likeliest tokens up to this probability.")
     ] = None,
     epsilon: Annotated[float | None, typer.Option(help="Sample from tokens of at least this probability.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of samples.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed of sampling.")] = None,
     mbr: Annotated[
         Literal["chrf", "bleu"] | None,
         typer.Option(
@@ -97,15 +103,18 @@ def translate(
         typer.Option(help="beta of Wu et al. 2016: prefer hypotheses that attend to all of the input; 0: off."),
     ] = None,
     no_repeat_ngram: Annotated[
-        int | None, typer.Option(help="No run of so many tokens comes twice.", show_default=False)
+        int | None,
+        typer.Option(help="Forbid any n-gram of this length from occurring twice.", show_default=False),
     ] = None,
     max_repeats: Annotated[
-        int | None, typer.Option(help="Nothing comes more than so many times in a row.", show_default=False)
+        int | None,
+        typer.Option(help="Maximum number of consecutive repetitions of a token sequence.", show_default=False),
     ] = None,
     shortlist: Annotated[
         int | None,
         typer.Option(
-            help="Output only so many likely translations of each token, and frequent tokens; faster. See regard align.",
+            help="Restrict the output to this many likely translations of each source token, plus frequent tokens; "
+            "faster. See regard align.",
             show_default=False,
         ),
     ] = None,
@@ -151,7 +160,7 @@ def translate(
         ),
     ] = None,
     reverse_weight: Annotated[
-        float | None, typer.Option(help="What the score of --reverse counts. Default: that of the recipe.")
+        float | None, typer.Option(help="Weight of the --reverse score. Default: that of the recipe.")
     ] = None,
     ensemble: Annotated[
         list[Path] | None,
@@ -165,7 +174,8 @@ def translate(
         bool, typer.Option("--int8", help="Multiply 8-bit integers: faster on a CPU, nearly the same output.")
     ] = False,
     precision: Annotated[
-        Literal["auto", "float32", "bfloat16"], typer.Option(help="Of search on a GPU. auto: bfloat16 if possible.")
+        Literal["auto", "float32", "bfloat16"],
+        typer.Option(help="Precision of search on a GPU. auto: bfloat16 if possible."),
     ] = "auto",
     engine: EngineOption = "auto",
     threads: Annotated[int, typer.Option(help="CPU threads. 0: one per core; with --ray, 1 per worker.")] = 0,

@@ -66,7 +66,7 @@ def translate_run(
         lines.translate(sys.stdout)
         return
     if file == "-" or moses:
-        raise ConfigError("OUTPUT has one line per line of an INPUT file: name a file, and give --json with --nbest")
+        raise ConfigError("an OUTPUT file needs an INPUT file (not standard input); with --nbest it also needs --json")
     given = {name: value for name, value in search.items() if value is not None}
     named = {"run": run, "rescorer": rescorer, "reverse": reverse}
     named |= {f"ensemble {place}": one for place, one in enumerate(ensemble, start=2)}

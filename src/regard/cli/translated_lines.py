@@ -103,7 +103,7 @@ class Lines:
                     number += 1
                 output.flush()
         if asked and not written:
-            print_warning("all translations are empty: the model has learned too little to write any")
+            print_warning("all translations are empty: the model has not learned enough to output anything")
         if unknown is not None and (sentence := unknown.sentence()):
             self.warn(sentence)
 

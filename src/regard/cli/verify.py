@@ -20,7 +20,7 @@ def verify(
 
     Every file is compared with its size and hash. Then the engine translates and scores the lines in the certificate, in a
     process that cannot import regard, and the results are compared with ours, which the certificate has. The run that was
-    exported is not needed. Other versions of packages than those of the certificate are reported; they are no mistake.
+    exported is not needed. Other versions of packages than those of the certificate are reported; they are not errors.
 
     Examples:
 

@@ -64,9 +64,9 @@ class SearchOptions(Struct, metaclass=_KnownNames, frozen=True, dict=True):
     # What divides the log-probability of n tokens, EOS included. "wu": ((5 + n) / 6)^alpha (Wu et al. 2016). "power":
     # n^alpha, as in Hugging Face's generate and in CTranslate2.
     length_penalty_kind: LengthPenaltyKind = _default("wu")
-    # Stop when `beam` outputs have ended. False: continue until the best open one, at its length so far, scores no higher
-    # than the worst of the `beam` best, as Hugging Face's generate does by default.
-    # "never": continue until no open one can become one of the `nbest` best.
+    # True: stop when `beam` hypotheses are finished. False: continue until the best unfinished hypothesis, at its current
+    # length, scores no higher than the worst of the `beam` best, as Hugging Face's generate does by default.
+    # "never": continue until no unfinished hypothesis can become one of the `nbest` best, whatever its length.
     early_stopping: bool | Literal["never"] = _default(True)
     beam_groups: int = _default(
         1
@@ -74,21 +74,22 @@ class SearchOptions(Struct, metaclass=_KnownNames, frozen=True, dict=True):
     diversity_penalty: float = _default(0.5)  # what a token costs a group for each beam of earlier groups that took it
     # Draw `beam` samples per sentence from the model's distribution in place of searching.
     sample: bool = _default(False)
-    temperature: float = _default(1.0)  # of samples: logits are divided by it; 0: the likeliest token
+    temperature: float = _default(1.0)  # sampling temperature: logits are divided by it; 0: the likeliest token
     top_k: int | None = _default(None)  # only this many likeliest tokens are drawn from
     top_p: float | None = _default(None)  # only the likeliest tokens are, up to this sum of their probabilities
     epsilon: float | None = _default(None)  # only tokens of at least this probability are
-    seed: int = _default(1)  # of samples, which follow from it and the source alone
+    seed: int = _default(1)  # random seed of sampling; samples follow from it and the source alone
     # Minimum-Bayes-risk decoding: of the `beam` hypotheses or samples, choose the one that agrees most with all of them, by
     # sentence chrF or BLEU. The score of a translation is then this mean, from 0 to 100.
     mbr: Utility | None = _default(None)
     # beta of the coverage penalty (Wu et al. 2016): of the `beam` hypotheses, those that attend too little to some tokens of
     # the source fall behind; 0: off.
     coverage_penalty: float = _default(0.0)
-    reverse_weight: float = _default(0.5)  # with a reverse model: what its score counts, relative to the model's own
-    no_repeat_ngram: int = _default(0)  # no run of so many tokens comes twice; 0: off
-    max_repeats: int = _default(0)  # nothing comes more than so many times in a row; 0: off
-    # Only so many likely translations of each source token, and frequent tokens, are output (`regard align --run`); 0: all.
+    reverse_weight: float = _default(0.5)  # with a reverse model: the weight of its score, relative to the model's own
+    no_repeat_ngram: int = _default(0)  # forbid any n-gram of this length from occurring twice; 0: off
+    max_repeats: int = _default(0)  # maximum number of consecutive repetitions of a token sequence; 0: off
+    # Restrict the output to this many likely translations of each source token, plus frequent tokens
+    # (`regard align --run`); 0: off.
     shortlist: int = _default(0)
     max_extra: int = _default(50)  # the longest output has the tokens of the source and this many more
     tokens: int = _default(8192)  # source tokens per batch, times the beam

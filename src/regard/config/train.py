@@ -44,7 +44,7 @@ class TrainConfig(Struct, frozen=True):
     keep: int = 5  # newest checkpoints to keep (at least `average`), besides the best one
     log_every: int = 50  # steps between two reports of progress
     seed: int = 1  # of the first weights, the order of examples, and dropout
-    init: str | None = None  # another run, or a model of the package, whose weights and tokenizers this one begins with
+    init: str | None = None  # another run, or a pretrained model, whose weights and tokenizers this one begins with
     # "new": train a tokenizer on this text, and find the embeddings of its tokens by their text.
     init_tokenizer: Literal["same", "new"] = "same"
     init_partial: bool = False  # begin also if tensors are missing in that run, not in this model, or of another shape

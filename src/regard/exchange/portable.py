@@ -102,8 +102,8 @@ def _refuse_tokenizers(codec: Tokenizers, recipe: Recipe) -> None:
     for side, tokenizer in (("source", codec.source), ("target", codec.target)):
         if not isinstance(tokenizer, SubwordTokenizer | ListedSubwords):
             raise ConfigError(
-                f"the {side} tokenizer is of the kind {tokenizer.kind!r}, which is no SentencePiece file; only models with "
-                "tokenizer.kind=bpe, unigram or sentencepiece are exported"
+                f"the {side} tokenizer is of the kind {tokenizer.kind!r}, which is not a SentencePiece file; only models "
+                "with tokenizer.kind=bpe, unigram or sentencepiece are exported"
             )
 
 

@@ -122,7 +122,7 @@ def _of_forced(
     """Return the probability of the output at each position, and the `count` likeliest others, without zero probability."""
     others = [
         [
-            Alternative(column, *vocabulary.display(vocabulary.tokens([column])), round(p, 6), "")
+            Alternative(column, vocabulary.display(vocabulary.tokens([column]))[0], round(p, 6), "")
             for column, p in zip(columns, ps, strict=True)
             if column != own and column not in never and p > 0
         ][:count]

@@ -58,13 +58,17 @@ class SearchRequest(BaseRequest):
     beam_groups: Annotated[int | None, option("beam_groups", "Diverse beam search.", most=LIMITS.beam)] = None
     diversity_penalty: Annotated[float | None, option("diversity_penalty")] = None
     sample: Annotated[bool | None, Field(description="Draw `beam` samples in place of searching.")] = None
-    temperature: Annotated[float | None, option("temperature", "Of samples.")] = None
+    temperature: Annotated[float | None, option("temperature", "Sampling temperature.")] = None
     top_k: Annotated[int | None, option("top_k")] = None
     top_p: Annotated[float | None, option("top_p")] = None
     epsilon: Annotated[float | None, option("epsilon")] = None
-    seed: Annotated[int | None, option("seed", "Of samples.")] = None
-    no_repeat_ngram: Annotated[int | None, option("no_repeat_ngram", "No run of so many tokens comes twice.")] = None
-    max_repeats: Annotated[int | None, option("max_repeats", "Nothing comes more often in a row.")] = None
+    seed: Annotated[int | None, option("seed", "Random seed of sampling.")] = None
+    no_repeat_ngram: Annotated[
+        int | None, option("no_repeat_ngram", "Forbid any n-gram of this length from occurring twice.")
+    ] = None
+    max_repeats: Annotated[
+        int | None, option("max_repeats", "Maximum number of consecutive repetitions of a token sequence.")
+    ] = None
     shortlist: Annotated[int | None, option("shortlist", "Likely translations per token that may be output.")] = None
     iterations: Annotated[int | None, option("iterations", "Mask-predict iterations.", most=LIMITS.iterations)] = None
 

@@ -136,7 +136,7 @@ class Task(ABC, Generic[C]):
         whose sizes are no vocabularies returns none of them.
         """
         raise ConfigError(
-            f"{self.name} does not say what its ids stand for, so train.init cannot serve it; leave it out"
+            f"the task {self.name} does not support train.init (it defines no vocabularies); remove train.init"
         )
 
     def take_over(self, codec: C, other: Any) -> C:
@@ -176,7 +176,7 @@ class Task(ABC, Generic[C]):
         inputs, references = [pair.source for pair in examples], [pair.target for pair in examples]
         outputs = self.outputs(predictor, examples, options=options)
         if any(text.strip() for text in inputs) and not any(text.strip() for text in outputs):
-            warn("all outputs are empty: the model has learned too little to write any")
+            warn("all outputs are empty: the model has not learned enough to output anything")
         return score_all(outputs, references, inputs, self.recipe.evaluate, compares=self.compares)
 
     def loss_scores(self, loss: float, labels: int, examples: Sequence[Pair], codec: C) -> list[Score]:
@@ -193,7 +193,7 @@ class Task(ABC, Generic[C]):
 
     def trace(self, predictor: Any, text: str, options: TraceOptions) -> Trace:
         """Return what the model did with one input: tokens, attention weights, probabilities, and other outputs."""
-        raise ConfigError(f"{self.name} has no trace, so look cannot show its runs; use regard evaluate, or report")
+        raise ConfigError(f"regard look does not support the task {self.name}; use regard evaluate or regard report")
 
 
 @torch.inference_mode()

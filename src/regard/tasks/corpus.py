@@ -72,7 +72,9 @@ class Corpus:
     def summary(self) -> str:
         valid = f", {len(self.valid):,} to validate on" if self.valid else ", none to validate on"
         left_out = self.train.left_out if isinstance(self.train, TextPairs) else 0
-        clean = f" ({counted(left_out, 'other')} left out for sharing words with a test set)" if left_out else ""
+        verb = "it shares" if left_out == 1 else "they share"
+        clean = f" ({counted(left_out, 'other')} left out: {verb} eight consecutive words with a test set)"
+        clean = clean if left_out else ""
         corpora = f" ({' + '.join(f'{count:,}' for count in self.train.counts)})" if len(self.train.counts) > 1 else ""
         return f"{counted(len(self.train), 'example')}{corpora} to train on{clean}{valid}"
 

@@ -151,17 +151,17 @@ def begin_with(model: Model, task: Task[Any], codec: Any, initial: InitialRun) -
             *_listed("missing there", missing),
             *_listed("not in this model", extra),
             *_listed("of another shape", list(shapes.values())),
-            *_listed("found there by text", other_rows),
+            *_listed("only partly matched by token text", other_rows),
         ]
         if problems:
             raise ConfigError(
                 f"train.init={initial.folder} does not fit this model ({'; '.join(problems)}); describe its model in "
                 "[model], or set train.init_partial=true to begin with what fits"
             )
-    parts = [f"begins with {len(taken)} of {counted(len(own), 'tensor')} from {initial.folder}"]
-    parts += [f"found by their text: {', '.join(rows.values())}"] if rows else []
+    parts = [f"initialized {len(taken)} of {counted(len(own), 'tensor')} from {initial.folder}"]
+    parts += [f"rows matched by token text: {', '.join(rows.values())}"] if rows else []
     parts += _listed("new", [name for name in own if name not in taken])
-    parts += _listed("not used", [name for name in theirs if name not in taken.values()])
+    parts += _listed("unused", [name for name in theirs if name not in taken.values()])
     return Beginning("; ".join(parts), (*missing, *unfit, *rows))
 
 

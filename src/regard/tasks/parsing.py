@@ -45,7 +45,7 @@ class ParsingTask(TranslationTask):
             words = len(source.split())
             if not is_well_formed(target, words):
                 raise DataError(
-                    f"the target of example {number}, {target[:80]!r}, is no tree over {counted(words, 'word')}; "
+                    f"the target of example {number}, {target[:80]!r}, is not a tree over {counted(words, 'word')}; "
                     "it must look like (S (NP XX )NP (VP XX )VP )S, with one XX per word"
                 )
         bare = [TaggedPair(pair.source, without_words(pair.target), pair.tags) for pair in examples]

@@ -169,7 +169,8 @@ class PointingTask(Task[ElementCodec]):
         wrong = np.flatnonzero((distinct < labels.lengths) | (labels.lengths < least))
         if len(wrong):
             raise DataError(
-                f"example {wrong[0] + 1} is no {outputs} output, as model.outputs demands; set model.outputs=any"
+                f"the target of example {wrong[0] + 1} is not a valid output for model.outputs={outputs}; correct it, or "
+                "set model.outputs=any"
             )
 
     def collate(self, columns: Columns, rows: Indices) -> Batch:

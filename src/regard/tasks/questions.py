@@ -67,7 +67,9 @@ class QuestionAnsweringTask(LabelTask):
         """How many sentences of a story the recipe's model reads, without the question."""
         limit = getattr(model_config(self.recipe.model)[1], "max_sentences", None)
         if not isinstance(limit, int):
-            raise ConfigError("a model of this task has an option max_sentences")
+            raise ConfigError(
+                "question answering needs a model family with the option max_sentences; choose another model.kind"
+            )
         return limit
 
     # Data

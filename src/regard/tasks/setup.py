@@ -107,7 +107,7 @@ def make_loaders(
     _note_late_scores(recipe, listen)
     obstacle = why_not_packed(task, dataset, model, world)
     if obstacle and next(model.parameters()).is_cuda:
-        listen(Noted(0, f"batches hold sentences of similar length, without a CUDA graph, because {obstacle}"))
+        listen(Noted(0, f"batches hold examples of similar length, without a CUDA graph, because {obstacle}"))
     corpora, loaders = recipe.data.corpora, {}
     for begin in stage_begins(corpora, recipe.train.steps):
         pairs = zip(corpora, used_after(corpora, begin), strict=True)
@@ -178,11 +178,14 @@ def why_not_packed(task: Task[Any], dataset: Dataset, model: Model, world: World
     if not kernels.usable(weight):
         return "Triton is not installed"
     if not model.packs_float32 and pick_precision(config.precision, weight.device) == torch.float32:
-        return "products are in float32"
+        return "training computes in float32"
     if not model.static_shapes:
         return "this family, model.attention or the width of the heads does not suit our kernels"
     if model.similar_lengths and (world.size > 1 or not config.graph or config.accumulate > 1):
-        return "this family gains by packing only in a CUDA graph: one process, train.graph, no train.accumulate"
+        return (
+            "packing helps this model family only with a CUDA graph, which needs one process, train.graph=true and "
+            "train.accumulate=1"
+        )
     try:
         most = task.recipe.data.max_length
         structure = structure_of(dataset, task.collate, added=task.added, max_length=most)

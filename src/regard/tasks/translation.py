@@ -184,29 +184,28 @@ class TranslationTask(Task[Tokenizers]):
         changes = self.recipe.tokenizer.sampled or (augment is not None and augment.changes_text)
         if not isinstance(dataset, Columns) or changes:
             raise ConfigError(
-                "this model needs its pairs in memory and the same tokens in each epoch; no store, no sampling, no noise"
+                "this model needs its training pairs in memory and the same tokens in each epoch; remove "
+                "data.train.store, tokenizer.sampling and data.augment"
             )
         return Aligner.learn(dataset, max_length=self.recipe.data.max_length).add_to
 
     def check(self, dataset: Dataset, model: Model, listen: Listener) -> None:
-        for side, most in (("source", self.longest_source), ("target", self.longest_target)):
-            count = (
-                int((dataset[side].lengths >= most).sum()) if most is not None and isinstance(dataset, Columns) else 0
-            )
-            if count:
-                counts = f"{count:,} of {counted(len(dataset), side)}"
-                listen(Noted(0, f"{counts} have {counted(most, 'token')} or more; training reads the first {most:,}"))
         if not isinstance(dataset, Columns):
             return
+        for side, most in (("source", self.longest_source), ("target", self.longest_target)):
+            count = 0 if most is None else int((dataset[side].lengths >= most).sum())
+            if most is not None and count:
+                counts = f"{count:,} of {counted(len(dataset), side)}"
+                listen(Noted(0, f"{counts} have {counted(most, 'token')} or more; training reads the first {most:,}"))
         self._note_rare_tokens(dataset, listen)
         if not isinstance(model, NonAutoregressive):
             return
         count = int(model.cannot_write(dataset["source"].lengths, dataset["target"].lengths).sum())
         if count == len(dataset):
-            raise DataError("every target is longer than this model can write for its source; raise model.places")
+            raise DataError("every target is longer than this model can output for its source; raise model.places")
         if count:
             targets = counted(count, "target")
-            listen(Noted(0, f"nothing is learned from {targets} longer than this model can write for the source"))
+            listen(Noted(0, f"nothing is learned from {targets} longer than this model can output for the source"))
 
     def _note_rare_tokens(self, dataset: Columns, listen: Listener) -> None:
         """Note that subwords are too long for the text: a model learns little about tokens that it hardly ever sees."""
@@ -219,8 +218,8 @@ class TranslationTask(Task[Tokenizers]):
                 listen(
                     Noted(
                         0,
-                        f"a token of the {side}s is in the training text {times:.1f} times on average, which is little to "
-                        "learn from; a smaller tokenizer.size, or tokenizer.kind=char, has fewer and shorter tokens",
+                        f"each {side} token occurs only {times:.1f} times on average in the training text, too rarely to be "
+                        "learned; use a smaller tokenizer.size, or tokenizer.kind=char",
                     )
                 )
                 return

@@ -25,9 +25,9 @@ from regard.training.world import World
 EXAMPLES_SHOWN = 5
 UNIFORM_NOTE = (
     "all heads give all tokens of the source nearly the same weight, so the model has hardly learned to attend to it; "
-    "train it longer, or with another rate"
+    "try more steps, a different learning rate or a longer warm-up"
 )
-POST_NORM = ", with model.sublayer_gain=0.5, or with model.norm_order=pre"
+POST_NORM = "; for post-norm also model.sublayer_gain=0.5 or model.norm_order=pre"
 
 
 def make_validator(
@@ -90,7 +90,7 @@ def make_validator(
         with autocast(device, precision):
             details = task.details(model, codec, found)
         empty = bool(outputs) and not any(output.strip() for output in outputs)
-        warnings = (f"all dev outputs are empty ({len(outputs):,}): the model writes nothing yet",) if empty else ()
+        warnings = (f"all dev outputs are empty ({len(outputs):,}): the model outputs nothing yet",) if empty else ()
         uniform = details.get("attention", {}).get("entropy", 0.0) >= UNIFORM
         advice = POST_NORM if recipe.model.get("norm_order") == "post" else ""
         final = (f"{UNIFORM_NOTE}{advice}",) if uniform else ()

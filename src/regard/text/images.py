@@ -59,7 +59,7 @@ def read_image(line: str) -> Pixels:
     prefix = next((one for one in KINDS if start.lower().startswith(one)), None)
     if prefix is None:
         raise DataError(
-            f"{line[:40]!r} is no image; give one as data:image/png;base64,... or data:image/jpeg;base64,..."
+            f"{line[:40]!r} is not an image; give one as data:image/png;base64,... or data:image/jpeg;base64,..."
         )
     if len(line) > len(prefix) + MAX_BYTES * 4 // 3 + 4:
         raise DataError(f"an image has more than {MAX_BYTES:,} bytes; make it smaller")

@@ -69,12 +69,12 @@ class TextReport:
         return {name: dict(counts.most_common()) for name, counts in found.items() if counts}
 
     def sentences(self, *, listed: str = "") -> list[str]:
-        """Return one sentence about what was left out, with the place of the list, and one about what was mended."""
+        """Return one sentence about what was left out, with the place of the list, and one about what was repaired."""
         return summary_sentences(self.left_out, self.mended, listed=listed)
 
 
 def summary_sentences(left_out: Mapping[str, int], mended: Mapping[str, int], *, listed: str = "") -> list[str]:
-    """Return one sentence about what was left out, by reason, and one about what was mended, by kind."""
+    """Return one sentence about what was left out, by reason, and one about what was repaired, by kind."""
     sentences = []
     if left_out:
         place = f"; {listed} lists them" if listed else ""
@@ -83,7 +83,7 @@ def summary_sentences(left_out: Mapping[str, int], mended: Mapping[str, int], *,
     if NO_COUNTERPART in left_out:
         sentences.append("parallel files differ in length, so pairs may be wrong from some line on; align them again")
     if mended:
-        sentences.append(f"mended or noted in the text: {_counts(mended)}")
+        sentences.append(f"repaired or noted in the text: {_counts(mended)}")
     return sentences
 
 

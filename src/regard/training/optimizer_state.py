@@ -107,12 +107,12 @@ def unpack(packed: Any, tensors: Mapping[str, Tensor]) -> Any:
             return {_key(key): unpack(one, tensors) for key, one in pairs}
         case {"counter": list(pairs)}:
             return Counter({_key(key): unpack(one, tensors) for key, one in pairs})
-    raise ValueError(f"{str(packed)[:80]} is no part of a state")
+    raise ValueError(f"{str(packed)[:80]} is not part of a state")
 
 
 def _key(key: Any) -> int | str:
     if not isinstance(key, int | str):
-        raise ValueError(f"{str(key)[:80]} is no key of a state")
+        raise ValueError(f"{str(key)[:80]} is not a key of a state")
     return key
 
 

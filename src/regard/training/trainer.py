@@ -138,7 +138,8 @@ class Trainer:
                 raise
             step = self.counters.step + 1
             raise TrainingError(
-                f"memory ran out at step {step}; the last checkpoint is kept: begin again with fewer train.tokens"
+                f"memory ran out at step {step}; start a new run (--out) with a smaller train.tokens "
+                "(the last checkpoint of this run is kept)"
             ) from error
         finally:
             # Whatever ends training, a checkpoint that is being written is completed first.
@@ -150,7 +151,7 @@ class Trainer:
         size, machine = self.model.num_parameters(), describe_machine(self.device)
         trained = sum(one.numel() for one in self.state.distributed.trained_parameters().values())
         if trained != size:
-            self.listen(Noted(counters.step, f"{trained:,} numbers are trained; the model has {size:,}"))
+            self.listen(Noted(counters.step, f"{trained:,} parameters are trained; the model has {size:,}"))
         self.listen(Started(counters.step, config.steps, size, self._setup(), counters.seconds, machine))
         self.stats.begin()
         finished = False
@@ -213,7 +214,10 @@ class Trainer:
         if 0 < begin == counters.step:
             position = Position(counters.epoch + 1)
         elif counters.batching not in ("", kind):
-            text = "this machine makes batches in another way than the last one did; the next epoch begins"
+            text = (
+                "batches are built differently than before the interruption, so training continues at the start of the "
+                "next epoch"
+            )
             self.listen(Noted(counters.step, text))
             position = Position(counters.epoch + 1)
         counters.batching = kind
@@ -243,7 +247,7 @@ class Trainer:
         processes = [f"{self.world.size} processes with {parallel} of the model"] if self.world.size > 1 else []
         if self.device.type == "cpu":
             return ", ".join(["cpu", counted(torch.get_num_threads(), "thread"), dtype, *processes])
-        packed = "packed batches, our kernels" if isinstance(self.loader, PackedLoader) else "bucketed batches"
+        packed = "packed batches, our kernels" if isinstance(self.loader, PackedLoader) else "batches of similar length"
         return ", ".join([self.device.type, dtype, packed, *processes])
 
     def _validate_and_save(self) -> None:
